@@ -1,0 +1,141 @@
+"""Every exception of the package, as one tree.
+
+    AlmostSureError
+    ├── ModelError (ValueError)          a model, or the data for one, is malformed
+    │   └── UnknownName (LookupError)    a state, action, label, file or example that does not exist
+    ├── FileError                        a file cannot be read or written
+    │   └── CorruptFile                  … because its contents are damaged, foreign or hostile
+    ├── ModelMismatch                    a budget, shield or policy belongs to another model
+    ├── CertificateError                 a budget is not what it claims to be
+    ├── NoSafeAction                     no action keeps the remaining budget: never a default instead
+    ├── Infeasible                       the constraint cannot be met from the initial state
+    ├── UnboundedReturn                  the return can be driven to plus infinity
+    ├── LimitReached                     a limit was hit before the answer was exact
+    ├── Interrupted (KeyboardInterrupt)  Ctrl-C, with what could be kept
+    ├── NotEnoughMemory (MemoryError)    refused before the machine would have run out
+    └── MissingExtra (ImportError)       an optional dependency is not installed
+
+Messages have the form *what* must *rule*; got *value* at *place*. *Remedy.*  The pieces are fields too:
+``err.state``, ``err.action``, ``err.choice`` and so on, ``None`` where they do not apply.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class AlmostSureError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class ModelError(AlmostSureError, ValueError):
+    """A model, or the data from which one is built, is malformed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        state: int | None = None,
+        action: int | None = None,
+        choice: int | None = None,
+        outcome: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.state = state
+        self.action = action
+        self.choice = choice
+        self.outcome = outcome
+
+
+class UnknownName(ModelError, LookupError):
+    """A name or index that the model, file or registry does not have."""
+
+    def __init__(self, what: str, name: object, known: Iterable[object], remedy: str = "") -> None:
+        self.name = name
+        self.nearest = nearest(str(name), (str(k) for k in known))
+        hint = f" Did you mean {self.nearest!r}?" if self.nearest else ""
+        super().__init__(f"unknown {what} {name!r}.{hint}{' ' + remedy if remedy else ''}")
+
+
+class FileError(AlmostSureError):
+    """A file cannot be read or written."""
+
+    def __init__(self, message: str, *, path: object = None) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class CorruptFile(FileError):
+    """A file is truncated, damaged, foreign, or lies about its contents."""
+
+
+class ModelMismatch(AlmostSureError):
+    """A budget, shield or policy belongs to another model than the one given."""
+
+
+class CertificateError(AlmostSureError):
+    """A budget breaks its certificate; the first state and choice that do so are fields."""
+
+    def __init__(self, message: str, *, state: int | None = None, choice: int | None = None) -> None:
+        super().__init__(message)
+        self.state = state
+        self.choice = choice
+
+
+class NoSafeAction(AlmostSureError):
+    """No action of a state keeps its remaining budget.  There is never a default action instead."""
+
+    def __init__(self, message: str, *, state: int | None = None, remaining: int | None = None) -> None:
+        super().__init__(message)
+        self.state = state
+        self.remaining = remaining
+
+
+class Infeasible(AlmostSureError):
+    """The constraint cannot be met from the initial state; ``needed`` is what would suffice."""
+
+    def __init__(self, message: str, *, needed: float | None = None) -> None:
+        super().__init__(message)
+        self.needed = needed
+
+
+class UnboundedReturn(AlmostSureError):
+    """The return can be driven to plus infinity; ``cycle`` holds the states with which."""
+
+    def __init__(self, message: str, *, cycle: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.cycle = cycle
+
+
+class LimitReached(AlmostSureError):
+    """A limit was reached before the answer was exact.  Never a quiet success."""
+
+
+class Interrupted(AlmostSureError, KeyboardInterrupt):
+    """Ctrl-C during a long run; ``kept`` holds what is usable of its result."""
+
+    def __init__(self, message: str, *, kept: Any = None) -> None:
+        super().__init__(message)
+        self.kept = kept
+
+
+class NotEnoughMemory(AlmostSureError, MemoryError):
+    """The run would not fit; raised before it starts."""
+
+
+class MissingExtra(AlmostSureError, ImportError):
+    """An optional dependency is not installed; the message holds the install command."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(f"this needs {module}, which is not installed. Run: pip install 'almostsure[{extra}]'")
+        self.extra = extra
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like ``name``, or None if nothing is close."""
+    names = list(known)
+    by_lower = {k.lower(): k for k in reversed(names)}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None

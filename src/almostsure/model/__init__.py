@@ -1,0 +1,1 @@
+"""The Markov decision process, and the ways into and out of it."""

@@ -1,0 +1,27 @@
+"""Where the states of a model stand in a drawing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layout:
+    """A grid of ``rows`` × ``columns`` cells in which some states have a place.
+
+    ``cell[s]`` is ``row * columns + column`` of state ``s``, or −1 where a state is not drawn.
+    ``text`` is the map itself, one string a row, one character a cell, as it is shown to people.
+    """
+
+    rows: int
+    columns: int
+    cell: npt.NDArray[np.int32]  # [num_states]
+    text: tuple[str, ...]  # [rows] of length columns
+
+    def place(self, state: int) -> tuple[int, int] | None:
+        """Row and column of ``state``, or None if it is not drawn."""
+        cell = int(self.cell[state])
+        return None if cell < 0 else divmod(cell, self.columns)

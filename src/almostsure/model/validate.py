@@ -1,0 +1,117 @@
+"""What a model must satisfy, checked on its arrays in chunks, so that a 10⁸-outcome model costs little memory.
+
+The rules, with their tolerance:
+
+- offsets start at 0, end at the array's length and increase strictly (every state has a choice, every
+  choice an outcome);
+- successors lie in 0 … num_states − 1;
+- probabilities lie in (0, 1] and those of a choice sum to 1 within ``SUM_TOLERANCE``;
+- rewards are finite;
+- the actions of a state are distinct and ascending;
+- damages are integers 0 … 255 (the array's type says so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ModelError
+
+if TYPE_CHECKING:
+    from almostsure.model.mdp import Arrays
+
+SUM_TOLERANCE = 1e-9
+MAX_DAMAGE = 255
+CHUNK = 1 << 20
+
+Describe = Callable[[int], str]
+
+
+def check_arrays(arrays: Arrays, describe: Describe) -> None:
+    """Raise ModelError at the first rule that ``arrays`` break; ``describe(choice)`` names the place."""
+    _check_offsets("choice_ptr", arrays.choice_ptr, arrays.choice_action.size, "state", "choice")
+    _check_offsets("outcome_ptr", arrays.outcome_ptr, arrays.successor.size, "choice", "outcome")
+    for name in ("probability", "reward", "damage"):
+        if getattr(arrays, name).size != arrays.successor.size:
+            raise ModelError(f"{name} must have one entry an outcome ({arrays.successor.size}); got {getattr(arrays, name).size}")
+    _check_actions(arrays, describe)
+    num_states = arrays.choice_ptr.size - 1
+    for first, last in _chunks(arrays.outcome_ptr):
+        _check_chunk(arrays, first, last, num_states, describe)
+
+
+def _check_offsets(name: str, ptr: npt.NDArray[Any], length: int, owner: str, item: str) -> None:
+    if ptr.size < 2:
+        raise ModelError("a model must have at least one state and one choice; got none")
+    if ptr[0] != 0 or ptr[-1] != length:
+        raise ModelError(f"{name} must run from 0 to {length}; got {ptr[0]} to {ptr[-1]}")
+    steps = np.diff(ptr)
+    if steps.min() < 1:
+        at = int(np.argmin(steps))
+        more = int(np.count_nonzero(steps < 1)) - 1
+        raise ModelError(
+            f"every {owner} must have at least one {item}; {owner} {at} has none{and_more(more, owner)}.",
+            **{owner: at},
+        )
+
+
+def _check_actions(arrays: Arrays, describe: Describe) -> None:
+    action = arrays.choice_action
+    falls = np.flatnonzero(action[1:].astype(np.int64) <= action[:-1].astype(np.int64)) + 1
+    starts = arrays.choice_ptr[1:-1]
+    wrong = np.setdiff1d(falls, starts, assume_unique=True) if falls.size else falls
+    if wrong.size:
+        c = int(wrong[0])
+        raise ModelError(f"the actions of a state must be distinct and ascending; {describe(c)} is not", choice=c)
+
+
+def _chunks(outcome_ptr: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Ranges of choices with about CHUNK outcomes each."""
+    num_choices, first = outcome_ptr.size - 1, 0
+    while first < num_choices:
+        last = int(np.searchsorted(outcome_ptr, int(outcome_ptr[first]) + CHUNK, side="right")) - 1
+        last = min(max(last, first + 1), num_choices)
+        yield first, last
+        first = last
+
+
+def _check_chunk(arrays: Arrays, first: int, last: int, num_states: int, describe: Describe) -> None:
+    begin, end = int(arrays.outcome_ptr[first]), int(arrays.outcome_ptr[last])
+    successor = arrays.successor[begin:end]
+    probability = arrays.probability[begin:end]
+    reward = arrays.reward[begin:end]
+
+    def fail(bad: npt.NDArray[np.bool_], rule: str, values: npt.NDArray[Any]) -> None:
+        at = int(np.argmax(bad))
+        c = first + int(np.searchsorted(arrays.outcome_ptr[first : last + 1], begin + at, side="right")) - 1
+        more = int(np.count_nonzero(bad)) - 1
+        raise ModelError(
+            f"{rule}; got {values[at]} at {describe(c)}{and_more(more, 'outcome')}.", choice=c, outcome=begin + at
+        )
+
+    if successor.min() < 0 or successor.max() >= num_states:
+        bad = (successor < 0) | (successor >= num_states)
+        fail(bad, f"successors must lie in 0 … {num_states - 1}", successor)
+    if not (probability.min() > 0 and probability.max() <= 1 + SUM_TOLERANCE):  # also catches NaN
+        bad = ~((probability > 0) & (probability <= 1 + SUM_TOLERANCE))
+        fail(bad, "probabilities must lie in (0, 1]", probability)
+    if not np.isfinite(reward).all():
+        fail(~np.isfinite(reward), "rewards must be finite", reward)
+    sums = np.add.reduceat(probability, arrays.outcome_ptr[first:last].astype(np.int64) - begin)
+    wrong = np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE)
+    if wrong.size:
+        c = first + int(wrong[0])
+        raise ModelError(
+            f"probabilities of {describe(c)} must sum to 1 within {SUM_TOLERANCE:g}; "
+            f"got {sums[wrong[0]]:.12g}{and_more(wrong.size - 1, 'choice')}. Pass normalise=True to rescale.",
+            choice=c,
+        )
+
+
+def and_more(count: int, what: str) -> str:
+    """The tail of an error message that counts the other offenders."""
+    return f" (and {count} more {what}{'s' if count > 1 else ''})" if count > 0 else ""
