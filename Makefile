@@ -1,0 +1,92 @@
+# Every target works from a fresh clone with Python 3.11 or newer and make: it creates .venv and installs the
+# pinned versions of what it needs, once.  `make test PYTHON=python3.12` uses that interpreter, in .venv-python3.12.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+PYTHON ?=
+VENV ?= .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
+RUN := $(VENV)/bin/python
+SOURCES := src tests benchmarks docs
+
+# The pins hold for the packages and for the build backend, whichever of the two variables pip knows.
+PINS := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
+PIP := $(PINS) PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) -m pip install --quiet
+
+# `make demo` installs the core only, so that a newcomer waits for nothing else.
+CORE := $(VENV)/.installed-core
+TEST := $(VENV)/.installed-test
+LINT := $(VENV)/.installed-lint
+DOCS := $(VENV)/.installed-docs
+
+.PHONY: help
+help:  ## what can be made
+	@echo "almostsure: damage budgets that hold with probability one"
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 | \2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@echo
+	@echo "  PYTHON=python3.12 chooses the interpreter."
+
+.PHONY: demo
+demo: $(CORE)  ## a hazard map and its budgets, in the terminal
+	@$(RUN) -m almostsure.demo
+
+.PHONY: test
+test: $(TEST)  ## every test, doctest and documented snippet
+	@$(RUN) -m pytest -n $(or $(JOBS),2) $(ARGS)
+
+.PHONY: lint
+lint: $(LINT)  ## ruff, mypy --strict, and the one-way imports
+	@$(RUN) -m ruff check $(wildcard $(SOURCES))
+	@$(RUN) -m ruff format --check $(wildcard $(SOURCES))
+	@$(RUN) -m mypy
+	@$(VENV)/bin/lint-imports
+
+.PHONY: format
+format: $(LINT)  ## let ruff repair and format the sources
+	@$(RUN) -m ruff check --fix --quiet $(wildcard $(SOURCES))
+	@$(RUN) -m ruff format $(wildcard $(SOURCES))
+
+.PHONY: bench
+bench: $(TEST)  ## each benchmark beside its peer, as ratios
+	@set -e; for file in $(sort $(wildcard benchmarks/bench_*.py)); do echo "== $$file"; $(RUN) $$file $(ARGS); done
+
+.PHONY: docs
+docs: $(DOCS)  ## the documentation site, in site/
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	@echo "The documentation is in site/index.html"
+
+.PHONY: pins
+pins:  ## write constraints.txt anew, from the newest versions
+	@sh scripts/pins.sh $(PYTHON)
+
+.PHONY: clean
+clean:  ## remove environments, caches and what was built
+	rm -rf .venv .venv-* build dist site out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# ---------------------------------------------------------------- environments
+
+$(RUN):
+	@python="$$(sh scripts/find-python.sh $(PYTHON))" && \
+	  echo "Creating $(VENV) with $$("$$python" --version) …" && "$$python" -m venv "$(VENV)"
+
+$(CORE): pyproject.toml constraints.txt | $(RUN)
+	@echo "Installing almostsure …"
+	@$(PIP) --editable .
+	@touch $@
+
+$(TEST): $(CORE)
+	@echo "Installing what the tests need …"
+	@$(PIP) --editable '.[storm,test]'
+	@touch $@
+
+$(LINT): $(CORE)
+	@echo "Installing the linters …"
+	@$(PIP) --editable '.[test,lint]'
+	@touch $@
+
+$(DOCS): $(CORE)
+	@echo "Installing MkDocs …"
+	@$(PIP) --editable '.[docs]'
+	@touch $@
