@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import ModelError
+from almostsure.errors import ModelError, UnknownName
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Floats, Initial, Ints, action_dtype, index_dtype
 from almostsure.model.validate import MAX_DAMAGE, SUM_TOLERANCE, and_more
 
+MAX_ACTION = 2**31 - 2
 COLUMNS = ("states", "actions", "next_states", "probabilities", "rewards", "damages")
 
 
@@ -67,21 +68,13 @@ def from_transitions(
     p, r = _floats("probabilities", probabilities), _floats("rewards", rewards)
     d = _damages(damages)
     _check_lengths((s, a, t, p, r, d))
-    ends = _indices("terminal", np.asarray(list(terminal), dtype=np.int64))
+    ends = _ends(terminal)
     count = _count_states(num_states, state_names, (s, t, ends))
-    _check_values(s, a, t, p, r, d)
+    _check_values(s, a, t, p, r)
 
-    if not p.all():
-        keep = p != 0
-        s, a, t, p, r, d = (x[keep] for x in (s, a, t, p, r, d))
-    _check_terminal(s, t, r, d, ends, count)
-    missing = np.setdiff1d(ends, s)
-    if missing.size:
-        loops = (missing, np.zeros_like(missing), missing, np.ones(missing.size), np.zeros(missing.size), np.zeros(missing.size, np.uint8))
-        s, a, t, p, r, d = (np.concatenate([x, y]) for x, y in zip((s, a, t, p, r, d), loops, strict=True))
-    _check_every_state_has_a_choice(s, count, state_names)
-
-    arrays = _compress(*_merge(*_sort(s, a, t, p, r, d, count)), count, normalise=normalise)
+    columns = _possible((s, a, t, p, r, d), ends)
+    columns = _with_loops(columns, ends, count, state_names)
+    arrays = _compress(*_merge(*_sort(*columns, count)), count, normalise=normalise)
     return MDP(
         arrays,
         initial=_initial(initial, count, state_names),
@@ -93,40 +86,55 @@ def from_transitions(
 
 # ---------------------------------------------------------------------- reading the columns
 
+Columns = tuple[Ints, Ints, Ints, Floats, Floats, npt.NDArray[np.uint8]]
 
-def _indices(name: str, values: npt.ArrayLike) -> Ints:
-    array = np.asarray(values)
+
+def _array(name: str, values: npt.ArrayLike, kinds: str, wanted: str) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # nested sequences of different lengths
+        raise ModelError(f"{name} must be {wanted}; {error}") from None
     if array.size == 0:
         return np.zeros(0, np.int64)
     if array.ndim != 1:
         raise ModelError(f"{name} must be one-dimensional; got shape {array.shape}")
-    if array.dtype.kind not in "iu":
-        whole = array.astype(np.float64) if array.dtype.kind in "fb" else None
-        if whole is None or not np.isfinite(whole).all() or (whole != np.floor(whole)).any():
-            raise ModelError(f"{name} must be integers; got {array.dtype} such as {array[0]!r}")
-        array = whole.astype(np.int64)
+    if array.dtype.kind not in kinds:
+        raise ModelError(f"{name} must be {wanted}; got {array.dtype} such as {array[0]!r}")
+    return array
+
+
+def _indices(name: str, values: npt.ArrayLike) -> Ints:
+    array = _array(name, values, "iuf", "integers")
+    if not array.size:
+        return array
+    if array.dtype.kind == "f":
+        bad = ~((array == np.floor(array)) & (np.abs(array) < 2**53))
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise ModelError(f"{name} must be integers; got {array[at]} at entry {at}.", outcome=at)
+        array = array.astype(np.int64)
     if array.min() < 0:
         at = int(np.argmin(array))
         raise ModelError(f"{name} must not be negative; got {array[at]} at entry {at}.", outcome=at)
-    return array
+    limit = MAX_ACTION if name == "actions" else 2**62
+    if array.max() > limit:
+        at = int(np.argmax(array))
+        raise ModelError(f"{name} must be at most {limit}; got {array[at]} at entry {at}.", outcome=at)
+    # uint64 beside int64 would turn into float64 and lose digits
+    return array.astype(np.int64) if array.dtype == np.uint64 else array
 
 
 def _floats(name: str, values: npt.ArrayLike) -> Floats:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ModelError(f"{name} must be numbers; {error}") from None
-    if array.ndim != 1 and array.size:
-        raise ModelError(f"{name} must be one-dimensional; got shape {array.shape}")
-    return array
+    return _array(name, values, "iufb", "numbers").astype(np.float64, copy=False)
 
 
 def _damages(values: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-    array = np.asarray(values)
-    if array.dtype == np.uint8 and array.ndim == 1:
+    array = _array("damages", values, "iufb", f"integers 0 … {MAX_DAMAGE}")
+    if array.dtype == np.uint8:
         return array
-    wide = _floats("damages", values)
-    bad = ~((wide >= 0) & (wide <= MAX_DAMAGE) & (wide == np.floor(wide)))
+    bad = ~((array >= 0) & (array <= MAX_DAMAGE))
+    if array.dtype.kind == "f":
+        bad |= array != np.floor(array)
     if bad.any():
         at = int(np.argmax(bad))
         raise ModelError(
@@ -134,7 +142,15 @@ def _damages(values: npt.ArrayLike) -> npt.NDArray[np.uint8]:
             f"{and_more(int(bad.sum()) - 1, 'entry')}. Scale or round them first.",
             outcome=at,
         )
-    return wide.astype(np.uint8)
+    return array.astype(np.uint8)
+
+
+def _ends(terminal: Iterable[int]) -> Ints:
+    try:
+        listed = terminal if isinstance(terminal, np.ndarray) else list(terminal)
+    except TypeError:
+        raise ModelError(f"terminal must be a collection of states; got {terminal!r}") from None
+    return np.unique(_indices("terminal", listed))
 
 
 def _check_lengths(columns: Sequence[npt.NDArray[Any]]) -> None:
@@ -147,32 +163,97 @@ def _check_lengths(columns: Sequence[npt.NDArray[Any]]) -> None:
 def _count_states(num_states: int | None, names: Sequence[str] | None, columns: Iterable[Ints]) -> int:
     seen = max((int(x.max()) + 1 for x in columns if x.size), default=0)
     count = num_states if num_states is not None else len(names) if names is not None else seen
+    if not isinstance(count, (int, np.integer)):
+        raise ModelError(f"num_states must be an integer; got {num_states!r}")
     if count < 1:
         raise ModelError("a model must have at least one state; got none")
     if seen > count:
         raise ModelError(
             f"states must lie in 0 … {count - 1}; got {seen - 1}. Raise num_states or mend the index.", state=seen - 1
         )
-    return count
+    return int(count)
 
 
-def _check_values(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8]) -> None:
-    for bad, rule, values in (
-        (~((p >= 0) & (p <= 1 + SUM_TOLERANCE)), "probabilities must lie in 0 … 1", p),
-        (~np.isfinite(r), "rewards must be finite", r),
+def _check_values(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats) -> None:
+    for good, rule, values in (
+        ((p >= 0) & (p <= 1 + SUM_TOLERANCE), "probabilities must lie in 0 … 1", p),
+        (np.isfinite(r), "rewards must be finite", r),
     ):
-        if bad.any():
-            at = int(np.argmax(bad))
+        if not good.all():
+            at = int(np.argmin(good))
             raise ModelError(
                 f"{rule}; got {values[at]} at entry {at} (state {s[at]}, action {a[at]}, next state {t[at]})"
-                f"{and_more(int(bad.sum()) - 1, 'entry')}.",
+                f"{and_more(int((~good).sum()) - 1, 'entry')}.",
                 state=int(s[at]), action=int(a[at]), outcome=at,
             )  # fmt: skip
 
 
+def _possible(columns: Columns, ends: Ints) -> Columns:
+    """Leave out entries with probability 0, but not a choice that has no others: its sum is wrong."""
+    s, a, _, p, _, _ = columns
+    if p.all():
+        return columns
+    keep = p != 0
+    width = int(a.max()) + 1
+    if int(s.max()) < 2**62 // width:
+        key = s.astype(np.int64) * width + a
+        gone = np.setdiff1d(key[~keep], key[keep])
+        gone = gone[~np.isin(gone // width, ends)]
+        if gone.size:
+            state, action = divmod(int(gone[0]), width)
+            raise ModelError(
+                f"probabilities of state {state}, action {action} must sum to 1; got 0"
+                f"{and_more(gone.size - 1, 'choice')}. Leave out the entries of an action that is not available.",
+                state=state, action=action,
+            )  # fmt: skip
+    return _take(columns, keep)
+
+
+def _take(columns: Columns, index: npt.NDArray[Any]) -> Columns:
+    s, a, t, p, r, d = columns
+    return s[index], a[index], t[index], p[index], r[index], d[index]
+
+
+def _with_loops(columns: Columns, ends: Ints, count: int, names: Sequence[str] | None) -> Columns:
+    """Give each terminal state without outcomes its self-loop, and check that every state has a choice."""
+    s, a, t, p, r, d = columns
+    _check_enough(s, ends, count)
+    has = np.zeros(count, np.bool_)
+    has[s] = True
+    missing = ends[~has[ends]]
+    has[missing] = True
+    if not has.all():
+        raise _no_choice(int(np.argmin(has)), int((~has).sum()) - 1, names)
+    if ends.size:
+        _check_terminal(s, t, r, d, ends, count)
+    if not missing.size:
+        return columns
+    none = np.zeros(missing.size, np.uint8)
+    return (
+        np.concatenate([s, missing]), np.concatenate([a, none]), np.concatenate([t, missing]),
+        np.concatenate([p, none + 1.0]), np.concatenate([r, none]), np.concatenate([d, none]),
+    )  # fmt: skip
+
+
+def _check_enough(s: Ints, ends: Ints, count: int) -> None:
+    """Refuse more states than there are entries before memory for them is asked for."""
+    if count > s.size + ends.size:
+        present = np.union1d(s, ends)
+        gaps = np.flatnonzero(present != np.arange(present.size))
+        first = int(gaps[0]) if gaps.size else present.size
+        raise _no_choice(first, count - present.size - 1, None)
+
+
+def _no_choice(state: int, more: int, names: Sequence[str] | None) -> ModelError:
+    name = f" {names[state]!r}" if names is not None and state < len(names) else ""
+    return ModelError(
+        f"every state must have a choice; state {state}{name} has none{and_more(more, 'state')}. "
+        "If nothing happens there any more, list it in terminal=.",
+        state=state,
+    )
+
+
 def _check_terminal(s: Ints, t: Ints, r: Floats, d: npt.NDArray[np.uint8], ends: Ints, count: int) -> None:
-    if not ends.size:
-        return
     is_end = np.zeros(count, np.bool_)
     is_end[ends] = True
     bad = is_end[s] & ((t != s) | (r != 0) | (d != 0))
@@ -186,103 +267,100 @@ def _check_terminal(s: Ints, t: Ints, r: Floats, d: npt.NDArray[np.uint8], ends:
         )  # fmt: skip
 
 
-def _check_every_state_has_a_choice(s: Ints, count: int, names: Sequence[str] | None) -> None:
-    has = np.zeros(count, np.bool_)
-    has[s] = True
-    if not has.all():
-        at = int(np.argmin(has))
-        name = f" {names[at]!r}" if names is not None and at < len(names) else ""
-        raise ModelError(
-            f"every state must have a choice; state {at}{name} has none{and_more(int((~has).sum()) - 1, 'state')}. "
-            "If nothing happens there any more, list it in terminal=.",
-            state=at,
-        )
-
-
 # ---------------------------------------------------------------------- sorting, merging, compressing
-
-Columns = tuple[Ints, Ints, Ints, Floats, Floats, npt.NDArray[np.uint8]]
 
 
 def _sort(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8], count: int) -> Columns:
-    """Order by (state, action, successor), then ties by (damage, reward, probability).
+    """Order by (state, action, successor), then ties by (damage, reward, probability); the result is new.
 
     Sorting one combined integer is several times faster than a lexsort of three columns, and most models have
     few ties, so the other columns are only looked at inside them.
     """
     width = int(a.max()) + 1
-    r = r + 0.0  # −0.0 becomes 0.0, so that equal content has equal bytes
     if count * width * count < 2**62:
-        key = (s.astype(np.int64) * width + a) * count + t
+        key = s.astype(np.int64)
+        for column, factor in ((a, width), (t, count)):
+            key *= factor
+            key += column
         if (key[1:] < key[:-1]).any():
-            order = np.argsort(key, kind="stable")
+            order = np.argsort(key, kind="stable")  # near linear where the entries are nearly in order already
             key = key[order]
-            s, a, t, p, r, d = (x[order] for x in (s, a, t, p, r, d))
+            s, a, t, p, r, d = _take((s, a, t, p, r, d), order)
         same = key[1:] == key[:-1]
+        del key
     else:
         order = np.lexsort((t, a, s))
-        s, a, t, p, r, d = (x[order] for x in (s, a, t, p, r, d))
+        s, a, t, p, r, d = _take((s, a, t, p, r, d), order)
         same = (s[1:] == s[:-1]) & (a[1:] == a[:-1]) & (t[1:] == t[:-1])
+    r = r + 0.0  # −0.0 becomes 0.0, so that equal content has equal bytes
     if same.any():
-        tied = np.flatnonzero(np.r_[same, False] | np.r_[False, same])
-        group = np.cumsum(~np.r_[False, same])[tied]
+        p, d = p.copy(), d.copy()  # they may still be the caller's
+        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        group = np.cumsum(~np.append(False, same))[tied]
         order = tied[np.lexsort((p[tied], r[tied], d[tied], group))]
-        p[tied], r[tied], d = p[order], r[order], d.copy() if not d.flags.writeable else d
-        d[tied] = d[order]
+        p[tied], r[tied], d[tied] = p[order], r[order], d[order]
     return s, a, t, p, r, d
 
 
 def _merge(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8]) -> Columns:
     """Add up the probabilities of entries that agree in everything else."""
-    same = (s[1:] == s[:-1]) & (a[1:] == a[:-1]) & (t[1:] == t[:-1]) & (d[1:] == d[:-1]) & (r[1:] == r[:-1])
+    same = np.ones(s.size - 1, np.bool_)
+    for column in (t, a, s, d, r):
+        same &= column[1:] == column[:-1]
     if not same.any():
         return s, a, t, p, r, d
-    first = np.flatnonzero(np.r_[True, ~same])
+    first = np.flatnonzero(np.append(True, ~same))
     return s[first], a[first], t[first], np.add.reduceat(p, first), r[first], d[first]
 
 
 def _compress(
     s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8], count: int, *, normalise: bool
 ) -> Arrays:
-    starts = np.flatnonzero(np.r_[True, (s[1:] != s[:-1]) | (a[1:] != a[:-1])])
+    starts = np.flatnonzero(np.append(True, (s[1:] != s[:-1]) | (a[1:] != a[:-1])))
     outcome_ptr = np.append(starts, s.size).astype(index_dtype(s.size + 1))
-    per_state = np.bincount(s[starts], minlength=count)
     choice_ptr = np.zeros(count + 1, index_dtype(starts.size + 1))
-    np.cumsum(per_state, out=choice_ptr[1:])
+    np.cumsum(np.bincount(s[starts], minlength=count), out=choice_ptr[1:])
     if normalise:
-        sums = np.add.reduceat(p, starts)
-        p = p / np.repeat(sums, np.diff(outcome_ptr))
+        p = p / np.repeat(np.add.reduceat(p, starts), np.diff(outcome_ptr))
     return Arrays(
         choice_ptr=choice_ptr,
         choice_action=a[starts].astype(action_dtype(int(a.max()) + 1)),
         outcome_ptr=outcome_ptr,
         successor=t.astype(index_dtype(count)),
-        probability=_owned(p),
-        reward=_owned(r),
-        damage=_owned(d),
+        probability=np.array(p),  # copied: a model must not change under its user's hands
+        reward=r,
+        damage=np.array(d),
     )
 
 
-def _owned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A copy unless nobody else can write to the array: a model must not change under its user's hands."""
-    return array if array.base is None and array.flags.owndata and not array.flags.writeable else np.array(array)
+# ---------------------------------------------------------------------- the start
 
 
 def _initial(initial: Initial, count: int, names: Sequence[str] | None) -> tuple[Ints, Floats]:
-    def index(state: Any) -> int:
-        if isinstance(state, str):
-            if names is None or state not in names:
-                raise ModelError(f"initial state {state!r} is not among the state names")
-            return list(names).index(state)
-        return int(state)
-
     if isinstance(initial, (str, int, np.integer)):
-        return np.array([index(initial)], np.int64), np.ones(1)
+        initial = {initial: 1.0}  # type: ignore[dict-item]  # NumPy's integers are integers
     if isinstance(initial, Mapping):
-        pairs = [(index(k), float(v)) for k, v in initial.items() if v != 0]
-        return np.array([k for k, _ in pairs], np.int64), np.array([v for _, v in pairs], np.float64)
+        weights: dict[int, float] = {}
+        for key, weight in initial.items():
+            state = _state_index(key, names)
+            weights[state] = weights.get(state, 0.0) + float(weight)
+        listed = sorted((state, weight) for state, weight in weights.items() if weight != 0)
+        return np.array([s for s, _ in listed], np.int64), np.array([w for _, w in listed], np.float64)
     dense = _floats("initial", initial)
     if dense.size != count:
-        raise ModelError(f"initial must be a state, a mapping, or one probability for each of the {count} states; got {dense.size} numbers")
+        raise ModelError(
+            f"initial must be a state, a mapping, or one probability for each of the {count} states; "
+            f"got {dense.size} numbers"
+        )
     where = np.flatnonzero(dense)
     return where, dense[where]
+
+
+def _state_index(state: Any, names: Sequence[str] | None) -> int:
+    if isinstance(state, str):
+        if names is None or state not in names:
+            raise UnknownName("initial state", state, names or ())
+        return names.index(state)
+    if not isinstance(state, (int, np.integer)):
+        raise ModelError(f"initial states must be indices or names; got {state!r}")
+    return int(state)

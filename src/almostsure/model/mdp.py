@@ -18,6 +18,7 @@ outcome at three outcomes a choice and four choices a state.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -33,6 +34,8 @@ from almostsure.model.validate import CHUNK, check_arrays
 Ints = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+
+SUGGEST_FROM = 10_000  # comparing a misspelt name with a million others would take a minute
 
 
 class Outcome(NamedTuple):
@@ -120,7 +123,7 @@ class MDP:
     """
 
     __slots__ = (
-        "_arrays", "_fetch", "_fingerprint", "_state_index", "action_names",
+        "_arrays", "_fetch", "_fingerprint", "_num_actions", "_state_index", "action_names",
         "initial_probabilities", "initial_states", "layout", "sizes", "state_names", "__weakref__",
     )  # fmt: skip
 
@@ -149,6 +152,7 @@ class MDP:
         self.initial_states, self.initial_probabilities = map(_frozen, initial)
         self.state_names = _names("state", state_names, exactly=sizes.states)
         self.action_names = _names("action", action_names)
+        self._num_actions = None if self.action_names is None else len(self.action_names)
         self.layout = layout
         if isinstance(arrays, Arrays):
             self._accept(arrays)
@@ -179,7 +183,9 @@ class MDP:
 
         check_arrays(arrays, describe)
         num_actions = int(arrays.choice_action.max()) + 1
-        if self.action_names is not None and len(self.action_names) < num_actions:
+        if self.action_names is None:
+            self._num_actions = num_actions
+        elif len(self.action_names) < num_actions:
             raise ModelError(
                 f"action_names must name every action 0 … {num_actions - 1}; got {len(self.action_names)} names"
             )
@@ -194,6 +200,8 @@ class MDP:
         if states.min() < 0 or states.max() >= self.num_states:
             bad = int(states[(states < 0) | (states >= self.num_states)][0])
             raise ModelError(f"initial states must lie in 0 … {self.num_states - 1}; got {bad}", state=bad)
+        if np.unique(states).size != states.size:
+            raise ModelError("initial states must differ; got one of them twice. Add up their probabilities.")
         if not (probabilities > 0).all() or abs(float(probabilities.sum()) - 1) > 1e-9:
             raise ModelError(f"initial probabilities must be positive and sum to 1; got sum {probabilities.sum():.12g}")
 
@@ -215,9 +223,9 @@ class MDP:
     @property
     def num_actions(self) -> int:
         """One more than the largest action id, or the number of action names."""
-        if self.action_names is not None:
-            return len(self.action_names)
-        return int(self.choice_action.max()) + 1
+        if self._num_actions is None:
+            self._num_actions = int(self.choice_action.max()) + 1
+        return self._num_actions
 
     @property
     def max_damage(self) -> int:
@@ -285,13 +293,19 @@ class MDP:
     def is_terminal(self) -> Bools:
         """Which states are terminal: every outcome is a damage-free, reward-free self-loop, [num_states]."""
         a = self.arrays
-        first = a.outcome_ptr[a.choice_ptr[:-1]]
-        maybe = a.successor[first] == np.arange(self.num_states)  # cheap: most states leave at their first outcome
-        for state in np.flatnonzero(maybe):
-            begin, end = a.outcome_ptr[a.choice_ptr[state]], a.outcome_ptr[a.choice_ptr[state + 1]]
-            loops = (a.successor[begin:end] == state) & (a.damage[begin:end] == 0) & (a.reward[begin:end] == 0)
-            maybe[state] = loops.all()
-        return maybe
+        begin, end = a.outcome_ptr[a.choice_ptr[:-1]], a.outcome_ptr[a.choice_ptr[1:]]
+        result = np.ones(self.num_states, np.bool_)
+        for edge in (begin, end - 1):  # cheap: most states leave at their first outcome or at their last
+            result &= a.successor[edge] == np.arange(self.num_states)
+        states = np.flatnonzero(result)
+        if states.size:
+            lengths = (end[states] - begin[states]).astype(np.int64)
+            starts = np.cumsum(lengths) - lengths
+            outcome = np.repeat(begin[states] - starts, lengths) + np.arange(lengths.sum())
+            loops = (a.damage[outcome] == 0) & (a.reward[outcome] == 0)
+            loops &= a.successor[outcome] == np.repeat(states, lengths)
+            result[states] = np.logical_and.reduceat(loops, starts)
+        return result
 
     @property
     def initial_state(self) -> int:
@@ -319,7 +333,7 @@ class MDP:
         if self._state_index is None:
             self._state_index = {n: i for i, n in enumerate(self.state_names)}
         if name not in self._state_index:
-            raise UnknownName("state", name, self.state_names)
+            raise UnknownName("state", name, self.state_names[:SUGGEST_FROM])
         return self._state_index[name]
 
     def action(self, action: int | str) -> int:
@@ -350,9 +364,7 @@ class MDP:
         at = int(np.searchsorted(actions, a))
         if at == actions.size or actions[at] != a:
             names = ", ".join(self.action_name(int(x)) for x in actions)
-            raise UnknownName(
-                "action", self.action_name(a), (), f"{self.describe_state(s).capitalize()} has: {names}."
-            )
+            raise UnknownName("action", self.action_name(a), (), f"S{self.describe_state(s)[1:]} has: {names}.")
         return int(self.choice_ptr[s]) + at
 
     def outcomes(self, state: int | str, action: int | str) -> list[Outcome]:
@@ -401,6 +413,26 @@ class MDP:
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
+
+    def __copy__(self) -> MDP:
+        return self  # nothing in it can change
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> MDP:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (
+            {name: getattr(self.arrays, name) for name in ARRAY_NAMES},
+            (self.initial_states, self.initial_probabilities),
+            self.state_names,
+            self.action_names,
+            self.layout,
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and hasattr(self, name):
+            raise AttributeError(f"{name} cannot be changed: a model is immutable. Build another one.")
+        object.__setattr__(self, name, value)
 
     def save(self, path: str | PathLike[str], *, relay: bool = False) -> None:
         """Write the model to a UMB file, atomically.  See :func:`almostsure.load`.
@@ -462,7 +494,7 @@ def fingerprint(arrays: Arrays, initial_states: Ints, initial_probabilities: Flo
     """SHA-256 of the content, the same whatever integer widths the arrays have."""
     widths = {
         "choice_ptr": index_dtype(arrays.num_choices + 1),
-        "choice_action": np.int32,
+        "choice_action": np.int32,  # whatever width the model chose
         "outcome_ptr": index_dtype(arrays.num_outcomes + 1),
         "successor": index_dtype(arrays.num_states),
     }
@@ -485,6 +517,19 @@ def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
+def _rebuild(
+    arrays: dict[str, npt.NDArray[Any]],
+    initial: tuple[Ints, Floats],
+    state_names: Sequence[str] | None,
+    action_names: Sequence[str] | None,
+    layout: Layout | None,
+) -> MDP:
+    """Unpickle a model through its validation, which also makes its arrays read-only again."""
+    return MDP(
+        Arrays(**arrays), initial=initial, state_names=state_names, action_names=action_names, layout=layout
+    )
+
+
 def _names(what: str, names: Sequence[str] | None, *, exactly: int | None = None) -> tuple[str, ...] | None:
     if names is None:
         return None
@@ -494,7 +539,7 @@ def _names(what: str, names: Sequence[str] | None, *, exactly: int | None = None
     if not all(isinstance(name, str) for name in result):
         raise ModelError(f"{what}_names must be strings; got {next(n for n in result if not isinstance(n, str))!r}")
     if len(set(result)) != len(result):
-        twice = next(n for i, n in enumerate(result) if n in result[:i])
+        twice = Counter(result).most_common(1)[0][0]
         raise ModelError(f"{what}_names must differ; got {twice!r} twice")
     return result
 

@@ -33,6 +33,7 @@ Describe = Callable[[int], str]
 
 def check_arrays(arrays: Arrays, describe: Describe) -> None:
     """Raise ModelError at the first rule that ``arrays`` break; ``describe(choice)`` names the place."""
+    _check_types(arrays)
     _check_offsets("choice_ptr", arrays.choice_ptr, arrays.choice_action.size, "state", "choice")
     _check_offsets("outcome_ptr", arrays.outcome_ptr, arrays.successor.size, "choice", "outcome")
     for name in ("probability", "reward", "damage"):
@@ -44,15 +45,24 @@ def check_arrays(arrays: Arrays, describe: Describe) -> None:
         _check_chunk(arrays, first, last, num_states, describe)
 
 
+def _check_types(arrays: Arrays) -> None:
+    for name in ("choice_ptr", "choice_action", "outcome_ptr", "successor", "probability", "reward", "damage"):
+        array = getattr(arrays, name)
+        wanted = {"probability": "float64", "reward": "float64", "damage": "uint8"}.get(name, "integer")
+        fits = array.dtype.kind in "iu" if wanted == "integer" else array.dtype == wanted
+        if array.ndim != 1 or not fits:
+            raise ModelError(f"{name} must be a one-dimensional {wanted} array; got {array.dtype} of shape {array.shape}")
+
+
 def _check_offsets(name: str, ptr: npt.NDArray[Any], length: int, owner: str, item: str) -> None:
     if ptr.size < 2:
         raise ModelError("a model must have at least one state and one choice; got none")
     if ptr[0] != 0 or ptr[-1] != length:
         raise ModelError(f"{name} must run from 0 to {length}; got {ptr[0]} to {ptr[-1]}")
-    steps = np.diff(ptr)
-    if steps.min() < 1:
-        at = int(np.argmin(steps))
-        more = int(np.count_nonzero(steps < 1)) - 1
+    bad = ptr[1:] <= ptr[:-1]  # not np.diff: it wraps around in unsigned arrays
+    if bad.any():
+        at = int(np.argmax(bad))
+        more = int(np.count_nonzero(bad)) - 1
         raise ModelError(
             f"every {owner} must have at least one {item}; {owner} {at} has none{and_more(more, owner)}.",
             **{owner: at},
@@ -61,6 +71,9 @@ def _check_offsets(name: str, ptr: npt.NDArray[Any], length: int, owner: str, it
 
 def _check_actions(arrays: Arrays, describe: Describe) -> None:
     action = arrays.choice_action
+    if action.min() < 0:
+        c = int(np.argmin(action))
+        raise ModelError(f"actions must not be negative; got {action[c]} at {describe(c)}", choice=c)
     falls = np.flatnonzero(action[1:].astype(np.int64) <= action[:-1].astype(np.int64)) + 1
     starts = arrays.choice_ptr[1:-1]
     wrong = np.setdiff1d(falls, starts, assume_unique=True) if falls.size else falls
@@ -114,4 +127,5 @@ def _check_chunk(arrays: Arrays, first: int, last: int, num_states: int, describ
 
 def and_more(count: int, what: str) -> str:
     """The tail of an error message that counts the other offenders."""
-    return f" (and {count} more {what}{'s' if count > 1 else ''})" if count > 0 else ""
+    many = what[:-1] + "ies" if what.endswith("y") else what + "s"
+    return f" (and {count} more {what if count == 1 else many})" if count > 0 else ""
