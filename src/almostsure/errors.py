@@ -2,7 +2,9 @@
 
     AlmostSureError
     ├── ModelError (ValueError)          a model, or the data for one, is malformed
-    │   └── UnknownName (LookupError)    a state, action, label, file or example that does not exist
+    │   ├── UnknownName (LookupError)    a state, action, label, file or example that does not exist
+    │   └── PolicyError                  a policy plays what a state does not have, or is no distribution
+    ├── ArgumentError (ValueError)       a number is outside its range: a budget, risk, discount, tolerance, …
     ├── FileError                        a file cannot be read or written
     │   └── CorruptFile                  … because its contents are damaged, foreign or hostile
     ├── ModelMismatch                    a budget, shield or policy belongs to another model
@@ -57,6 +59,14 @@ class UnknownName(ModelError, LookupError):
         self.nearest = nearest(str(name), (str(k) for k in known))
         hint = f" Did you mean {self.nearest!r}?" if self.nearest else ""
         super().__init__(f"unknown {what} {name!r}.{hint}{' ' + remedy if remedy else ''}")
+
+
+class PolicyError(ModelError):
+    """A policy, given as a table or a function, does not fit its model's actions or is no distribution."""
+
+
+class ArgumentError(AlmostSureError, ValueError):
+    """A number given to a function lies outside its range."""
 
 
 class FileError(AlmostSureError):

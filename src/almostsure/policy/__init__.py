@@ -1,0 +1,1 @@
+"""Policies under a constraint on damage: solving, evaluating, simulating, comparing."""
