@@ -104,7 +104,10 @@ def check_real(name: str, value: object) -> float:
     """``value`` as a float, if it is a real number; not a bool, not NaN."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ArgumentError(f"{name} must be a number; got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
     if math.isnan(number):
         raise ArgumentError(f"{name} must be a number; got NaN")
     return number
