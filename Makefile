@@ -11,7 +11,7 @@ SOURCES := src tests benchmarks docs
 
 # The pins hold for the packages and for the build backend, whichever of the two variables pip knows.
 PINS := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
-PIP := $(PINS) PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) -m pip install --quiet
+PIP := $(PINS) PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) -m pip install -qq
 
 # `make demo` installs the core only, so that a newcomer waits for nothing else.
 CORE := $(VENV)/.installed-core

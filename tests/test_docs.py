@@ -1,0 +1,108 @@
+"""Every Python block of the README and of docs/ runs, prints what the page says, and the doctests pass.
+
+The blocks of a page share one namespace, in order.  A block fenced as ``text`` that directly follows a Python
+block holds what that block prints; ``[...]`` in it stands for anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import importlib.util
+import io
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import almostsure
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)[^\n]*\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.DOTALL | re.MULTILINE)
+EXTRAS = {"almostsure.model.storm": "stormpy", "almostsure.testing": "hypothesis"}
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]+)?\)")
+
+
+class Snippet(NamedTuple):
+    line: int
+    code: str
+    printed: str | None
+
+
+def snippets(text: str) -> Iterator[Snippet]:
+    fences = list(FENCE.finditer(text))
+    for i, fence in enumerate(fences):
+        if fence["language"] != "python":
+            continue
+        follower = fences[i + 1] if i + 1 < len(fences) else None
+        adjacent = follower is not None and not text[fence.end() : follower.start()].strip()
+        shown = follower["body"] if follower is not None and adjacent and follower["language"] == "text" else None
+        yield Snippet(text[: fence.start()].count("\n") + 2, fence["body"], shown)
+
+
+def matches(shown: str, printed: str) -> bool:
+    """Whether the output is as shown, up to space at the ends of lines; [...] stands for anything."""
+    wanted, got = ("\n".join(line.rstrip() for line in text.strip().splitlines()) for text in (shown, printed))
+    return re.fullmatch(".*?".join(map(re.escape, wanted.split("[...]"))), got, re.DOTALL) is not None
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_snippets(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a snippet that saves a file leaves nothing behind
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for line, code, shown in snippets(page.read_text("utf-8")):
+        if "stormpy" in code or "from_prism" in code or "to_storm" in code:
+            pytest.importorskip("stormpy")
+        out = io.StringIO()
+        padded = "\n" * (line - 1) + code  # so that a traceback names the line of the page
+        with contextlib.redirect_stdout(out):
+            exec(compile(padded, str(page), "exec"), namespace)
+        if shown is not None:
+            assert matches(shown, out.getvalue()), f"{page.name}:{line} printed\n{out.getvalue()}\nnot\n{shown}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=relative)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text("utf-8"))
+    assert [target for target, _ in LINK.findall(text) if not (page.parent / target).exists()] == []
+
+
+def test_the_readme_has_snippets_with_output() -> None:
+    found = list(snippets((ROOT / "README.md").read_text("utf-8")))
+    assert found
+    assert found[0].printed
+
+
+def test_a_wrong_output_is_noticed() -> None:
+    assert matches("a [...] c", "a b c\n")
+    assert not matches("a\nb", "a\nc")
+    assert not matches("a", "ab")
+
+
+def modules() -> list[str]:
+    found = pkgutil.walk_packages(almostsure.__path__, "almostsure.")
+    return ["almostsure", *(module.name for module in found)]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_doctests(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for prefix, extra in EXTRAS.items():
+        if name.startswith(prefix) and importlib.util.find_spec(extra) is None:
+            pytest.skip(f"{extra} is not installed")
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+
+
+def test_there_are_doctests() -> None:
+    finder = doctest.DocTestFinder()
+    assert any(test.examples for test in finder.find(almostsure.from_transitions, "from_transitions"))

@@ -1,0 +1,111 @@
+"""What the package promises as a whole: quick to import, documented, typed, and without back doors."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import almostsure
+from almostsure import errors
+
+PACKAGE = Path(almostsure.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+HEAVY = {"numba", "llvmlite", "scipy", "gymnasium", "stormpy", "umbi", "highspy", "matplotlib", "plotly", "rich", "hypothesis"}
+
+
+def run(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def public_objects() -> list[tuple[str, object]]:
+    return [(name, getattr(almostsure, name)) for name in almostsure.__all__]
+
+
+def test_import_loads_nothing_heavy() -> None:
+    loaded = json.loads(run("import almostsure, sys, json; print(json.dumps(sorted(m.split('.')[0] for m in sys.modules)))"))
+    assert "numpy" in loaded
+    assert HEAVY.isdisjoint(loaded)
+
+
+def test_version_is_the_one_of_the_distribution() -> None:
+    from importlib.metadata import version
+
+    assert almostsure.__version__ == version("almostsure")
+
+
+def test_every_public_name_exists_once() -> None:
+    assert len(set(almostsure.__all__)) == len(almostsure.__all__)
+    assert [name for name in almostsure.__all__ if not hasattr(almostsure, name)] == []
+
+
+def test_dir_shows_the_public_names() -> None:
+    assert set(almostsure.__all__) <= set(dir(almostsure))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        almostsure.no_such_name  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(("name", "thing"), public_objects())
+def test_public_names_have_docstrings(name: str, thing: object) -> None:
+    if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+        return  # a constant such as INFINITE is explained where it is defined
+    assert inspect.getdoc(thing), f"{name} has no docstring"
+    assert not (inspect.isclass(thing) and inspect.getdoc(thing) == inspect.getdoc(object)), name
+
+
+@pytest.mark.parametrize(("name", "thing"), [(n, t) for n, t in public_objects() if inspect.isclass(t)])
+def test_public_members_have_docstrings(name: str, thing: type) -> None:
+    bare = [
+        f"{name}.{member}"
+        for member, value in vars(thing).items()
+        if not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
+        and not inspect.getdoc(value)
+    ]  # fmt: skip
+    assert bare == []
+
+
+def test_type_information_is_shipped() -> None:
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text("utf-8")))] == []
+
+
+def test_no_module_imports_the_package_root() -> None:
+    # The root imports every layer, so importing it from inside would undo the one-way rule that import-linter checks.
+    offenders = []
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if "almostsure" in names or (isinstance(node, ast.ImportFrom) and node.module == "almostsure"):
+                offenders.append(f"{path.name}:{node.lineno}")
+    assert offenders == []
+
+
+def test_nothing_is_pickled_or_asserted() -> None:
+    # Loading a file must run no code, and `python -O` must not switch a check off.
+    offenders = []
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            imports_pickle = isinstance(node, ast.Import | ast.ImportFrom) and "pickle" in ast.unparse(node)
+            if imports_pickle or isinstance(node, ast.Assert):
+                offenders.append(f"{path.name}:{node.lineno}")
+    assert offenders == []
+
+
+def test_the_drawn_tree_of_errors_names_every_error() -> None:
+    tree = inspect.getdoc(errors)
+    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass) if c.__module__ == errors.__name__]
+    assert classes
+    assert [c.__name__ for c in classes if c.__name__ not in tree] == []
+    assert [c.__name__ for c in classes if not issubclass(c, errors.AlmostSureError)] == []
