@@ -92,13 +92,15 @@ def test_no_module_imports_the_package_root() -> None:
     assert offenders == []
 
 
-def test_nothing_is_pickled_or_asserted() -> None:
-    # Loading a file must run no code, and `python -O` must not switch a check off.
+def test_nothing_is_unpickled_and_nothing_checked_by_assert() -> None:
+    # Loading a file must run no code, and `python -O` must not switch a check off.  `assert x is not None` is only
+    # for mypy's eyes.
     offenders = []
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             imports_pickle = isinstance(node, ast.Import | ast.ImportFrom) and "pickle" in ast.unparse(node)
-            if imports_pickle or isinstance(node, ast.Assert):
+            checks = isinstance(node, ast.Assert) and not ast.unparse(node.test).endswith(" is not None")
+            if imports_pickle or checks:
                 offenders.append(f"{path.name}:{node.lineno}")
     assert offenders == []
 
