@@ -77,7 +77,7 @@ def from_transitions(
     arrays = _compress(*_merge(*_sort(*columns, count)), count, normalise=normalise)
     return MDP(
         arrays,
-        initial=_initial(initial, count, state_names),
+        initial=initial_distribution(initial, count, state_names),
         state_names=state_names,
         action_names=action_names,
         layout=layout,
@@ -317,7 +317,7 @@ def _compress(
     s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8], count: int, *, normalise: bool
 ) -> Arrays:
     starts = np.flatnonzero(np.append(True, (s[1:] != s[:-1]) | (a[1:] != a[:-1])))
-    outcome_ptr = np.append(starts, s.size).astype(index_dtype(s.size + 1))
+    outcome_ptr: Ints = np.append(starts, s.size).astype(index_dtype(s.size + 1))
     choice_ptr = np.zeros(count + 1, index_dtype(starts.size + 1))
     np.cumsum(np.bincount(s[starts], minlength=count), out=choice_ptr[1:])
     if normalise:
@@ -336,9 +336,10 @@ def _compress(
 # ---------------------------------------------------------------------- the start
 
 
-def _initial(initial: Initial, count: int, names: Sequence[str] | None) -> tuple[Ints, Floats]:
+def initial_distribution(initial: Initial, count: int, names: Sequence[str] | None) -> tuple[Ints, Floats]:
+    """The states in which a model may start, ascending, and their probabilities, from what users write."""
     if isinstance(initial, (str, int, np.integer)):
-        initial = {initial: 1.0}  # type: ignore[dict-item]  # NumPy's integers are integers
+        initial = {initial: 1.0}
     if isinstance(initial, Mapping):
         weights: dict[int, float] = {}
         for key, weight in initial.items():

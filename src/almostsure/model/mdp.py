@@ -402,8 +402,9 @@ class MDP:
     @property
     def fingerprint(self) -> str:
         """A hash of the content (not of names and layout); equal models have equal fingerprints."""
+        arrays = self.arrays  # fetching them also checks the fingerprint that came with a file
         if self._fingerprint is None:
-            self._fingerprint = fingerprint(self.arrays, self.initial_states, self.initial_probabilities)
+            self._fingerprint = fingerprint(arrays, self.initial_states, self.initial_probabilities)
         return self._fingerprint
 
     def __eq__(self, other: object) -> bool:

@@ -1,0 +1,239 @@
+"""A tar archive of arrays, read in place and never unpacked.
+
+An uncompressed archive is memory-mapped: :class:`Archive` reads its headers, and an array is a view of the
+mapped bytes.  Archives compressed by gzip or xz, and small ones, are read into memory instead.
+
+Nothing in a file is believed before it has been checked.  Members must be plain files with harmless names that
+occur once, must lie inside the file, and must have exactly the size that their reader expects; every header up to
+the end mark must be whole, so that a damaged one cannot hide what follows it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import mmap
+import os
+import tarfile
+import zlib
+from collections.abc import Iterator
+from io import BytesIO
+from itertools import pairwise
+from os import PathLike
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import AlmostSureError, CorruptFile, FileError, NotEnoughMemory
+from almostsure.model.validate import CHUNK
+
+BLOCK = 512
+SMALL = 1 << 20  # bytes; a file below this is read, so that nothing holds on to it
+MANY_MEMBERS = 1 << 16
+MAGIC = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
+
+Path = str | PathLike[str]
+DType = str | np.dtype[Any]
+
+
+class Archive:
+    """The members of a tar archive, by name.
+
+    Parameters
+    ----------
+    path
+        The file to open.
+    shown
+        What messages call it; by default its path.
+    """
+
+    def __init__(self, path: Path, *, shown: str | None = None) -> None:
+        self.shown = os.fspath(path) if shown is None else shown
+        self._place: dict[str, tuple[int, int]] = {}  # name → (first byte, number of bytes)
+        try:
+            with open(path, "rb") as file:
+                self._buffer, end = self._open(file)
+        except OSError as error:
+            raise FileError(f"cannot read {self.shown!r}: {error.strerror or error}.", path=self.shown) from None
+        if end != bytes(len(end)) or len(end) != BLOCK:
+            self.fail("a header or the end mark is damaged or missing; the file is truncated or corrupt")
+
+    def fail(self, what: str, remedy: str = "Write the file again, or fetch an undamaged copy.") -> NoReturn:
+        """Raise CorruptFile with the file's name and a remedy."""
+        raise CorruptFile(f"{self.shown}: {what}. {remedy}", path=self.shown)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._place
+
+    def read(self, name: str, *, limit: int | None = None) -> bytes:
+        """The bytes of a member."""
+        begin, size = self._find(name)
+        if limit is not None and size > limit:
+            self.fail(f"member {name!r} must have at most {limit:,} bytes; it has {size:,}")
+        return bytes(self._buffer[begin : begin + size])
+
+    def array(self, name: str, dtype: DType, count: int) -> npt.NDArray[Any]:
+        """A member as a read-only array of ``count`` numbers, without copying it."""
+        self.expect(name, dtype, count)
+        return np.frombuffer(self._buffer, dtype, count, self._find(name)[0])
+
+    def expect(self, name: str, dtype: DType, count: int) -> None:
+        """Check that a member is there and has the size of ``count`` numbers, without reading it."""
+        size, wanted = self._find(name)[1], count * np.dtype(dtype).itemsize
+        if size != wanted:
+            self.fail(f"member {name!r} must have {wanted:,} bytes, as the index says; it has {size:,}")
+
+    def bits(self, name: str, count: int) -> npt.NDArray[np.bool_]:
+        """A member that holds one bit for each of ``count`` things, padded to 64-bit words."""
+        packed = self.array(name, "u1", (count + 63) // 64 * 8)
+        return np.unpackbits(packed, count=count, bitorder="little").view(np.bool_)
+
+    def strings(self, folder: str, count: int) -> list[str]:
+        """``count`` strings, from a folder's ``strings.bin`` and the offsets in its ``string-mapping.bin``."""
+        text = self.read(f"{folder}/strings.bin")
+        name = f"{folder}/string-mapping.bin"
+        offsets = self.array(name, "<i8", count + 1)
+        self.check_offsets(name, offsets, len(text))
+        ends = offsets.tolist()
+        try:
+            return [text[i:j].decode() for i, j in pairwise(ends)]
+        except UnicodeDecodeError as error:
+            self.fail(f"member {folder + '/strings.bin'!r} must be UTF-8 text; {error.reason}")
+
+    def check_offsets(self, name: str, offsets: npt.NDArray[Any], length: int) -> None:
+        """Check that offsets run from 0 to ``length`` and never fall."""
+        if offsets[0] != 0 or offsets[-1] != length:
+            self.fail(f"member {name!r} must run from 0 to {length}; it runs from {offsets[0]} to {offsets[-1]}")
+        falls = offsets[1:] < offsets[:-1]
+        if falls.any():
+            at = int(np.argmax(falls))
+            self.fail(f"member {name!r} must never fall; entry {at + 1} is {offsets[at + 1]} after {offsets[at]}")
+
+    # ------------------------------------------------------------------ opening
+
+    def _open(self, file: BinaryIO) -> tuple[bytes | mmap.mmap, bytes]:
+        """The archive's bytes, and the block after its last member."""
+        start = file.read(BLOCK)
+        unpack = next((f for magic, f in MAGIC.items() if start.startswith(magic)), None)
+        file.seek(0)
+        size = os.fstat(file.fileno()).st_size
+        buffer: bytes | mmap.mmap
+        if unpack is not None:
+            buffer = self._unpacked(unpack(file, "rb"))  # type: ignore[operator]
+        elif start[257:262] != b"ustar":
+            self.fail("this is no UMB file (it is no tar archive)", "Pass a file written by save, Storm or PRISM.")
+        else:
+            buffer = file.read() if size < SMALL else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._length = len(buffer)
+        end = self._list(BytesIO(buffer) if isinstance(buffer, bytes) else file)
+        return buffer, buffer[end : end + BLOCK]
+
+    def _unpacked(self, stream: Any) -> bytes:
+        """All of a compressed file, unless that would fill the memory."""
+        limit = _half_of_memory()
+        parts, size = [], 0
+        try:
+            while part := stream.read(1 << 24):
+                parts.append(part)
+                size += len(part)
+                if size > limit:
+                    raise NotEnoughMemory(
+                        f"{self.shown}: unpacked, this file needs more than half of the memory ({limit:,} bytes). "
+                        "Decompress it on disk; an uncompressed file is mapped, not read."
+                    )
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            self.fail(f"the compressed data are damaged ({error})")
+        return b"".join(parts)
+
+    def _list(self, stream: BinaryIO) -> int:
+        """Note where each member lies; return where the headers stop."""
+        try:
+            stream.seek(0)
+            with tarfile.open(fileobj=stream, mode="r:", errorlevel=2) as tar:
+                for member in tar:
+                    self._note(member)
+                return tar.offset
+        except AlmostSureError:
+            raise
+        except Exception as error:  # hostile headers make tarfile raise more than its own errors
+            self.fail(f"the archive is truncated or damaged ({error})")
+
+    def _note(self, member: tarfile.TarInfo) -> None:
+        name = member.name.removeprefix("./")
+        if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
+            self.fail(f"member {member.name!r} points outside the archive", "The file may be hostile: do not use it.")
+        if member.size < 0 or member.offset_data + member.size > self._length:
+            self.fail(f"member {name!r} claims {member.size:,} bytes, which the file does not have")
+        if member.isdir():
+            return
+        if not member.isreg() or member.issparse():
+            self.fail(f"member {member.name!r} must be a plain file; it is a link, a device or a sparse file")
+        if name in self._place:
+            self.fail(f"member {name!r} occurs twice")
+        if len(self._place) >= MANY_MEMBERS:
+            self.fail(f"an archive must have at most {MANY_MEMBERS:,} members")
+        self._place[name] = (member.offset_data, member.size)
+
+    # ------------------------------------------------------------------ small steps
+
+    def _find(self, name: str) -> tuple[int, int]:
+        if name not in self._place:
+            self.fail(f"member {name!r} is missing")
+        # Touching a mapped page behind the end of a file that has shrunk kills the process.
+        if isinstance(self._buffer, mmap.mmap) and self._buffer.size() < self._length:
+            self.fail("the file was cut short after it had been opened", "Load it again.")
+        return self._place[name]
+
+
+class Writer:
+    """Write a tar archive of arrays, piece by piece; close it with :meth:`finish`."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def text(self, name: str, data: bytes) -> None:
+        """Add a member that holds ``data``."""
+        self._add(name, len(data), iter((data,)))
+
+    def array(self, name: str, values: npt.NDArray[Any], dtype: DType) -> None:
+        """Add a member that holds ``values``, converted to ``dtype`` a chunk at a time."""
+        chunks = (
+            np.ascontiguousarray(values[begin : begin + CHUNK], dtype).view("u1").data
+            for begin in range(0, values.size, CHUNK)
+        )
+        self._add(name, values.size * np.dtype(dtype).itemsize, chunks)
+
+    def bits(self, name: str, values: npt.NDArray[np.bool_]) -> None:
+        """Add a member that holds one bit a value, padded to 64-bit words."""
+        packed = np.zeros((values.size + 63) // 64 * 8, np.uint8)
+        found = np.packbits(values, bitorder="little")
+        packed[: found.size] = found
+        self.array(name, packed, "u1")
+
+    def strings(self, folder: str, values: tuple[str, ...]) -> None:
+        """Add strings as ``strings.bin`` and their offsets as ``string-mapping.bin``."""
+        encoded = [value.encode() for value in values]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(value) for value in encoded], out=offsets[1:])
+        self.array(f"{folder}/string-mapping.bin", offsets, "<u8")
+        self.text(f"{folder}/strings.bin", b"".join(encoded))
+
+    def finish(self) -> None:
+        """Write the end mark."""
+        self._file.write(bytes(2 * BLOCK))
+
+    def _add(self, name: str, size: int, chunks: Iterator[bytes | memoryview]) -> None:
+        member = tarfile.TarInfo(name)
+        member.size = size
+        self._file.write(member.tobuf(tarfile.PAX_FORMAT))
+        for chunk in chunks:
+            self._file.write(chunk)
+        self._file.write(bytes(-size % BLOCK))
+
+
+def _half_of_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, ValueError, OSError):  # not on this system
+        return 1 << 32

@@ -1,0 +1,213 @@
+"""Seeded random and regular families of models, for tests and benchmarks, made without loops over states.
+
+==================  ===================================================================================
+:func:`garnet`      random sparse models after Archibald, McKinnon and Thomas, with tunable damage
+:func:`ladder`      every budget 0, 1, …, levels, with ways back, so that nothing is acyclic
+:func:`chain`       the longest dependency: every state waits for the next one
+:func:`rings`       cycles within cycles, all connected by damage-free steps
+==================  ===================================================================================
+
+``connected=True`` adds a reset to the initial state to every state, as an action nobody is better off with: the
+budgets stay the same, and the whole model becomes one strongly connected component, which defeats solvers that
+only split a model into components.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from almostsure.errors import ModelError
+from almostsure.model.build import from_transitions
+from almostsure.model.mdp import MDP, Ints
+from almostsure.model.validate import MAX_DAMAGE
+
+# Outcomes: states, action, next states, probability, reward and damage; numbers stand for all states.
+Parts = list[tuple[Ints, int, Ints, float, float, int | Ints]]
+
+
+def garnet(
+    num_states: int,
+    num_actions: int = 4,
+    branching: int = 3,
+    *,
+    seed: int = 0,
+    damage_rate: float = 0.1,
+    max_damage: int = 1,
+    terminal_rate: float = 0.01,
+    reward_scale: float = 1.0,
+    reach: int | None = None,
+) -> MDP:
+    """A random model: every choice has ``branching`` outcomes with random successors and probabilities.
+
+    Parameters
+    ----------
+    num_states, num_actions, branching
+        Sizes.  Successors are drawn with replacement, so a choice may have a few outcomes less, or several to
+        one successor.
+    seed
+        Of everything random.
+    damage_rate, max_damage
+        Share of outcomes that hurt, and the largest damage; damages are uniform in 1 … max_damage.
+    terminal_rate
+        Share of terminal states.  The last state is terminal unless it is 0, in which case none is.
+    reward_scale
+        Rewards are normal with this standard deviation.
+    reach
+        How far away successors may be, as a difference of indices (modulo num_states); anywhere by default.
+        Small values make long dependencies.
+    """
+    _check_sizes(num_states=num_states, num_actions=num_actions, branching=branching)
+    _check_damage("max_damage", max_damage)
+    _check_rates(damage_rate=damage_rate, terminal_rate=terminal_rate)
+    rng = np.random.default_rng(seed)
+    count = num_states * num_actions * branching
+    s = np.repeat(np.arange(num_states, dtype=np.int32), num_actions * branching)
+    a = np.tile(np.repeat(np.arange(num_actions, dtype=np.int32), branching), num_states)
+    t = rng.integers(0, num_states, count, dtype=np.int32)
+    if reach is not None:
+        t = ((s.astype(np.int64) + rng.integers(-reach, reach + 1, count)) % num_states).astype(np.int32)
+    d = rng.integers(min(1, max_damage), max_damage + 1, count, dtype=np.uint8)
+    d *= rng.random(count) < damage_rate
+    p = rng.random((num_states * num_actions, branching)) + 1e-3
+    p /= p.sum(axis=1, keepdims=True)
+    r = rng.normal(0.0, reward_scale, count)
+    is_end = rng.random(num_states) < terminal_rate
+    is_end[0], is_end[-1] = False, terminal_rate > 0 and num_states > 1
+    keep = ~is_end[s]
+    return from_transitions(
+        s[keep], a[keep], t[keep], p.ravel()[keep], r[keep], d[keep],
+        num_states=num_states, terminal=np.flatnonzero(is_end), normalise=True,
+    )  # fmt: skip
+
+
+def ladder(levels: int, *, width: int = 1, connected: bool = False, shuffled_seed: int | None = None) -> MDP:
+    """A model whose states need the budgets 0, 1, …, ``levels``.
+
+    There are ``levels + 1`` rungs of ``width`` states, and the end.  On rung i one can climb down with damage 1
+    (on rung 0 leave, without damage), or circle: along the rung without damage, at the risk of falling back up
+    to rung i + 1, so circling never pays.  The model starts on the highest rung.
+
+    Parameters
+    ----------
+    levels
+        The largest budget, at least 0.
+    width
+        States a rung.
+    connected
+        Add the resets that make the model one strongly connected component, but for its end.
+    shuffled_seed
+        Renumber the states at random with this seed.
+    """
+    _check_sizes(levels=levels + 1, width=width)
+    count = (levels + 1) * width
+    every = np.arange(count, dtype=np.int64)
+    rung, place = np.divmod(every, width)
+    below = np.where(rung > 0, every - width, count)
+    above = np.minimum(rung + 1, levels) * width + place
+    beside = rung * width + (place + 1) % width
+    climb, circle = 0, 1
+    parts: Parts = [
+        (every, climb, below, 1.0, 1.0, (rung > 0).astype(np.int64)),
+        (every, circle, beside, 0.5, 0.0, 0),
+        (every, circle, above, 0.5, 0.0, np.where(above == every, 1, 0)),  # on top one falls on one's head
+    ]
+    return _joined(parts, count, start=count - 1, connected=connected, shuffled_seed=shuffled_seed)
+
+
+def chain(length: int, *, damage: int = 1, connected: bool = False, shuffled_seed: int | None = None) -> MDP:
+    """States 0, 1, …, ``length`` − 1 and the end, each a step with ``damage`` from the next.
+
+    State i needs the budget ``damage * (length − i)``.  With damage 0, k* is 0 everywhere, and the model still
+    is as long as it looks.
+
+    Parameters
+    ----------
+    length
+        How many steps it is to the end, at least 1.
+    damage
+        Of every step.
+    connected
+        Add the resets that make the model one strongly connected component, but for its end.
+    shuffled_seed
+        Renumber the states at random with this seed.
+    """
+    _check_sizes(length=length)
+    _check_damage("damage", damage)
+    every = np.arange(length, dtype=np.int64)
+    return _joined(
+        [(every, 0, every + 1, 1.0, 1.0, damage)], length, start=0, connected=connected, shuffled_seed=shuffled_seed
+    )
+
+
+def rings(depth: int, *, size: int = 3, connected: bool = False, shuffled_seed: int | None = None) -> MDP:
+    """Rings within rings, whose damage-free steps alone connect everything to everything.
+
+    There are ``depth`` rings of ``size`` states; ring i, counted from the innermost, needs the budget i.  One can
+    walk around a ring, and nature may throw the walker one ring in or out; beyond the outermost ring is a wall
+    that hurts, so whoever only walks will be hurt for ever.  One can step a ring further in, with damage 1.  On the
+    innermost ring one can also walk without being thrown, or leave.  The model starts on the outermost ring.
+
+    Parameters
+    ----------
+    depth, size
+        Number of rings, and of states on each.
+    connected
+        Add the resets that make the model one strongly connected component, but for its end.
+    shuffled_seed
+        Renumber the states at random with this seed.
+    """
+    _check_sizes(depth=depth, size=size)
+    count = depth * size
+    every = np.arange(count, dtype=np.int64)
+    ring, place = np.divmod(every, size)
+    onward = ring * size + (place + 1) % size
+    outward = np.minimum(ring + 1, depth - 1) * size + place
+    walk, step_in, rest = 0, 1, 2
+    parts: Parts = [
+        (every, walk, onward, 0.5, 0.0, 0),
+        (every, walk, np.where(ring > 0, every - size, onward), 0.25, 0.0, 0),
+        (every, walk, outward, 0.25, 0.0, (outward == every).astype(np.int64)),
+        (every, step_in, np.where(ring > 0, every - size, count), 1.0, 1.0, (ring > 0).astype(np.int64)),
+        (every[:size], rest, onward[:size], 1.0, 0.0, 0),
+    ]
+    return _joined(parts, count, start=count - 1, connected=connected, shuffled_seed=shuffled_seed)
+
+
+# ---------------------------------------------------------------------- shared
+
+
+def _joined(parts: Parts, count: int, *, start: int, connected: bool, shuffled_seed: int | None) -> MDP:
+    """The model of all parts, with state ``count`` as its end."""
+    if connected:
+        every = np.arange(count, dtype=np.int64)
+        reset = 1 + max(part[1] for part in parts)
+        # With damage, as the start may need no budget itself: no choice gets better by it.
+        parts = [*parts, (every, reset, np.full(count, start), 1.0, 0.0, 1)]
+    sizes = [part[0].size for part in parts]
+    s, a, t, p, r, d = (
+        np.concatenate([np.broadcast_to(column, size) for column, size in zip(columns, sizes, strict=True)])
+        for columns in zip(*parts, strict=True)
+    )
+    name = np.arange(count + 1)
+    if shuffled_seed is not None:
+        name[:count] = np.random.default_rng(shuffled_seed).permutation(count)
+    return from_transitions(
+        name[s], a, name[t], p, r, d, num_states=count + 1, terminal=[count], initial=int(name[start])
+    )
+
+
+def _check_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ModelError(f"{name} must be at least 1; got {size}")
+
+
+def _check_rates(**rates: float) -> None:
+    for name, rate in rates.items():
+        if not 0 <= rate <= 1:
+            raise ModelError(f"{name} must lie in 0 … 1; got {rate}")
+
+
+def _check_damage(name: str, damage: int) -> None:
+    if not 0 <= damage <= MAX_DAMAGE:
+        raise ModelError(f"{name} must lie in 0 … {MAX_DAMAGE}; got {damage}")

@@ -1,0 +1,319 @@
+"""Saving and loading models as UMB files, the format that Storm, PRISM and Modest exchange.
+
+What a model has, and where it goes:
+
+- damage and reward: branch rewards ``damage`` and ``reward``, as doubles, the only numbers that Storm reads there;
+- actions: choice actions with their names, which Storm shows as choice labels;
+- terminal states: the atomic proposition ``terminal``;
+- an initial distribution: the initial states, and the state annotation ``almostsure/initial-probability``;
+- a layout: the state annotation ``almostsure/cell``, and rows, columns and text in the index (``file-data``,
+  ``parameters``), with the version of this arrangement and the model's fingerprint;
+- names of states: the members of the folder ``almostsure/state-names``.  UMB would have them as a string annotation,
+  but Storm 2.0 refuses every file that has one.
+
+Files of our own hold their outcomes in canonical order, so an uncompressed one is mapped and used in place.  Its
+arrays are read when they are first needed; then they are validated, and their fingerprint is compared with the
+stored one.  Files of other programs are read and sorted at once.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import FileError, ModelError
+from almostsure.model.archive import Archive, Path, Writer
+from almostsure.model.atomic import atomic_write
+from almostsure.model.foreign import to_mdp
+from almostsure.model.layout import Layout
+from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, fingerprint, index_dtype
+from almostsure.model.relay import with_relays
+from almostsure.model.umb import Umb
+from almostsure.model.validate import CHUNK, MAX_DAMAGE
+
+TOOL = "almostsure"
+VERSION = 1
+GROUP = "almostsure"
+NAMES = "almostsure/state-names"
+MAPPED = 1 << 22  # outcomes; smaller models are copied into the narrow types of models built in memory
+
+DOUBLE = {"type": "double", "size": 64}
+INT = {"type": "int", "size": 64}
+BIT = {"type": "bool", "size": 1}
+
+
+def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
+    """Write a model to a UMB file, atomically: after a failure the old file is untouched.
+
+    Parameters
+    ----------
+    mdp
+        The model.
+    path
+        Where to write; by custom the name ends in ``.umb``.
+    relay
+        Storm refuses a choice with two outcomes that have the same successor but different rewards or damages.
+        With ``relay``, all but the first of them pass through relay states: damage and reward are taken on the
+        way into the relay, and one more step without either leads on to the successor.  The relays are appended
+        after the model's states and carry the atomic proposition ``relay``; loading the file gives the model
+        *with* its relays.  Budgets and returns of the other states are the same, numbers of steps are not.
+
+    See Also
+    --------
+    load : The way back.
+    """
+    labels: dict[str, Bools] = {}
+    if relay:
+        num_states = mdp.num_states
+        mdp = with_relays(mdp)
+        labels["relay"] = np.arange(mdp.num_states) >= num_states
+    labels["terminal"] = mdp.is_terminal()
+    try:
+        index = json.dumps(_index(mdp, labels), ensure_ascii=False).encode()
+        with atomic_write(path) as file:
+            _write(Writer(file), mdp, index, labels)
+    except UnicodeEncodeError as error:
+        raise ModelError(f"names must be valid Unicode text; got {error.object[error.start : error.end]!r}") from None
+
+
+def load(path: Path, *, damage: str = "damage", reward: str | None = "reward") -> MDP:
+    """Load a model from a UMB file.
+
+    A file written by :func:`save` comes back exactly, with names and layout.  If it is not compressed it is
+    mapped, not read: the arrays are fetched, validated and compared with the stored fingerprint when they are
+    first needed, so do not change the file in place while the model is in use (saving anew is safe).
+
+    Any other Markov chain or decision process in UMB is read at once.  Its rewards count as in PRISM: a state's on
+    every step out of it, a choice's or branch's on that step.  Valuations become names of states, choices without
+    an action are named ``choice 0``, ``choice 1``, …, states without choices become terminal, and several initial
+    states are taken as equally likely.
+
+    Parameters
+    ----------
+    path
+        The file, plain or compressed by gzip or xz.
+    damage
+        The reward structure that counts as damage.  Where there is none of that name, it may also name a label
+        (each step that ends in a labelled state hurts once) or an action (each step by it hurts once);
+        ``label:name``, ``reward:name`` and ``action:name`` make clear which is meant.
+    reward
+        The reward structure that counts as reward; None for none.  Without one called ``reward``, and unless you
+        ask for another, all rewards are 0.
+
+    Raises
+    ------
+    CorruptFile
+        The file is truncated, damaged, hostile or no UMB file; perhaps only when the arrays are first used.
+    UnknownName
+        The file has no such damage or reward; the message lists what it has.
+    """
+    umb = Umb(path)
+    if (damage, reward) == ("damage", "reward"):
+        parameters = _parameters(umb)
+        if parameters is not None:
+            return _own(umb, parameters)
+    if reward == "reward" and "reward" not in umb.names("reward"):
+        reward = None
+    if damage in umb.names("reward"):
+        damage = f"reward:{damage}"
+    return to_mdp(umb, damage=damage, reward=reward)
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def _index(mdp: MDP, labels: dict[str, Bools]) -> dict[str, Any]:
+    annotations: dict[str, Any] = {
+        "rewards": {name: _annotation("branches", DOUBLE, name) for name in ("damage", "reward")},
+        "aps": {name: _annotation("states", BIT, name) for name in labels},
+    }
+    parameters: dict[str, Any] = {"version": VERSION, "fingerprint": mdp.fingerprint}
+    own = {}
+    if mdp.initial_states.size > 1:
+        own["initial-probability"] = _annotation("states", DOUBLE)
+    if mdp.layout is not None:
+        own["cell"] = _annotation("states", INT)
+        layout = mdp.layout
+        parameters["layout"] = {"rows": layout.rows, "columns": layout.columns, "text": list(layout.text)}
+    if own:
+        annotations[GROUP] = own
+    parameters["state-names"] = mdp.state_names is not None
+    return {
+        "format-version": 1,
+        "format-revision": 0,
+        "file-data": {"tool": TOOL, "parameters": parameters},
+        "transition-system": {
+            "time": "discrete",
+            "#players": 1,
+            "#states": mdp.num_states,
+            "#initial-states": mdp.initial_states.size,
+            "#choices": mdp.num_choices,
+            "#choice-actions": mdp.num_actions,
+            "#branches": mdp.num_outcomes,
+            "#branch-actions": 0,
+            "#observations": 0,
+            "branch-probability-type": DOUBLE,
+        },
+        "annotations": annotations,
+    }
+
+
+def _annotation(where: str, kind: dict[str, Any], alias: str | None = None) -> dict[str, Any]:
+    entry = {"applies-to": [where], "type": kind}
+    return entry if alias is None else {"alias": alias, **entry}
+
+
+def _write(writer: Writer, mdp: MDP, index: bytes, labels: dict[str, Bools]) -> None:
+    arrays = mdp.arrays
+    is_initial = np.zeros(mdp.num_states, np.bool_)
+    is_initial[mdp.initial_states] = True
+    writer.text("index.json", index)
+    writer.bits("state-is-initial.bin", is_initial)
+    writer.array("state-to-choices.bin", arrays.choice_ptr, "<u8")
+    writer.array("choice-to-branches.bin", arrays.outcome_ptr, "<u8")
+    writer.array("branch-to-target.bin", arrays.successor, "<u8")
+    writer.array("branch-to-probability.bin", arrays.probability, "<f8")
+    writer.array("actions/choices/values.bin", arrays.choice_action, "<u4")
+    if mdp.action_names is not None:
+        writer.strings("actions/choices", mdp.action_names)
+    for name, values in (("damage", arrays.damage), ("reward", arrays.reward)):
+        writer.array(f"annotations/rewards/{name}/branches/values.bin", values, "<f8")
+    for name, states in labels.items():
+        writer.bits(f"annotations/aps/{name}/states/values.bin", states)
+    _write_own(writer, mdp)
+    writer.finish()
+
+
+def _write_own(writer: Writer, mdp: MDP) -> None:
+    """What UMB has no place for."""
+    if mdp.initial_states.size > 1:
+        dense = np.zeros(mdp.num_states)
+        dense[mdp.initial_states] = mdp.initial_probabilities
+        writer.array(f"annotations/{GROUP}/initial-probability/states/values.bin", dense, "<f8")
+    if mdp.layout is not None:
+        writer.array(f"annotations/{GROUP}/cell/states/values.bin", mdp.layout.cell, "<i8")
+    if mdp.state_names is not None:
+        writer.strings(NAMES, mdp.state_names)
+
+
+# ---------------------------------------------------------------------- reading files of our own
+
+
+def _parameters(umb: Umb) -> dict[str, Any] | None:
+    """What :func:`save` noted in the index, or None in a file of another program."""
+    data = umb.index.file_data
+    if data is None or data.tool != TOOL:
+        return None
+    parameters = data.parameters
+    if not isinstance(parameters, dict) or not isinstance(parameters.get("version"), int):
+        umb.archive.fail("the index must hold the version and fingerprint that almostsure writes")
+    if parameters["version"] > VERSION:
+        raise FileError(
+            f"{umb.shown}: the file was written by a newer almostsure (version {parameters['version']} of the "
+            f"arrangement; this one reads up to {VERSION}). Update almostsure.",
+            path=umb.shown,
+        )
+    return parameters
+
+
+def _own(umb: Umb, parameters: dict[str, Any]) -> MDP:
+    """A model whose arrays are fetched on first use; all that is small is read now."""
+    _check_sizes(umb)
+    initial = _initial(umb)
+    claimed = parameters.get("fingerprint")
+
+    def fetch() -> Arrays:
+        arrays = _arrays(umb)
+        if fingerprint(arrays, *initial) != claimed:
+            umb.archive.fail("the contents do not have the fingerprint that was stored with them")
+        return arrays
+
+    count = umb.index.transition_system.num_choice_actions
+    named = "actions/choices/string-mapping.bin" in umb.archive
+    try:
+        return MDP(
+            fetch,
+            sizes=umb.sizes,
+            initial=initial,
+            state_names=umb.archive.strings(NAMES, umb.sizes.states) if parameters.get("state-names") else None,
+            action_names=umb.archive.strings("actions/choices", count) if named else None,
+            layout=_layout(umb, parameters.get("layout")),
+            fingerprint=str(claimed),
+        )
+    except ModelError as error:
+        umb.archive.fail(str(error).removesuffix("."))
+
+
+def _check_sizes(umb: Umb) -> None:
+    umb.archive.expect("actions/choices/values.bin", "<u4", umb.sizes.choices)
+    for name in ("damage", "reward"):
+        umb.archive.expect(_values(name), "<f8", umb.sizes.outcomes)
+
+
+def _values(reward: str) -> str:
+    return f"annotations/rewards/{reward}/branches/values.bin"
+
+
+def _initial(umb: Umb) -> tuple[Ints, Floats]:
+    states = np.flatnonzero(umb.is_initial())
+    if states.size == 1:
+        return states, np.ones(1)
+    dense = umb.archive.array(f"annotations/{GROUP}/initial-probability/states/values.bin", "<f8", umb.sizes.states)
+    return states, dense[states]
+
+
+def _layout(umb: Umb, described: Any) -> Layout | None:
+    if described is None:
+        return None
+    try:
+        rows, columns, text = int(described["rows"]), int(described["columns"]), tuple(described["text"])
+        fits = len(text) == rows and all(isinstance(line, str) and len(line) == columns for line in text)
+    except (TypeError, KeyError, ValueError):
+        fits = False
+    if not fits:
+        umb.archive.fail("the layout in the index must have rows, columns and one text a row")
+    cell = umb.archive.array(f"annotations/{GROUP}/cell/states/values.bin", "<i8", umb.sizes.states)
+    if cell.min() < -1 or cell.max() >= rows * columns:
+        umb.archive.fail(f"the cells of the layout must lie in −1 … {rows * columns - 1}")
+    return Layout(rows=rows, columns=columns, cell=cell.astype(np.int32), text=text)
+
+
+def _arrays(umb: Umb) -> Arrays:
+    sizes = umb.sizes
+    return Arrays(
+        choice_ptr=_held(umb.choice_ptr(), index_dtype(sizes.choices + 1), sizes.outcomes),
+        outcome_ptr=_held(umb.outcome_ptr(), index_dtype(sizes.outcomes + 1), sizes.outcomes),
+        successor=_held(umb.successor(), index_dtype(sizes.states), sizes.outcomes),
+        choice_action=_narrow_actions(umb),
+        probability=_held(umb.probability(), np.float64, sizes.outcomes),
+        reward=_held(umb.archive.array(_values("reward"), "<f8", sizes.outcomes), np.float64, sizes.outcomes),
+        damage=_narrow_damage(umb.archive, sizes.outcomes),
+    )
+
+
+def _held(array: npt.NDArray[Any], dtype: npt.DTypeLike, outcomes: int) -> npt.NDArray[Any]:
+    """The array in place, or in a small model a copy of the type that models built in memory have."""
+    return array if outcomes >= MAPPED else np.array(array, dtype)
+
+
+def _narrow_actions(umb: Umb) -> Ints:
+    ids, _ = umb.actions()
+    return ids.astype(action_dtype(int(ids.max()) + 1))
+
+
+def _narrow_damage(archive: Archive, count: int) -> npt.NDArray[np.uint8]:
+    wide = archive.array(_values("damage"), "<f8", count)
+    narrow = np.empty(count, np.uint8)
+    for begin in range(0, count, CHUNK):
+        part = wide[begin : begin + CHUNK]
+        bad = ~((part >= 0) & (part <= MAX_DAMAGE) & (part == np.floor(part)))
+        if bad.any():
+            at = int(np.argmax(bad))
+            archive.fail(
+                f"member {_values('damage')!r} must hold integers 0 … {MAX_DAMAGE}; entry {begin + at} is {part[at]:g}"
+            )
+        narrow[begin : begin + CHUNK] = part
+    return narrow

@@ -1,0 +1,123 @@
+"""A model from a UMB file of another program, which knows nothing of damage and orders things its own way.
+
+Damage is named by reward structure, label or action.  Rewards accumulate as in PRISM: a state's reward counts on
+every step out of it, a choice's and a branch's on that step.  Several initial states are taken as equally likely.
+A state without choices becomes terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ModelError, UnknownName
+from almostsure.model.build import from_transitions
+from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.naming import distinct, ranks
+from almostsure.model.umb import KINDS, Umb
+from almostsure.model.validate import MAX_DAMAGE, and_more
+
+
+def to_mdp(umb: Umb, *, damage: str, reward: str | None) -> MDP:
+    """The model in a file, with damage named by reward structure, label or action (see :func:`resolve`)."""
+    action, action_names = _distinct_actions(umb)
+    state_names = umb.state_names()
+    outcome_states = umb.choice_states[umb.outcome_choices]
+    damages = _whole(umb, _damage(umb, damage), state_names)
+    rewards = np.zeros(umb.sizes.outcomes) if reward is None else umb.reward(reward)
+    is_initial = umb.is_initial()
+    try:
+        return from_transitions(
+            outcome_states,
+            action[umb.outcome_choices],
+            umb.successor(),
+            umb.probability(),
+            rewards,
+            damages,
+            num_states=umb.sizes.states,
+            terminal=_without_choices(umb),
+            initial=is_initial / np.count_nonzero(is_initial),
+            action_names=action_names,
+            state_names=state_names,
+        )
+    except ModelError as error:
+        umb.archive.fail(str(error).removesuffix("."), "Mend the model and export it again.")
+
+
+def resolve(umb: Umb, name: str) -> tuple[str, str]:
+    """Which kind of thing ``name`` names, and its plain name.
+
+    ``label:x``, ``reward:x`` and ``action:x`` say so themselves, and a name in double quotes is a label, as in
+    PRISM; any other name must belong to one kind only.
+    """
+    prefix, _, rest = name.partition(":")
+    kinds: tuple[str, ...] = KINDS
+    plain = name
+    if prefix in KINDS and rest:
+        kinds, plain = (prefix,), rest
+    elif len(name) > 1 and name[0] == name[-1] == '"':
+        kinds, plain = ("label",), name[1:-1]
+    found = [kind for kind in kinds if plain in umb.names(kind)]
+    if len(found) > 1:
+        choices = " or ".join(repr(f"{kind}:{plain}") for kind in found)
+        raise ModelError(
+            f"damage {name!r} is the name of a {' and of a '.join(found)} in {umb.shown}. Write {choices}."
+        )
+    if not found:
+        known = [other for kind in kinds for other in umb.names(kind)]
+        raise UnknownName("damage" if len(kinds) > 1 else kinds[0], plain, known, umb.inventory())
+    return found[0], plain
+
+
+def _damage(umb: Umb, name: str) -> Floats:
+    """The damage of each branch, not yet checked to be whole."""
+    kind, plain = resolve(umb, name)
+    if kind == "reward":
+        return umb.reward(plain)
+    if kind == "label":
+        return umb.label(plain)[umb.successor()].astype(np.float64)
+    ids, names = umb.actions()
+    hurts = np.array([other == plain for other in names or ()])
+    return hurts[ids][umb.outcome_choices].astype(np.float64)
+
+
+def _whole(umb: Umb, damages: Floats, state_names: Sequence[str] | None) -> npt.NDArray[np.uint8]:
+    bad = ~((damages >= 0) & (damages <= MAX_DAMAGE) & (damages == np.floor(damages)))
+    if bad.any():
+        at = int(np.argmax(bad))
+        choice = int(umb.outcome_choices[at])
+        state = int(umb.choice_states[choice])
+        name = "" if state_names is None else f" {state_names[state]!r}"
+        raise ModelError(
+            f"damage must be an integer 0 … {MAX_DAMAGE}; got {damages[at]:g} at state {state}{name}, choice {choice} "
+            f"of {umb.shown}{and_more(int(bad.sum()) - 1, 'outcome')}. Scale it, or name another damage.",
+            state=state, choice=choice, outcome=at,
+        )  # fmt: skip
+    return damages.astype(np.uint8)
+
+
+def _without_choices(umb: Umb) -> Ints:
+    empty = np.diff(umb.outcome_ptr()) == 0
+    if empty.any():
+        umb.archive.fail(f"every choice must have a branch; choice {int(np.argmax(empty))} has none")
+    return np.flatnonzero(np.diff(umb.choice_ptr()) == 0)
+
+
+def _distinct_actions(umb: Umb) -> tuple[Ints, list[str] | None]:
+    """Action ids that differ within each state, and their names.
+
+    Files may give several choices of a state the same action, or none: the second ``go`` becomes ``go (2)``, and
+    choices without a name become ``choice 0``, ``choice 1``, ….
+    """
+    ids, names = umb.actions()
+    rank = ranks(umb.choice_states * (int(ids.max()) + 1) + ids)
+    width = int(rank.max()) + 1
+    if width == 1 and (names is None or all(names)):
+        return ids.astype(np.int64), None if names is None else distinct(names)
+    used, new_ids = np.unique(ids.astype(np.int64) * width + rank, return_inverse=True)
+    if names is None:
+        return new_ids, None
+    plain = [(names[key // width], key % width) for key in used.tolist()]
+    return new_ids, distinct([name or f"choice {rank}" for name, rank in plain])

@@ -1,0 +1,63 @@
+"""Relay states, for programs that allow a choice only one outcome for each successor (Storm)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from almostsure.model.build import from_transitions
+from almostsure.model.layout import Layout
+from almostsure.model.mdp import MDP, Ints
+from almostsure.model.naming import distinct, ranks
+
+
+def with_relays(mdp: MDP) -> MDP:
+    """The model with no two outcomes of a choice to the same successor; itself if it has none.
+
+    The second, third, … such outcome leads to a relay state instead, where it takes its reward and damage, and from
+    there on to its successor, for nothing.  Relays are appended after the model's states and shared by all choices.
+    """
+    arrays, count = mdp.arrays, mdp.num_states
+    choice = mdp.outcome_choices()
+    rank = ranks(choice.astype(np.int64) * count + arrays.successor)
+    extra = np.flatnonzero(rank)
+    if not extra.size:
+        return mdp
+    key = rank[extra] * count + arrays.successor[extra]
+    keys, place = np.unique(key, return_inverse=True)
+    successor = arrays.successor.astype(np.int64)
+    successor[extra] = count + place
+    relays, onward = count + np.arange(keys.size), keys % count
+    nothing = np.zeros(keys.size)
+    return from_transitions(
+        np.append(mdp.choice_states()[choice], relays),
+        np.append(arrays.choice_action[choice], np.full(keys.size, mdp.num_actions)),
+        np.append(successor, onward),
+        np.append(arrays.probability, nothing + 1),
+        np.append(arrays.reward, nothing),
+        np.append(arrays.damage, nothing.astype(np.uint8)),
+        num_states=count + keys.size,
+        initial=_dense(mdp, count + keys.size),
+        state_names=_state_names(mdp, onward),
+        action_names=None if mdp.action_names is None else distinct([*mdp.action_names, "relay"]),
+        layout=_layout(mdp, keys.size),
+    )
+
+
+def _dense(mdp: MDP, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    dense = np.zeros(count)
+    dense[mdp.initial_states] = mdp.initial_probabilities
+    return dense
+
+
+def _state_names(mdp: MDP, onward: Ints) -> list[str] | None:
+    if mdp.state_names is None:
+        return None
+    return distinct([*mdp.state_names, *(f"relay to {mdp.state_names[state]}" for state in onward)])
+
+
+def _layout(mdp: MDP, num_relays: int) -> Layout | None:
+    if mdp.layout is None:
+        return None
+    old = mdp.layout
+    cell = np.append(old.cell, np.full(num_relays, -1)).astype(np.int32)
+    return Layout(rows=old.rows, columns=old.columns, cell=cell, text=old.text)

@@ -1,0 +1,277 @@
+"""What a UMB file says, whoever wrote it: Storm, PRISM, Modest or this package.
+
+UMB (unified Markov binary, https://github.com/pmc-tools/umb) is a tar archive of an ``index.json`` and
+little-endian arrays: states own choices, choices own branches, and annotations attach rewards and atomic
+propositions to them.  :class:`Umb` checks the index (with umbi) and hands out the arrays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from almostsure.errors import FileError, UnknownName
+from almostsure.model.archive import Archive, Path
+from almostsure.model.mdp import Bools, Floats, Ints, Sizes
+from almostsure.model.validate import CHUNK
+from almostsure.model.valuations import valuation_names
+
+NEWEST_FORMAT = 1
+INDEX_LIMIT = 1 << 28  # bytes
+KINDS = ("label", "reward", "action")
+DEFAULT_BITS = {"bool": 1, "int": 64, "uint": 64, "double": 64, "rational": 128, "string": 64}
+RATIONAL = np.dtype([("numerator", "<i8"), ("denominator", "<u8")])
+
+
+class Umb:
+    """An open UMB file whose index has been checked against its members' sizes; no array is read yet."""
+
+    def __init__(self, path: Path, *, shown: str | None = None) -> None:
+        self.archive = Archive(path, shown=shown)
+        self.index = _read_index(self.archive)
+        system = self.index.transition_system
+        self._check_kind(system)
+        self.sizes = Sizes(states=system.num_states, choices=system.num_choices, outcomes=system.num_branches)
+        self._check_members()
+
+    @property
+    def shown(self) -> str:
+        """What messages call the file."""
+        return self.archive.shown
+
+    # ------------------------------------------------------------------ the graph
+
+    def choice_ptr(self) -> Ints:
+        """Offsets of each state's choices."""
+        return self._offsets("state-to-choices.bin", self.sizes.states, self.sizes.choices)
+
+    def outcome_ptr(self) -> Ints:
+        """Offsets of each choice's branches."""
+        return self._offsets("choice-to-branches.bin", self.sizes.choices, self.sizes.outcomes)
+
+    def _offsets(self, name: str, count: int, length: int) -> Ints:
+        if name not in self.archive:  # then everything owns exactly one thing, which _check_members has checked
+            return np.arange(count + 1)
+        offsets = self.archive.array(name, "<i8", count + 1)
+        self.archive.check_offsets(name, offsets, length)
+        return offsets
+
+    def successor(self) -> Ints:
+        """Target of each branch."""
+        targets = self.archive.array("branch-to-target.bin", "<i8", self.sizes.outcomes)
+        for begin in range(0, targets.size, CHUNK):
+            part = targets[begin : begin + CHUNK]
+            if part.min() < 0 or part.max() >= self.sizes.states:
+                at = int(np.argmax((part < 0) | (part >= self.sizes.states)))
+                self.archive.fail(
+                    f"member 'branch-to-target.bin' must hold states 0 … {self.sizes.states - 1}; "
+                    f"entry {begin + at} is {part.view('<u8')[at]}"
+                )
+        return targets
+
+    def probability(self) -> Floats:
+        """Probability of each branch."""
+        return self._numbers(
+            "branch-to-probability.bin", self.index.transition_system.branch_probability_type, self.sizes.outcomes
+        )
+
+    @cached_property
+    def outcome_choices(self) -> Ints:
+        """The choice of each branch."""
+        return np.repeat(np.arange(self.sizes.choices), np.diff(self.outcome_ptr()))
+
+    @cached_property
+    def choice_states(self) -> Ints:
+        """The state of each choice."""
+        return np.repeat(np.arange(self.sizes.states), np.diff(self.choice_ptr()))
+
+    def is_initial(self) -> Bools:
+        """Which states are initial."""
+        claimed = self.index.transition_system.num_initial_states
+        if claimed == 0:
+            self.archive.fail("a model must have an initial state; this file has none", "Name one and export it again.")
+        result = self.archive.bits("state-is-initial.bin", self.sizes.states)
+        if np.count_nonzero(result) != claimed:
+            self.archive.fail(
+                f"member 'state-is-initial.bin' must mark {claimed} states, as the index says; "
+                f"it marks {np.count_nonzero(result)}"
+            )
+        return result
+
+    # ------------------------------------------------------------------ what is attached to it
+
+    def actions(self) -> tuple[Ints, list[str] | None]:
+        """Action of each choice, and the actions' names where they have some ("" stands for no name)."""
+        count = self.index.transition_system.num_choice_actions
+        if count == 0:
+            return np.zeros(self.sizes.choices, np.int64), [""]
+        name, folder = "actions/choices/values.bin", "actions/choices"
+        named = f"{folder}/string-mapping.bin" in self.archive
+        if name in self.archive:
+            ids = self.archive.array(name, "<u4", self.sizes.choices)
+        else:
+            ids = np.zeros(self.sizes.choices, np.uint32)
+        if ids.size and ids.max() >= count:
+            self.archive.fail(f"member {name!r} must hold actions 0 … {count - 1}; it holds {ids.max()}")
+        return ids, self.archive.strings(folder, count) if named else None
+
+    def names(self, kind: str) -> list[str]:
+        """The names of all labels, rewards or actions."""
+        if kind == "action":
+            return [name for name in self.actions()[1] or () if name]
+        found = [entry.alias if entry.alias is not None else key for key, entry in self._group(kind).items()]
+        return [*found, "init"] if kind == "label" and "init" not in found else found
+
+    def label(self, name: str) -> Bools:
+        """Which states carry a label."""
+        known = self._group("label")
+        key = self._key(known, name)
+        if key is None:
+            return self.is_initial()
+        if known[key].type.type.value != "bool" or known[key].applies_to != ["states"]:
+            self.archive.fail(f"label {name!r} must hold one bit a state")
+        return self.archive.bits(f"annotations/aps/{key}/states/values.bin", self.sizes.states)
+
+    def reward(self, name: str) -> Floats:
+        """A reward structure, added up for each branch."""
+        known = self._group("reward")
+        key = self._key(known, name)
+        if key is None:
+            raise UnknownName("reward", name, self.names("reward"), self.inventory())
+        if not known[key].applies_to:
+            self.archive.fail(f"reward {name!r} must say whether it belongs to states, choices or branches")
+        total = np.zeros(self.sizes.outcomes)
+        for where in set(known[key].applies_to):
+            total += self._spread(f"annotations/rewards/{key}/{where}/values.bin", known[key].type, where)
+        return total
+
+    def _spread(self, member: str, kind: Any, where: str) -> Floats:
+        if where == "branches":
+            return self._numbers(member, kind, self.sizes.outcomes)
+        if where == "choices":
+            return self._numbers(member, kind, self.sizes.choices)[self.outcome_choices]
+        return self._numbers(member, kind, self.sizes.states)[self.choice_states[self.outcome_choices]]
+
+    def inventory(self) -> str:
+        """What the file offers as damage or reward, for messages."""
+        listed = []
+        for kind in KINDS:
+            names = self.names(kind)
+            shown = ", ".join(repr(name) for name in names[:8]) + (", …" if len(names) > 8 else "")
+            listed.append(f"{kind}s {shown}" if names else f"no {kind}s")
+        return f"{self.shown} has {'; '.join(listed)}."
+
+    def state_names(self) -> list[str] | None:
+        """Names made of the states' valuations, such as ``x=1, y=0``, if there are any."""
+        return valuation_names(self.archive, self.index.valuations, self.sizes.states)
+
+    # ------------------------------------------------------------------ small steps
+
+    def _group(self, kind: str) -> dict[str, Any]:
+        group = "aps" if kind == "label" else "rewards"
+        return (self.index.annotations or {}).get(group) or {}
+
+    @staticmethod
+    def _key(known: dict[str, Any], name: str) -> str | None:
+        by_alias = next((key for key, entry in known.items() if entry.alias == name), None)
+        return by_alias if by_alias is not None else name if name in known else None
+
+    def _numbers(self, member: str, kind: Any, count: int) -> Floats:
+        kind_name, bits = str(getattr(kind.type, "value", kind.type)), kind.size_bits
+        if (kind_name, bits) == ("double", 64):
+            return self.archive.array(member, "<f8", count)
+        if (kind_name, bits) == ("rational", 128):
+            pairs = self.archive.array(member, RATIONAL, count)
+            if not pairs["denominator"].all():
+                self.archive.fail(f"member {member!r} has a zero denominator")
+            return np.asarray(pairs["numerator"] / pairs["denominator"], np.float64)
+        self.archive.fail(
+            f"member {member!r} has {bits}-bit {kind_name} numbers; doubles and 128-bit rationals can be read",
+            "Export the model with doubles.",
+        )
+
+    def _check_kind(self, system: Any) -> None:
+        for wrong, kind in (
+            (system.time != "discrete", "a continuous-time model"),
+            (system.num_players > 1, "a game"),
+            (system.num_observations > 0, "a partially observable model"),
+            (system.branch_probability_type is None, "a transition system without probabilities"),
+        ):
+            if wrong:
+                raise FileError(
+                    f"{self.shown}: this is {kind}. Only Markov chains and Markov decision processes can be loaded.",
+                    path=self.shown,
+                )
+
+    def _check_members(self) -> None:
+        """Tie every size in the index to a member's, so that a small file cannot claim a huge model."""
+        states, choices, outcomes = self.sizes.states, self.sizes.choices, self.sizes.outcomes
+        if choices == 0 or outcomes == 0:
+            self.archive.fail("a model must have transitions; this file has none", "Add some and export it again.")
+        for name, owners, owned in (
+            ("state-to-choices.bin", states, choices),
+            ("choice-to-branches.bin", choices, outcomes),
+        ):
+            if name in self.archive:
+                self.archive.expect(name, "<i8", owners + 1)
+            elif owners != owned:
+                self.archive.fail(f"member {name!r} is missing, though the index counts {owners} and {owned}")
+        self.archive.expect("branch-to-target.bin", "<i8", outcomes)
+        bits = self.index.transition_system.branch_probability_type.size_bits
+        self.archive.expect("branch-to-probability.bin", f"V{bits // 8}", outcomes)
+
+
+# ---------------------------------------------------------------------- the index
+
+
+def _read_index(archive: Archive) -> Any:
+    from umbi.umb.index import UmbIndex  # slow to import
+
+    try:
+        data = json.loads(archive.read("index.json", limit=INDEX_LIMIT))
+        with _silent("umbi"):
+            index = UmbIndex.from_json(_with_sizes(data))
+    except FileError:
+        raise
+    except Exception as error:  # umbi raises whatever its schema stumbles over
+        archive.fail(f"member 'index.json' is no UMB index ({error or type(error).__name__})")
+    if index.format_version > NEWEST_FORMAT:
+        raise FileError(
+            f"{archive.shown}: the file has UMB version {index.format_version}; "
+            f"this package reads up to {NEWEST_FORMAT}. Update almostsure.",
+            path=archive.shown,
+        )
+    return index
+
+
+def _with_sizes(node: Any) -> Any:
+    """The index with the sizes of types filled in: they are optional, but umbi wants them."""
+    if isinstance(node, list):
+        return [_with_sizes(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    filled = {key: value if key == "parameters" else _with_sizes(value) for key, value in node.items()}
+    kind = filled.get("type")
+    if isinstance(kind, str) and "size" not in filled:
+        base, _, interval = kind.partition("-")
+        if base in DEFAULT_BITS:
+            filled["size"] = DEFAULT_BITS[base] * (2 if interval else 1)
+    return filled
+
+
+@contextlib.contextmanager
+def _silent(name: str) -> Iterator[None]:
+    """Keep a library from logging what an exception says anyway."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
