@@ -67,7 +67,9 @@ def resolve(umb: Umb, name: str) -> tuple[str, str]:
         )
     if not found:
         known = [other for kind in kinds for other in umb.names(kind)]
-        raise UnknownName("damage" if len(kinds) > 1 else kinds[0], plain, known, umb.inventory())
+        raise UnknownName(
+            "damage" if len(kinds) > 1 else kinds[0], plain, known, f"{umb.inventory()} Name one of them with damage=."
+        )
     return found[0], plain
 
 
