@@ -50,6 +50,7 @@ class Archive:
 
     def __init__(self, path: Path, *, shown: str | None = None) -> None:
         self.shown = os.fspath(path) if shown is None else shown
+        self.owners: set[str] = set()  # whom the members belong to, for programs that sign what they write
         self._place: dict[str, tuple[int, int]] = {}  # name → (first byte, number of bytes)
         try:
             with open(path, "rb") as file:
@@ -120,7 +121,8 @@ class Archive:
         size = os.fstat(file.fileno()).st_size
         buffer: bytes | mmap.mmap
         if unpack is not None:
-            buffer = self._unpacked(unpack(file, "rb"))  # type: ignore[operator]
+            with unpack(file, "rb") as stream:  # type: ignore[operator]
+                buffer = self._unpacked(stream)
         elif start[257:262] != b"ustar":
             self.fail("this is no UMB file (it is no tar archive)", "Pass a file written by save, Storm or PRISM.")
         else:
@@ -174,6 +176,7 @@ class Archive:
         if len(self._place) >= MANY_MEMBERS:
             self.fail(f"an archive must have at most {MANY_MEMBERS:,} members")
         self._place[name] = (member.offset_data, member.size)
+        self.owners.add(member.uname)
 
     # ------------------------------------------------------------------ small steps
 
@@ -189,8 +192,8 @@ class Archive:
 class Writer:
     """Write a tar archive of arrays, piece by piece; close it with :meth:`finish`."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, file: BinaryIO, owner: str) -> None:
+        self._file, self._owner = file, owner
 
     def text(self, name: str, data: bytes) -> None:
         """Add a member that holds ``data``."""
@@ -225,7 +228,7 @@ class Writer:
 
     def _add(self, name: str, size: int, chunks: Iterator[bytes | memoryview]) -> None:
         member = tarfile.TarInfo(name)
-        member.size = size
+        member.size, member.uname = size, self._owner
         self._file.write(member.tobuf(tarfile.PAX_FORMAT))
         for chunk in chunks:
             self._file.write(chunk)

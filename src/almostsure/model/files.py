@@ -7,7 +7,7 @@ What a model has, and where it goes:
 - terminal states: the atomic proposition ``terminal``;
 - an initial distribution: the initial states, and the state annotation ``almostsure/initial-probability``;
 - a layout: the state annotation ``almostsure/cell``, and rows, columns and text in the index (``file-data``,
-  ``parameters``), with the version of this arrangement and the model's fingerprint;
+  ``parameters``), with the version of this arrangement, the model's fingerprint, and a hash of names and layout;
 - names of states: the members of the folder ``almostsure/state-names``.  UMB would have them as a string annotation,
   but Storm 2.0 refuses every file that has one.
 
@@ -18,6 +18,7 @@ stored one.  Files of other programs are read and sorted at once.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -74,7 +75,7 @@ def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
     try:
         index = json.dumps(_index(mdp, labels), ensure_ascii=False).encode()
         with atomic_write(path) as file:
-            _write(Writer(file), mdp, index, labels)
+            _write(Writer(file, TOOL), mdp, index, labels)
     except UnicodeEncodeError as error:
         raise ModelError(f"names must be valid Unicode text; got {error.object[error.start : error.end]!r}") from None
 
@@ -96,11 +97,11 @@ def load(path: Path, *, damage: str = "damage", reward: str | None = "reward") -
     path
         The file, plain or compressed by gzip or xz.
     damage
-        The reward structure that counts as damage.  Where there is none of that name, it may also name a label
+        For files of other programs: the reward structure that counts as damage.  Where there is none of that name, it may also name a label
         (each step that ends in a labelled state hurts once) or an action (each step by it hurts once);
         ``label:name``, ``reward:name`` and ``action:name`` make clear which is meant.
     reward
-        The reward structure that counts as reward; None for none.  Without one called ``reward``, and unless you
+        For files of other programs: the reward structure that counts as reward; None for none.  Without one called ``reward``, and unless you
         ask for another, all rewards are 0.
 
     Raises
@@ -111,10 +112,13 @@ def load(path: Path, *, damage: str = "damage", reward: str | None = "reward") -
         The file has no such damage or reward; the message lists what it has.
     """
     umb = Umb(path)
-    if (damage, reward) == ("damage", "reward"):
-        parameters = _parameters(umb)
-        if parameters is not None:
-            return _own(umb, parameters)
+    parameters = _parameters(umb)
+    if parameters is not None:
+        if (damage, reward) != ("damage", "reward"):
+            raise ModelError(
+                f"{umb.shown}: a saved model has its own damage and reward. Leave out damage= and reward=."
+            )
+        return _own(umb, parameters)
     if reward == "reward" and "reward" not in umb.names("reward"):
         reward = None
     if damage in umb.names("reward"):
@@ -141,6 +145,7 @@ def _index(mdp: MDP, labels: dict[str, Bools]) -> dict[str, Any]:
     if own:
         annotations[GROUP] = own
     parameters["state-names"] = mdp.state_names is not None
+    parameters["names-hash"] = _names_hash(mdp)
     return {
         "format-version": 1,
         "format-revision": 0,
@@ -164,6 +169,15 @@ def _index(mdp: MDP, labels: dict[str, Bools]) -> dict[str, Any]:
 def _annotation(where: str, kind: dict[str, Any], alias: str | None = None) -> dict[str, Any]:
     entry = {"applies-to": [where], "type": kind}
     return entry if alias is None else {"alias": alias, **entry}
+
+
+def _names_hash(mdp: MDP) -> str:
+    """A hash of what the fingerprint leaves out."""
+    layout = None if mdp.layout is None else [mdp.layout.rows, mdp.layout.columns, mdp.layout.text]
+    digest = hashlib.sha256(json.dumps([mdp.state_names, mdp.action_names, layout]).encode())
+    if mdp.layout is not None:
+        digest.update(mdp.layout.cell.astype("<i4").tobytes())
+    return digest.hexdigest()
 
 
 def _write(writer: Writer, mdp: MDP, index: bytes, labels: dict[str, Bools]) -> None:
@@ -205,9 +219,10 @@ def _write_own(writer: Writer, mdp: MDP) -> None:
 def _parameters(umb: Umb) -> dict[str, Any] | None:
     """What :func:`save` noted in the index, or None in a file of another program."""
     data = umb.index.file_data
-    if data is None or data.tool != TOOL:
+    # Two signs, so that damage to one of them cannot pass the file off as another program's.
+    if TOOL not in umb.archive.owners and (data is None or data.tool != TOOL):
         return None
-    parameters = data.parameters
+    parameters = None if data is None else data.parameters
     if not isinstance(parameters, dict) or not isinstance(parameters.get("version"), int):
         umb.archive.fail("the index must hold the version and fingerprint that almostsure writes")
     if parameters["version"] > VERSION:
@@ -234,7 +249,7 @@ def _own(umb: Umb, parameters: dict[str, Any]) -> MDP:
     count = umb.index.transition_system.num_choice_actions
     named = "actions/choices/string-mapping.bin" in umb.archive
     try:
-        return MDP(
+        mdp = MDP(
             fetch,
             sizes=umb.sizes,
             initial=initial,
@@ -245,6 +260,9 @@ def _own(umb: Umb, parameters: dict[str, Any]) -> MDP:
         )
     except ModelError as error:
         umb.archive.fail(str(error).removesuffix("."))
+    if _names_hash(mdp) != parameters.get("names-hash"):
+        umb.archive.fail("the names or the layout are not those that were saved")
+    return mdp
 
 
 def _check_sizes(umb: Umb) -> None:

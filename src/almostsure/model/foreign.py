@@ -61,9 +61,10 @@ def resolve(umb: Umb, name: str) -> tuple[str, str]:
         kinds, plain = ("label",), name[1:-1]
     found = [kind for kind in kinds if plain in umb.names(kind)]
     if len(found) > 1:
+        kinds_found = " and ".join("an action" if kind == "action" else f"a {kind}" for kind in found)
         choices = " or ".join(repr(f"{kind}:{plain}") for kind in found)
         raise ModelError(
-            f"damage {name!r} is the name of a {' and of a '.join(found)} in {umb.shown}. Write {choices}."
+            f"damage {name!r} must name one thing; {umb.shown} has {kinds_found} so named. Write {choices}."
         )
     if not found:
         known = [other for kind in kinds for other in umb.names(kind)]

@@ -145,7 +145,10 @@ class Umb:
         if key is None:
             raise UnknownName("reward", name, self.names("reward"), self.inventory())
         if not known[key].applies_to:
-            self.archive.fail(f"reward {name!r} must say whether it belongs to states, choices or branches")
+            self.archive.fail(
+                f"reward {name!r} must belong to states, choices or branches; it holds no values",
+                "A DRN file loses rewards of single outcomes: use a UMB file.",
+            )
         total = np.zeros(self.sizes.outcomes)
         for where in set(known[key].applies_to):
             total += self._spread(f"annotations/rewards/{key}/{where}/values.bin", known[key].type, where)
@@ -236,7 +239,7 @@ def _read_index(archive: Archive) -> Any:
     try:
         data = json.loads(archive.read("index.json", limit=INDEX_LIMIT))
         with _silent("umbi"):
-            index = UmbIndex.from_json(_with_sizes(data))
+            index = UmbIndex.from_json(_completed(data))
     except FileError:
         raise
     except Exception as error:  # umbi raises whatever its schema stumbles over
@@ -250,13 +253,14 @@ def _read_index(archive: Archive) -> Any:
     return index
 
 
-def _with_sizes(node: Any) -> Any:
-    """The index with the sizes of types filled in: they are optional, but umbi wants them."""
+def _completed(node: Any) -> Any:
+    """The index as umbi wants it: with the optional sizes of types, without Storm's empty lists."""
     if isinstance(node, list):
-        return [_with_sizes(item) for item in node]
+        return [_completed(item) for item in node]
     if not isinstance(node, dict):
         return node
-    filled = {key: value if key == "parameters" else _with_sizes(value) for key, value in node.items()}
+    kept = {key: value for key, value in node.items() if (key, value) != ("applies-to", [])}
+    filled = {key: value if key == "parameters" else _completed(value) for key, value in kept.items()}
     kind = filled.get("type")
     if isinstance(kind, str) and "size" not in filled:
         base, _, interval = kind.partition("-")

@@ -1,0 +1,369 @@
+"""Models from PRISM, JANI and DRN files, and models handed to Storm and back."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from almostsure import MDP, from_transitions
+from almostsure.errors import FileError, MissingExtra, ModelError, UnknownName
+from almostsure.model.files import load
+from almostsure.model.relay import with_relays
+from almostsure.model.storm import from_prism, to_storm
+
+PRISM = """
+mdp
+const int N;
+const double p = 0.25;
+label "cliff" = x=2;
+label "go" = x=1;
+module walk
+    x : [-1..N] init 0;
+    b : bool init false;
+    [go] x>=0 & x<N -> p : (x'=x+1) + 1-p : (x'=x) & (b'=true);
+    [] x=0 -> (x'=-1);
+    [] x=0 -> (x'=N);
+    [stay] x=N -> true;
+endmodule
+rewards "toll"
+    x=1 : 2;
+    [go] x=0 : 3;
+    [] true : 5;
+endrewards
+rewards "half"
+    x=1 : 0.5;
+endrewards
+rewards
+    [stay] true : 7;
+endrewards
+"""
+
+
+@pytest.fixture(autouse=True)
+def _needs_stormpy(request: pytest.FixtureRequest) -> None:
+    if "without_stormpy" not in request.node.name:
+        pytest.importorskip("stormpy")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "walk.prism"
+    path.write_text(PRISM)
+    return path
+
+
+def steps(mdp: MDP, name: str) -> set[tuple[str, str, str, float, float, int]]:
+    """Every outcome by names: (state, action, next state, probability, reward, damage)."""
+    rows = set()
+    for c in range(mdp.num_choices):
+        state = int(np.searchsorted(mdp.choice_ptr, c, side="right")) - 1
+        action = int(mdp.choice_action[c])
+        for t, p, r, d in mdp.outcomes(state, action):
+            rows.add((mdp.state_name(state), mdp.action_name(action), mdp.state_name(t), p, r, d))
+    return {row for row in rows if row[0] == name}
+
+
+# ---------------------------------------------------------------------- PRISM
+
+
+def test_names_and_numbers_of_a_prism_model(program: Path) -> None:
+    mdp = from_prism(program, damage="cliff", constants={"N": 2}, reward="toll")
+    assert mdp.num_states == 8
+    assert mdp.state_names is not None
+    assert sorted(mdp.state_names) == sorted(f"b={b}, x={x}" for b in ("false", "true") for x in (-1, 0, 1, 2))
+    assert mdp.action_names == ("choice 0", "choice 1", "go", "stay")
+    assert mdp.state_name(mdp.initial_state) == "b=false, x=0"
+    assert steps(mdp, "b=false, x=0") == {
+        ("b=false, x=0", "go", "b=false, x=1", 0.25, 3.0, 0),
+        ("b=false, x=0", "go", "b=true, x=0", 0.75, 3.0, 0),
+        ("b=false, x=0", "choice 0", "b=false, x=-1", 1.0, 5.0, 0),
+        ("b=false, x=0", "choice 1", "b=false, x=2", 1.0, 5.0, 1),
+    }
+    assert steps(mdp, "b=false, x=1") == {
+        ("b=false, x=1", "go", "b=false, x=2", 0.25, 2.0, 1),
+        ("b=false, x=1", "go", "b=true, x=1", 0.75, 2.0, 0),
+    }
+    # entering the labelled state hurts, and so does staying there
+    assert steps(mdp, "b=false, x=2") == {("b=false, x=2", "stay", "b=false, x=2", 1.0, 0.0, 1)}
+    # a deadlock, mended by Storm
+    assert mdp.is_terminal()[mdp.state("b=false, x=-1")]
+
+
+def test_damage_by_reward_structure_counts_as_prism_does(program: Path) -> None:
+    mdp = from_prism(program, damage="toll", constants="N=2")
+    assert {row[-1] for row in steps(mdp, "b=true, x=0") if row[1] == "go"} == {3}
+    assert {row[-1] for row in steps(mdp, "b=true, x=0") if row[1] != "go"} == {5}
+    assert {row[-1] for row in steps(mdp, "b=true, x=1")} == {2}
+    assert not mdp.reward.any()
+    assert from_prism(program, damage="default", constants="N=2").damage.sum() == 2 * 7
+
+
+def test_damage_by_action(program: Path) -> None:
+    mdp = from_prism(program, damage="stay", constants="N=2")
+    assert {row[-1] for row in steps(mdp, "b=false, x=2")} == {1}
+    assert int(mdp.damage.sum()) == 2
+
+
+def test_a_name_of_two_kinds_needs_a_prefix(program: Path) -> None:
+    with pytest.raises(
+        ModelError, match=r"walk.prism has a label and an action so named. Write 'label:go' or 'action:go'"
+    ):
+        from_prism(program, damage="go", constants="N=2")
+    by_label = from_prism(program, damage="label:go", constants="N=2")
+    assert from_prism(program, damage='"go"', constants="N=2") == by_label
+    by_action = from_prism(program, damage="action:go", constants="N=2")
+    assert {row[-1] for row in steps(by_action, "b=false, x=1")} == {1}
+    assert {row[2] for row in steps(by_label, "b=false, x=0") if row[-1]} == {"b=false, x=1"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("clif", r"unknown damage 'clif'. Did you mean 'cliff'\? .*walk.prism has labels .*'cliff'"),
+        ("label:toll", r"unknown label 'toll'"),
+        ("reward:tol", r"unknown reward 'tol'. Did you mean 'toll'\?"),
+        ("action:sty", r"unknown action 'sty'. Did you mean 'stay'\?.*actions 'go', 'stay'"),
+        ("half", r"integer 0 … 255; got 0.5 at state \d+ 'b=false, x=1'.*walk.prism \(and 3 more"),
+    ],
+)
+def test_a_damage_that_does_not_exist_or_is_not_whole(program: Path, damage: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        from_prism(program, damage=damage, constants="N=2")
+
+
+def test_an_unknown_reward_suggests_the_nearest(program: Path) -> None:
+    with pytest.raises(UnknownName, match=r"unknown reward 'tool'. Did you mean 'toll'\?"):
+        from_prism(program, damage="cliff", constants="N=2", reward="tool")
+
+
+@pytest.mark.parametrize(
+    ("constants", "message"),
+    [
+        (None, r"constants must have a value; N has none. Pass constants='N=…'"),
+        ("M=2", r"unknown constant 'M'.*walk.prism has: N, p"),
+        ({"N": 2, "p": 0.5}, "constant 'p' has a value in .*walk.prism"),
+        ("N", "form 'N=3,p=0.5'; got 'N'"),
+        ("N=two", "constant 'N' must be a number, true or false; got 'two'"),
+        ({"N": None}, "constant 'N' must be a number, true or false; got None"),
+        ({"N": 0.5}, "walk.prism: "),
+    ],
+)
+def test_constants(program: Path, constants: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        from_prism(program, damage="cliff", constants=constants)
+
+
+@pytest.mark.parametrize("value", ["1/4", 0.25, "0.25", np.float64(0.25), "2.5e-1"])
+def test_constants_in_all_forms(program: Path, value: Any) -> None:
+    program.write_text(PRISM.replace("p = 0.25", "p").replace("const int N", "const bool flag;\nconst int N"))
+    mdp = from_prism(program, damage="cliff", constants={"N": np.int64(2), "p": value, "flag": True})
+    assert mdp == from_prism(program, damage="cliff", constants=f"N=2, p={value}, flag=false")
+    assert set(mdp.probability) == {0.25, 0.75, 1.0}
+
+
+def test_a_chain_has_one_choice_a_state(tmp_path: Path) -> None:
+    path = tmp_path / "chain.pm"
+    path.write_text("""dtmc
+    module m
+        x : [0..2] init 0;
+        [] x<2 -> 0.5 : (x'=x+1) + 0.5 : true;
+        [] x=2 -> true;
+    endmodule
+    label "end" = x=2;""")
+    mdp = from_prism(path, damage="end")
+    assert mdp.num_choices == mdp.num_states == 3
+    assert mdp.num_actions == 1
+    assert mdp.damage.tolist() == [0, 0, 0, 1, 1]
+    several = path.read_text().replace("init 0", "").replace("endmodule", "endmodule\ninit x<2 endinit")
+    path.write_text(several)
+    assert from_prism(path, damage="end").initial_probabilities.tolist() == [0.5, 0.5]
+
+
+def test_models_of_other_kinds_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rates.sm"
+    path.write_text("ctmc\nmodule m\n x:[0..1] init 0;\n <> x=0 -> 2:(x'=1);\nendmodule\n")
+    with pytest.raises(ModelError, match=r"rates.sm: the model must be a Markov decision process.*type CTMC"):
+        from_prism(path, damage="deadlock")
+
+
+def test_files_that_storm_cannot_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("broken.prism", "broken.jani", "broken.drn"):
+        path = tmp_path / name
+        path.write_text("nonsense")
+        with pytest.raises(ModelError, match=rf"{name}: .*(?i:pars)"):
+            from_prism(path, damage="x")
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(FileError, match="there is no such file"):
+        from_prism(tmp_path / "absent.prism", damage="x")
+    (tmp_path / "model.umb").write_text("")
+    with pytest.raises(FileError, match=r"must end in one of .*load a UMB file with load\(\)"):
+        from_prism(tmp_path / "model.umb", damage="x")
+
+
+def test_without_stormpy_the_install_command_is_printed(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("stormpy"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtra, match=r"needs stormpy.*pip install 'almostsure\[storm\]'"):
+        from_prism(program, damage="cliff")
+    with pytest.raises(MissingExtra, match=r"needs stormpy"):
+        to_storm(from_transitions([0], [0], [0], [1], [0], [0]))
+
+
+# ---------------------------------------------------------------------- DRN and JANI
+
+
+def test_drn(program: Path, tmp_path: Path) -> None:
+    import stormpy
+    from stormpy.io import export_to_drn, instantiate_constants, parse_prism_program
+
+    parsed, _ = instantiate_constants(parse_prism_program(program), "N=2")
+    path = tmp_path / "walk.drn"
+    export_to_drn(stormpy.build_model(parsed, options=stormpy.BuilderOptions(build_full=True)), path)
+    found = from_prism(path, damage="toll", reward="half")
+    wanted = from_prism(program, damage="toll", reward="half", constants="N=2")
+    assert found == wanted
+    assert found.action_names == wanted.action_names
+    assert found.state_names is None
+    with pytest.raises(ModelError, match="a DRN file has no constants"):
+        from_prism(path, damage="toll", constants="N=2")
+
+
+def test_rewards_that_a_drn_file_has_lost_are_not_taken_for_zero(tmp_path: Path) -> None:
+    from stormpy.io import export_to_drn
+
+    path = tmp_path / "lost.drn"
+    export_to_drn(to_storm(from_transitions([0, 0], [0, 0], [0, 1], [0.5, 0.5], [0, 0], [1, 0], terminal=[1])), path)
+    with pytest.raises(FileError, match=r"lost.drn: reward 'damage' .* holds no values. A DRN file loses"):
+        from_prism(path, damage="damage")
+
+
+def jani(first: int, second: int, *, gain: int = 0) -> dict[str, Any]:
+    """One step from l0 to l1, or back to l0; its two destinations hurt by ``first`` and ``second``."""
+
+    def destination(location: str, damage: int) -> dict[str, Any]:
+        assignments = [{"ref": "hurt", "value": damage}, {"ref": "gain", "value": gain * (location == "l1")}]
+        return {"location": location, "probability": {"exp": 0.5}, "assignments": assignments}
+
+    def transient(name: str) -> dict[str, Any]:
+        return {"name": name, "type": "int", "transient": True, "initial-value": 0}
+
+    return {
+        "jani-version": 1,
+        "name": "step",
+        "type": "mdp",
+        "actions": [{"name": "go"}],
+        "variables": [
+            transient("hurt"),
+            transient("gain"),
+            {"name": "end", "type": "bool", "transient": True, "initial-value": False},
+        ],
+        "automata": [
+            {
+                "name": "A",
+                "initial-locations": ["l0"],
+                "locations": [{"name": "l0"}, {"name": "l1", "transient-values": [{"ref": "end", "value": True}]}],
+                "edges": [
+                    {
+                        "location": "l0",
+                        "action": "go",
+                        "destinations": [destination("l1", first), destination("l0", second)],
+                    },
+                    {"location": "l1", "destinations": [{"location": "l1"}]},
+                ],
+            }
+        ],
+        "system": {"elements": [{"automaton": "A"}]},
+        "properties": [],
+    }
+
+
+def test_jani(tmp_path: Path) -> None:
+    path = tmp_path / "step.jani"
+    path.write_text(json.dumps(jani(2, 2)))
+    mdp = from_prism(path, damage="hurt")
+    assert mdp.damage.tolist() == [2, 2, 0]
+    assert mdp.action_names == ("choice 0", "go")
+    assert from_prism(path, damage="end").damage.tolist() == [0, 1, 1]
+    assert from_prism(path, damage="action:go").damage.tolist() == [1, 1, 0]
+
+
+def test_the_mean_of_a_random_damage_is_refused(tmp_path: Path) -> None:
+    """Storm turns 2 or 0 into 1, a whole number: with that as the damage, a budget of 1 would look safe."""
+    path = tmp_path / "step.jani"
+    path.write_text(json.dumps(jani(2, 0, gain=4)))
+    with pytest.raises(ModelError, match=r"step.jani: Storm only keeps the mean.*'hurt' must not be used.*label"):
+        from_prism(path, damage="hurt")
+    mdp = from_prism(path, damage="end", reward="gain")
+    assert mdp.damage.tolist() == [0, 1, 1]
+    assert mdp.reward.tolist() == [2, 2, 0]
+
+
+# ---------------------------------------------------------------------- to Storm and back
+
+
+@st.composite
+def models(draw: st.DrawFn) -> MDP:
+    """Every state has actions 0 … k, so that Storm, which numbers actions by first use, keeps their numbers."""
+    num_states = draw(st.integers(1, 4))
+    state = st.integers(0, num_states - 1)
+    width = draw(st.integers(1, 3))
+    rows = []
+    for s in range(num_states):
+        for a in range(width if s == 0 else draw(st.integers(1, width))):
+            weights = draw(st.lists(st.sampled_from([1, 2, 5]), min_size=1, max_size=4))
+            for w in weights:
+                reward, damage = draw(st.sampled_from([-1.5, 0, 2])), draw(st.sampled_from([0, 1, 9]))
+                rows.append((s, a, draw(state), w / sum(weights), reward, damage))
+    starts = draw(st.sets(state, min_size=1))
+    names = [f"action {i}" for i in range(width)]
+    return from_transitions(
+        *zip(*rows, strict=True),
+        num_states=num_states,
+        initial={s: 1 / len(starts) for s in starts},
+        action_names=names,
+    )
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(mdp=models())
+def test_to_storm_and_back(mdp: MDP, tmp_path: Path) -> None:
+    from stormpy.io import export_to_umb
+
+    split = with_relays(mdp)
+    model = to_storm(mdp)
+    assert (model.nr_states, model.nr_choices, model.nr_transitions) == (
+        split.num_states, split.num_choices, split.num_outcomes,
+    )  # fmt: skip
+    assert set(model.reward_models) == {"damage", "reward"}
+    labelled = {name: sorted(model.labeling.get_states(name)) for name in ("init", "terminal", "relay")}
+    assert labelled["init"] == sorted(mdp.initial_states.tolist())
+    assert labelled["terminal"] == np.flatnonzero(mdp.is_terminal()).tolist()
+    assert labelled["relay"] == list(range(mdp.num_states, split.num_states))
+    path = tmp_path / "back.umb"
+    export_to_umb(model, path)  # compressed, as Storm likes it
+    assert load(path) == split
+
+
+def test_storm_computes_with_our_damage() -> None:
+    """Two tries, each hurting by 2 with probability 1/4 and by 0 otherwise: 1 unit of damage is expected."""
+    import stormpy
+
+    mdp = from_transitions(
+        [0, 0, 1, 1], [0, 0, 0, 0], [1, 1, 2, 2], [0.25, 0.75, 0.25, 0.75], [0] * 4, [2, 0, 2, 0], terminal=[2]
+    )
+    formula = stormpy.parse_property('R{"damage"}max=? [F "terminal"]')
+    result = stormpy.model_checking(to_storm(mdp), formula)
+    assert float(result.get_value(0)) == pytest.approx(1, abs=1e-9)
