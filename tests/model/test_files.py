@@ -312,7 +312,7 @@ def test_a_damaged_index_cannot_pass_for_another_programs(path: Path, hidden: st
 @pytest.mark.parametrize("other", [{"damage": "reward"}, {"reward": None}])
 def test_a_saved_model_keeps_its_damage_and_reward(path: Path, other: dict[str, Any]) -> None:
     save(example(), path)
-    with pytest.raises(ModelError, match="has its own damage and reward. Leave out damage="):
+    with pytest.raises(ModelError, match=r"has its own damage and reward. Leave out damage="):
         load(path, **other)
 
 

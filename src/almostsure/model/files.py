@@ -97,12 +97,12 @@ def load(path: Path, *, damage: str = "damage", reward: str | None = "reward") -
     path
         The file, plain or compressed by gzip or xz.
     damage
-        For files of other programs: the reward structure that counts as damage.  Where there is none of that name, it may also name a label
-        (each step that ends in a labelled state hurts once) or an action (each step by it hurts once);
-        ``label:name``, ``reward:name`` and ``action:name`` make clear which is meant.
+        For files of other programs: the reward structure that counts as damage.  Where there is none of that name,
+        it may also name a label (each step that ends in a labelled state hurts once) or an action (each step by it
+        hurts once); ``label:name``, ``reward:name`` and ``action:name`` make clear which is meant.
     reward
-        For files of other programs: the reward structure that counts as reward; None for none.  Without one called ``reward``, and unless you
-        ask for another, all rewards are 0.
+        For files of other programs: the reward structure that counts as reward; None for none.  Without one called
+        ``reward``, and unless you ask for another, all rewards are 0.
 
     Raises
     ------
