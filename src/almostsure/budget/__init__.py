@@ -1,0 +1,1 @@
+"""The minimal budget k*: reference algorithm, exact engines, certificate and explanations."""

@@ -1,0 +1,162 @@
+"""Checking a budget without trusting whoever computed it.
+
+This module shares no code with the engines; it is meant to be read in one sitting.  Write v(s) for the claimed
+budget of a state, k(s,a) for that of a choice, ρ(s) for its rank, and C for what ∞ stands for (with a cap Δ,
+"more than Δ", so C = Δ + 1; without one, C = ∞).  Four conditions are checked, each in one pass over the model:
+
+1. v(s) = min over a of k(s,a).
+2. k(s,a) ≥ max over outcomes of d + v(s')    — *never too small*.  k is then a pre-fixed point of the
+   monotone operator T, and k* is the least one, so k* ≤ k.
+3. k(s,a) ≤ max over outcomes of d + v(s')    — *no choice is worse than its outcomes say*.
+4. Where v(s) ≥ 1, every choice of s has an outcome with d + v(s') ≥ v(s) and one of: d ≥ 1; v(s') > v(s);
+   ρ(s') < ρ(s)    — *never too large*.  Let nature always answer with such an outcome.  What is owed, v(s),
+   never falls by more than the damage done, and between two damages it rises or the rank falls, so the next
+   damage comes after finitely many steps, until v(s) units have been done.  (Where v(s) = C the second case does
+   not exist, and C stays owed for ever if C = ∞.)  So no policy can do with less: k* ≥ k.
+
+With a cap, values above Δ read INFINITE and conditions 2 and 3 compare "more than Δ" with "more than Δ".
+Only the support of the model is read, in chunks of choices, so a memory-mapped model is streamed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import CertificateError, ModelMismatch
+from almostsure.model.mdp import MDP
+
+if TYPE_CHECKING:
+    from almostsure.budget.result import Budget
+
+INFINITE = 2**31 - 1
+CHUNK = 1 << 16  # choices looked at together
+SMALL = 200_000  # outcomes below which NumPy is quicker than loading a compiled loop
+
+Find = Callable[[MDP, "Budget", int], tuple[int, int]]
+
+
+def check_budget(mdp: MDP, budget: Budget) -> None:
+    """Verify that ``budget`` is the minimal budget of ``mdp``, by its certificate.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first state or choice that breaks a condition (the module's docstring proves why these four
+        conditions suffice).
+    ModelMismatch
+        If the budget belongs to another model.
+    """
+    if budget.mdp is not mdp and budget.mdp.fingerprint != mdp.fingerprint:
+        raise ModelMismatch(
+            f"the budget must belong to the model; it was made for model {budget.mdp.fingerprint[:16]}, "
+            f"this is {mdp.fingerprint[:16]}. Solve again with solve_budget(mdp)."
+        )
+    _check_shapes(mdp, budget)
+    _check_minimum(mdp, budget)
+    owed_for_infinite = INFINITE if budget.cap is None else budget.cap + 1
+    find: Find = _find_plain if mdp.num_outcomes < SMALL else _find_compiled
+    condition, choice = find(mdp, budget, owed_for_infinite)
+    if condition:
+        _fail(mdp, budget, condition, choice)
+
+
+def _check_shapes(mdp: MDP, budget: Budget) -> None:
+    for name, size in (("of_state", mdp.num_states), ("of_choice", mdp.num_choices), ("rank", mdp.num_states)):
+        array = getattr(budget, name)
+        if array.shape != (size,) or array.dtype.kind != "i":
+            raise CertificateError(f"{name} must be {size} integers; got {array.dtype} of shape {array.shape}")
+    cap = INFINITE if budget.cap is None else budget.cap
+    for name in ("of_state", "of_choice"):
+        array = getattr(budget, name)
+        bad = (array < 0) | ((array > cap) & (array != INFINITE))
+        if bad.any():
+            at = int(np.argmax(bad))
+            rule = "0 or more" if array[at] < 0 else f"at most the cap {cap}, or INFINITE"
+            raise CertificateError(f"{name} must be {rule}; got {array[at]} at index {at}")
+
+
+def _check_minimum(mdp: MDP, budget: Budget) -> None:
+    """Condition 1."""
+    least = np.minimum.reduceat(budget.of_choice, mdp.choice_ptr[:-1])
+    wrong = np.flatnonzero(least != budget.of_state)
+    if wrong.size:
+        s = int(wrong[0])
+        raise CertificateError(
+            f"the budget of {mdp.describe_state(s)} must be the least of its choices' budgets, {show(least[s])}; "
+            f"got {show(budget.of_state[s])}",
+            state=s,
+        )
+
+
+def _fail(mdp: MDP, budget: Budget, condition: int, choice: int) -> None:
+    state = int(np.searchsorted(mdp.choice_ptr, choice, side="right")) - 1
+    begin, end = int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1])
+    v = budget.of_state[mdp.successor[begin:end]].astype(np.int64)
+    worst = int(np.minimum(v + mdp.damage[begin:end], INFINITE).max())
+    claimed = budget.of_choice[choice]
+    what = {
+        2: f"is too small: it claims {show(claimed)}, but an outcome costs {show(worst)}",
+        3: f"is too large: it claims {show(claimed)}, but no outcome costs more than {show(worst)}",
+        4: f"is not justified: nothing forces {show(budget.of_state[state])} damage when it is chosen",
+    }[condition]
+    raise CertificateError(f"the budget of {mdp.describe_choice(choice)} {what}", state=state, choice=choice)
+
+
+def show(value: int | np.integer[Any]) -> str:
+    """A budget as people read it."""
+    return "∞" if value == INFINITE else str(int(value))
+
+
+# ---------------------------------------------------------------------- conditions 2, 3 and 4, twice
+
+
+def _find_plain(mdp: MDP, budget: Budget, owed_for_infinite: int) -> tuple[int, int]:
+    """The first condition broken and the choice that breaks it, or (0, 0)."""
+    v, rank = budget.of_state.astype(np.int64), budget.rank
+    cap = INFINITE - 1 if budget.cap is None else budget.cap
+    for first in range(0, mdp.num_choices, CHUNK):
+        last = min(first + CHUNK, mdp.num_choices)
+        begin, end = int(mdp.outcome_ptr[first]), int(mdp.outcome_ptr[last])
+        starts = mdp.outcome_ptr[first:last].astype(np.int64) - begin
+        target, damage = mdp.successor[begin:end], mdp.damage[begin:end].astype(np.int64)
+        cost = v[target] + damage
+        cost[cost > cap] = INFINITE
+        worst = np.maximum.reduceat(cost, starts)
+        state = np.searchsorted(mdp.choice_ptr, np.arange(first, last), side="right") - 1
+        s = np.repeat(state, np.diff(np.append(starts, end - begin)))
+        owed, offered = (np.where(x == INFINITE, owed_for_infinite, x) for x in (v[s], v[target]))
+        pays = offered + damage >= owed
+        if owed_for_infinite == INFINITE:  # nothing short of ∞ pays for ∞
+            pays &= (v[s] != INFINITE) | (v[target] == INFINITE)
+        forced = pays & ((damage >= 1) | (offered > owed) | (rank[target] < rank[s]))
+        justified = np.logical_or.reduceat(forced, starts) | (v[state] == 0)
+        claimed = budget.of_choice[first:last]
+        condition = np.select([worst > claimed, worst < claimed, ~justified], [2, 3, 4], 0)
+        if condition.any():
+            at = int(np.argmax(condition > 0))
+            return int(condition[at]), first + at
+    return 0, 0
+
+
+def _find_compiled(mdp: MDP, budget: Budget, owed_for_infinite: int) -> tuple[int, int]:
+    """The same, compiled, on two threads."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from almostsure.budget.certificate_kernel import first_broken
+
+    cap = INFINITE - 1 if budget.cap is None else budget.cap
+    edges = np.linspace(0, mdp.num_states, 3).astype(np.int64)
+    arrays: tuple[npt.NDArray[Any], ...] = (
+        mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage, budget.of_state, budget.of_choice, budget.rank,
+    )  # fmt: skip
+
+    def part(i: int) -> tuple[int, int]:
+        condition, choice = first_broken(*arrays, cap, owed_for_infinite, int(edges[i]), int(edges[i + 1]))
+        return int(condition), int(choice)
+
+    with ThreadPoolExecutor(2) as pool:
+        return next((found for found in pool.map(part, range(2)) if found[0]), (0, 0))

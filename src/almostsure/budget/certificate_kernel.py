@@ -1,0 +1,41 @@
+"""Conditions 2, 3 and 4 of :mod:`almostsure.budget.certificate` as one compiled pass."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+INFINITE = 2**31 - 1
+unsigned = np.uint64  # for indices: Numba then spares the test for negative ones
+
+
+@njit(cache=True, nogil=True)
+def first_broken(
+    choice_ptr, outcome_ptr, successor, damage, of_state, of_choice, rank, cap, owed_for_infinite, first, last
+):  # type: ignore[no-untyped-def]
+    """The first condition broken by the states first … last − 1 and the choice that breaks it, or (0, 0)."""
+    for s in range(unsigned(first), unsigned(last)):
+        owed = np.int64(of_state[s])
+        if owed == INFINITE:
+            owed = np.int64(owed_for_infinite)
+        for c in range(unsigned(choice_ptr[s]), unsigned(choice_ptr[s + unsigned(1)])):
+            worst = np.int64(0)
+            justified = owed == 0
+            for j in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + unsigned(1)])):
+                t = unsigned(successor[j])
+                d = np.int64(damage[j])
+                v = np.int64(of_state[t])
+                worst = max(worst, v + d)
+                if not justified and (owed < INFINITE or v == INFINITE):
+                    offered = min(v, np.int64(owed_for_infinite))
+                    if offered + d >= owed:
+                        justified = d >= 1 or offered > owed or rank[t] < rank[s]
+            if worst > cap:
+                worst = np.int64(INFINITE)
+            if worst > of_choice[c]:
+                return 2, c
+            if worst < of_choice[c]:
+                return 3, c
+            if not justified:
+                return 4, c
+    return 0, unsigned(0)

@@ -1,0 +1,526 @@
+"""Compiled kernels of the level engine: k* in near-linear time.
+
+Read ``docs/budget.md`` for the algorithm and its proof; the words here are the words there.  The engine runs in
+four steps, each a few short loops over arrays:
+
+``sweep``, ``spread``
+    level 0 on the whole model.  A state is *doomed* if each of its choices has a damaging outcome or one that
+    leads to a doomed state; every other state relies on one good choice and is looked at again only when that
+    turns bad.  The rest has k* = 0.
+``peel``
+    doomed states whose successors are all settled, in topological order.  Acyclic parts never see a level.
+``extract``
+    copies what is left into a compact game of its own.
+``advance``
+    runs the levels above 0 on it.  Every state carries a *value*: settled states their k*, suspects of the
+    current level ``L`` the tentative value ``L``, all others INFINITE.  An outcome ``(s', d)`` is *bad* at level
+    ``L`` exactly if ``value[s'] + d > L``.  Each dead state keeps, for each choice, one bad outcome: its
+    *witness*.  The choice is filed under the witness's target.  When a target settles at level ``M``, what is
+    filed there with damage ``d`` falls due at level ``M + d``.  A fallen choice looks for another witness; if
+    there is none, its state becomes a suspect, and so do, at once, those that relied on its death.  Suspects
+    then try to rely on one good choice each; whoever finds none is dead again.  The survivors settle.
+
+A damage-free witness must be of smaller *rank* (step of death) than the state it serves, so that no two states
+justify each other.  These ranks are the certificate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+INFINITE = np.int32(2**31 - 1)
+unsigned = np.uint64  # for indices: Numba then spares the test for negative ones
+UNSETTLED = np.int32(-1)
+NOWHERE = -1  # end of a list
+UNLINKED = -2  # a choice that is filed under no witness
+BUCKETS = 256  # damages are below this, so levels that fall due never collide
+ALIVE, DOOMED, PEELED, LOOPED = 0, 1, 2, 3  # what a state is after level 0 and peeling
+
+LEVEL, RANKS, SETTLED, EVENT = 0, 1, 2, 3  # what ``tally`` holds
+DONE, MORE, TOO_LARGE = 0, 1, 2  # how ``advance`` ends
+
+
+# ---------------------------------------------------------------------- level 0
+
+
+@njit(cache=True, nogil=True)
+def first_sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank):  # type: ignore[no-untyped-def]
+    """Look at every state once; returns how many were doomed."""
+    one = unsigned(1)
+    count = 0
+    for s in range(unsigned(doomed.size)):
+        last = unsigned(choice_ptr[s + one])
+        c = unsigned(choice_ptr[s])
+        while c < last:
+            j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
+            while j < end and not (damage[j] or doomed[unsigned(successor[j])]):
+                j += one
+            if j == end:
+                break
+            c += one
+        if c < last:
+            relies[s] = c
+        else:
+            doomed[s] = DOOMED
+            rank[s] = next_rank + count
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank, forward):  # type: ignore[no-untyped-def]
+    """Look again at every state that is not doomed, in order or against it; returns how many were doomed."""
+    num_states = unsigned(doomed.size)
+    one = unsigned(1)
+    count = 0
+    for i in range(num_states):
+        s = unsigned(i) if forward else num_states - one - unsigned(i)
+        if doomed[s]:
+            continue
+        c = unsigned(relies[s])
+        bad = np.uint8(0)  # no branches: this runs over every state, and damage was ruled out before
+        for j in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])):
+            bad |= doomed[unsigned(successor[j])]
+        if not bad:
+            continue
+        last = unsigned(choice_ptr[s + one])
+        c += one
+        while c < last:
+            j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
+            while j < end and not (damage[j] or doomed[unsigned(successor[j])]):
+                j += one
+            if j == end:
+                break
+            c += one
+        if c < last:
+            relies[s] = c
+        else:
+            doomed[s] = DOOMED
+            rank[s] = next_rank + count
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def spread(
+    choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank, watchers, pool_next, pool_state, stack
+):  # type: ignore[no-untyped-def]
+    """Finish level 0 where sweeping takes too long: each state registers with the successors that it relies on."""
+    one = unsigned(1)
+    count = 0
+    pooled = 0
+    for i in range(unsigned(doomed.size)):
+        s = unsigned(i)
+        depth = 0
+        registered = False  # everybody who is woken below is registered already
+        while True:
+            if not doomed[s]:
+                last = unsigned(choice_ptr[s + one])
+                c = unsigned(relies[s])
+                while c < last:
+                    j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
+                    while j < end and not (damage[j] or doomed[unsigned(successor[j])]):
+                        j += one
+                    if j == end:
+                        break
+                    c += one
+                if c == last:
+                    doomed[s] = DOOMED
+                    rank[s] = next_rank + count
+                    count += 1
+                    stack[depth] = watchers[s]
+                    depth += 1
+                elif not registered or c != unsigned(relies[s]):
+                    relies[s] = c
+                    for k in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])):
+                        t = unsigned(successor[k])
+                        pool_state[pooled] = s
+                        pool_next[pooled] = watchers[t]
+                        watchers[t] = pooled
+                        pooled += 1
+            registered = True
+            while depth and stack[depth - 1] == NOWHERE:
+                depth -= 1
+            if not depth:
+                break
+            entry = stack[depth - 1]
+            stack[depth - 1] = pool_next[entry]
+            s = unsigned(pool_state[entry])
+    return count
+
+
+# ---------------------------------------------------------------------- peeling
+
+
+@njit(cache=True, nogil=True)
+def peel(
+    choice_stride, outcome_stride, choice_ptr, outcome_ptr, successor, damage, doomed, value, rank, waiting, order, out
+):  # type: ignore[no-untyped-def]
+    """Settle, in topological order, every doomed state all of whose other successors are settled.
+
+    ``value`` starts as 0 where a state is settled and UNSETTLED elsewhere.  A state waits for its first
+    unsettled successor ``t`` in a list that starts at ``waiting[t]`` and goes on through the ``value`` of those
+    who wait (``−2 − next``: a state has no value while it waits).  A damage-free self-loop costs nothing; one
+    with damage is never worth relying on.  A stride of ``n`` says that every state has ``n`` choices (every choice ``n`` outcomes), 0 that
+    the offsets must be read: what need not be read cannot miss the cache.
+
+    Returns how many states were settled; they are listed in ``order``, their k*(s,a) are in ``out``.
+    −1: a finite value is too large.
+    """
+    num_states = value.size
+    settled = 0
+    done = 0
+    for i in range(num_states):
+        s = num_states - 1 - i  # models are mostly numbered forwards, so going backwards settles more at once
+        if doomed[s] != DOOMED:
+            continue
+        while True:
+            if choice_stride:
+                first, last = s * choice_stride, (s + 1) * choice_stride
+            else:
+                first, last = np.int64(choice_ptr[s]), np.int64(choice_ptr[s + 1])
+            best = np.int64(INFINITE)
+            blocker = np.int64(NOWHERE)
+            loops = False
+            for c in range(first, last):
+                if outcome_stride:
+                    begin, end = c * outcome_stride, (c + 1) * outcome_stride
+                else:
+                    begin, end = np.int64(outcome_ptr[c]), np.int64(outcome_ptr[c + 1])
+                worst = np.int64(0)
+                for j in range(begin, end):
+                    t = successor[j]
+                    cost = np.int64(damage[j])
+                    if t == s:
+                        if cost:
+                            cost = np.int64(INFINITE)
+                            loops = True
+                    elif value[t] < 0:
+                        blocker = np.int64(t)
+                        break
+                    elif value[t] == INFINITE:
+                        cost = np.int64(INFINITE)
+                    else:
+                        cost += value[t]
+                        if cost >= INFINITE:
+                            return -1
+                    if cost > worst:
+                        worst = cost
+                if blocker != NOWHERE:
+                    break
+                out[c] = worst
+                if worst < best:
+                    best = worst
+            if blocker != NOWHERE:
+                value[s] = -2 - waiting[blocker]
+                waiting[blocker] = s
+            else:
+                value[s] = best
+                # where a choice may loop with damage, only now is it known what it costs
+                doomed[s] = LOOPED if loops else PEELED
+                rank[s] = settled
+                order[settled] = s
+                settled += 1
+            while done < settled and waiting[order[done]] == NOWHERE:
+                done += 1
+            if done == settled:
+                break
+            t = order[done]
+            s = np.int64(waiting[t])
+            waiting[t] = -2 - value[s]
+            value[s] = UNSETTLED
+    return settled
+
+
+# ---------------------------------------------------------------------- the compact game
+
+
+@njit(cache=True, nogil=True)
+def extract(
+    choice_ptr, outcome_ptr, successor, damage, doomed, value, local, states,
+    small_choice_ptr, small_outcome_ptr, small_successor, small_damage,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Copy the doomed states into a game of their own; returns its numbers of states, choices and outcomes.
+
+    Local state 0 stands for all states of value 0; then come the doomed states (listed in ``states``, with
+    ``local`` their inverse), then the peeled states of finite value that they lead to.  Choices that lead to a
+    peeled state of value ∞ are left out: nobody can ever rely on them.
+    """
+    num_states = 1
+    states[0] = NOWHERE
+    for s in range(doomed.size):
+        if doomed[s] == DOOMED:
+            local[s] = num_states
+            states[num_states] = s
+            num_states += 1
+    small_choice_ptr[0] = 0
+    small_choice_ptr[1] = 0
+    small_outcome_ptr[0] = 0
+    choices = 0
+    outcomes = 0
+    for i in range(1, num_states):
+        s = states[i]
+        for c in range(choice_ptr[s], choice_ptr[s + 1]):
+            begin = outcomes
+            harm = 0  # the worst damage on the way to a state of value 0
+            hopeless = False
+            for j in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                t = unsigned(successor[j])
+                d = damage[j]
+                if doomed[t] == ALIVE:
+                    harm = max(harm, np.int64(d))
+                    continue
+                if doomed[t] != DOOMED:
+                    if value[t] == INFINITE:
+                        hopeless = True
+                        break
+                    if local[t] == NOWHERE:
+                        local[t] = num_states
+                        states[num_states] = t
+                        num_states += 1
+                small_successor[outcomes] = local[t]
+                small_damage[outcomes] = d
+                outcomes += 1
+            if hopeless:
+                outcomes = begin
+                continue
+            if harm:
+                small_successor[outcomes] = 0
+                small_damage[outcomes] = harm
+                outcomes += 1
+            choices += 1
+            small_outcome_ptr[choices] = outcomes
+        small_choice_ptr[i + 1] = choices
+    return num_states, choices, outcomes
+
+
+@njit(cache=True, nogil=True)
+def file_witnesses(
+    choice_ptr, outcome_ptr, successor, damage, value, rank, filed, link, hurt, due, owner, num_doomed
+):  # type: ignore[no-untyped-def]
+    """File every choice of the compact game under the witness that is likely to last longest.
+
+    ``filed[2t]`` starts the list of choices whose damage-free witness leads to ``t``, ``filed[2t + 1]`` that of
+    the damaging ones, ``due[L % BUCKETS]`` that of those which fall at level ``L``; all go on through ``link``.
+    """
+    for s in range(1, num_doomed + 1):
+        for c in range(choice_ptr[s], choice_ptr[s + 1]):
+            witness = np.int64(NOWHERE)
+            for j in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                t = unsigned(successor[j])
+                if value[t] != INFINITE:
+                    if witness == NOWHERE:
+                        witness = np.int64(j)
+                elif damage[j]:
+                    witness = np.int64(j)
+                    break
+                elif witness == NOWHERE and rank[t] < rank[s]:
+                    witness = np.int64(j)
+            d = damage[witness]
+            owner[c] = s
+            hurt[c] = d
+            if successor[witness] == 0:
+                link[c] = due[d]
+                due[d] = c
+            else:
+                at = 2 * np.int64(successor[witness]) + (d > 0)
+                link[c] = filed[at]
+                filed[at] = c
+
+
+@njit(cache=True, nogil=True)
+def collect(
+    outcome_ptr, successor, damage, value, rank, filed, link, hurt, due, owner, queue, level, events, first, last
+):  # type: ignore[no-untyped-def]
+    """Queue everybody who may leave the dead at this level; returns how many there are.
+
+    Choices fall that are due, that are filed damage-free under a peeled state of this value (an event), or so
+    under a state that has been queued.  Whoever finds no other witness is queued with the tentative value.
+    """
+    queued = 0
+    source = first - last - 1  # first what is due, then the events, then the queue as it grows
+    while source < queued:
+        if source < first - last:
+            c = np.int64(due[level % BUCKETS])
+            due[level % BUCKETS] = NOWHERE
+        else:
+            at = 2 * np.int64(events[last + source] if source < 0 else queue[source])
+            c = np.int64(filed[at])
+            filed[at] = NOWHERE
+        source += 1
+        while c != NOWHERE:
+            following = np.int64(link[c])
+            link[c] = UNLINKED
+            s = unsigned(owner[c])
+            if value[s] == INFINITE:
+                found = False
+                for j in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                    t = np.int64(unsigned(successor[j]))
+                    d = np.int64(damage[j])
+                    v = np.int64(value[t])
+                    # a damage-free witness must have died before: two states must not justify each other
+                    if v + d > level and (d > 0 or v != INFINITE or rank[t] < rank[s]):
+                        hurt[c] = d
+                        if v < level:  # settled before: it is known when the witness falls
+                            link[c] = due[(v + d) % BUCKETS]
+                            due[(v + d) % BUCKETS] = c
+                        else:
+                            at = 2 * t + (d > 0)
+                            link[c] = filed[at]
+                            filed[at] = c
+                        found = True
+                        break
+                if not found:
+                    value[s] = level
+                    queue[queued] = s
+                    queued += 1
+            c = following
+    return queued
+
+
+@njit(cache=True, nogil=True)
+def decide(
+    choice_ptr, outcome_ptr, successor, damage, value, rank, next_rank, filed, link, hurt, due, relies, watchers,
+    pool_next, pool_state, queue, queued, dead, level,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Find out which suspects die at this level; returns how many do.
+
+    A suspect relies on its first good choice and registers with the suspects that this leads to; the bad ones
+    before it are filed.  Whoever finds none dies and wakes its watchers, which look on from where they were.
+    """
+    num_dead = 0
+    woken = 0
+    pooled = 0
+    for i in range(queued):
+        s = np.int64(queue[i])
+        relies[s] = NOWHERE
+        c = np.int64(choice_ptr[s])
+        entry = np.int64(NOWHERE)
+        while True:
+            last = np.int64(choice_ptr[s + 1])
+            while c < last:
+                if link[c] == UNLINKED:
+                    bad = np.int64(NOWHERE)
+                    for j in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                        if np.int64(value[unsigned(successor[j])]) + damage[j] > level:
+                            bad = np.int64(j)
+                            break
+                    if bad == NOWHERE:
+                        break
+                    t = np.int64(unsigned(successor[bad]))
+                    d = np.int64(damage[bad])
+                    v = np.int64(value[t])
+                    hurt[c] = d
+                    if v < level:
+                        link[c] = due[(v + d) % BUCKETS]
+                        due[(v + d) % BUCKETS] = c
+                    else:
+                        at = 2 * t + (d > 0)
+                        link[c] = filed[at]
+                        filed[at] = c
+                c += 1
+            if c == last:
+                value[s] = INFINITE
+                rank[s] = next_rank + num_dead
+                dead[num_dead] = s
+                num_dead += 1
+            elif c != relies[s]:  # otherwise it had moved on before its old support died
+                relies[s] = c
+                for k in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                    t = np.int64(unsigned(successor[k]))
+                    if value[t] == level and t != s:
+                        pool_state[pooled] = s
+                        pool_next[pooled] = watchers[t]
+                        watchers[t] = pooled
+                        pooled += 1
+            while entry == NOWHERE and woken < num_dead:
+                entry = np.int64(watchers[dead[woken]])
+                woken += 1
+            while entry != NOWHERE and value[pool_state[entry]] != level:
+                entry = np.int64(pool_next[entry])
+                while entry == NOWHERE and woken < num_dead:
+                    entry = np.int64(watchers[dead[woken]])
+                    woken += 1
+            if entry == NOWHERE:
+                break
+            s = np.int64(pool_state[entry])
+            c = np.int64(relies[s])
+            entry = np.int64(pool_next[entry])
+    return num_dead
+
+
+@njit(cache=True, nogil=True)
+def settle(value, filed, link, hurt, due, watchers, queue, queued, level, events, first, last):  # type: ignore[no-untyped-def]
+    """Schedule what is filed under the states of value ``level``; returns how many of the queue survived."""
+    count = 0
+    for i in range(first - last, queued):
+        t = np.int64(events[last + i] if i < 0 else queue[i])
+        watchers[t] = NOWHERE
+        if value[t] == level:
+            count += i >= 0
+            c = np.int64(filed[2 * t + 1])
+            filed[2 * t + 1] = NOWHERE
+            while c != NOWHERE:
+                following = np.int64(link[c])
+                at = (level + np.int64(hurt[c])) % BUCKETS
+                link[c] = due[at]
+                due[at] = c
+                c = following
+    return count
+
+
+@njit(cache=True, nogil=True)
+def advance(
+    choice_ptr, outcome_ptr, successor, damage, value, rank, filed, link, hurt, owner, relies, watchers, pool_next,
+    pool_state, queue, dead, due, tally, events, cap, patience,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Run levels until the answer is complete up to ``cap`` or about ``patience`` states were looked at.
+
+    ``events`` lists the peeled states of finite value, sorted by value.
+    """
+    spent = 0
+    while spent <= patience:
+        first = tally[EVENT]
+        event_level = np.int64(value[events[first]]) if first < events.size else np.int64(-1)
+        level = event_level  # the next level at which anything can change, −1 if there is none
+        for ahead in range(1, BUCKETS):
+            nearby = tally[LEVEL] + ahead
+            if nearby == event_level or due[nearby % BUCKETS] != NOWHERE:
+                level = nearby
+                break
+        if level < 0 or level > cap:
+            return DONE
+        if level >= INFINITE:
+            return TOO_LARGE
+        last = first
+        while last < events.size and value[events[last]] == level:
+            last += 1
+        queued = collect(
+            outcome_ptr, successor, damage, value, rank, filed, link, hurt, due, owner, queue, level, events, first, last
+        )
+        tally[RANKS] += decide(
+            choice_ptr, outcome_ptr, successor, damage, value, rank, tally[RANKS], filed, link, hurt, due, relies,
+            watchers, pool_next, pool_state, queue, queued, dead, level,
+        )  # fmt: skip
+        tally[SETTLED] += settle(value, filed, link, hurt, due, watchers, queue, queued, level, events, first, last)
+        tally[LEVEL] = level
+        tally[EVENT] = last
+        spent += queued + 1
+    return MORE
+
+
+# ---------------------------------------------------------------------- k*(s, a)
+
+
+@njit(cache=True, nogil=True)
+def choice_values(choice_ptr, outcome_ptr, successor, damage, doomed, value, first, last, out):  # type: ignore[no-untyped-def]
+    """k(s,a) = max over outcomes of d + v(s'), for the choices of states first … last − 1 that were not peeled."""
+    for s in range(first, last):
+        if doomed[s] == PEELED:
+            continue
+        for c in range(unsigned(choice_ptr[s]), unsigned(choice_ptr[s + 1])):
+            worst = np.int64(0)
+            for j in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + unsigned(1)])):
+                worst = max(worst, np.int64(value[unsigned(successor[j])]) + np.int64(damage[j]))
+            out[c] = min(worst, np.int64(INFINITE))

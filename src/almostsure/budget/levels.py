@@ -1,0 +1,260 @@
+"""The compiled engine: drives the kernels, threads, progress and interruption.
+
+The kernels (:mod:`almostsure.budget.kernels`) do the work; this module owns their memory.  It is imported only
+for models large enough to be worth a compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.budget import kernels
+from almostsure.budget.answer import Answer, Halted
+from almostsure.errors import LimitReached
+from almostsure.model.mdp import Ints, Support, index_dtype
+
+Report = Callable[[int, int], None]  # level, settled states
+
+SLOW_SWEEPS = 8  # sweeps that doom few states, before spreading takes over
+FEW = 1 / 16  # of the states that are alive
+PATIENCE = 1 << 21  # states looked at between two reports
+THREADS = 2
+
+
+def solve_levels(support: Support, *, cap: int, report: Report) -> Answer:
+    """k* by levels, compiled.  KeyboardInterrupt becomes :class:`Halted` with the levels that are complete."""
+    game = _narrow(support)
+    run = _Run(game, cap)
+    try:
+        run.level_zero(report)
+        run.higher_levels(report)
+    except KeyboardInterrupt:
+        raise Halted(run.answer(complete=False)) from None
+    return run.answer(complete=True)
+
+
+def estimate(support: Support) -> int:
+    """Peak memory of a run in bytes, beside the model; what is left after level 0 is guessed at a half."""
+    states, choices, outcomes = support.num_states, support.num_choices, support.num_outcomes
+    width = 4 if max(states, choices, outcomes) < 2**30 else 8
+    narrowed = 5 * outcomes + 4 * choices if support.successor.dtype.itemsize > width else 0
+    return int(narrowed + (5 + 3 * width) * states + 4 * choices + 0.5 * _compact_size(states, choices, outcomes, width))
+
+
+def _compact_size(states: int, choices: int, outcomes: int, width: int) -> int:
+    """Bytes of a compact game and its board; the pool is rarely filled beyond a quarter."""
+    return (16 + 8 * width) * states + (3 * width + 1) * choices + (width + 1 + width // 2) * outcomes
+
+
+def _narrow(support: Support) -> Support:
+    """The support with the narrowest index types: a mapped file has 64-bit ones, which would compile anew."""
+
+    def fit(array: Ints, count: int) -> Ints:
+        narrow = array.astype(index_dtype(count), copy=False)
+        narrow.flags.writeable = False
+        return narrow
+
+    return Support(
+        choice_ptr=fit(support.choice_ptr, support.num_choices + 1),
+        outcome_ptr=fit(support.outcome_ptr, support.num_outcomes + 1),
+        successor=fit(support.successor, support.num_states),
+        damage=support.damage,
+    )
+
+
+def _stride(ptr: Ints) -> int:
+    """How many items each owner has, where all have equally many; otherwise 0."""
+    owners, items = ptr.size - 1, int(ptr[-1])
+    if items % owners:
+        return 0
+    width = items // owners
+    uniform = all(
+        np.array_equal(ptr[i : i + (1 << 20)], np.arange(i, min(i + (1 << 20), ptr.size), dtype=np.int64) * width)
+        for i in range(0, ptr.size, 1 << 20)
+    )
+    return width if uniform else 0
+
+
+@dataclass
+class _Run:
+    game: Support
+    cap: int
+    level: int = -1  # the last level that is complete
+    value: npt.NDArray[np.int32] = field(init=False)
+    doomed: npt.NDArray[np.uint8] = field(init=False)
+    rank: npt.NDArray[Any] = field(init=False)
+    of_choice: npt.NDArray[np.int32] = field(init=False)
+
+    def __post_init__(self) -> None:
+        states = self.game.num_states
+        self.index = index_dtype(2 * max(states, self.game.num_choices, self.game.num_outcomes))
+        self.doomed = np.zeros(states, np.uint8)
+        self.rank = np.empty(states, self.index)
+        self.of_choice = np.empty(self.game.num_choices, np.int32)
+
+    @property
+    def _arrays(self) -> tuple[Any, ...]:
+        g = self.game
+        return g.choice_ptr, g.outcome_ptr, g.successor, g.damage
+
+    # ------------------------------------------------------------------ level 0
+
+    def level_zero(self, report: Report) -> None:
+        """Doom every state whose k* is above 0."""
+        states = self.game.num_states
+        relies = np.empty(states, self.game.choice_ptr.dtype)
+        # ranks below num_states are kept for peeled states, which must come before all others
+        dead = count = kernels.first_sweep(*self._arrays, self.doomed, relies, self.rank, states)
+        forward, slow = False, 0
+        while count and dead < states:
+            report(0, states - dead)
+            if slow == SLOW_SWEEPS:
+                dead += self._spread(relies, states + dead)
+                break
+            count = kernels.sweep(*self._arrays, self.doomed, relies, self.rank, states + dead, forward)
+            dead, forward, slow = dead + count, not forward, slow + (count < FEW * (states - dead))
+        self.next_rank = states + dead
+        self.num_doomed = dead
+        self.level = 0
+
+    def _spread(self, relies: Ints, next_rank: int) -> int:
+        states, outcomes = self.game.num_states, self.game.num_outcomes
+        watchers = np.full(states, kernels.NOWHERE, self.index)
+        pool = np.empty(outcomes, self.index), np.empty(outcomes, self.game.successor.dtype)
+        stack = np.empty(states + 1, self.index)
+        return int(kernels.spread(*self._arrays, self.doomed, relies, self.rank, next_rank, watchers, *pool, stack))
+
+    # ------------------------------------------------------------------ levels above 0
+
+    def higher_levels(self, report: Report) -> None:
+        """Settle the doomed states."""
+        states = self.game.num_states
+        self.value = np.negative(self.doomed, dtype=np.int32)  # 0 where settled, UNSETTLED elsewhere
+        waiting = np.full(states, kernels.NOWHERE, self.index)
+        order = np.empty(self.num_doomed, self.index)
+        peeled = kernels.peel(
+            _stride(self.game.choice_ptr), _stride(self.game.outcome_ptr), *self._arrays, self.doomed, self.value,
+            self.rank, waiting, order, self.of_choice,
+        )  # fmt: skip
+        if peeled < 0:
+            raise _too_large()
+        left = self.num_doomed - peeled
+        if left:
+            np.copyto(self.value, kernels.INFINITE, where=self.doomed == kernels.DOOMED)
+        alive = states - self.num_doomed
+        if left and self.cap > 0 and (alive or peeled):
+            del order
+            self._run_compact(left, waiting, report)
+        else:
+            self.level = self.cap
+
+    def _run_compact(self, left: int, waiting: Ints, report: Report) -> None:
+        small = _Compact(self, left, waiting)
+        try:
+            small.run(self.cap, report)
+        finally:  # what is settled is exact, also after an interruption
+            self.level = small.scatter()
+
+    # ------------------------------------------------------------------ the answer
+
+    def answer(self, *, complete: bool) -> Answer | None:
+        """The budgets, or None if not even level 0 is complete; what is above the last complete level is ∞."""
+        if self.level < 0 or not hasattr(self, "value"):
+            return None
+        states = self.game.num_states
+        edges = np.linspace(0, states, THREADS + 1).astype(int)
+
+        def part(i: int) -> None:
+            kernels.choice_values(
+                *self._arrays, self.doomed, self.value, int(edges[i]), int(edges[i + 1]), self.of_choice
+            )
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(part, range(THREADS)))
+        cap = self.cap if complete else self.level
+        return Answer(of_state=self.value, of_choice=self.of_choice, rank=self.rank, cap=cap).capped()
+
+
+class _Compact:
+    """The game that is left after level 0 and peeling, and the run of ``advance`` on it."""
+
+    def __init__(self, run: _Run, left: int, local: Ints) -> None:
+        self.run_of = run
+        local.fill(kernels.NOWHERE)
+        game = run.game
+        is_left = run.doomed == kernels.DOOMED
+        per_state = np.diff(game.choice_ptr)[is_left].sum(dtype=np.int64)
+        begin, end = game.outcome_ptr[game.choice_ptr[:-1]][is_left], game.outcome_ptr[game.choice_ptr[1:]][is_left]
+        outcomes = int((end - begin).sum(dtype=np.int64))
+        del is_left, begin, end
+        peeled = int(np.count_nonzero(run.doomed >= kernels.PEELED))
+        self.states = np.empty(1 + left + min(peeled, outcomes), run.index)
+        ptrs = np.empty(left + 2, run.index), np.empty(int(per_state) + 1, run.index)
+        self.game = (*ptrs, np.empty(outcomes + int(per_state), run.index), np.empty(outcomes + int(per_state), np.uint8))
+        count, choices, size = kernels.extract(*run._arrays, run.doomed, run.value, local, self.states, *self.game)
+        self.game = (ptrs[0], ptrs[1][: choices + 1], self.game[2][:size], self.game[3][:size])
+        self.states = self.states[:count]
+        self.left = left
+        self._set_up(count, choices, size)
+
+    def _set_up(self, states: int, choices: int, outcomes: int) -> None:
+        run, index = self.run_of, self.run_of.index
+        self.value = np.zeros(states, np.int32)
+        self.value[1:] = run.value[self.states[1:]]
+        self.rank = np.zeros(states, np.int64)
+        self.rank[1:] = run.rank[self.states[1:]]
+        peeled = np.arange(self.left + 1, states)
+        self.events = peeled[np.argsort(self.value[peeled], kind="stable")].astype(index)
+        self.tally = np.array([0, run.next_rank, 0, 0], np.int64)
+        self.board = dict(
+            filed=np.full(2 * states, kernels.NOWHERE, index),
+            link=np.empty(choices, index),
+            hurt=np.empty(choices, np.uint8),
+            owner=np.empty(choices, index),
+            relies=np.empty(states, index),
+            watchers=np.full(states, kernels.NOWHERE, index),
+            pool_next=np.empty(outcomes, index),
+            pool_state=np.empty(outcomes, index),
+            queue=np.empty(states, index),
+            dead=np.empty(states, index),
+            due=np.full(kernels.BUCKETS, kernels.NOWHERE, index),
+        )
+
+    def run(self, cap: int, report: Report) -> None:
+        b = self.board
+        kernels.file_witnesses(
+            *self.game, self.value, self.rank, b["filed"], b["link"], b["hurt"], b["due"], b["owner"], self.left
+        )
+        names = ("filed", "link", "hurt", "owner", "relies", "watchers", "pool_next", "pool_state", "queue", "dead", "due")
+        board = tuple(b[name] for name in names)
+        settled_before = self.run_of.game.num_states - self.left
+        status = kernels.MORE
+        while status == kernels.MORE:
+            status = kernels.advance(
+                *self.game, self.value, self.rank, *board, self.tally, self.events, cap, PATIENCE
+            )
+            report(int(self.tally[kernels.LEVEL]), settled_before + int(self.tally[kernels.SETTLED]))
+        if status == kernels.TOO_LARGE:
+            raise _too_large()
+
+    def scatter(self) -> int:
+        """Write values and ranks back; returns the last complete level."""
+        run, states = self.run_of, self.states[1 : self.left + 1]
+        run.value[states] = self.value[1 : self.left + 1]
+        if self.tally[kernels.RANKS] > np.iinfo(run.rank.dtype).max:
+            run.rank = run.rank.astype(np.int64)
+        run.rank[states] = self.rank[1 : self.left + 1]
+        return int(self.tally[kernels.LEVEL])
+
+
+def _too_large() -> LimitReached:
+    return LimitReached(
+        f"finite budgets must be below {int(kernels.INFINITE)}; this model needs a larger one. "
+        "Scale the damages down, or pass cap=… to stop at the budget that interests you."
+    )

@@ -1,0 +1,50 @@
+"""How much memory a run will take, and whether the machine has it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from almostsure.errors import NotEnoughMemory
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def available() -> int | None:
+    """Bytes that can still be had, or None if the system does not say."""
+    limits = [value for value in (_from_meminfo(), _from_cgroup()) if value is not None]
+    return min(limits) if limits else None
+
+
+def _from_meminfo() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _from_cgroup() -> int | None:
+    try:
+        limit = (CGROUP / "memory.max").read_text().strip()
+        used = int((CGROUP / "memory.current").read_text())
+        return None if limit == "max" else max(int(limit) - used, 0)
+    except (OSError, ValueError):
+        return None
+
+
+def require(needed: int, what: str, remedy: str) -> None:
+    """Refuse a run that would not fit, rather than be killed half-way."""
+    have = available()
+    if have is not None and needed > have:
+        raise NotEnoughMemory(f"{what} needs about {show(needed)} of memory; {show(have)} can be had. {remedy}")
+
+
+def show(size: int) -> str:
+    """A size as people read it."""
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

@@ -1,0 +1,122 @@
+"""The paper's objects, plain and exact: the operator T, Algorithm 1, the barrier, the Δ-unsafe states.
+
+This is reference code: short, in NumPy, close to the page, and independent of the engines that it is compared
+with.  Section and equation numbers refer to Castellano, Min, Bazerque and Mallada, *Reinforcement Learning with
+Almost Sure Constraints* (L4DC 2022); damages may be larger than 1 here.
+
+The budget operator (their eq. 12), on budgets k of choices with values in {0, 1, 2, …, ∞}::
+
+    (T k)(s,a) = max over outcomes (s', d) of (s,a) of [ d + v(s') ],      v(s) = min over a of k(s,a)
+
+Algorithm 1 applies T from k = 0 on.  It converges to the least fixed point k* from below, but as printed it does
+not stop: where k* = ∞ it counts for ever.  It may stop at the first repetition, and everything that exceeds
+|S| · max d is ∞: along a play that is optimal for agent and nature, v falls strictly with every damage, so each
+state is left with damage at most once, and of |S| states one has v = 0 if any is finite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.budget.answer import INFINITE
+from almostsure.errors import ModelError
+from almostsure.model.mdp import MDP, Bools, Floats
+
+Budgets = npt.NDArray[np.int64]
+
+
+def state_budgets(mdp: MDP, of_choice: npt.NDArray[np.integer]) -> Budgets:  # type: ignore[type-arg]
+    """v(s) = min over a of k(s,a), [num_states]."""
+    return np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1]).astype(np.int64)
+
+
+def budget_operator(mdp: MDP, of_choice: npt.NDArray[np.integer]) -> Budgets:  # type: ignore[type-arg]
+    """(T k)(s,a), the budget operator (eq. 12), for every choice; INFINITE stands for ∞.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
+    >>> budget_operator(mdp, [0, 0, 0])
+    array([1, 0, 0])
+    """
+    k = np.asarray(of_choice, dtype=np.int64)
+    if k.shape != (mdp.num_choices,):
+        raise ModelError(f"budgets must have one entry for each of the {mdp.num_choices} choices; got shape {k.shape}")
+    v = state_budgets(mdp, k)[mdp.successor]
+    cost = np.where(v >= INFINITE, INFINITE, v + mdp.damage)
+    return np.maximum.reduceat(cost, mdp.outcome_ptr[:-1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FixedPoint:
+    """What Algorithm 1 found."""
+
+    of_choice: Budgets  # [num_choices]
+    of_state: Budgets  # [num_states]
+    iterations: int
+    trace: tuple[Budgets, ...]  # k_0, k_1, …, where asked for
+
+
+def algorithm_1(mdp: MDP, *, trace: bool = False) -> FixedPoint:
+    """Algorithm 1: iterate T from 0 to its least fixed point, k*.
+
+    Stops at the first repetition; values beyond |S| · max d become ∞ (see the module's docstring).  Takes as many
+    sweeps as the longest dependency, so it is for small models and for teaching; use ``solve_budget`` otherwise.
+
+    Parameters
+    ----------
+    mdp
+        The model.
+    trace
+        Keep every iterate.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
+    >>> algorithm_1(mdp).of_choice
+    array([1, 0, 0])
+    """
+    largest_finite = mdp.num_states * mdp.max_damage
+    k = np.zeros(mdp.num_choices, dtype=np.int64)
+    iterates = [k]
+    iterations = 0
+    while True:
+        following = budget_operator(mdp, k)
+        following[following > largest_finite] = INFINITE
+        iterations += 1
+        if trace:
+            iterates.append(following)
+        if np.array_equal(following, k):
+            break
+        k = following
+    kept = tuple(iterates) if trace else ()
+    return FixedPoint(of_choice=k, of_state=state_budgets(mdp, k), iterations=iterations, trace=kept)
+
+
+def barrier(mdp: MDP, total: int) -> Floats:
+    """The optimal barrier B*(s,k,a) for k = 0 … total: 0 where safety is possible, −∞ elsewhere.
+
+    The greatest solution of its Bellman equation (eq. 9): a choice is lost if it may overspend at once or lead to
+    a state whose every choice is lost with what remains.  Computed on (s, k) directly, without k*, so that the
+    two can be compared.  Shape [total + 1, num_choices].
+    """
+    safe = np.ones((total + 1, mdp.num_choices), np.bool_)
+    remaining = np.arange(total + 1)[:, None] - mdp.damage  # after each outcome
+    affordable = remaining >= 0
+    while True:
+        state_safe = np.logical_or.reduceat(safe, mdp.choice_ptr[:-1], axis=1)
+        outcome_safe = affordable & state_safe[np.maximum(remaining, 0), mdp.successor]
+        following = np.logical_and.reduceat(outcome_safe, mdp.outcome_ptr[:-1], axis=1)
+        if np.array_equal(following, safe):
+            return np.where(safe, 0.0, -np.inf)
+        safe = following
+
+
+def unsafe_states(mdp: MDP, of_choice: npt.NDArray[np.integer], total: int) -> Bools:  # type: ignore[type-arg]
+    """The Δ-unsafe states (Remark 2): those all of whose choices need more than ``total``, [num_states]."""
+    return state_budgets(mdp, of_choice) > total

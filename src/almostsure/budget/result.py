@@ -1,0 +1,130 @@
+"""``Budget``: what every state and every choice needs, with the proof of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.budget.answer import INFINITE
+from almostsure.errors import CorruptFile, ModelError
+from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.tensors import load_tensors, save_tensors
+
+if TYPE_CHECKING:
+    from almostsure.budget.explain import Explanation
+
+UNKNOWN = "unknown engine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Budget:
+    """The minimal budgets k* of a model: how much damage must be affordable, state by state.
+
+    Made by :func:`almostsure.solve_budget`; verified by :func:`almostsure.check_budget`.
+
+    ``INFINITE`` stands where no finite budget suffices or, if ``cap`` is not None, where none up to the cap does.
+    """
+
+    mdp: MDP
+    of_state: npt.NDArray[np.int32]  # [num_states]
+    of_choice: npt.NDArray[np.int32]  # [num_choices]
+    rank: Ints  # [num_states] the certificate: the step at which a state was found to need more
+    cap: int | None = None
+    engine: str = UNKNOWN
+    checked: bool = field(default=False)  # whether the certificate was verified when this was made
+
+    def __post_init__(self) -> None:
+        for name, size in (
+            ("of_state", self.mdp.num_states),
+            ("of_choice", self.mdp.num_choices),
+            ("rank", self.mdp.num_states),
+        ):
+            array = getattr(self, name)
+            if array.shape != (size,) or array.dtype.kind != "i":
+                raise ModelError(f"{name} must be {size} integers; got {array.dtype} of shape {array.shape}")
+            array.flags.writeable = False
+
+    # ------------------------------------------------------------------ questions
+
+    def of(self, state: int | str, action: int | str | None = None) -> int:
+        """What a state needs, or what one of its actions needs; INFINITE if nothing suffices.
+
+        Examples
+        --------
+        >>> import almostsure as asure
+        >>> budget = asure.solve_budget(asure.example("paper"))
+        >>> budget.of("circle", "left"), budget.of("circle")
+        (1, 0)
+        """
+        if action is None:
+            return int(self.of_state[self.mdp.state(state)])
+        return int(self.of_choice[self.mdp.choice(state, action)])
+
+    def smallest_total(self) -> int:
+        """The least Δ from which safety is possible at the start: the worst of the initial states decides."""
+        return int(self.of_state[self.mdp.initial_states].max())
+
+    def unsafe_states(self, total: int) -> Bools:
+        """Which states are Δ-unsafe: no action of theirs is safe with ``total``, [num_states]."""
+        if self.cap is not None and total > self.cap:
+            raise ModelError(
+                f"total must be at most the cap {self.cap} with which this budget was solved; got {total}. "
+                "Solve again without the cap, or with a larger one."
+            )
+        return self.of_state > total
+
+    def histogram(self) -> dict[int, int]:
+        """How many states need which budget, ascending; the last key may be INFINITE."""
+        values, counts = np.unique(self.of_state, return_counts=True)
+        return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+    def explain(self, state: int | str, action: int | str | None = None) -> Explanation:
+        """Why a state (or an action of it) needs what it needs: how nature forces the damage.
+
+        See :class:`almostsure.budget.explain.Explanation`; print it.
+        """
+        from almostsure.budget.explain import explain
+
+        return explain(self, state, action)
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the budget and its certificate to a safetensors file, atomically."""
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "of_state": self.of_state, "of_choice": self.of_choice, "rank": self.rank,
+        }  # fmt: skip
+        strings = {"cap": "" if self.cap is None else str(self.cap), "engine": self.engine}
+        save_tensors(path, kind="budget", mdp=self.mdp, arrays=arrays, strings=strings)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], mdp: MDP) -> Budget:
+        """Read a budget of ``mdp``.  Its certificate is not verified by reading it: use ``check_budget``."""
+        arrays, strings = load_tensors(path, kind="budget", mdp=mdp)
+        if set(arrays) != {"of_state", "of_choice", "rank"}:
+            raise CorruptFile(f"{path!r} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
+        try:
+            cap = int(strings["cap"]) if strings.get("cap") else None
+            return cls(mdp=mdp, cap=cap, engine=strings.get("engine", UNKNOWN), **arrays)
+        except ValueError as error:
+            raise CorruptFile(f"{path!r} does not hold a budget of its model: {error}", path=path) from error
+
+    # ------------------------------------------------------------------ for people
+
+    def __repr__(self) -> str:
+        counts = self.histogram()
+        stuck = counts.pop(INFINITE, 0)
+        total = self.smallest_total()
+        above = "∞" if self.cap is None else f"more than {self.cap}"
+        need = f"no budget{'' if self.cap is None else f' up to {self.cap}'} suffices" if total == INFINITE else f"a budget of {total} suffices"  # noqa: E501
+        levels = f"0 … {max(counts)} ({len(counts)} levels)" if counts else "nowhere finite"
+        proof = "certificate verified" if self.checked else "certificate not yet verified: check_budget(mdp, budget)"
+        return (
+            f"<Budget: {need} at the start of {self.mdp.num_states:,} states\n"
+            f"  states need {levels}; {stuck:,} need {above}\n"
+            f"  solved by the {self.engine}; {proof}>"
+        )

@@ -1,0 +1,66 @@
+"""A progress bar for what takes longer than two seconds; silent when nobody is looking at a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+DELAY = 2.0  # seconds before anything is shown
+
+
+class Bar:
+    """Shows how far a long run has come, on standard error, and what it will cost.
+
+    Parameters
+    ----------
+    title
+        What is running.
+    total
+        How much there is to do.
+    notice
+        A line to print when the bar appears, such as an estimate of memory.
+    """
+
+    def __init__(self, title: str, total: int, *, notice: str = "") -> None:
+        self.title = title
+        self.total = total
+        self.notice = notice
+        self._start = time.monotonic()
+        self._visible = sys.stderr is not None and sys.stderr.isatty()
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def update(self, done: int, note: str = "") -> None:
+        """Say that ``done`` of the total is done."""
+        if not self._visible or (self._progress is None and time.monotonic() - self._start < DELAY):
+            return
+        if self._progress is None:
+            self._open()
+        assert self._progress is not None and self._task is not None  # _open made them
+        self._progress.update(self._task, completed=done, note=note)
+
+    def _open(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        if self.notice:
+            console.print(self.notice, style="dim", highlight=False)
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+        self._progress = Progress(*columns, TextColumn("{task.fields[note]}"), TimeElapsedColumn(), console=console)
+        self._task = self._progress.add_task(self.title, total=self.total, note="")
+        self._progress.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
