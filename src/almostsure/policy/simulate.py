@@ -1,0 +1,245 @@
+"""Playing a policy: many episodes at once, the same numbers whatever plays them.
+
+Small jobs are played by NumPy, all episodes in step; larger ones by compiled code on all cores, one episode after
+the other.  Both follow the same rules to the bit: every episode has its own random stream
+(:mod:`almostsure.policy.streams`), draws in the same order (initial state if there are several, then in each step
+rest, action, outcome, the first two only for policies that need them), picks the first outcome whose cumulative
+probability exceeds the draw, and adds up rewards in the order in which they come.
+
+An episode ends in a terminal state; when it comes to rest (see :mod:`almostsure.policy.policy`), where nothing
+happens any more; or after ``max_steps``.  The latter two are *truncated*.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ArgumentError, NoSafeAction
+from almostsure.model.mdp import MDP, Bools, Floats
+from almostsure.policy.constraints import check_discount, check_total
+from almostsure.policy.policy import Policy, as_policy
+from almostsure.policy.simulate_plain import (
+    ENDED, OVERSPENT, SILENT, Lanes, Results, Rules, Tables, build_tables, play_plain,
+)  # fmt: skip
+from almostsure.policy.streams import open_streams
+
+MAX_STEPS = 100_000
+PLAIN_STEPS = 1_000_000  # beyond about this many steps, compiling and playing is faster than NumPy
+UNLIMITED = np.int64(2**62)  # the remaining budget of an episode without one
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Episodes:
+    """What happened in each episode, as arrays, and how to see one of them again."""
+
+    returns: Floats  # [episodes], discounted if a discount was given
+    damages: npt.NDArray[np.int64]  # [episodes]
+    lengths: npt.NDArray[np.int64]  # [episodes]
+    truncated: Bools  # [episodes], True where no terminal state was reached
+    seed: int
+    total: int | None  # the starting budget
+    mdp: MDP
+    policy: Policy
+    _tables: Tables = field(repr=False)
+    _rules: Rules = field(repr=False)
+
+    def __len__(self) -> int:
+        return self.returns.size
+
+    @property
+    def overspent(self) -> Bools:
+        """Which episodes took more damage than the starting budget, [episodes]."""
+        if self.total is None:
+            raise ArgumentError("there is no budget to overspend: simulate with total=")
+        return self.damages > self.total
+
+    def trajectory(self, episode: int) -> Trajectory:
+        """Everything that happened in one episode; it is played again, with the same result."""
+        if not 0 <= episode < len(self):
+            raise ArgumentError(f"episode must lie in 0 … {len(self) - 1}; got {episode}")
+        return _replay(self.mdp, self._tables, self._rules, self.seed, int(episode))
+
+    def __str__(self) -> str:
+        count = len(self)
+        lines = [
+            f"{count:,} episodes (seed {self.seed})",
+            f"return   {_summary(self.returns)}",
+            f"damage   {_summary(self.damages)}",
+            f"length   {_summary(self.lengths)}",
+        ]
+        if self.total is not None:
+            lines.append(f"overspent {int(self.overspent.sum()):,} of {count:,} (more than {self.total})")
+        if self.truncated.any():
+            lines.append(f"truncated {int(self.truncated.sum()):,} of {count:,}")
+        return "\n".join(lines)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trajectory:
+    """One episode, step by step."""
+
+    states: npt.NDArray[np.int64]  # [steps + 1]
+    actions: npt.NDArray[np.int64]  # [steps]
+    rewards: Floats  # [steps]
+    damages: npt.NDArray[np.int64]  # [steps]
+
+    def history(self, length: int | None = None) -> tuple[Any, ...]:
+        """The history (s0, a0, r1, d1, s1, …) of the first ``length`` steps, as history policies take it."""
+        result: list[Any] = [int(self.states[0])]
+        for t in range(self.actions.size if length is None else length):
+            result += [int(self.actions[t]), float(self.rewards[t]), int(self.damages[t]), int(self.states[t + 1])]
+        return tuple(result)
+
+
+def simulate(
+    mdp: MDP,
+    policy: Any,
+    episodes: int,
+    *,
+    total: int | None = None,
+    seed: int | None = None,
+    max_steps: int = MAX_STEPS,
+    discount: float = 1.0,
+) -> Episodes:
+    """Play a policy many times from the model's initial state or distribution.
+
+    Parameters
+    ----------
+    mdp
+        The model.
+    policy
+        A Policy of it, or a table, mapping or function that is one (see :meth:`Policy.from_table`).
+    episodes
+        How many to play.
+    total
+        The starting budget where the policy carries none, or another one than it carries.
+    seed
+        0 … 2⁶⁴ − 1; by default a fresh one, which the result tells.  The same seed gives the same episodes on every
+        machine, with any number of threads, compiled or not.
+    max_steps
+        Longer episodes are cut, and marked as truncated.
+    discount
+        Of the returns.
+
+    Raises
+    ------
+    NoSafeAction
+        An episode overspends and the policy says nothing about that (an assured policy never does), or it reaches a
+        state about which the policy says nothing.  The state, what remained and the episode are named.
+    """
+    count = _at_least_one("episodes", episodes)
+    total = None if total is None else check_total(total)
+    policy = as_policy(mdp, policy, total=total)
+    start = policy.total if total is None else total
+    seed = _check_seed(seed)
+    tables = build_tables(mdp, policy)
+    rules = Rules(
+        total=int(UNLIMITED) if start is None else start,
+        top=-1 if policy.total is None else policy.total,
+        overspent=policy.total + 1 if policy.total is not None and policy.knows_overspent else -1,
+        max_steps=_at_least_one("max_steps", max_steps),
+        discount=check_discount(discount),
+        randomised=policy.probability is not None,
+        rests=policy.rest is not None,
+    )
+    returns, damages, lengths, fate = _play(tables, rules, seed, count)
+    _raise_first_violation(mdp, tables, rules, seed, fate)
+    return Episodes(
+        returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=seed, total=start,
+        mdp=mdp, policy=policy, _tables=tables, _rules=rules,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- choosing who plays
+
+
+def _play(tables: Tables, rules: Rules, seed: int, count: int) -> Results:
+    if count <= PLAIN_STEPS:
+        results = play_plain(tables, rules, seed, count, limit=PLAIN_STEPS)
+        if results is not None:
+            return results
+    return play_compiled(tables, rules, seed, count)
+
+
+def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: int | None = None) -> Results:
+    """Play with compiled code, in ``threads`` threads (all cores by default)."""
+    from almostsure.policy.simulate_kernel import play
+
+    start, step = open_streams(seed, np.arange(count))
+    results = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint8)
+
+    def part(first: int, last: int) -> None:
+        piece = [x[first:last] for x in (start, step, *results)]
+        play(*tables, *rules, *piece)
+
+    # A thread that is done takes the next piece, so one with long episodes holds nobody up.
+    size = max(1, min(4096, count // 16))
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+        for future in [pool.submit(part, at, min(at + size, count)) for at in range(0, count, size)]:
+            future.result()
+    return results
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _raise_first_violation(mdp: MDP, tables: Tables, rules: Rules, seed: int, fate: npt.NDArray[np.uint8]) -> None:
+    wrong = np.flatnonzero((fate == OVERSPENT) | (fate == SILENT))
+    if not wrong.size:
+        return
+    episode = int(wrong[0])
+    path = _replay(mdp, tables, rules, seed, episode)
+    state, spent = int(path.states[-1]), int(path.damages.sum())
+    remaining = None if rules.total == UNLIMITED else rules.total - spent
+    where = f"in episode {episode} of seed {seed}, after {path.actions.size} steps, at {mdp.describe_state(state)}"
+    if fate[episode] == OVERSPENT:
+        text = f"the policy overspent its budget: {spent} damage, with {rules.total} to spend, {where}"
+    else:
+        left = "" if remaining is None else f" with {remaining} left"
+        text = f"the policy says nothing about what it reached {where}{left}"
+    raise NoSafeAction(f"{text} ({wrong.size:,} of {fate.size:,} episodes)", state=state, remaining=remaining)
+
+
+def _replay(mdp: MDP, tables: Tables, rules: Rules, seed: int, episode: int) -> Trajectory:
+    lanes = Lanes(tables, rules, seed, np.array([episode]))
+    states, outcomes = [int(lanes.state[0])], []
+    while lanes.active.size:
+        before = int(lanes.lengths[0])
+        lanes.step()
+        if lanes.lengths[0] > before:
+            outcomes.append(int(lanes.played[0]))
+            states.append(int(lanes.state[0]))
+    at = np.array(outcomes, np.int64)
+    choice = np.searchsorted(tables.outcome_ptr, at, side="right") - 1
+    return Trajectory(
+        states=np.array(states, np.int64),
+        actions=mdp.choice_action[choice].astype(np.int64),
+        rewards=mdp.reward[at],
+        damages=mdp.damage[at].astype(np.int64),
+    )
+
+
+def _at_least_one(name: str, value: int) -> int:
+    number = check_total(value, name)
+    if number < 1:
+        raise ArgumentError(f"{name} must be at least 1; got {value!r}")
+    return number
+
+
+def _check_seed(seed: int | None) -> int:
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
+        raise ArgumentError(f"seed must be a whole number, 0 … 2**64 − 1; got {seed!r}")
+    return int(seed)
+
+
+def _summary(values: npt.NDArray[Any]) -> str:
+    return f"mean {values.mean():.6g}, from {values.min():.6g} to {values.max():.6g}"
