@@ -7,6 +7,7 @@ import inspect
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import almostsure
 from almostsure import errors
 
+ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(almostsure.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"numba", "llvmlite", "scipy", "gymnasium", "stormpy", "umbi", "highspy", "matplotlib", "plotly", "rich", "hypothesis"}
@@ -34,10 +36,10 @@ def test_import_loads_nothing_heavy() -> None:
     assert HEAVY.isdisjoint(loaded)
 
 
-def test_version_is_the_one_of_the_distribution() -> None:
-    from importlib.metadata import version
-
-    assert almostsure.__version__ == version("almostsure")
+def test_every_file_tells_the_same_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+    assert getattr(almostsure, "__version__", version) == version
 
 
 def test_every_public_name_exists_once() -> None:
