@@ -1,0 +1,143 @@
+"""Hypothesis strategies for models, for property tests of this package and of code that uses it.
+
+>>> from hypothesis import given
+>>> from almostsure.testing import mdps
+>>> @given(mdps(max_damage=2))
+... def test_every_choice_has_outcomes(mdp):
+...     assert mdp.num_outcomes >= mdp.num_choices
+>>> test_every_choice_has_outcomes()
+
+The models are small and hostile: states from which all damage is unbounded, damage-free cycles, dead ends,
+single states, parts that nobody reaches, several outcomes to one successor, different actions in every state.
+They shrink towards few states, no damage and no reward.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from almostsure.errors import MissingExtra
+from almostsure.model.build import from_transitions
+from almostsure.model.mdp import MDP
+
+try:
+    from hypothesis import strategies as st
+except ImportError as error:
+    raise MissingExtra("hypothesis", "test") from error
+
+__all__ = ["Transitions", "mdps", "transitions"]
+
+
+class Transitions(NamedTuple):
+    """The arguments of :func:`almostsure.from_transitions`, as plain Python values."""
+
+    states: list[int]
+    actions: list[int]
+    next_states: list[int]
+    probabilities: list[float]
+    rewards: list[float]
+    damages: list[int]
+    num_states: int
+    terminal: list[int]
+    initial: dict[int, float]
+
+    @property
+    def columns(self) -> tuple[list[Any], ...]:
+        """The six columns, one entry an outcome."""
+        return self[:6]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments."""
+        return {"num_states": self.num_states, "terminal": self.terminal, "initial": self.initial}
+
+    def build(self) -> MDP:
+        """The model that has these outcomes."""
+        states, actions, next_states, probabilities, rewards, damages = self.columns
+        return from_transitions(states, actions, next_states, probabilities, rewards, damages, **self.options)
+
+
+def mdps(
+    *,
+    max_states: int = 6,
+    max_actions: int = 3,
+    max_outcomes: int = 3,
+    max_damage: int = 5,
+    proper: bool = False,
+) -> st.SearchStrategy[MDP]:
+    """Small models.
+
+    Parameters
+    ----------
+    max_states, max_actions, max_outcomes
+        Largest number of states, of actions altogether, and of entries a choice.
+    max_damage
+        Largest damage of an outcome.
+    proper
+        Only models in which every policy reaches a terminal state with probability one, as the paper assumes.
+        Without it, anything may happen for ever.
+    """
+    return transitions(
+        max_states=max_states, max_actions=max_actions, max_outcomes=max_outcomes, max_damage=max_damage, proper=proper
+    ).map(Transitions.build)
+
+
+@st.composite
+def transitions(
+    draw: st.DrawFn,
+    *,
+    max_states: int = 6,
+    max_actions: int = 3,
+    max_outcomes: int = 3,
+    max_damage: int = 5,
+    proper: bool = False,
+) -> Transitions:
+    """What :func:`mdps` builds its models from, with the same parameters: for tests of constructors.
+
+    Entries are not merged: an outcome may be listed several times, and a terminal state has no entries.
+    """
+    count = draw(st.integers(1, max_states))
+    entries: list[tuple[Any, ...]] = []
+    terminal = []
+    for state in range(count):
+        is_last = state == count - 1
+        actions = [] if proper and is_last else draw(_action_sets(max_actions, at_least=int(proper)))
+        if not actions:
+            terminal.append(state)
+        for action in actions:
+            outcomes = draw(_outcome_lists(count, max_outcomes, max_damage, above=state if proper else None))
+            total = sum(weight for _, weight, _, _ in outcomes)
+            entries += [(state, action, t, weight / total, r / 2, d) for t, weight, r, d in outcomes]
+    columns = [list(column) for column in zip(*entries, strict=True)] if entries else [[] for _ in range(6)]
+    s, a, t, p, r, d = columns
+    return Transitions(s, a, t, p, r, d, count, terminal, draw(_initials(count)))
+
+
+def _action_sets(max_actions: int, *, at_least: int) -> st.SearchStrategy[list[int]]:
+    """Which actions a state has; none makes it terminal."""
+    some = st.lists(st.integers(0, max_actions - 1), min_size=at_least, max_size=max_actions, unique=True)
+    return some.map(sorted)
+
+
+def _outcome_lists(
+    count: int, max_outcomes: int, max_damage: int, *, above: int | None
+) -> st.SearchStrategy[list[tuple[int, int, int, int]]]:
+    """Successor, weight, twice the reward, and damage; ``above`` a state, the first leads to a later one."""
+
+    def outcomes(first: int) -> st.SearchStrategy[tuple[int, int, int, int]]:
+        return st.tuples(
+            st.integers(first, count - 1), st.integers(1, 4), st.integers(-4, 4), st.integers(0, max_damage)
+        )
+
+    if above is None:
+        return st.lists(outcomes(0), min_size=1, max_size=max_outcomes)
+    rest = st.lists(outcomes(0), max_size=max_outcomes - 1)
+    return st.tuples(outcomes(above + 1), rest).map(lambda parts: [parts[0], *parts[1]])
+
+
+def _initials(count: int) -> st.SearchStrategy[dict[int, float]]:
+    def normalised(weights: dict[int, int]) -> dict[int, float]:
+        return {state: weight / sum(weights.values()) for state, weight in weights.items()}
+
+    several = st.dictionaries(st.integers(0, count - 1), st.integers(1, 4), min_size=1).map(normalised)
+    return st.integers(0, count - 1).map(lambda state: {state: 1.0}) | several
