@@ -1,17 +1,53 @@
 """The installed package with its core dependencies only: it works, and says what it lacks."""
 
+import importlib
 import importlib.util
-import sys
 from importlib import resources
+from pathlib import Path
 
-for extra in ("stormpy", "hypothesis", "pytest", "matplotlib"):
+EXTRAS = ("stormpy", "hypothesis", "pytest", "matplotlib")
+
+
+def refused(message: str, action, *arguments, **options) -> None:  # type: ignore[no-untyped-def]
+    """Check that an action is refused for want of an extra, with the command that installs it."""
+    from almostsure.errors import MissingExtra
+
+    try:
+        action(*arguments, **options)
+    except MissingExtra as error:
+        assert message in str(error), f"expected {message!r} in {error!s}"
+    else:
+        raise AssertionError(f"{action} must be refused without its extra")
+
+
+for extra in EXTRAS:
     assert importlib.util.find_spec(extra) is None, f"{extra} must not be in the bare environment"
 
 import almostsure as asure  # noqa: E402
 
 assert "site-packages" in asure.__file__, asure.__file__
 assert resources.files("almostsure").joinpath("py.typed").is_file(), "py.typed must be shipped"
+missing = [name for name in asure.__all__ if not hasattr(asure, name)]
+assert not missing, missing
 
+# The paper's two states: left stays, pays and hurts; right ends it.
 mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-print(mdp)
-sys.exit(0)
+budget = asure.solve_budget(mdp)
+asure.check_budget(mdp, budget)
+assert budget.of(0, 0) == 1, budget
+assert budget.of(0) == 0, budget
+
+# The compiled engine agrees with the plain one.
+example = asure.example("quicksand")
+plain, compiled = (asure.solve_budget(example, backend=backend, check="always") for backend in ("plain", "compiled"))
+assert (plain.of_choice == compiled.of_choice).all()
+
+example.save("example.umb")
+assert asure.load("example.umb") == example
+
+Path("model.prism").write_text("mdp module m x : bool init true; [] x -> true; endmodule label \"bad\" = x;")
+refused("pip install 'almostsure[storm]'", asure.from_prism, "model.prism", damage="bad")
+refused("pip install 'almostsure[test]'", importlib.import_module, "almostsure.testing")
+
+importlib.import_module("almostsure.demo").main()
+print("The bare install works.")

@@ -13,6 +13,7 @@ import importlib.util
 import io
 import pkgutil
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,6 +87,13 @@ def test_a_wrong_output_is_noticed() -> None:
     assert matches("a [...] c", "a b c\n")
     assert not matches("a\nb", "a\nc")
     assert not matches("a", "ab")
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "docs" / "pictures").glob("*.py")), ids=relative)
+def test_pictures_are_what_their_scripts_draw(script: Path) -> None:
+    drawn = runpy.run_path(str(script))
+    target = drawn["TARGET"]
+    assert drawn["picture"]() == target.read_text("utf-8"), f"run: python {relative(script)}"
 
 
 def modules() -> list[str]:
