@@ -77,6 +77,14 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target, _ in LINK.findall(text) if not (page.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_names_in_prose_exist(page: Path) -> None:
+    prose = FENCE.sub("", page.read_text("utf-8"))
+    for name in sorted(set(re.findall(r"\b(almostsure\.\w[\w.]*\w)", prose))):
+        if not any(name.startswith(prefix) and importlib.util.find_spec(extra) is None for prefix, extra in EXTRAS.items()):
+            assert pkgutil.resolve_name(name) is not None
+
+
 def test_the_readme_has_snippets_with_output() -> None:
     found = list(snippets((ROOT / "README.md").read_text("utf-8")))
     assert found
