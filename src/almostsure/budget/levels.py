@@ -95,7 +95,7 @@ class _Run:
         states = self.game.num_states
         self.index = index_dtype(2 * max(states, self.game.num_choices, self.game.num_outcomes))
         self.doomed = np.zeros(states, np.uint8)
-        self.rank = np.empty(states, self.index)
+        self.rank = np.zeros(states, self.index)
         self.of_choice = np.empty(self.game.num_choices, np.int32)
 
     @property

@@ -1,0 +1,163 @@
+"""Why a state needs what it needs: a play in which nature forces the damage although the agent plays its best.
+
+Nature's answers follow the certificate (:mod:`almostsure.budget.certificate`): to every choice it has an outcome
+that does damage now, or leads to a state that needs more, or to one of smaller rank.  The agent plays the choice
+that needs least; every other choice needs at least as much, and is listed with what it needs.  A finite budget is
+explained when all of it is spent, an infinite one when the play comes back to where it was with damage in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from almostsure.budget.answer import INFINITE
+from almostsure.budget.certificate import show
+from almostsure.model.mdp import MDP
+
+if TYPE_CHECKING:
+    from almostsure.budget.result import Budget
+
+LONGEST = 20_000  # steps after which a play is broken off
+SHOWN = 12  # steps printed at either end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One exchange: the agent plays ``action`` at ``state``, nature answers with ``next_state`` and ``damage``."""
+
+    state: int
+    action: int
+    next_state: int
+    damage: int
+    needs: int  # what the action needs
+    others: tuple[tuple[int, int], ...]  # the other actions and what they need
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A worst-case witness.  Print it; or read ``steps``, ``damage`` and ``trap``."""
+
+    mdp: MDP
+    state: int
+    action: int | None
+    needs: int  # k* of the state, or of the action
+    cap: int | None
+    steps: tuple[Step, ...]
+    trap: tuple[int, ...]  # states that come round for ever with damage, where nothing suffices
+    complete: bool  # False if the play was broken off because it is too long to show
+
+    @property
+    def damage(self) -> int:
+        """The damage done along the steps (once around the trap)."""
+        return sum(step.damage for step in self.steps)
+
+    def __str__(self) -> str:
+        lines = [self._headline(), *self._moves()]
+        if self.trap:
+            names = " → ".join(self.mdp.state_name(s) for s in (*self.trap[:SHOWN], self.trap[0]))
+            lines.append(f"  It goes round for ever, with damage each time: {names}.")
+        if not self.complete:
+            lines.append(f"  … broken off after {len(self.steps):,} steps and {self.damage} damage.")
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        name = self.mdp.state_name
+        who = name(self.state)
+        if self.action is not None:
+            who = f"{self.mdp.action_name(self.action)} at {who}"
+        if self.needs == 0:
+            return f"{who} needs 0: the agent can avoid all damage from there."
+        if self.needs < INFINITE:
+            return f"{who} needs {self.needs}: nature can force {self.needs} damage, whatever the agent does afterwards."
+        if self.cap is not None:
+            return f"{who} needs more than {self.cap}, the cap: nature can force more, whatever the agent does afterwards."
+        return f"{who} needs ∞: no budget suffices, nature can go on doing damage for ever."
+
+    def _moves(self) -> list[str]:
+        steps, spent, lines = self.steps, 0, []
+        for i, step in enumerate(steps):
+            spent += step.damage
+            if len(steps) > 2 * SHOWN + 1 and SHOWN <= i < len(steps) - SHOWN:
+                if i == SHOWN:
+                    lines.append(f"     … {len(steps) - 2 * SHOWN:,} steps …")
+                continue
+            lines.append(f"  {i + 1}. {self._move(step)}; {spent} so far")
+        return lines
+
+    def _move(self, step: Step) -> str:
+        state, action = self.mdp.state_name, self.mdp.action_name
+        others = ", ".join(f"{action(a)} needs {show(k)}" for a, k in step.others[:6])
+        others += ", …" if len(step.others) > 6 else ""
+        hurt = f"damage {step.damage}" if step.damage else "no damage"
+        play = f"{state(step.state)}: {action(step.action)} (needs {show(step.needs)}{'; ' + others if others else ''})"
+        return f"{play} → {state(step.next_state)}, {hurt}"
+
+
+def explain(budget: Budget, state: int | str, action: int | str | None) -> Explanation:
+    """The explanation of a state's budget, or of an action's."""
+    mdp = budget.mdp
+    s = mdp.state(state)
+    first = None if action is None else mdp.choice(s, action)
+    needs = int(budget.of_state[s] if first is None else budget.of_choice[first])
+    steps, trap, complete = _play(budget, s, first) if needs else ((), (), True)
+    return Explanation(
+        mdp=mdp, state=s, action=None if first is None else int(mdp.choice_action[first]), needs=needs,
+        cap=budget.cap, steps=steps, trap=trap, complete=complete,
+    )  # fmt: skip
+
+
+def _play(budget: Budget, s: int, first: int | None) -> tuple[tuple[Step, ...], tuple[int, ...], bool]:
+    steps: list[Step] = []
+    seen: dict[int, int] = {}
+    spent = 0
+    enough = INFINITE if budget.cap is None else budget.cap + 1
+    choice = first
+    while budget.of_state[s] > 0 or choice is not None:
+        if spent >= enough and budget.of_state[s] == INFINITE:
+            return tuple(steps), (), True  # more than the cap has been done
+        if budget.of_state[s] == INFINITE and choice is None:
+            if s in seen and budget.cap is None:
+                return tuple(steps), tuple(step.state for step in steps[seen[s] :]), True
+            seen[s] = len(steps)
+        if len(steps) == LONGEST:
+            return tuple(steps), (), False
+        step = _exchange(budget, s, choice)
+        steps.append(step)
+        spent += step.damage
+        s, choice = step.next_state, None
+    return tuple(steps), (), True
+
+
+def _exchange(budget: Budget, s: int, choice: int | None) -> Step:
+    mdp = budget.mdp
+    choices = mdp.choices(s)
+    needs = budget.of_choice[choices.start : choices.stop]
+    played = choices.start + int(np.argmin(needs)) if choice is None else choice
+    outcome = _answer(budget, s, played, any_cost=choice is not None)
+    others = tuple(
+        (int(mdp.choice_action[c]), int(budget.of_choice[c])) for c in choices if c != played and choice is None
+    )
+    return Step(
+        state=s, action=int(mdp.choice_action[played]), next_state=int(mdp.successor[outcome]),
+        damage=int(mdp.damage[outcome]), needs=int(budget.of_choice[played]), others=others,
+    )  # fmt: skip
+
+
+def _answer(budget: Budget, s: int, choice: int, *, any_cost: bool) -> int:
+    """The outcome with which nature forces the most; among those, with damage, or else of least rank."""
+    mdp = budget.mdp
+    where = np.arange(int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1]))
+    v = budget.of_state[mdp.successor[where]].astype(np.int64)
+    damage = mdp.damage[where].astype(np.int64)
+    ceiling = INFINITE if budget.cap is None else budget.cap + 1
+    cost = np.minimum(np.minimum(v, ceiling) + damage, ceiling)
+    rank = budget.rank[mdp.successor[where]].astype(np.int64)
+    if not any_cost:  # stay with the certificate: otherwise a play could go round without damage
+        owed = min(int(budget.of_state[s]), ceiling)
+        good = (cost >= owed) & ((damage > 0) | (v > owed) | (rank < budget.rank[s]))
+        where, cost, damage, rank = where[good], cost[good], damage[good], rank[good]
+    best = np.lexsort((rank, -damage.clip(max=1), -cost))[0]
+    return int(where[best])

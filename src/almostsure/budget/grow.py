@@ -1,0 +1,258 @@
+"""Raising a budget after outcomes are added, from its present values.
+
+More outcomes can only raise k*, so the old values are lower bounds, and only states that lose their support need
+be looked at again.  They are the *dead*; everybody else is settled.  Levels are visited in ascending order.  At
+level L, those settled at L that may have lost their support and all of the dead are hoped for; whoever has no
+choice whose outcomes all cost at most L is dead (again), which may cost others their support: damage-free ones at
+this very level, the rest when their own level comes.  The dead that survive are settled at L.  The next level is
+the least at which somebody may have lost support or an outcome of a dead state becomes affordable; when there is
+none, the dead are ∞.  This is the definition of the levels, restricted to where anything can have changed.
+
+Ranks are kept up, so the raised budget has its certificate.  Work is counted; when a change turns out not to be
+local, the compiled engine solves anew instead.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.budget.answer import INFINITE, NO_CAP
+from almostsure.budget.result import Budget
+from almostsure.errors import ModelError
+from almostsure.model.mdp import MDP, Ints, Support, index_dtype
+from almostsure.model.validate import MAX_DAMAGE
+
+LOCAL = 30_000  # outcomes looked at before solving anew is the quicker way
+
+
+class _NotLocal(Exception):  # noqa: N818 - internal signal
+    """The change spreads too far to be followed one state at a time."""
+
+
+@final
+class GrowingBudget:
+    """A budget that follows its model as outcomes are discovered.
+
+    Parameters
+    ----------
+    budget
+        Where to start.  It must have no cap.  To start from nothing, take the budget of a model in which every
+        choice is a damage- and reward-free self-loop: that changes no k*.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [0, 0], [0, 0], terminal=[1])
+    >>> growing = asure.GrowingBudget(asure.solve_budget(mdp))
+    >>> growing.add(0, 0, 0, 1)  # action 0 turns out to hurt
+    ()
+    >>> growing.add(0, 1, 1, 2)  # and so does action 1: now state 0 needs 2
+    (0,)
+    >>> growing.of_choice
+    array([3, 2, 0], dtype=int32)
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        if budget.cap is not None:
+            raise ModelError(f"only a budget without a cap can grow; this one has cap={budget.cap}. Solve without it.")
+        self.mdp: MDP = budget.mdp
+        self.of_state: npt.NDArray[np.int32] = budget.of_state.copy()
+        self.of_choice: npt.NDArray[np.int32] = budget.of_choice.copy()
+        self.rank: npt.NDArray[np.int64] = budget.rank.astype(np.int64)
+        self.solves = 0  # how often a change was not local
+        self._next_rank = int(self.rank.max()) + 1
+        self._added: dict[int, list[tuple[int, int]]] = defaultdict(list)  # choice -> (successor, damage)
+        self._leading: dict[int, list[int]] = defaultdict(list)  # state -> choices that were added
+        self._set_base(budget.mdp.support)
+
+    def _set_base(self, support: Support) -> None:
+        self._base = support
+        self._before: tuple[Ints, Ints] | None = None  # who leads where, made when first needed
+
+    # ------------------------------------------------------------------ growing
+
+    def add(self, state: int | str, action: int | str, next_state: int | str, damage: int) -> tuple[int, ...]:
+        """Take in one outcome; returns the states whose budget rose, ascending."""
+        choice, target = self.mdp.choice(state, action), self.mdp.state(next_state)
+        harm = int(damage)
+        if harm != damage or not 0 <= harm <= MAX_DAMAGE:
+            raise ModelError(f"damage must be an integer 0 … {MAX_DAMAGE}; got {damage!r}", choice=choice)
+        if (target, harm) in self._outcomes(choice):
+            return ()
+        self._added[choice].append((target, harm))
+        self._leading[target].append(choice)
+        cost = min(int(self.of_state[target]) + harm, INFINITE)
+        if cost <= self.of_choice[choice]:
+            return ()
+        s = self._state_of(choice)
+        rest = min((int(self.of_choice[c]) for c in self.mdp.choices(s) if c != choice), default=INFINITE)
+        if min(cost, rest) <= self.of_state[s]:
+            self.of_choice[choice] = cost
+            return ()
+        return self._raise(s)
+
+    def snapshot(self, mdp: MDP | None = None) -> Budget:
+        """The present values as a Budget of ``mdp``, which must have exactly the outcomes known by now."""
+        owner = self.mdp if mdp is None else mdp
+        return Budget(
+            mdp=owner, of_state=self.of_state.copy(), of_choice=self.of_choice.copy(), rank=self.rank.copy(),
+            engine="growing engine",
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ the game as it is now
+
+    def _state_of(self, choice: int) -> int:
+        return int(np.searchsorted(self._base.choice_ptr, choice, side="right")) - 1
+
+    def _outcomes(self, choice: int) -> list[tuple[int, int]]:
+        begin, end = self._base.outcome_ptr[choice : choice + 2].tolist()
+        known = list(
+            zip(self._base.successor[begin:end].tolist(), self._base.damage[begin:end].tolist(), strict=True)
+        )
+        return known + self._added[choice] if choice in self._added else known
+
+    def _predecessors(self, state: int) -> set[int]:
+        if self._before is None:
+            choices = np.repeat(np.arange(self._base.num_choices), np.diff(self._base.outcome_ptr))
+            order = np.argsort(self._base.successor, kind="stable")
+            ptr = np.zeros(self._base.num_states + 1, np.int64)
+            np.cumsum(np.bincount(self._base.successor, minlength=self._base.num_states), out=ptr[1:])
+            self._before = ptr, choices[order].astype(index_dtype(self._base.num_choices))
+        ptr, choices = self._before
+        leading = set(choices[ptr[state] : ptr[state + 1]].tolist())
+        return leading | set(self._leading[state]) if state in self._leading else leading
+
+    # ------------------------------------------------------------------ raising
+
+    def _raise(self, start: int) -> tuple[int, ...]:
+        try:
+            raised = _Local(self, start).run()
+        except _NotLocal:
+            return self._solve_anew()
+        for choice in {c for s in raised for c in self._predecessors(s)} | {
+            c for s in raised for c in self.mdp.choices(s)
+        }:
+            cost = max(int(self.of_state[t]) + d for t, d in self._outcomes(choice))
+            self.of_choice[choice] = min(cost, INFINITE)
+        return tuple(sorted(raised))
+
+    def _solve_anew(self) -> tuple[int, ...]:
+        from almostsure.budget.levels import solve_levels
+
+        self._set_base(self._merged())
+        self._added.clear()
+        self._leading.clear()
+        answer = solve_levels(self._base, cap=NO_CAP, report=lambda _level, _settled: None)
+        raised = np.flatnonzero(answer.of_state != self.of_state)
+        self.of_state, self.of_choice, self.rank = answer.of_state, answer.of_choice, answer.rank.astype(np.int64)
+        self._next_rank = int(self.rank.max()) + 1
+        self.solves += 1
+        return tuple(raised.tolist())
+
+    def _merged(self) -> Support:
+        """The base and what was added, as one support."""
+        base = self._base
+        extra = [(c, t, d) for c, found in self._added.items() for t, d in found]
+        choice, target, damage = np.array(extra, np.int64).T
+        order = np.argsort(choice, kind="stable")
+        at = base.outcome_ptr[choice[order] + 1]
+        counts = np.bincount(choice, minlength=base.num_choices)
+        ptr = base.outcome_ptr + np.r_[0, np.cumsum(counts)]
+        return Support(
+            choice_ptr=base.choice_ptr,
+            outcome_ptr=ptr.astype(index_dtype(base.num_outcomes + len(extra) + 1)),
+            successor=np.insert(base.successor, at, target[order]),
+            damage=np.insert(base.damage, at, damage[order].astype(np.uint8)),
+        )
+
+
+class _Local:
+    """One rise, followed state by state (see the module's docstring)."""
+
+    def __init__(self, growing: GrowingBudget, start: int) -> None:
+        self.growing = growing
+        self.dead: set[int] = set()
+        self.level = -1
+        self.doubtful = [(int(growing.of_state[start]), start)]  # settled states that may have lost support, by level
+        self.spent = 0
+        self.outcomes: dict[int, list[list[tuple[int, int]]]] = {}
+
+    def run(self) -> set[int]:
+        value = self.growing.of_state
+        before: dict[int, int] = {}
+        rank_before: dict[int, int] = {}
+        try:
+            while (level := self._next_level()) is not None:
+                self._visit(level, before, rank_before)
+            for s in self.dead:
+                value[s] = INFINITE
+        except BaseException:
+            for s, v in before.items():
+                value[s] = v
+            for s, r in rank_before.items():
+                self.growing.rank[s] = r
+            raise
+        return {s for s, v in before.items() if value[s] != v}
+
+    def _next_level(self) -> int | None:
+        value, levels = self.growing.of_state, []
+        while self.doubtful and (self.doubtful[0][1] in self.dead or value[self.doubtful[0][1]] != self.doubtful[0][0]):
+            heapq.heappop(self.doubtful)
+        if self.doubtful:
+            levels.append(self.doubtful[0][0])
+        for s in self.dead:
+            for choice in self._choices(s):
+                costs = [int(value[t]) + d for t, d in choice if t not in self.dead]
+                levels += [cost for cost in costs if self.level < cost < INFINITE]
+        return min(levels, default=None)
+
+    def _choices(self, s: int) -> list[list[tuple[int, int]]]:
+        if s not in self.outcomes:
+            self.outcomes[s] = [self.growing._outcomes(c) for c in self.growing.mdp.choices(s)]
+        self.spent += sum(map(len, self.outcomes[s]))
+        if self.spent > LOCAL:
+            raise _NotLocal
+        return self.outcomes[s]
+
+    def _visit(self, level: int, before: dict[int, int], rank_before: dict[int, int]) -> None:
+        value, rank, growing = self.growing.of_state, self.growing.rank, self.growing
+        self.level = level
+        look = list(self.dead)
+        for s in look:
+            value[s] = level
+        self.dead.clear()
+        while self.doubtful and self.doubtful[0][0] == level:
+            s = heapq.heappop(self.doubtful)[1]
+            if value[s] == level:
+                look.append(s)
+        while look:
+            s = look.pop()
+            if value[s] != level or self._has_support(s, level):
+                continue
+            before.setdefault(s, level)
+            rank_before.setdefault(s, int(rank[s]))
+            value[s] = INFINITE
+            rank[s] = growing._next_rank
+            growing._next_rank += 1
+            self.dead.add(s)
+            self._shake(s, level, look)
+
+    def _has_support(self, s: int, level: int) -> bool:
+        value = self.growing.of_state
+        return any(all(int(value[t]) + d <= level for t, d in choice) for choice in self._choices(s))
+
+    def _shake(self, s: int, level: int, look: list[int]) -> None:
+        """Whoever may have relied on ``s`` must be looked at: now, or when its level comes."""
+        value = self.growing.of_state
+        predecessors = self.growing._predecessors(s)
+        self.spent += len(predecessors)
+        for p in {self.growing._state_of(c) for c in predecessors}:
+            if value[p] == level:
+                look.append(p)
+            elif level < value[p] < INFINITE:
+                heapq.heappush(self.doubtful, (int(value[p]), p))
