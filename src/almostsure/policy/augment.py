@@ -11,11 +11,10 @@ here to look at, to check them with, and to hand to other tools.
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
-from almostsure.errors import ArgumentError, NotEnoughMemory
+from almostsure.budget.memory import require
+from almostsure.errors import ArgumentError
 from almostsure.model.build import from_transitions
 from almostsure.model.mdp import MDP
 from almostsure.policy.constraints import check_total
@@ -34,7 +33,8 @@ def augment(mdp: MDP, total: int) -> MDP:
     <MDP: 7 states, 10 choices, 10 outcomes, starts in 0 @2>
     """
     total = check_total(total)
-    _check_memory(mdp, total)
+    outcomes = mdp.num_outcomes * (total + 1)
+    require(outcomes * BYTES_AN_OUTCOME, f"the augmented model ({outcomes:,} outcomes)", "solve_policy does without it.")
     layers, count = total + 1, mdp.num_states
     overspent = layers * count
     remaining = np.repeat(np.arange(layers), mdp.num_outcomes)
@@ -72,13 +72,3 @@ def split_state(mdp: MDP, total: int, index: int) -> tuple[int, int] | None:
         raise ArgumentError(f"index must lie in 0 … {(total + 1) * mdp.num_states}; got {index}")
     remaining, state = divmod(int(index), mdp.num_states)
     return None if remaining > total else (state, remaining)
-
-
-def _check_memory(mdp: MDP, total: int) -> None:
-    needed = mdp.num_outcomes * (total + 1) * BYTES_AN_OUTCOME
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else needed
-    if needed > there:
-        raise NotEnoughMemory(
-            f"the augmented model would have {mdp.num_outcomes * (total + 1):,} outcomes and need about "
-            f"{needed / 2**30:,.1f} GiB to build; this machine has {there / 2**30:,.1f}. solve_policy does without it."
-        )

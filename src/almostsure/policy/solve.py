@@ -1,0 +1,310 @@
+"""``solve_policy``: the best return under one of the three constraints, with bounds.
+
+What is counted.  The return is E[Σ discountᵗ R]; with ``discount=1``, the default, it is E[Σ R].
+
+- ``AlmostSure(total)`` is about every trajectory, so the discount does not touch it.
+- ``Expected(limit)`` counts damage as it counts reward: E[Σ D] undiscounted, E[Σ discountᵗ D] with a discount.  (Read
+  the discount as the chance that an episode goes on after each step: both sums are then over the same steps.  With one
+  discount for the return and another for the damage, stationary policies would not be enough.)
+- ``Chance(total, risk)`` is about whole trajectories.  A policy on (state, remaining) cannot trade a discounted return
+  against an undiscounted risk optimally, so a risk strictly between 0 and 1 needs ``discount=1``.  To plan for episodes
+  that may break off, put that into the model: a transition to a terminal state.
+- Once the budget of a chance constraint is overspent, nothing can make it worse, and the policy goes on for the return.
+
+Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved layer by layer
+(:mod:`almostsure.policy.layers`).  For the others ``lower`` is the exactly evaluated return of the policy that is
+returned, less what it would cost to make up for an excess by rounding over the limit, and ``upper`` is a dual
+solution that was checked (:mod:`almostsure.policy.extract`).  Bounds further apart than ``tolerance`` (times the value,
+if that is above 1) are an error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from almostsure.budget.answer import INFINITE
+from almostsure.budget.result import Budget
+from almostsure.budget.solve import solve_budget
+from almostsure.errors import ArgumentError, Infeasible, LimitReached, UnboundedReturn
+from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expected, check_discount, check_tolerance
+from almostsure.policy.evaluate import Evaluation, evaluate
+from almostsure.policy.extract import Dual, extract
+from almostsure.policy.flow import layered_flow, plain_flow
+from almostsure.policy.occupation import Endless, NoEnd, Programme
+from almostsure.policy.policy import Policy
+
+ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Solution:
+    """The best return under a constraint, a policy that attains it, and how they are known."""
+
+    mdp: MDP
+    constraint: Constraint
+    value: float  # at the initial state or distribution
+    lower: float
+    upper: float
+    policy: Policy
+    discount: float
+    tolerance: float
+    used: float  # the policy's expected damage, or its risk; for AlmostSure the most damage that it may take
+    price: float  # what one more unit of the limit or of the risk would add to the return; NaN for AlmostSure
+    _curve: Floats | None = None
+
+    @property
+    def curve(self) -> Floats:
+        """The best return for the budgets 0 … total; NaN where infeasible.
+
+        For Expected: for the limits 0, 1, … up to the limit.  For these two kinds it is computed when asked for.
+        """
+        if self._curve is not None:
+            return self._curve
+        steps = range(math.floor(self.constraint.limit) + 1 if isinstance(self.constraint, Expected) else self.constraint.total + 1)
+        return np.array([self._value_at(step) for step in steps])
+
+    def _value_at(self, step: int) -> float:
+        at = Chance(step, self.constraint.risk) if isinstance(self.constraint, Chance) else Expected(step)
+        if at == self.constraint:
+            return self.value
+        try:
+            return solve_policy(self.mdp, at, discount=self.discount, tolerance=self.tolerance).value
+        except Infeasible:
+            return math.nan
+
+    def evaluate(self) -> Evaluation:
+        """Evaluate the policy exactly."""
+        return evaluate(self.mdp, self.policy, discount=self.discount)
+
+    def __repr__(self) -> str:
+        return f"<Solution: return {self.value:.10g} with {self.constraint}>"
+
+    def __str__(self) -> str:
+        lines = [
+            f"best return  {self.value:.10g}" + (f" (discount {self.discount:g})" if self.discount < 1 else ""),
+            f"constraint   {self.constraint}",
+            f"bounds       {self.lower:.12g} … {self.upper:.12g}",
+            f"policy       {repr(self.policy)[9:-1]}",
+        ]
+        match self.constraint:
+            case Expected(limit=limit):
+                lines.append(f"damage       {self.used:.6g} of {limit:g} on average, another unit is worth {self.price:.6g}")
+            case Chance(risk=risk):
+                lines.append(f"risk         {self.used:.6g} of {risk:g} is used, another per cent is worth {self.price / 100:.6g}")
+        return "\n".join(lines)
+
+
+def solve_policy(mdp: MDP, constraint: Constraint, *, discount: float = 1.0, tolerance: float = 1e-8) -> Solution:
+    """The best policy under a constraint on damage.
+
+    Parameters
+    ----------
+    mdp
+        The model; the policy starts in its initial state or distribution.
+    constraint
+        ``AlmostSure(total)``, ``Expected(limit)`` or ``Chance(total, risk)``.
+    discount
+        In (0, 1].  What it applies to is said in the module's documentation.
+    tolerance
+        How far apart the bounds may be, times the value if that is above 1.
+
+    Raises
+    ------
+    Infeasible
+        No policy meets the constraint; ``needed`` is the least total, limit or risk that would do.
+    UnboundedReturn
+        The return has no bound; ``cycle`` holds the states that give it.
+    LimitReached
+        The bounds are further apart than the tolerance.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
+    >>> solve_policy(mdp, AlmostSure(5)).value
+    5.0
+    >>> print(solve_policy(mdp, Expected(3)).policy)
+    Policy: randomised, on states, of 2 states
+    state  plays
+    0      0 0.75, 1 0.25
+    1      0
+    """
+    discount, tolerance = check_discount(discount), check_tolerance(tolerance)
+    match constraint:
+        case AlmostSure():
+            return _assured(mdp, constraint, discount, tolerance)
+        case Expected():
+            return solve_programme(mdp, constraint, Programme(plain_flow(mdp), discount), tolerance)
+        case Chance():
+            return _chance(mdp, constraint, discount, tolerance)
+    raise ArgumentError(f"constraint must be AlmostSure, Expected or Chance; got {constraint!r}")
+
+
+# ---------------------------------------------------------------------- almost sure
+
+
+def _assured(mdp: MDP, constraint: AlmostSure, discount: float, tolerance: float) -> Solution:
+    from almostsure.policy.layers import solve_layers
+
+    total = constraint.total
+    budget = solve_budget(mdp, cap=total)
+    if budget.smallest_total() > total:
+        raise _too_little(mdp, total)
+    layers = solve_layers(mdp, budget.of_choice, total, discount=discount, tolerance=tolerance)
+    lower, upper = (_at_start(mdp, bound) for bound in (layers.lower, layers.upper))
+    curve = _middle(lower, upper)
+    return Solution(
+        mdp=mdp, constraint=constraint, value=float(curve[-1]), lower=float(lower[-1]), upper=float(upper[-1]),
+        policy=Policy(mdp, choice=layers.choice, total=total), discount=discount, tolerance=tolerance,
+        used=float(total), price=math.nan, _curve=curve,
+    )  # fmt: skip
+
+
+def _at_start(mdp: MDP, values: Floats) -> Floats:
+    """The mean over the initial distribution, for each remaining budget; NaN if one initial state is infeasible."""
+    result: Floats = values[:, mdp.initial_states] @ mdp.initial_probabilities
+    return result
+
+
+def _middle(lower: Floats, upper: Floats) -> Floats:
+    with np.errstate(invalid="ignore"):
+        return np.where(lower == upper, lower, lower + (upper - lower) / 2)
+
+
+def _too_little(mdp: MDP, total: int) -> Infeasible:
+    budget = solve_budget(mdp)
+    worst = int(mdp.initial_states[np.argmax(budget.of_state[mdp.initial_states])])
+    needed = budget.smallest_total()
+    if needed == INFINITE:
+        text = f"no budget suffices from {mdp.describe_state(worst)}: damage can be forced again and again"
+    else:
+        text = f"a budget of {total} does not suffice from {mdp.describe_state(worst)}; {needed} would"
+    return Infeasible(f"{text}.{_why(budget, worst)}", needed=math.inf if needed == INFINITE else needed)
+
+
+def _why(budget: Budget, state: int) -> str:
+    try:
+        return f"\n{budget.explain(state)}"
+    except ImportError:
+        return ""
+
+
+# ---------------------------------------------------------------------- expectation and chance
+
+
+def _chance(mdp: MDP, constraint: Chance, discount: float, tolerance: float) -> Solution:
+    if discount < 1 and 0 < constraint.risk < 1:
+        raise ArgumentError(
+            f"a chance constraint with a risk between 0 and 1 must have discount=1; got {discount:g}. "
+            "If episodes may break off, put that into the model: a transition to a terminal state."
+        )
+    if constraint.risk == 0:
+        return _without_risk(mdp, constraint, discount, tolerance)
+    return solve_programme(mdp, constraint, Programme(layered_flow(mdp, constraint.total), discount), tolerance)
+
+
+def _without_risk(mdp: MDP, constraint: Chance, discount: float, tolerance: float) -> Solution:
+    """A risk of 0 is certainty: the assured solution, under the name of the chance constraint."""
+    try:
+        assured = _assured(mdp, AlmostSure(constraint.total), discount, tolerance)
+    except Infeasible as error:
+        least = Programme(layered_flow(mdp, constraint.total), 1.0)
+        raise Infeasible(f"without any risk, {error}", needed=_least(least)) from None
+    return Solution(
+        mdp=mdp, constraint=constraint, value=assured.value, lower=assured.lower, upper=assured.upper,
+        policy=assured.policy, discount=discount, tolerance=tolerance, used=0.0, price=math.nan, _curve=assured.curve,
+    )  # fmt: skip
+
+
+def _least(programme: Programme) -> float:
+    try:
+        return programme.least_cost()
+    except NoEnd:
+        return math.nan
+
+
+def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> Solution:
+    """Solve one limit of a programme, and prove the answer."""
+    limit = constraint.limit if isinstance(constraint, Expected) else constraint.risk
+    try:
+        answer = programme.solve(limit)
+        flow = programme.flow
+    except Endless as endless:
+        raise _unbounded(mdp, endless.states % mdp.num_states, constraint) from None
+    except NoEnd as stuck:
+        raise _no_end(constraint, stuck.free) from None
+    if answer is None:
+        raise _above_limit(constraint, programme.least_cost())
+    dual = Dual(flow, programme.discount, answer.price, answer.potential)
+    total = constraint.total if isinstance(constraint, Chance) else None
+    policy = extract(mdp, flow, answer, dual, total)
+    value, used, lower = _achieved(mdp, policy, constraint, programme.discount, dual.price)
+    upper = max(dual.upper(limit), lower)
+    _check_gap(lower, upper, tolerance)
+    return Solution(
+        mdp=mdp, constraint=constraint, value=min(value, upper), lower=lower, upper=upper, policy=policy,
+        discount=programme.discount, tolerance=tolerance, used=used, price=answer.price,
+    )  # fmt: skip
+
+
+def _achieved(
+    mdp: MDP, policy: Policy, constraint: Expected | Chance, discount: float, price: float
+) -> tuple[float, float, float]:
+    """What the policy returns, how much of the limit it uses, and what it surely returns within the limit."""
+    result = evaluate(mdp, policy, discount=discount)
+    if isinstance(constraint, Expected):
+        used, limit = result.discounted_damage, constraint.limit
+    else:
+        used, limit = result.overspends, constraint.risk
+    excess = used - limit
+    if not excess <= ROUNDING * max(1.0, limit):
+        raise LimitReached(f"the policy found uses {used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this.")
+    lower = result.expected_return - result.accuracy - price * max(excess, 0.0)
+    return result.expected_return, used, lower
+
+
+def _check_gap(lower: float, upper: float, tolerance: float) -> None:
+    if not upper - lower <= tolerance * max(1.0, abs(lower)):
+        raise LimitReached(
+            f"the bounds {lower:.12g} … {upper:.12g} are further apart than the tolerance {tolerance:g} allows. "
+            "Use a larger tolerance."
+        )
+
+
+# ---------------------------------------------------------------------- what goes wrong, in words
+
+
+def _unbounded(mdp: MDP, states: Ints, constraint: Constraint) -> UnboundedReturn:
+    cycle = tuple(np.unique(states).tolist())
+    shown = ", ".join(mdp.state_name(s) for s in cycle[:6]) + (f", … ({len(cycle)} states)" if len(cycle) > 6 else "")
+    return UnboundedReturn(
+        f"with {constraint} the return has no bound: reward can be collected for ever in {shown}. "
+        "Use a discount below 1, or end the episode there.",
+        cycle=cycle,
+    )
+
+
+def _no_end(constraint: Expected | Chance, free: bool) -> Infeasible:
+    if free:
+        return Infeasible(
+            f"with {constraint} every policy has a return of minus infinity, or none: it must collect rewards for ever "
+            "that do not add up. Use a discount below 1."
+        )
+    return Infeasible("no policy has a finite expected damage: damage can be forced again and again.", needed=math.inf)
+
+
+def _above_limit(constraint: Expected | Chance, needed: float) -> Infeasible:
+    if isinstance(constraint, Expected):
+        text = f"the expected damage cannot be held at {constraint.limit:g} (with a finite return); {needed:.10g} is the least"
+    else:
+        text = (
+            f"the risk of more than {constraint.total} damage cannot be held at {constraint.risk:g} "
+            f"(with a finite return); {needed:.10g} is the least"
+        )
+    return Infeasible(f"{text}.", needed=needed)
