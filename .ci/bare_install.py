@@ -2,13 +2,14 @@
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
 EXTRAS = ("stormpy", "hypothesis", "pytest", "matplotlib")
 
 
-def refused(message: str, action, *arguments, **options) -> None:  # type: ignore[no-untyped-def]
+def refused(message: str, action: Callable[..., object], *arguments: object, **options: object) -> None:
     """Check that an action is refused for want of an extra, with the command that installs it."""
     from almostsure.errors import MissingExtra
 
@@ -45,7 +46,7 @@ assert (plain.of_choice == compiled.of_choice).all()
 example.save("example.umb")
 assert asure.load("example.umb") == example
 
-Path("model.prism").write_text("mdp module m x : bool init true; [] x -> true; endmodule label \"bad\" = x;")
+Path("model.prism").write_text('mdp module m x : bool init true; [] x -> true; endmodule label "bad" = x;')
 refused("pip install 'almostsure[storm]'", asure.from_prism, "model.prism", damage="bad")
 refused("pip install 'almostsure[test]'", importlib.import_module, "almostsure.testing")
 

@@ -36,5 +36,5 @@ def test_no_color_is_respected(capsys: pytest.CaptureFixture[str], monkeypatch: 
 
 def test_the_first_picture_waits_for_no_compiler() -> None:
     program = "import sys; from almostsure import demo; demo.main(); sys.exit('numba' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", env={"PYTHONIOENCODING": "utf-8"})
+    done = subprocess.run([sys.executable, "-X", "utf8", "-c", program], capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr

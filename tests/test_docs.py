@@ -24,7 +24,7 @@ import almostsure
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)[^\n]*\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^( *)```(?P<language>\S*)[^\n]*\n(?P<body>.*?)^\1```[ ]*$", re.DOTALL | re.MULTILINE)
 EXTRAS = {"almostsure.model.storm": "stormpy", "almostsure.testing": "hypothesis"}
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]+)?\)")
 
@@ -50,6 +50,10 @@ def matches(shown: str, printed: str) -> bool:
     """Whether the output is as shown, up to space at the ends of lines; [...] stands for anything."""
     wanted, got = ("\n".join(line.rstrip() for line in text.strip().splitlines()) for text in (shown, printed))
     return re.fullmatch(".*?".join(map(re.escape, wanted.split("[...]"))), got, re.DOTALL) is not None
+
+
+def lacks_its_extra(name: str) -> bool:
+    return any(name.startswith(prefix) and importlib.util.find_spec(extra) is None for prefix, extra in EXTRAS.items())
 
 
 def relative(path: Path) -> str:
@@ -81,7 +85,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_names_in_prose_exist(page: Path) -> None:
     prose = FENCE.sub("", page.read_text("utf-8"))
     for name in sorted(set(re.findall(r"\b(almostsure\.\w[\w.]*\w)", prose))):
-        if not any(name.startswith(prefix) and importlib.util.find_spec(extra) is None for prefix, extra in EXTRAS.items()):
+        if not lacks_its_extra(name):
             assert pkgutil.resolve_name(name) is not None
 
 
@@ -111,9 +115,8 @@ def modules() -> list[str]:
 
 @pytest.mark.parametrize("name", modules())
 def test_doctests(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for prefix, extra in EXTRAS.items():
-        if name.startswith(prefix) and importlib.util.find_spec(extra) is None:
-            pytest.skip(f"{extra} is not installed")
+    if lacks_its_extra(name):
+        pytest.skip("its extra is not installed")
     monkeypatch.chdir(tmp_path)
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0

@@ -1,6 +1,6 @@
 """Draw the example "quicksand" and the budget of each of its cells, side by side, as quicksand.svg.
 
-    python docs/pictures/quicksand.py
+python docs/pictures/quicksand.py
 """
 
 from pathlib import Path
