@@ -71,9 +71,13 @@ class Explanation:
         if self.needs == 0:
             return f"{who} needs 0: the agent can avoid all damage from there."
         if self.needs < INFINITE:
-            return f"{who} needs {self.needs}: nature can force {self.needs} damage, whatever the agent does afterwards."
+            return (
+                f"{who} needs {self.needs}: nature can force {self.needs} damage, whatever the agent does afterwards."
+            )
         if self.cap is not None:
-            return f"{who} needs more than {self.cap}, the cap: nature can force more, whatever the agent does afterwards."
+            return (
+                f"{who} needs more than {self.cap}, the cap: nature can force more, whatever the agent does afterwards."
+            )
         return f"{who} needs ∞: no budget suffices, nature can go on doing damage for ever."
 
     def _moves(self) -> list[str]:

@@ -111,9 +111,7 @@ class GrowingBudget:
 
     def _outcomes(self, choice: int) -> list[tuple[int, int]]:
         begin, end = self._base.outcome_ptr[choice : choice + 2].tolist()
-        known = list(
-            zip(self._base.successor[begin:end].tolist(), self._base.damage[begin:end].tolist(), strict=True)
-        )
+        known = list(zip(self._base.successor[begin:end].tolist(), self._base.damage[begin:end].tolist(), strict=True))
         return known + self._added[choice] if choice in self._added else known
 
     def _predecessors(self, state: int) -> set[int]:

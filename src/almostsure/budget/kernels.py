@@ -35,6 +35,8 @@ UNSETTLED = np.int32(-1)
 NOWHERE = -1  # end of a list
 UNLINKED = -2  # a choice that is filed under no witness
 BUCKETS = 256  # damages are below this, so levels that fall due never collide
+DAMAGE_BITS, DAMAGE_MASK = 8, 255  # where an outcome of the compact game keeps its damage
+MANY = 32  # outcomes of a state
 ALIVE, DOOMED, PEELED, LOOPED = 0, 1, 2, 3  # what a state is after level 0 and peeling
 
 LEVEL, RANKS, SETTLED, EVENT = 0, 1, 2, 3  # what ``tally`` holds
@@ -154,82 +156,108 @@ def spread(
 
 
 @njit(cache=True, nogil=True)
+def stride(ptr):  # type: ignore[no-untyped-def]
+    """How many items each owner has, where all have equally many; otherwise 0."""
+    width = ptr[1] - ptr[0]
+    for i in range(1, ptr.size - 1):
+        if ptr[i + 1] - ptr[i] != width:
+            return 0
+    return width
+
+
+@njit(cache=True, nogil=True)
 def peel(
-    choice_stride, outcome_stride, choice_ptr, outcome_ptr, successor, damage, doomed, value, rank, waiting, order, out
+    choice_stride, outcome_stride, choice_ptr, outcome_ptr, successor, damage, doomed, node, rank, reached, order, out
 ):  # type: ignore[no-untyped-def]
     """Settle, in topological order, every doomed state all of whose other successors are settled.
 
-    ``value`` starts as 0 where a state is settled and UNSETTLED elsewhere.  A state waits for its first
-    unsettled successor ``t`` in a list that starts at ``waiting[t]`` and goes on through the ``value`` of those
-    who wait (``−2 − next``: a state has no value while it waits).  A damage-free self-loop costs nothing; one
-    with damage is never worth relying on.  A stride of ``n`` says that every state has ``n`` choices (every choice ``n`` outcomes), 0 that
-    the offsets must be read: what need not be read cannot miss the cache.
+    ``node[2s]`` starts as 0 where ``s`` is settled and UNSETTLED elsewhere; in the end it is the value.  A state
+    waits for its first unsettled successor ``t`` in a list that starts at ``node[2t + 1]`` and goes on through
+    ``node[2s]`` of those who wait, as ``−2 − next``.  A damage-free self-loop costs nothing; one with damage is
+    never worth relying on.  A stride of ``n`` says that every state has ``n`` choices (every choice ``n``
+    outcomes), 0 that the offsets must be read: what need not be read cannot miss the cache.  States with many
+    outcomes go on looking where they had stopped (``reached``); it is quicker for small ones to start again.
 
     Returns how many states were settled; they are listed in ``order``, their k*(s,a) are in ``out``.
     −1: a finite value is too large.
     """
-    num_states = value.size
+    num_states = node.size // 2
     settled = 0
     done = 0
     for i in range(num_states):
         s = num_states - 1 - i  # models are mostly numbered forwards, so going backwards settles more at once
         if doomed[s] != DOOMED:
             continue
+        woken = False
         while True:
             if choice_stride:
                 first, last = s * choice_stride, (s + 1) * choice_stride
             else:
                 first, last = np.int64(choice_ptr[s]), np.int64(choice_ptr[s + 1])
-            best = np.int64(INFINITE)
             blocker = np.int64(NOWHERE)
+            if outcome_stride:
+                span = (last - first) * outcome_stride
+            else:
+                span = np.int64(outcome_ptr[last]) - np.int64(outcome_ptr[first])
+            if span > MANY:
+                begin = np.int64(reached[s]) if woken else np.int64(outcome_ptr[first])
+                for j in range(begin, outcome_ptr[last]):
+                    t = np.int64(successor[j])
+                    if node[2 * t] < 0 and t != s:
+                        blocker = t
+                        reached[s] = j
+                        break
+            best = np.int64(INFINITE)
             loops = False
-            for c in range(first, last):
+            c = first
+            while c < last and blocker == NOWHERE:
                 if outcome_stride:
                     begin, end = c * outcome_stride, (c + 1) * outcome_stride
                 else:
                     begin, end = np.int64(outcome_ptr[c]), np.int64(outcome_ptr[c + 1])
                 worst = np.int64(0)
                 for j in range(begin, end):
-                    t = successor[j]
+                    t = np.int64(successor[j])
                     cost = np.int64(damage[j])
+                    v = node[unsigned(2 * t)]
                     if t == s:
                         if cost:
                             cost = np.int64(INFINITE)
                             loops = True
-                    elif value[t] < 0:
-                        blocker = np.int64(t)
+                    elif v < 0:
+                        blocker = t
                         break
-                    elif value[t] == INFINITE:
+                    elif v == INFINITE:
                         cost = np.int64(INFINITE)
                     else:
-                        cost += value[t]
+                        cost += v
                         if cost >= INFINITE:
                             return -1
                     if cost > worst:
                         worst = cost
-                if blocker != NOWHERE:
-                    break
                 out[c] = worst
                 if worst < best:
                     best = worst
+                c += 1
             if blocker != NOWHERE:
-                value[s] = -2 - waiting[blocker]
-                waiting[blocker] = s
+                node[2 * s] = -2 - node[2 * blocker + 1]
+                node[2 * blocker + 1] = s
             else:
-                value[s] = best
+                node[2 * s] = best
                 # where a choice may loop with damage, only now is it known what it costs
                 doomed[s] = LOOPED if loops else PEELED
                 rank[s] = settled
                 order[settled] = s
                 settled += 1
-            while done < settled and waiting[order[done]] == NOWHERE:
+            while done < settled and node[2 * np.int64(order[done]) + 1] == NOWHERE:
                 done += 1
             if done == settled:
                 break
-            t = order[done]
-            s = np.int64(waiting[t])
-            waiting[t] = -2 - value[s]
-            value[s] = UNSETTLED
+            t = np.int64(order[done])
+            s = np.int64(node[2 * t + 1])
+            node[2 * t + 1] = -2 - node[2 * s]
+            node[2 * s] = UNSETTLED
+            woken = True
     return settled
 
 
@@ -239,9 +267,11 @@ def peel(
 @njit(cache=True, nogil=True)
 def extract(
     choice_ptr, outcome_ptr, successor, damage, doomed, value, local, states,
-    small_choice_ptr, small_outcome_ptr, small_successor, small_damage,
+    small_choice_ptr, small_outcome_ptr, small_outcome,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Copy the doomed states into a game of their own; returns its numbers of states, choices and outcomes.
+
+    There an outcome is one integer, its damage in the low bits: what is read together lies together.
 
     Local state 0 stands for all states of value 0; then come the doomed states (listed in ``states``, with
     ``local`` their inverse), then the peeled states of finite value that they lead to.  Choices that lead to a
@@ -279,15 +309,13 @@ def extract(
                         local[t] = num_states
                         states[num_states] = t
                         num_states += 1
-                small_successor[outcomes] = local[t]
-                small_damage[outcomes] = d
+                small_outcome[outcomes] = (np.int64(local[t]) << DAMAGE_BITS) | d
                 outcomes += 1
             if hopeless:
                 outcomes = begin
                 continue
             if harm:
-                small_successor[outcomes] = 0
-                small_damage[outcomes] = harm
+                small_outcome[outcomes] = harm
                 outcomes += 1
             choices += 1
             small_outcome_ptr[choices] = outcomes
@@ -296,43 +324,41 @@ def extract(
 
 
 @njit(cache=True, nogil=True)
-def file_witnesses(
-    choice_ptr, outcome_ptr, successor, damage, value, rank, filed, link, hurt, due, owner, num_doomed
-):  # type: ignore[no-untyped-def]
+def file_witnesses(choice_ptr, outcome_ptr, outcome, value, rank, filed, card, hurt, due, num_doomed):  # type: ignore[no-untyped-def]
     """File every choice of the compact game under the witness that is likely to last longest.
 
     ``filed[2t]`` starts the list of choices whose damage-free witness leads to ``t``, ``filed[2t + 1]`` that of
-    the damaging ones, ``due[L % BUCKETS]`` that of those which fall at level ``L``; all go on through ``link``.
+    the damaging ones, ``due[L % BUCKETS]`` that of those which fall at level ``L``; all go on through
+    ``card[2c]``, while ``card[2c + 1]`` is the state of choice ``c``.
     """
     for s in range(1, num_doomed + 1):
         for c in range(choice_ptr[s], choice_ptr[s + 1]):
             witness = np.int64(NOWHERE)
             for j in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                t = unsigned(successor[j])
+                t = unsigned(outcome[j] >> DAMAGE_BITS)
                 if value[t] != INFINITE:
                     if witness == NOWHERE:
                         witness = np.int64(j)
-                elif damage[j]:
+                elif outcome[j] & DAMAGE_MASK:
                     witness = np.int64(j)
                     break
                 elif witness == NOWHERE and rank[t] < rank[s]:
                     witness = np.int64(j)
-            d = damage[witness]
-            owner[c] = s
+            t = np.int64(outcome[witness] >> DAMAGE_BITS)
+            d = outcome[witness] & DAMAGE_MASK
+            card[2 * c + 1] = s
             hurt[c] = d
-            if successor[witness] == 0:
-                link[c] = due[d]
+            if t == 0:
+                card[2 * c] = due[d]
                 due[d] = c
             else:
-                at = 2 * np.int64(successor[witness]) + (d > 0)
-                link[c] = filed[at]
+                at = 2 * t + (d > 0)
+                card[2 * c] = filed[at]
                 filed[at] = c
 
 
 @njit(cache=True, nogil=True)
-def collect(
-    outcome_ptr, successor, damage, value, rank, filed, link, hurt, due, owner, queue, level, events, first, last
-):  # type: ignore[no-untyped-def]
+def collect(outcome_ptr, outcome, value, rank, filed, card, hurt, due, queue, level, events, first, last):  # type: ignore[no-untyped-def]
     """Queue everybody who may leave the dead at this level; returns how many there are.
 
     Choices fall that are due, that are filed damage-free under a peeled state of this value (an event), or so
@@ -350,24 +376,24 @@ def collect(
             filed[at] = NOWHERE
         source += 1
         while c != NOWHERE:
-            following = np.int64(link[c])
-            link[c] = UNLINKED
-            s = unsigned(owner[c])
+            following = np.int64(card[2 * c])
+            card[2 * c] = UNLINKED
+            s = unsigned(card[2 * c + 1])
             if value[s] == INFINITE:
                 found = False
                 for j in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                    t = np.int64(unsigned(successor[j]))
-                    d = np.int64(damage[j])
-                    v = np.int64(value[t])
+                    t = np.int64(outcome[j] >> DAMAGE_BITS)
+                    d = np.int64(outcome[j] & DAMAGE_MASK)
+                    v = np.int64(value[unsigned(t)])
                     # a damage-free witness must have died before: two states must not justify each other
                     if v + d > level and (d > 0 or v != INFINITE or rank[t] < rank[s]):
                         hurt[c] = d
                         if v < level:  # settled before: it is known when the witness falls
-                            link[c] = due[(v + d) % BUCKETS]
+                            card[2 * c] = due[(v + d) % BUCKETS]
                             due[(v + d) % BUCKETS] = c
                         else:
                             at = 2 * t + (d > 0)
-                            link[c] = filed[at]
+                            card[2 * c] = filed[at]
                             filed[at] = c
                         found = True
                         break
@@ -381,8 +407,8 @@ def collect(
 
 @njit(cache=True, nogil=True)
 def decide(
-    choice_ptr, outcome_ptr, successor, damage, value, rank, next_rank, filed, link, hurt, due, relies, watchers,
-    pool_next, pool_state, queue, queued, dead, level,
+    choice_ptr, outcome_ptr, outcome, value, rank, next_rank, filed, card, hurt, due, relies, watchers, pool_next,
+    pool_state, queue, queued, dead, level,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Find out which suspects die at this level; returns how many do.
 
@@ -400,24 +426,24 @@ def decide(
         while True:
             last = np.int64(choice_ptr[s + 1])
             while c < last:
-                if link[c] == UNLINKED:
+                if card[2 * c] == UNLINKED:
                     bad = np.int64(NOWHERE)
                     for j in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                        if np.int64(value[unsigned(successor[j])]) + damage[j] > level:
+                        v = np.int64(value[unsigned(outcome[j] >> DAMAGE_BITS)])
+                        if v + (outcome[j] & DAMAGE_MASK) > level:
                             bad = np.int64(j)
                             break
                     if bad == NOWHERE:
                         break
-                    t = np.int64(unsigned(successor[bad]))
-                    d = np.int64(damage[bad])
-                    v = np.int64(value[t])
+                    t = np.int64(outcome[bad] >> DAMAGE_BITS)
+                    d = np.int64(outcome[bad] & DAMAGE_MASK)
                     hurt[c] = d
                     if v < level:
-                        link[c] = due[(v + d) % BUCKETS]
+                        card[2 * c] = due[(v + d) % BUCKETS]
                         due[(v + d) % BUCKETS] = c
                     else:
                         at = 2 * t + (d > 0)
-                        link[c] = filed[at]
+                        card[2 * c] = filed[at]
                         filed[at] = c
                 c += 1
             if c == last:
@@ -428,7 +454,7 @@ def decide(
             elif c != relies[s]:  # otherwise it had moved on before its old support died
                 relies[s] = c
                 for k in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                    t = np.int64(unsigned(successor[k]))
+                    t = np.int64(outcome[k] >> DAMAGE_BITS)
                     if value[t] == level and t != s:
                         pool_state[pooled] = s
                         pool_next[pooled] = watchers[t]
@@ -451,7 +477,7 @@ def decide(
 
 
 @njit(cache=True, nogil=True)
-def settle(value, filed, link, hurt, due, watchers, queue, queued, level, events, first, last):  # type: ignore[no-untyped-def]
+def settle(value, filed, card, hurt, due, watchers, queue, queued, level, events, first, last):  # type: ignore[no-untyped-def]
     """Schedule what is filed under the states of value ``level``; returns how many of the queue survived."""
     count = 0
     for i in range(first - last, queued):
@@ -462,9 +488,9 @@ def settle(value, filed, link, hurt, due, watchers, queue, queued, level, events
             c = np.int64(filed[2 * t + 1])
             filed[2 * t + 1] = NOWHERE
             while c != NOWHERE:
-                following = np.int64(link[c])
+                following = np.int64(card[2 * c])
                 at = (level + np.int64(hurt[c])) % BUCKETS
-                link[c] = due[at]
+                card[2 * c] = due[at]
                 due[at] = c
                 c = following
     return count
@@ -472,8 +498,8 @@ def settle(value, filed, link, hurt, due, watchers, queue, queued, level, events
 
 @njit(cache=True, nogil=True)
 def advance(
-    choice_ptr, outcome_ptr, successor, damage, value, rank, filed, link, hurt, owner, relies, watchers, pool_next,
-    pool_state, queue, dead, due, tally, events, cap, patience,
+    choice_ptr, outcome_ptr, outcome, value, rank, filed, card, hurt, relies, watchers, pool_next, pool_state, queue,
+    dead, due, tally, events, cap, patience,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Run levels until the answer is complete up to ``cap`` or about ``patience`` states were looked at.
 
@@ -496,14 +522,12 @@ def advance(
         last = first
         while last < events.size and value[events[last]] == level:
             last += 1
-        queued = collect(
-            outcome_ptr, successor, damage, value, rank, filed, link, hurt, due, owner, queue, level, events, first, last
-        )
+        queued = collect(outcome_ptr, outcome, value, rank, filed, card, hurt, due, queue, level, events, first, last)
         tally[RANKS] += decide(
-            choice_ptr, outcome_ptr, successor, damage, value, rank, tally[RANKS], filed, link, hurt, due, relies,
-            watchers, pool_next, pool_state, queue, queued, dead, level,
+            choice_ptr, outcome_ptr, outcome, value, rank, tally[RANKS], filed, card, hurt, due, relies, watchers, pool_next,
+            pool_state, queue, queued, dead, level,
         )  # fmt: skip
-        tally[SETTLED] += settle(value, filed, link, hurt, due, watchers, queue, queued, level, events, first, last)
+        tally[SETTLED] += settle(value, filed, card, hurt, due, watchers, queue, queued, level, events, first, last)
         tally[LEVEL] = level
         tally[EVENT] = last
         spent += queued + 1

@@ -44,7 +44,9 @@ def estimate(support: Support) -> int:
     states, choices, outcomes = support.num_states, support.num_choices, support.num_outcomes
     width = 4 if max(states, choices, outcomes) < 2**30 else 8
     narrowed = 5 * outcomes + 4 * choices if support.successor.dtype.itemsize > width else 0
-    return int(narrowed + (5 + 3 * width) * states + 4 * choices + 0.5 * _compact_size(states, choices, outcomes, width))
+    return int(
+        narrowed + (5 + 3 * width) * states + 4 * choices + 0.5 * _compact_size(states, choices, outcomes, width)
+    )
 
 
 def _compact_size(states: int, choices: int, outcomes: int, width: int) -> int:
@@ -66,19 +68,6 @@ def _narrow(support: Support) -> Support:
         successor=fit(support.successor, support.num_states),
         damage=support.damage,
     )
-
-
-def _stride(ptr: Ints) -> int:
-    """How many items each owner has, where all have equally many; otherwise 0."""
-    owners, items = ptr.size - 1, int(ptr[-1])
-    if items % owners:
-        return 0
-    width = items // owners
-    uniform = all(
-        np.array_equal(ptr[i : i + (1 << 20)], np.arange(i, min(i + (1 << 20), ptr.size), dtype=np.int64) * width)
-        for i in range(0, ptr.size, 1 << 20)
-    )
-    return width if uniform else 0
 
 
 @dataclass
@@ -135,27 +124,30 @@ class _Run:
     def higher_levels(self, report: Report) -> None:
         """Settle the doomed states."""
         states = self.game.num_states
-        self.value = np.negative(self.doomed, dtype=np.int32)  # 0 where settled, UNSETTLED elsewhere
-        waiting = np.full(states, kernels.NOWHERE, self.index)
-        order = np.empty(self.num_doomed, self.index)
+        node = np.full(2 * states, kernels.NOWHERE, self.index)
+        node[::2] = 0
+        np.subtract(node[::2], self.doomed, out=node[::2], casting="unsafe")  # 0 where settled, else UNSETTLED
+        reached, order = np.empty(states, self.index), np.empty(self.num_doomed, self.index)
         peeled = kernels.peel(
-            _stride(self.game.choice_ptr), _stride(self.game.outcome_ptr), *self._arrays, self.doomed, self.value,
-            self.rank, waiting, order, self.of_choice,
+            kernels.stride(self.game.choice_ptr), kernels.stride(self.game.outcome_ptr), *self._arrays, self.doomed,
+            node, self.rank, reached, order, self.of_choice,
         )  # fmt: skip
         if peeled < 0:
             raise _too_large()
+        del reached, order
+        self.value = node[::2].astype(np.int32)
+        del node
         left = self.num_doomed - peeled
         if left:
             np.copyto(self.value, kernels.INFINITE, where=self.doomed == kernels.DOOMED)
         alive = states - self.num_doomed
         if left and self.cap > 0 and (alive or peeled):
-            del order
-            self._run_compact(left, waiting, report)
+            self._run_compact(left, report)
         else:
             self.level = self.cap
 
-    def _run_compact(self, left: int, waiting: Ints, report: Report) -> None:
-        small = _Compact(self, left, waiting)
+    def _run_compact(self, left: int, report: Report) -> None:
+        small = _Compact(self, left)
         try:
             small.run(self.cap, report)
         finally:  # what is settled is exact, also after an interruption
@@ -184,21 +176,23 @@ class _Run:
 class _Compact:
     """The game that is left after level 0 and peeling, and the run of ``advance`` on it."""
 
-    def __init__(self, run: _Run, left: int, local: Ints) -> None:
+    def __init__(self, run: _Run, left: int) -> None:
         self.run_of = run
-        local.fill(kernels.NOWHERE)
         game = run.game
+        local = np.full(game.num_states, kernels.NOWHERE, run.index)
         is_left = run.doomed == kernels.DOOMED
         per_state = np.diff(game.choice_ptr)[is_left].sum(dtype=np.int64)
         begin, end = game.outcome_ptr[game.choice_ptr[:-1]][is_left], game.outcome_ptr[game.choice_ptr[1:]][is_left]
         outcomes = int((end - begin).sum(dtype=np.int64))
         del is_left, begin, end
         peeled = int(np.count_nonzero(run.doomed >= kernels.PEELED))
-        self.states = np.empty(1 + left + min(peeled, outcomes), run.index)
+        count = 1 + left + min(peeled, outcomes)
+        packed = index_dtype(count << kernels.DAMAGE_BITS)
+        self.states = np.empty(count, run.index)
         ptrs = np.empty(left + 2, run.index), np.empty(int(per_state) + 1, run.index)
-        self.game = (*ptrs, np.empty(outcomes + int(per_state), run.index), np.empty(outcomes + int(per_state), np.uint8))
-        count, choices, size = kernels.extract(*run._arrays, run.doomed, run.value, local, self.states, *self.game)
-        self.game = (ptrs[0], ptrs[1][: choices + 1], self.game[2][:size], self.game[3][:size])
+        outcome = np.empty(outcomes + int(per_state), packed)
+        count, choices, size = kernels.extract(*run._arrays, run.doomed, run.value, local, self.states, *ptrs, outcome)
+        self.game = (ptrs[0], ptrs[1][: choices + 1], outcome[:size])
         self.states = self.states[:count]
         self.left = left
         self._set_up(count, choices, size)
@@ -212,33 +206,26 @@ class _Compact:
         peeled = np.arange(self.left + 1, states)
         self.events = peeled[np.argsort(self.value[peeled], kind="stable")].astype(index)
         self.tally = np.array([0, run.next_rank, 0, 0], np.int64)
-        self.board = dict(
-            filed=np.full(2 * states, kernels.NOWHERE, index),
-            link=np.empty(choices, index),
-            hurt=np.empty(choices, np.uint8),
-            owner=np.empty(choices, index),
-            relies=np.empty(states, index),
-            watchers=np.full(states, kernels.NOWHERE, index),
-            pool_next=np.empty(outcomes, index),
-            pool_state=np.empty(outcomes, index),
-            queue=np.empty(states, index),
-            dead=np.empty(states, index),
-            due=np.full(kernels.BUCKETS, kernels.NOWHERE, index),
-        )
+        self.filed = np.full(2 * states, kernels.NOWHERE, index)
+        self.card = np.empty(2 * choices, index)
+        self.hurt = np.empty(choices, np.uint8)
+        self.due = np.full(kernels.BUCKETS, kernels.NOWHERE, index)
+        self.pool = np.empty(outcomes, index), np.empty(outcomes, index)
 
     def run(self, cap: int, report: Report) -> None:
-        b = self.board
-        kernels.file_witnesses(
-            *self.game, self.value, self.rank, b["filed"], b["link"], b["hurt"], b["due"], b["owner"], self.left
-        )
-        names = ("filed", "link", "hurt", "owner", "relies", "watchers", "pool_next", "pool_state", "queue", "dead", "due")
-        board = tuple(b[name] for name in names)
+        """Visit the levels up to ``cap``."""
+        states, index = self.value.size, self.run_of.index
+        filing = self.filed, self.card, self.hurt
+        kernels.file_witnesses(*self.game, self.value, self.rank, *filing, self.due, self.left)
+        watchers = np.full(states, kernels.NOWHERE, index)
+        relies, queue, dead = np.empty(states, index), np.empty(states, index), np.empty(states, index)
         settled_before = self.run_of.game.num_states - self.left
         status = kernels.MORE
         while status == kernels.MORE:
             status = kernels.advance(
-                *self.game, self.value, self.rank, *board, self.tally, self.events, cap, PATIENCE
-            )
+                *self.game, self.value, self.rank, *filing, relies, watchers, *self.pool, queue, dead, self.due,
+                self.tally, self.events, cap, PATIENCE,
+            )  # fmt: skip
             report(int(self.tally[kernels.LEVEL]), settled_before + int(self.tally[kernels.SETTLED]))
         if status == kernels.TOO_LARGE:
             raise _too_large()

@@ -120,7 +120,11 @@ class Budget:
         stuck = counts.pop(INFINITE, 0)
         total = self.smallest_total()
         above = "∞" if self.cap is None else f"more than {self.cap}"
-        need = f"no budget{'' if self.cap is None else f' up to {self.cap}'} suffices" if total == INFINITE else f"a budget of {total} suffices"  # noqa: E501
+        need = (
+            f"no budget{'' if self.cap is None else f' up to {self.cap}'} suffices"
+            if total == INFINITE
+            else f"a budget of {total} suffices"
+        )  # noqa: E501
         levels = f"0 … {max(counts)} ({len(counts)} levels)" if counts else "nowhere finite"
         proof = "certificate verified" if self.checked else "certificate not yet verified: check_budget(mdp, budget)"
         return (
