@@ -217,7 +217,7 @@ def _take(columns: Columns, index: npt.NDArray[Any]) -> Columns:
 def _with_loops(columns: Columns, ends: Ints, count: int, names: Sequence[str] | None) -> Columns:
     """Give each terminal state without outcomes its self-loop, and check that every state has a choice."""
     s, a, t, p, r, d = columns
-    _check_enough(s, ends, count)
+    _check_enough(s, ends, count, names)
     has = np.zeros(count, np.bool_)
     has[s] = True
     missing = ends[~has[ends]]
@@ -235,13 +235,13 @@ def _with_loops(columns: Columns, ends: Ints, count: int, names: Sequence[str] |
     )  # fmt: skip
 
 
-def _check_enough(s: Ints, ends: Ints, count: int) -> None:
+def _check_enough(s: Ints, ends: Ints, count: int, names: Sequence[str] | None) -> None:
     """Refuse more states than there are entries before memory for them is asked for."""
     if count > s.size + ends.size:
         present = np.union1d(s, ends)
         gaps = np.flatnonzero(present != np.arange(present.size))
         first = int(gaps[0]) if gaps.size else present.size
-        raise _no_choice(first, count - present.size - 1, None)
+        raise _no_choice(first, count - present.size - 1, names)
 
 
 def _no_choice(state: int, more: int, names: Sequence[str] | None) -> ModelError:

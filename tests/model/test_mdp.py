@@ -1,0 +1,232 @@
+"""The model itself: immutable, looked up by index or name, told apart by content."""
+
+import copy
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from almostsure.errors import ModelError, UnknownName
+from almostsure.model.build import from_transitions
+from almostsure.model.families import garnet
+from almostsure.model.layout import Layout
+from almostsure.model.mdp import ARRAY_NAMES, MDP, Arrays, Sizes, action_dtype, index_dtype
+from almostsure.testing import mdps
+
+
+@pytest.fixture
+def mdp():
+    return from_transitions(
+        [0, 0, 0], [0, 0, 2], [0, 1, 1], [0.4, 0.6, 1], [1, 1, 0], [1, 0, 0],
+        terminal=[1], state_names=["Start", "End"], action_names=["left", "never", "right"],
+        layout=Layout(rows=1, columns=2, cell=np.array([0, 1], np.int32), text=("SG",)),
+    )  # fmt: skip
+
+
+def plain_terminal(mdp):
+    return [
+        all(t == s and r == 0 and d == 0 for a in mdp.actions(s) for t, _, r, d in mdp.outcomes(s, int(a)))
+        for s in range(mdp.num_states)
+    ]
+
+
+@given(mdps())
+def test_terminal_states_are_those_in_which_nothing_happens(mdp):
+    assert mdp.is_terminal().tolist() == plain_terminal(mdp)
+
+
+def test_loops_that_hurt_or_pay_are_not_terminal():
+    mdp = from_transitions(
+        [0, 1, 1, 2, 2, 3], [0, 0, 1, 0, 1, 0], [0, 1, 1, 2, 0, 3], [1] * 6, [0, 0, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0]
+    )
+    assert mdp.is_terminal().tolist() == [True, False, False, False]
+
+
+def test_arrays_are_read_only(mdp):
+    for name in ARRAY_NAMES:
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(mdp, name)[0] = 0
+    for array in (mdp.initial_states, mdp.initial_probabilities):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def test_attributes_cannot_be_changed(mdp):
+    for name in ("sizes", "layout", "state_names", "num_states"):
+        with pytest.raises(AttributeError, match=f"{name} cannot be changed: a model is immutable"):
+            setattr(mdp, name, None)
+    with pytest.raises(AttributeError, match="colour"):
+        mdp.colour = "red"
+
+
+@given(mdps())
+def test_pickling_keeps_everything(mdp):
+    again = pickle.loads(pickle.dumps(mdp))
+    assert again == mdp
+    assert not again.probability.flags.writeable
+    assert copy.deepcopy(mdp) is mdp
+
+
+def test_pickling_keeps_names_and_layout(mdp):
+    again = pickle.loads(pickle.dumps(mdp))
+    assert (again.state_names, again.action_names) == (mdp.state_names, mdp.action_names)
+    assert again.layout.text == ("SG",)
+
+
+def test_looking_up_by_index_and_by_name(mdp):
+    assert mdp.state("End") == mdp.state(1) == mdp.state(np.int32(1)) == 1
+    assert mdp.action("right") == 2
+    assert mdp.choice("Start", "right") == mdp.choice(0, 2) == 1
+    assert list(mdp.choices("Start")) == [0, 1]
+    assert mdp.actions(0).tolist() == [0, 2]
+    assert mdp.outcomes("Start", "left") == [(0, 0.4, 1.0, 1), (1, 0.6, 1.0, 0)]
+    assert mdp.choice_states().tolist() == [0, 0, 1]
+    assert mdp.outcome_choices().tolist() == [0, 0, 1, 2]
+    assert mdp.describe_choice(1) == "choice 1 (state 0 'Start', action 'right')"
+    assert mdp.num_actions == 3
+    assert mdp.max_damage == 1
+
+
+def test_looking_up_what_is_not_there(mdp):
+    with pytest.raises(UnknownName, match=r"unknown state 'Strat'\. Did you mean 'Start'\?"):
+        mdp.state("Strat")
+    with pytest.raises(UnknownName, match=r"unknown state 2\. States are 0 … 1\."):
+        mdp.state(2)
+    with pytest.raises(UnknownName, match=r"unknown state 0\.5"):
+        mdp.state(0.5)
+    with pytest.raises(UnknownName, match=r"unknown state -1"):
+        mdp.state(-1)
+    with pytest.raises(UnknownName, match=r"unknown action 'rigth'\. Did you mean 'right'\?"):
+        mdp.action("rigth")
+    with pytest.raises(UnknownName, match=r"unknown action 3\. Actions are 0 … 2\."):
+        mdp.action(3)
+    with pytest.raises(UnknownName, match=r"unknown action 'never'\. State 0 'Start' has: left, right\."):
+        mdp.choice("Start", "never")
+    with pytest.raises(UnknownName, match=r"no names; use 0 … 9"):
+        garnet(10).state("Start")
+
+
+def test_several_initial_states_are_not_one():
+    mdp = from_transitions([0, 1], [0, 0], [0, 1], [1, 1], [0, 0], [0, 0], initial=[0.5, 0.5])
+    with pytest.raises(ModelError, match="starts in one of 2 states, not in one"):
+        mdp.initial_state  # noqa: B018
+    assert "starts in one of 2" in repr(mdp)
+
+
+def test_repr_and_summary_are_worth_reading(mdp):
+    assert repr(mdp) == "<MDP: 2 states, 3 choices, 4 outcomes, starts in Start>"
+    summary = mdp.summary()
+    for part in ("actions    3 (1–2 a state): left, never, right", "1 outcomes hurt (25.0%), by at most 1",
+                 "reward     0 … 1", "terminal   1", mdp.fingerprint[:16]):  # fmt: skip
+        assert part in summary
+
+
+def test_the_fingerprint_sees_content_and_start_only(mdp):
+    a = mdp.arrays
+    same = MDP(a, initial=(np.array([0]), np.ones(1)))
+    assert same == mdp
+    assert same.state_names is None
+    assert MDP(a, initial=(np.array([1]), np.ones(1))) != mdp
+    wide = replace(a, successor=a.successor.astype(np.int64), choice_ptr=a.choice_ptr.astype(np.int64))
+    assert MDP(wide, initial=(np.array([0]), np.ones(1))) == mdp
+    for name in ("reward", "damage", "probability"):
+        changed = getattr(a, name).copy()
+        changed[:2] = changed[1::-1]
+        if name == "reward":
+            changed[0] = 5
+        assert MDP(replace(a, **{name: changed}), initial=(np.array([0]), np.ones(1))) != mdp
+    assert mdp != "something else"
+
+
+def test_memory_is_within_24_bytes_an_outcome_and_5_for_the_support():
+    mdp = garnet(20_000, 4, 3, terminal_rate=0)
+    assert mdp.nbytes <= 24 * mdp.num_outcomes
+    support = mdp.support
+    assert support.successor.nbytes + support.damage.nbytes <= 5 * mdp.num_outcomes
+    assert np.shares_memory(support.successor, mdp.successor)
+    assert (support.num_states, support.num_choices, support.num_outcomes) == (20_000, 80_000, mdp.num_outcomes)
+
+
+def test_index_widths():
+    assert index_dtype(2**31 - 1) is np.int32
+    assert index_dtype(2**31) is np.int64
+    assert [action_dtype(n) for n in (256, 257, 65536, 65537)] == [np.uint8, np.uint16, np.uint16, np.int32]
+
+
+# ---------------------------------------------------------------------- arrays from elsewhere
+
+
+def parts(**changes):
+    columns = {
+        "choice_ptr": np.array([0, 2, 3]),
+        "choice_action": np.array([0, 1, 0]),
+        "outcome_ptr": np.array([0, 2, 3, 4]),
+        "successor": np.array([0, 1, 1, 1]),
+        "probability": np.array([0.5, 0.5, 1, 1]),
+        "reward": np.zeros(4),
+        "damage": np.zeros(4, np.uint8),
+    }
+    return Arrays(**(columns | changes))
+
+
+BROKEN = [
+    ({"choice_ptr": np.array([1, 2, 3])}, "choice_ptr must run from 0 to 3; got 1 to 3"),
+    ({"choice_ptr": np.array([0, 3, 3])}, r"every state must have at least one choice; state 1 has none\."),
+    ({"outcome_ptr": np.array([0, 3, 2, 4], np.uint64)}, "every choice must have at least one outcome; choice 1 has none"),
+    ({"outcome_ptr": np.array([0, 2, 3, 5])}, "outcome_ptr must run from 0 to 4; got 0 to 5"),
+    ({"choice_ptr": np.array([0])}, "at least one state and one choice; got none"),
+    ({"choice_action": np.array([1, 1, 0])}, r"distinct and ascending; choice 1 \(state 0, action 1\) is not"),
+    ({"choice_action": np.array([-1, 1, 0])}, r"actions must not be negative; got -1 at choice 0"),
+    ({"successor": np.array([0, 1, 2, 1])}, r"successors must lie in 0 … 1; got 2 at choice 1 \(state 0, action 1\)"),
+    ({"successor": np.array([0, -1, -1, 1])}, r"successors must lie in 0 … 1; got -1 at choice 0 .*\(and 1 more outcome\)"),
+    ({"probability": np.array([0.5, 0.5, 0, 1])}, r"probabilities must lie in \(0, 1\]; got 0.0 at choice 1"),
+    ({"probability": np.array([0.5, 0.5, np.nan, 1])}, r"probabilities must lie in \(0, 1\]; got nan at choice 1"),
+    ({"probability": np.array([0.5, 0.4, 1, 1])}, r"choice 0 \(state 0, action 0\) must sum to 1"),
+    ({"probability": np.ones(3)}, r"probability must have one entry an outcome \(4\); got 3"),
+    ({"probability": np.ones(4, np.float32)}, "probability must be a one-dimensional float64 array; got float32"),
+    ({"damage": np.zeros(4, np.int64)}, "damage must be a one-dimensional uint8 array; got int64"),
+    ({"reward": np.array([0, np.inf, 0, 0])}, r"rewards must be finite; got inf at choice 0"),
+    ({"successor": np.zeros((4, 1), np.int64)}, r"successor must be a one-dimensional integer array; got int64 of shape"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "message"), BROKEN)
+def test_broken_arrays_are_refused(change, message):
+    with pytest.raises(ModelError, match=message):
+        MDP(parts(**change), initial=(np.array([0]), np.ones(1)))
+
+
+def test_the_place_is_right_beyond_the_first_chunk(monkeypatch):
+    monkeypatch.setattr("almostsure.model.validate.CHUNK", 2)
+    with pytest.raises(ModelError, match=r"choice 2 \(state 1, action 0\) must sum to 1 .*got 0.5"):
+        MDP(parts(probability=np.array([0.5, 0.5, 1, 0.5])), initial=(np.array([0]), np.ones(1)))
+
+
+def test_arrays_can_be_fetched_later_and_are_validated_then():
+    fetched = []
+
+    def fetch():
+        fetched.append(True)
+        return parts()
+
+    mdp = MDP(fetch, sizes=Sizes(states=2, choices=3, outcomes=4), initial=(np.array([0]), np.ones(1)))
+    assert repr(mdp) == "<MDP: 2 states, 3 choices, 4 outcomes, starts in 0>"
+    assert not fetched
+    assert mdp.num_actions == 2
+    assert mdp.successor.tolist() == [0, 1, 1, 1]
+    assert fetched == [True]
+
+
+def test_fetched_arrays_must_have_the_announced_sizes():
+    mdp = MDP(parts, sizes=Sizes(states=2, choices=3, outcomes=5), initial=(np.array([0]), np.ones(1)))
+    with pytest.raises(ModelError, match="must have the announced sizes"):
+        mdp.arrays  # noqa: B018
+    with pytest.raises(TypeError, match="sizes must be given"):
+        MDP(parts, initial=(np.array([0]), np.ones(1)))
+
+
+def test_initial_states_must_differ():
+    with pytest.raises(ModelError, match="initial states must differ"):
+        MDP(parts(), initial=(np.array([0, 0]), np.array([0.5, 0.5])))
