@@ -70,6 +70,8 @@ def _check_shapes(mdp: MDP, budget: Budget) -> None:
         if array.shape != (size,) or array.dtype.kind != "i":
             raise CertificateError(f"{name} must be {size} integers; got {array.dtype} of shape {array.shape}")
     cap = INFINITE if budget.cap is None else budget.cap
+    if budget.cap is not None and not 0 <= cap < INFINITE:
+        raise CertificateError(f"cap must be 0 … {INFINITE - 1}, or None; got {cap}")
     for name in ("of_state", "of_choice"):
         array = getattr(budget, name)
         bad = (array < 0) | ((array > cap) & (array != INFINITE))
