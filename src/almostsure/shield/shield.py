@@ -1,0 +1,318 @@
+"""``Shield``: which actions keep the remaining budget.  See :mod:`almostsure.shield` for why."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.budget.answer import INFINITE
+from almostsure.budget.result import UNKNOWN, Budget
+from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction, UnknownName
+from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.tensors import load_tensors, save_tensors
+from almostsure.shield import checks
+from almostsure.shield.feasible import Violation, first_violation
+from almostsure.shield.table import Table, table_of
+
+if TYPE_CHECKING:
+    from almostsure.shield.trim import Restricted, Trimmed
+
+CHUNK = 1 << 15  # look-ups done together, so that what lies between two steps stays in the cache
+
+
+@final
+class Shield:
+    """Which actions keep the remaining budget: all of those that do, and no others.
+
+    Parameters
+    ----------
+    mdp
+        The model.
+    budget
+        Its minimal budgets, from :func:`almostsure.solve_budget`.  Where its certificate has not been verified,
+        the half of it that safety rests on is verified here.
+
+    Notes
+    -----
+    A budget that was solved with a ``cap`` does not tell apart what needs more than the cap.  Such choices are
+    refused whatever remains: that is safe, but with more than the cap remaining it refuses more than it must.
+
+    Raises
+    ------
+    ModelMismatch
+        If the budget belongs to another model.
+    CertificateError
+        If the budget claims less than is needed somewhere.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1],
+    ...                              action_names=["left", "right"])
+    >>> shield = Shield(mdp, asure.solve_budget(mdp))
+    >>> shield.allowed(0, 0), shield.allowed(0, 1)
+    (array([1]), array([0, 1]))
+    >>> shield.mask([0, 0], [0, 1])
+    array([[False,  True],
+           [ True,  True]])
+    """
+
+    __slots__ = ("_table", "budget", "mdp", "__weakref__")
+
+    mdp: MDP
+    budget: Budget
+    _table: Table | None  # made when first needed
+
+    def __init__(self, mdp: MDP, budget: Budget) -> None:
+        checks.check_model(mdp, budget)
+        checks.check_never_too_small(mdp, budget)
+        object.__setattr__(self, "mdp", mdp)
+        object.__setattr__(self, "budget", budget)
+        object.__setattr__(self, "_table", None)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} cannot be changed: a shield is immutable. Build another one.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shield, (self.mdp, self.budget)
+
+    # ------------------------------------------------------------------ what is allowed
+
+    def allowed(self, state: int | str, remaining: int) -> npt.NDArray[np.int64]:
+        """The ids of the actions that are safe at a state, ascending; there is at least one.
+
+        Parameters
+        ----------
+        state
+            Index or name.
+        remaining
+            What is left of the budget; it may exceed whatever any state needs.
+
+        Raises
+        ------
+        NoSafeAction
+            If ``remaining`` is less than the state needs, or negative: already overspent.
+        """
+        s, left = checks.state_index(self.mdp, state), checks.whole("remaining", remaining)
+        of_state = self.mdp.choices(s)
+        safe = self.budget.of_choice[of_state.start : of_state.stop] <= min(left, INFINITE - 1)
+        if not safe.any():
+            self._refuse(s, left)
+        return self.mdp.choice_action[of_state.start : of_state.stop][safe].astype(np.int64)
+
+    def mask(self, states: npt.ArrayLike, remaining: npt.ArrayLike) -> Bools:
+        """Which actions are safe, for many states at once.
+
+        Parameters
+        ----------
+        states, remaining
+            State indices and what is left in each; either may be one number for all.
+
+        Returns
+        -------
+        array
+            Booleans, one row a look-up and one column an action id: [n, num_actions], or for inputs of another
+            shape their common shape and then num_actions.  No row is empty.
+
+        Raises
+        ------
+        NoSafeAction
+            If any row would be empty; it names the first one and counts them.
+        """
+        s, left, shape = self._look_ups(states, remaining)
+        table, needed = self._ready_table(), self.budget.of_state
+        most = np.minimum(left, table.highest)
+        result = np.empty((s.size, self.mdp.num_actions), np.bool_)
+        for begin in range(0, s.size, CHUNK):
+            part = slice(begin, begin + CHUNK)
+            here, enough = s[part], most[part] if most.ndim else most
+            if (needed[here] > enough).any():
+                self._refuse_first(s, left)
+            result[part] = table.allows(here, enough)
+        return result.reshape(*shape, self.mdp.num_actions)
+
+    def choices(self, remaining: int) -> Bools:
+        """Which choices of the model are allowed with ``remaining`` left, [num_choices]; none where too little is."""
+        left = checks.whole("remaining", remaining)
+        allowed: Bools = self.budget.of_choice <= min(left, INFINITE - 1)
+        return allowed
+
+    # ------------------------------------------------------------------ policies and models inside the shield
+
+    def is_feasible(self, policy: Any, total: int | None = None) -> bool:
+        """Whether a policy never takes more than ``total`` damage, from the initial states on (Theorem 1).
+
+        Parameters
+        ----------
+        policy
+            An ``almostsure.Policy``; a table of actions, [num_states] or [budgets, num_states]; a table of
+            probabilities, [num_states, num_actions] or [budgets, num_states, num_actions]; a mapping from states
+            or from (state, remaining); or a function of the state, or of the state and what remains.  Functions
+            and mappings answer with an action, a distribution (a mapping from actions, or one number an action).
+        total
+            The budget at the start; by default the one that the policy carries.
+        """
+        return self.first_violation(policy, total) is None
+
+    def first_violation(self, policy: Any, total: int | None = None) -> Violation | None:
+        """Where a policy first plays what is refused, most remaining first; None if it never does.
+
+        Takes what :meth:`is_feasible` takes.  Print the result.
+        """
+        return first_violation(self.mdp, self.budget, policy, total)
+
+    def trim(self, total: int) -> Trimmed:
+        """The model without the states and choices that need more than ``total``.  See :func:`trim`."""
+        from almostsure.shield.trim import trim
+
+        return trim(self.mdp, self.budget, total)
+
+    def restrict(self, total: int) -> Restricted:
+        """The model on (state, remaining) with allowed choices only, where nothing overspends.  See :func:`restrict`."""
+        from almostsure.shield.trim import restrict
+
+        return restrict(self.mdp, self.budget, total)
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the shield to a safetensors file, atomically.  The model is not part of it."""
+        b = self.budget
+        save_tensors(
+            path, kind="shield", mdp=self.mdp,
+            arrays={"of_state": b.of_state, "of_choice": b.of_choice, "rank": b.rank},
+            strings={"cap": "" if b.cap is None else str(b.cap), "engine": b.engine},
+        )  # fmt: skip
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], mdp: MDP) -> Shield:
+        """Read a shield of ``mdp``.  A file whose budgets are too small anywhere is refused."""
+        arrays, strings = load_tensors(path, kind="shield", mdp=mdp)
+        if set(arrays) != {"of_state", "of_choice", "rank"}:
+            raise CorruptFile(f"{path!s} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
+        try:
+            cap = int(strings["cap"]) if strings.get("cap") else None
+            engine = strings.get("engine", UNKNOWN)
+            budget = Budget(
+                mdp=mdp, of_state=arrays["of_state"], of_choice=arrays["of_choice"], rank=arrays["rank"], cap=cap,
+                engine=engine,
+            )  # fmt: skip
+            return cls(mdp, budget)
+        except (ValueError, CertificateError) as error:
+            raise CorruptFile(f"{path!s} does not hold a shield of its model: {error}", path=path) from error
+
+    def export_numpy(self, path: str | PathLike[str], total: int | None = None) -> tuple[Path, Path]:
+        """Write a Python module and its table, which need NumPy and nothing of ours.
+
+        Parameters
+        ----------
+        path
+            Of the module, ``robot/shield_table.py`` for example; the table lies beside it, with ``.npz`` instead.
+        total
+            The largest remaining budget that it will be asked about; more is refused there.  By default 2³¹ − 2, or
+            the budget's cap.
+
+        Returns
+        -------
+        tuple
+            The two paths.  The module has ``allowed(state, remaining)``, and fails as this shield does.
+        """
+        from almostsure.shield.export import export_numpy
+
+        return export_numpy(self.mdp, self.budget, path, total)
+
+    def export_c(self, path: str | PathLike[str], total: int | None = None, *, name: str = "almostsure") -> None:
+        """Write a self-contained C99 header with the function ``almostsure_allowed``; its comments explain it.
+
+        Parameters
+        ----------
+        path
+            Of the header.
+        total
+            The largest remaining budget that it will be asked about; more is refused there.  By default 2³¹ − 2, or
+            the budget's cap.
+        name
+            What its names begin with, for those who include several.
+        """
+        from almostsure.shield.export import export_c
+
+        export_c(self.mdp, self.budget, path, total, name=name)
+
+    # ------------------------------------------------------------------ pieces
+
+    def _ready_table(self) -> Table:
+        if self._table is None:
+            object.__setattr__(self, "_table", table_of(self.mdp, self.budget.of_choice))
+        assert self._table is not None
+        return self._table
+
+    def _look_ups(self, states: npt.ArrayLike, remaining: npt.ArrayLike) -> tuple[Ints, Ints, tuple[int, ...]]:
+        """States, one a look-up; what remains, one a look-up or one for all; and their common shape.  Checked."""
+        s = checks.whole_array("states", self.mdp.state(states) if isinstance(states, str) else states)
+        # A Python integer may be larger than any NumPy one, and nobody needs more than INFINITE.
+        left = checks.whole_array("remaining", min(remaining, INFINITE) if type(remaining) is int else remaining)
+        if left.dtype == np.uint64:
+            left = np.minimum(left, INFINITE)
+        s, left = s.astype(np.intp, copy=False), left.astype(np.int64, copy=False)
+        if s.size and s.view(np.uintp).max() >= self.mdp.num_states:  # negative ones read as huge
+            bad = s[(s < 0) | (s >= self.mdp.num_states)]
+            raise UnknownName("state", int(bad[0]), (), f"States are 0 … {self.mdp.num_states - 1}.")
+        if left.ndim == 0 or s.shape == left.shape:  # the common cases, at once: agents ask in small batches
+            return s.ravel(), left.ravel() if left.ndim else left, s.shape
+        try:
+            shape = np.broadcast_shapes(s.shape, left.shape)
+        except ValueError:
+            raise ArgumentError(
+                f"states and remaining must have shapes that fit together; got {list(s.shape)} and {list(left.shape)}"
+            ) from None
+        return np.broadcast_to(s, shape).ravel(), np.broadcast_to(left, shape).ravel(), shape
+
+    def _refuse_first(self, states: Ints, remaining: Ints) -> NoReturn:
+        """Name the first look-up that has no safe action, and say how many there are."""
+        bad = (remaining < 0) | (self.budget.of_state[states] > np.minimum(remaining, INFINITE - 1))
+        at = int(np.argmax(bad))
+        count = f" (the first of {np.count_nonzero(bad):,} such look-ups among {bad.size:,})" if bad.size > 1 else ""
+        self._refuse(int(states[at]), int(remaining[at] if remaining.ndim else remaining), count)
+
+    def _refuse(self, state: int, remaining: int, count: str = "") -> NoReturn:
+        needed, cap = int(self.budget.of_state[state]), self.budget.cap
+        if remaining < 0:
+            why = f"the budget is overspent by {-remaining}"
+        elif needed < INFINITE:
+            why = f"it needs {needed}"
+        elif cap is None:
+            why = "no finite budget suffices there"
+        else:
+            why = f"it needs more than {cap}, the cap with which its budget was solved"
+        raise NoSafeAction(
+            f"no action of {self.mdp.describe_state(state)} is safe with {remaining} left{count}: {why}.",
+            state=state, remaining=remaining,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ for people
+
+    def __repr__(self) -> str:
+        values, counts = np.unique(self.budget.of_choice, return_counts=True)
+        never = int(counts[-1]) if values[-1] == INFINITE else 0
+        sums = list(zip(values.tolist(), np.cumsum(counts).tolist(), strict=True))[: len(values) - (never > 0)]
+        shown = sums if len(sums) <= 4 else [*sums[:2], sums[-1]]
+        steps = [f"{count:,} with {value} left" for value, count in shown]
+        if len(sums) > 4:
+            steps.insert(2, "…")
+        cap = self.budget.cap
+        never_why = "are never safe" if cap is None else f"are refused, as they need more than the cap {cap}"
+        return (
+            f"<Shield: of {self.mdp.num_choices:,} choices in {self.mdp.num_states:,} states it allows\n"
+            f"  {', '.join(steps) if steps else 'none'}; {never:,} {never_why}\n"
+            f"  {self._start()}>"
+        )
+
+    def _start(self) -> str:
+        needed = self.budget.smallest_total()
+        if needed < INFINITE:
+            return f"a budget of {needed} suffices at the start"
+        return f"no budget{'' if self.budget.cap is None else f' up to {self.budget.cap}'} suffices at the start"

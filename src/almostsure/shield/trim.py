@@ -1,0 +1,188 @@
+"""Models inside the shield.
+
+:func:`trim` keeps the states and choices that are safe with the *whole* budget.  That is a model: a choice with
+k*(s,a) ≤ Δ has d + v(s') ≤ k*(s,a) ≤ Δ for each of its outcomes, so all of its successors stay; and a state that
+stays has a choice that does, namely one with k*(s,a) = v(s).  It is smaller, and every policy that never takes more
+than Δ lives in it, but not only those: budgets add up along the way.
+
+:func:`restrict` also keeps count.  Its states are the pairs (s, K) that are reached from the start, each with the
+choices that K allows, so that whatever one plays in it takes at most Δ damage: it can be handed to any solver or
+learner, which need not know about budgets at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from almostsure.budget.memory import require
+from almostsure.budget.result import Budget
+from almostsure.model.layout import Layout
+from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
+from almostsure.shield.checks import check_model, check_never_too_small, require_start, whole_total
+from almostsure.shield.explore import explore
+from almostsure.shield.table import spans
+
+BYTES_AN_OUTCOME = 150  # while it is built
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trimmed:
+    """What is left of a model, and where it was before."""
+
+    mdp: MDP
+    states: Ints  # [mdp.num_states] each state's index in the whole model, ascending
+    choices: Ints  # [mdp.num_choices] the same for choices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Restricted:
+    """A model whose states are pairs (state, remaining) of another one."""
+
+    mdp: MDP
+    states: Ints  # [mdp.num_states] the state of each pair
+    remaining: Ints  # [mdp.num_states] what is left there
+
+
+def trim(mdp: MDP, budget: Budget, total: int) -> Trimmed:
+    """The model without its Δ-unsafe states and without the choices that need more than ``total``.
+
+    Names, layout and initial distribution stay.
+
+    Raises
+    ------
+    Infeasible
+        If an initial state would go; its ``needed`` is the total that suffices.
+    ArgumentError
+        If ``total`` is negative, fractional, or above the budget's cap.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
+    >>> trim(mdp, asure.solve_budget(mdp), 0).mdp
+    <MDP: 2 states, 2 choices, 2 outcomes, starts in 0>
+    """
+    total = _checked(mdp, budget, total)
+    states = np.flatnonzero(budget.of_state <= total)
+    choices = np.flatnonzero(budget.of_choice <= total)
+    index = np.zeros(mdp.num_states, index_dtype(states.size))
+    index[states] = np.arange(states.size)
+    per_state = np.bincount(index[mdp.choice_states()[choices]], minlength=states.size)
+    initial = index[mdp.initial_states], mdp.initial_probabilities
+    small = _model(mdp, choices, per_state, index, states, initial)
+    return Trimmed(mdp=small, states=_frozen(states), choices=_frozen(choices))
+
+
+def restrict(mdp: MDP, budget: Budget, total: int) -> Restricted:
+    """The model on the reachable pairs (state, remaining), with the choices that the shield allows there.
+
+    No policy of it ever takes more than ``total`` damage, and every policy of ``mdp`` that never does is one of it.
+    States are ordered by what remains, most first.  Rewards, damages and action ids stay.
+
+    Raises
+    ------
+    Infeasible
+        If an initial state needs more; ``needed`` is the total that suffices.
+    ArgumentError
+        If ``total`` is negative, fractional, or above the budget's cap.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
+    >>> restrict(mdp, asure.solve_budget(mdp), 2).mdp
+    <MDP: 6 states, 8 choices, 8 outcomes, starts in 0 @2>
+    """
+    total = _checked(mdp, budget, total)
+
+    def allowed(states: Ints, remaining: int) -> Ints:
+        choice, _ = spans(mdp.choice_ptr, states)
+        return choice[budget.of_choice[choice] <= remaining]
+
+    reached = []
+    size = room = 1_000_000  # outcomes; how many there will be shows only as they are reached
+    for step in explore(mdp, allowed, total):
+        reached.append((step.remaining, step.states))
+        size += int((mdp.outcome_ptr[step.choices + 1] - mdp.outcome_ptr[step.choices]).sum())
+        if size > 2 * room:
+            room = size
+            require(size * BYTES_AN_OUTCOME, "the restricted model", "Restrict to a smaller total.")
+    remaining = np.repeat([k for k, _ in reached], [s.size for _, s in reached])
+    states = np.concatenate([s for _, s in reached])
+    order = np.lexsort((states, -remaining))
+    return _pairs(mdp, budget, states[order], remaining[order], total)
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _checked(mdp: MDP, budget: Budget, total: int) -> int:
+    check_model(mdp, budget)
+    check_never_too_small(mdp, budget)
+    number = whole_total(total, budget)
+    require_start(mdp, budget, number)
+    return number
+
+
+def _model(
+    mdp: MDP, choices: Ints, per_state: Ints, index: Ints, states: Ints, initial: tuple[Ints, np.ndarray]
+) -> MDP:
+    """The model of the given choices, whose successors are renumbered by ``index``; orders are kept."""
+    a = mdp.arrays
+    outcome, _ = spans(a.outcome_ptr, choices)
+    lengths = np.diff(a.outcome_ptr)[choices]
+    names, place = mdp.state_names, mdp.layout
+    return MDP(
+        Arrays(
+            choice_ptr=_offsets(per_state), outcome_ptr=_offsets(lengths), choice_action=a.choice_action[choices],
+            successor=index[a.successor[outcome]], probability=a.probability[outcome], reward=a.reward[outcome],
+            damage=a.damage[outcome],
+        ),
+        initial=initial,
+        state_names=None if names is None else [names[s] for s in states.tolist()],
+        action_names=mdp.action_names,
+        layout=None if place is None else Layout(
+            rows=place.rows, columns=place.columns, cell=place.cell[states], text=place.text
+        ),
+    )  # fmt: skip
+
+
+def _pairs(mdp: MDP, budget: Budget, states: Ints, remaining: Ints, total: int) -> Restricted:
+    """The restricted model of the pairs, which are ordered by remaining, descending, and then by state."""
+    a = mdp.arrays
+    choice, owner = spans(a.choice_ptr, states)
+    kept = budget.of_choice[choice] <= remaining[owner]
+    choice, owner = choice[kept], owner[kept]
+    outcome, position = spans(a.outcome_ptr, choice)
+    key = (total - remaining) * mdp.num_states + states  # ascending
+    left = remaining[owner[position]] - a.damage[outcome]
+    after = np.searchsorted(key, (total - left) * mdp.num_states + a.successor[outcome])
+    # Outcomes go by (successor, damage, …) in the model, but here a successor's number depends on the damage.
+    order = np.lexsort((np.arange(after.size), a.damage[outcome], after, position))
+    outcome, after = outcome[order], after[order]
+    names = [f"{mdp.state_name(s)} @{k}" for s, k in zip(states.tolist(), remaining.tolist(), strict=True)]
+    start = np.searchsorted(key, mdp.initial_states.astype(np.int64))
+    small = MDP(
+        Arrays(
+            choice_ptr=_offsets(np.bincount(owner, minlength=states.size)), choice_action=a.choice_action[choice],
+            outcome_ptr=_offsets(np.diff(a.outcome_ptr)[choice]), successor=after.astype(index_dtype(states.size)),
+            probability=a.probability[outcome], reward=a.reward[outcome], damage=a.damage[outcome],
+        ),
+        initial=(start, mdp.initial_probabilities),
+        state_names=names,
+        action_names=mdp.action_names,
+    )  # fmt: skip
+    return Restricted(mdp=small, states=_frozen(states), remaining=_frozen(remaining))
+
+
+def _offsets(lengths: Ints) -> Ints:
+    result = np.zeros(lengths.size + 1, index_dtype(int(lengths.sum()) + 1))
+    np.cumsum(lengths, out=result[1:])
+    return result
+
+
+def _frozen(array: Ints) -> Ints:
+    array.flags.writeable = False
+    return array
