@@ -142,7 +142,7 @@ def test_huge_action_ids_fall_back_to_another_sort():
 def test_normalise_rescales():
     third = np.float32(1) / np.float32(3)
     columns = [0, 0, 0], [0, 0, 0], [0, 1, 2], [third] * 3, [0] * 3, [0] * 3
-    with pytest.raises(ModelError, match=r"choice 0 \(state 0, action 0\) must sum to 1 within 1e-09; got .*normalise=True"):
+    with pytest.raises(ModelError, match=r"choice 0 .* must sum to 1 within 1e-09; got .*normalise=True"):
         from_transitions(*columns, terminal=[1, 2])
     mdp = from_transitions(*columns, terminal=[1, 2], normalise=True)
     assert np.allclose(mdp.probability[:3], 1 / 3, rtol=0, atol=1e-15)
@@ -159,11 +159,13 @@ def test_initial_in_all_its_forms():
 
 
 BAD = [
-    ({"probabilities": [-0.5, 1.5, 1]}, r"probabilities must lie in 0 … 1; got -0.5 at entry 0 \(state 0, action 0, next state 0\) \(and 1 more entry\)"),
+    ({"probabilities": [-0.5, 1.5, 1]},
+     r"must lie in 0 … 1; got -0.5 at entry 0 \(state 0, action 0, next state 0\) \(and 1 more entry\)"),
     ({"probabilities": [np.nan, 0.5, 1]}, r"probabilities must lie in 0 … 1; got nan at entry 0"),
     ({"probabilities": [0.5, 0.5, 1.5]}, r"probabilities must lie in 0 … 1; got 1.5 at entry 2 \(state 0, action 1"),
     ({"probabilities": [np.inf, 0.5, 1]}, r"probabilities must lie in 0 … 1; got inf"),
-    ({"probabilities": [0.5, 0.4, 1]}, r"probabilities of choice 0 \(state 0, action 0\) must sum to 1 within 1e-09; got 0.9\."),
+    ({"probabilities": [0.5, 0.4, 1]},
+     r"probabilities of choice 0 \(state 0, action 0\) must sum to 1 within 1e-09; got 0.9\."),
     ({"probabilities": [0.5, 0.5, 0]}, r"probabilities of state 0, action 1 must sum to 1; got 0\. Leave out"),
     ({"probabilities": ["x", "y", "z"]}, r"probabilities must be numbers; got <U1"),
     ({"probabilities": [[0.5, 0.5, 1]]}, r"probabilities must be one-dimensional; got shape \(1, 3\)"),
@@ -172,7 +174,8 @@ BAD = [
     ({"rewards": [np.inf, 0, 0]}, r"rewards must be finite; got inf at entry 0 \(state 0, action 0, next state 0\)"),
     ({"rewards": [0, np.nan, -np.inf]}, r"rewards must be finite; got nan at entry 1 .*\(and 1 more entry\)"),
     ({"damages": [-1, 0, 0]}, r"damages must be integers 0 … 255; got -1 at entry 0"),
-    ({"damages": [0, 0.5, 1.5]}, r"damages must be integers 0 … 255; got 0.5 at entry 1 \(and 1 more entry\)\. Scale or round"),
+    ({"damages": [0, 0.5, 1.5]},
+     r"damages must be integers 0 … 255; got 0.5 at entry 1 \(and 1 more entry\)\. Scale or round"),
     ({"damages": [0, 0, 256]}, r"damages must be integers 0 … 255; got 256 at entry 2"),
     ({"damages": [-1, -2, 300]}, r"got -1 at entry 0 \(and 2 more entries\)"),
     ({"damages": [np.nan, 0, 0]}, r"damages must be integers 0 … 255; got nan"),
@@ -182,12 +185,15 @@ BAD = [
     ({"next_states": [0, 1, 1.5]}, r"next_states must be integers; got 1.5 at entry 2"),
     ({"next_states": [0, 1, 2**63]}, r"next_states must be"),
     ({"states": [True, False, False]}, r"states must be integers; got bool"),
-    ({"states": [0, 0, 5]}, r"every state must have a choice; state 2 has none \(and 2 more states\)\. If nothing happens"),
+    ({"states": [0, 0, 5]},
+     r"every state must have a choice; state 2 has none \(and 2 more states\)\. If nothing happens"),
     ({"states": [0, 0, 10**12]}, r"every state must have a choice; state 2 has none \(and 9.* more states\)"),
     ({"num_states": 3, "state_names": ["a", "b", "c"]}, r"every state must have a choice; state 2 'c' has none\."),
     ({"actions": [0, 0, 2**31]}, r"actions must be at most 2147483646; got 2147483648 at entry 2"),
     ({"actions": [0, 0]}, r"equal lengths; got states 3, actions 2, next_states 3"),
-    ({"terminal": [0, 1]}, r"terminal state 0 must have damage- and reward-free self-loops or no outcomes; got next state 0, reward 1, damage 1 at entry 0 \(and 2 more entries\)"),
+    ({"terminal": [0, 1]},
+     r"terminal state 0 must have damage- and reward-free self-loops or no outcomes; "
+     r"got next state 0, reward 1, damage 1 at entry 0 \(and 2 more entries\)"),
     ({"terminal": [1.5]}, r"terminal must be integers; got 1.5"),
     ({"terminal": [-1]}, r"terminal must not be negative; got -1"),
     ({"terminal": 1}, r"terminal must be a collection of states; got 1"),
@@ -209,7 +215,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "message"), BAD, ids=[str(list(change)[0]) + str(i) for i, (change, _) in enumerate(BAD)])
+@pytest.mark.parametrize(("change", "message"), BAD)
 def test_bad_input_is_refused_with_its_place(change, message):
     with pytest.raises(ModelError, match=message):
         build(**change)

@@ -17,8 +17,9 @@ from almostsure.testing import transitions
 def dense_content(draw):
     """P, R and D of shape (A, S, S), with choices that are not available and terminal states."""
     states, actions = draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    weights = np.array(draw(st.lists(st.integers(0, 3), min_size=actions * states**2, max_size=actions * states**2)), float)
-    P = weights.reshape(actions, states, states)
+    count = actions * states**2
+    P = np.array(draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)), float)
+    P = P.reshape(actions, states, states)
     sums = P.sum(axis=2, keepdims=True)
     P = np.divide(P, sums, out=np.zeros_like(P), where=sums > 0)
     seed = draw(st.integers(0, 2**16))
@@ -45,7 +46,6 @@ def test_dense_and_sparse_and_transitions_agree(content):
 @given(dense_content())
 def test_rewards_and_damages_in_every_shape(content):
     P, R, D, terminal = content
-    num_actions, num_states, _ = P.shape
     for reward, damage in ((2.5, 1), (R[0, :, 0], D[0, :, 0]), (R[:, :, 0].T, D[:, :, 0].T)):
         by_outcome = [np.broadcast_to(_spread(x, P.shape), P.shape) for x in (reward, damage)]
         expected = from_dense(P, *by_outcome, terminal=terminal)
@@ -85,10 +85,12 @@ BAD_DENSE = [
     ((np.array([[["a"]]]),), r"probabilities must be an array of numbers; got <U1"),
     (([[[1.0]], [[1.0, 0.0]]],), r"probabilities must be an array of numbers; "),
     (([[[0.5, 0.5], [0, 0.9]]],), r"choice 1 \(state 1, action 0\) must sum to 1"),
-    (([[[0.5, 0.5], [-1, 2]]],), r"probabilities must lie in 0 … 1; got -1.0 at entry 2 \(state 1, action 0, next state 0\)"),
+    (([[[0.5, 0.5], [-1, 2]]],),
+     r"probabilities must lie in 0 … 1; got -1.0 at entry 2 \(state 1, action 0, next state 0\)"),
     (([[[np.nan, 0.5], [0, 1]]],), r"probabilities must lie in 0 … 1; got nan"),
     (([[[1, 0], [0, 0]]],), r"every state must have a choice; state 1 has none"),
-    (([np.eye(2)], [1.0, 2.0, 3.0]), r"rewards must be a number or \(2,\) or \(2, 1\) or \(1, 2, 2\) for 1 actions and 2 states; got shape \(3,\)"),
+    (([np.eye(2)], [1.0, 2.0, 3.0]),
+     r"must be a number or \(2,\) or \(2, 1\) or \(1, 2, 2\) for 1 actions and 2 states; got shape \(3,\)"),
     (([np.eye(2)], np.inf), r"rewards must be finite"),
     (([np.eye(2)], 0, 0.5), r"damages must be integers 0 … 255; got 0.5"),
     (([np.eye(2)], 0, [-1, 0]), r"damages must be integers 0 … 255; got -1"),
@@ -174,7 +176,8 @@ BAD_TABLES = [
     ({"a": {"x": (1, "b")}}, r"unknown state 'b'\. Every next state must be in the table or in terminal="),
     ({"start": {"x": (1, "strat")}}, r"unknown state 'strat'\. Did you mean 'start'\?"),
     ({"a": {"x": [(1, "a", 0, True)]}}, r"must be its damage; got True at state 'a', action 'x'\. For Gymnasium's"),
-    ({"a": {"x": [(1, "a", 0, 0, 0)]}}, r"an outcome must be \(probability, next_state, reward, damage\); got \(1, 'a', 0, 0, 0\) at state 'a', action 'x'"),
+    ({"a": {"x": [(1, "a", 0, 0, 0)]}},
+     r"must be \(probability, next_state, reward, damage\); got \(1, 'a', 0, 0, 0\) at state 'a', action 'x'"),
     ({"a": {"x": [(1,)]}}, r"an outcome must be \(probability, next_state"),
     ({"a": {"x": 5}}, r"an outcome must be .*got 5 at state 'a'"),
     ({"a": {"x": [("p", "a", 0, 0)]}}, r"an outcome must be .*got \('p', 'a', 0, 0\)"),

@@ -118,7 +118,7 @@ def test_several_initial_states_are_not_one():
 def test_repr_and_summary_are_worth_reading(mdp):
     assert repr(mdp) == "<MDP: 2 states, 3 choices, 4 outcomes, starts in Start>"
     summary = mdp.summary()
-    for part in ("actions    3 (1–2 a state): left, never, right", "1 outcomes hurt (25.0%), by at most 1",
+    for part in ("actions    3 (1–2 a state): left, never, right", "1 of the outcomes hurt (25.0%), by at most 1",
                  "reward     0 … 1", "terminal   1", mdp.fingerprint[:16]):  # fmt: skip
         assert part in summary
 
@@ -174,13 +174,13 @@ def parts(**changes):
 BROKEN = [
     ({"choice_ptr": np.array([1, 2, 3])}, "choice_ptr must run from 0 to 3; got 1 to 3"),
     ({"choice_ptr": np.array([0, 3, 3])}, r"every state must have at least one choice; state 1 has none\."),
-    ({"outcome_ptr": np.array([0, 3, 2, 4], np.uint64)}, "every choice must have at least one outcome; choice 1 has none"),
+    ({"outcome_ptr": np.array([0, 3, 2, 4], np.uint64)}, "must have at least one outcome; choice 1 has none"),
     ({"outcome_ptr": np.array([0, 2, 3, 5])}, "outcome_ptr must run from 0 to 4; got 0 to 5"),
     ({"choice_ptr": np.array([0])}, "at least one state and one choice; got none"),
     ({"choice_action": np.array([1, 1, 0])}, r"distinct and ascending; choice 1 \(state 0, action 1\) is not"),
     ({"choice_action": np.array([-1, 1, 0])}, r"actions must not be negative; got -1 at choice 0"),
     ({"successor": np.array([0, 1, 2, 1])}, r"successors must lie in 0 … 1; got 2 at choice 1 \(state 0, action 1\)"),
-    ({"successor": np.array([0, -1, -1, 1])}, r"successors must lie in 0 … 1; got -1 at choice 0 .*\(and 1 more outcome\)"),
+    ({"successor": np.array([0, -1, -1, 1])}, r"in 0 … 1; got -1 at choice 0 .*\(and 1 more outcome\)"),
     ({"probability": np.array([0.5, 0.5, 0, 1])}, r"probabilities must lie in \(0, 1\]; got 0.0 at choice 1"),
     ({"probability": np.array([0.5, 0.5, np.nan, 1])}, r"probabilities must lie in \(0, 1\]; got nan at choice 1"),
     ({"probability": np.array([0.5, 0.4, 1, 1])}, r"choice 0 \(state 0, action 0\) must sum to 1"),
@@ -188,7 +188,7 @@ BROKEN = [
     ({"probability": np.ones(4, np.float32)}, "probability must be a one-dimensional float64 array; got float32"),
     ({"damage": np.zeros(4, np.int64)}, "damage must be a one-dimensional uint8 array; got int64"),
     ({"reward": np.array([0, np.inf, 0, 0])}, r"rewards must be finite; got inf at choice 0"),
-    ({"successor": np.zeros((4, 1), np.int64)}, r"successor must be a one-dimensional integer array; got int64 of shape"),
+    ({"successor": np.zeros((4, 1), np.int64)}, r"must be a one-dimensional integer array; got int64"),
 ]  # fmt: skip
 
 

@@ -82,6 +82,7 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
         self._is_terminal = mdp.is_terminal()
         self._background: Image | None = None
         self._state: int | None = None
+        self._over = False
         self._last = ""
         self._total = 0
 
@@ -95,21 +96,27 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
         else:
             at = _draw(self.mdp.initial_probabilities, self.np_random)
             self._state = int(self.mdp.initial_states[at])
-        self._last, self._total = "", 0
+        self._last, self._total, self._over = "", 0, False
         return np.int64(self._state), self._info(0)
 
     def step(self, action: Any) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
         """Play an action, by id or name; the state must have it."""
+        if self._over:
+            raise ResetNeeded("the episode is over; call reset()")
         if self._state is None:
             raise ResetNeeded("call reset() before the first step()")
-        choice = self.mdp.choice(self._state, action)
-        begin, end = self.mdp.outcome_ptr[choice : choice + 2].tolist()
-        at = begin + _draw(self.mdp.probability[begin:end], self.np_random)
+        at = self._sample(self._state, self.mdp.action(action))
         self._state, damage = int(self.mdp.successor[at]), int(self.mdp.damage[at])
-        self._last = self.mdp.action_name(int(self.mdp.choice_action[choice]))
+        self._over = bool(self._is_terminal[self._state])
+        self._last = self.mdp.action_name(self.mdp.action(action))
         self._total += damage
-        terminated = bool(self._is_terminal[self._state])
-        return np.int64(self._state), float(self.mdp.reward[at]), terminated, False, self._info(damage)
+        return np.int64(self._state), float(self.mdp.reward[at]), self._over, False, self._info(damage)
+
+    def _sample(self, state: int, action: int) -> int:
+        """A random outcome.  In a start that is terminal already, any action leads nowhere."""
+        choice = self.mdp.choices(state)[0] if self._is_terminal[state] else self.mdp.choice(state, action)
+        begin, end = self.mdp.outcome_ptr[choice : choice + 2].tolist()
+        return int(begin) + _draw(self.mdp.probability[begin:end], self.np_random)
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Which actions the current state has, as sb3-contrib asks for it."""

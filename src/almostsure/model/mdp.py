@@ -179,7 +179,8 @@ class MDP:
             if not 0 <= choice < arrays.choice_action.size:
                 return f"choice {choice}"
             state = int(np.searchsorted(arrays.choice_ptr, choice, side="right")) - 1
-            return f"choice {choice} ({self.describe_state(state)}, {self._describe_action(int(arrays.choice_action[choice]))})"
+            action = self._describe_action(int(arrays.choice_action[choice]))
+            return f"choice {choice} ({self.describe_state(state)}, {action})"
 
         check_arrays(arrays, describe)
         num_actions = int(arrays.choice_action.max()) + 1
@@ -312,7 +313,8 @@ class MDP:
         """The initial state, where there is only one."""
         if self.initial_states.size != 1:
             raise ModelError(
-                f"the model starts in one of {self.initial_states.size} states, not in one. Use initial_states and initial_probabilities."
+                f"the model starts in one of {self.initial_states.size} states, not in one. "
+                "Use initial_states and initial_probabilities."
             )
         return int(self.initial_states[0])
 
@@ -460,15 +462,16 @@ class MDP:
     def summary(self) -> str:
         """A few lines about the model: its size, damage, rewards, terminal states, start and memory."""
         damaging = int(np.count_nonzero(self.damage))
+        share = f"{damaging / self.num_outcomes:.1%}"
         reward = self.reward
         actions = np.diff(self.choice_ptr)
         per_state = f"{actions.min()}" if actions.min() == actions.max() else f"{actions.min()}–{actions.max()}"
         lines = [
             repr(self)[1:-1],
             f"  actions    {self.num_actions} ({per_state} a state)" + self._sample_names(),
-            f"  damage     {damaging:,} outcomes hurt ({damaging / self.num_outcomes:.1%}), by at most {self.max_damage}",
+            f"  damage     {damaging:,} of the outcomes hurt ({share}), by at most {self.max_damage}",
             f"  reward     {reward.min():g} … {reward.max():g}",
-            f"  terminal   {int(np.count_nonzero(self.is_terminal())):,} states",
+            f"  terminal   {int(np.count_nonzero(self.is_terminal())):,} of the states",
             f"  memory     {self.nbytes / 2**20:,.2f} MiB ({self.nbytes / self.num_outcomes:.1f} bytes an outcome)",
             f"  identity   {self.fingerprint[:16]}",
         ]

@@ -37,8 +37,9 @@ def check_arrays(arrays: Arrays, describe: Describe) -> None:
     _check_offsets("choice_ptr", arrays.choice_ptr, arrays.choice_action.size, "state", "choice")
     _check_offsets("outcome_ptr", arrays.outcome_ptr, arrays.successor.size, "choice", "outcome")
     for name in ("probability", "reward", "damage"):
-        if getattr(arrays, name).size != arrays.successor.size:
-            raise ModelError(f"{name} must have one entry an outcome ({arrays.successor.size}); got {getattr(arrays, name).size}")
+        found, wanted = getattr(arrays, name).size, arrays.successor.size
+        if found != wanted:
+            raise ModelError(f"{name} must have one entry an outcome ({wanted}); got {found}")
     _check_actions(arrays, describe)
     num_states = arrays.choice_ptr.size - 1
     for first, last in _chunks(arrays.outcome_ptr):
@@ -51,7 +52,8 @@ def _check_types(arrays: Arrays) -> None:
         wanted = {"probability": "float64", "reward": "float64", "damage": "uint8"}.get(name, "integer")
         fits = array.dtype.kind in "iu" if wanted == "integer" else array.dtype == wanted
         if array.ndim != 1 or not fits:
-            raise ModelError(f"{name} must be a one-dimensional {wanted} array; got {array.dtype} of shape {array.shape}")
+            found = f"{array.dtype} of shape {array.shape}"
+            raise ModelError(f"{name} must be a one-dimensional {wanted} array; got {found}")
 
 
 def _check_offsets(name: str, ptr: npt.NDArray[Any], length: int, owner: str, item: str) -> None:
