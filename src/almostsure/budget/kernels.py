@@ -106,8 +106,9 @@ def sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next
 
 @njit(cache=True, nogil=True)
 def spread(
-    choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank, watchers, pool_next, pool_state, stack
-):  # type: ignore[no-untyped-def]
+    choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank, watchers, pool_next, pool_state,
+    pool_choice, stack,
+):  # type: ignore[no-untyped-def]  # fmt: skip
     """Finish level 0 where sweeping takes too long: each state registers with the successors that it relies on."""
     one = unsigned(1)
     count = 0
@@ -115,9 +116,9 @@ def spread(
     for i in range(unsigned(doomed.size)):
         s = unsigned(i)
         depth = 0
-        registered = False  # everybody who is woken below is registered already
+        relied = NOWHERE  # on which choice a state relied that is woken below; others it has left before
         while True:
-            if not doomed[s]:
+            if not doomed[s] and (relied == NOWHERE or relied == np.int64(relies[s])):
                 last = unsigned(choice_ptr[s + one])
                 c = unsigned(relies[s])
                 while c < last:
@@ -133,15 +134,15 @@ def spread(
                     count += 1
                     stack[depth] = watchers[s]
                     depth += 1
-                elif not registered or c != unsigned(relies[s]):
+                else:
                     relies[s] = c
                     for k in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])):
                         t = unsigned(successor[k])
                         pool_state[pooled] = s
+                        pool_choice[pooled] = c
                         pool_next[pooled] = watchers[t]
                         watchers[t] = pooled
                         pooled += 1
-            registered = True
             while depth and stack[depth - 1] == NOWHERE:
                 depth -= 1
             if not depth:
@@ -149,6 +150,7 @@ def spread(
             entry = stack[depth - 1]
             stack[depth - 1] = pool_next[entry]
             s = unsigned(pool_state[entry])
+            relied = np.int64(pool_choice[entry])
     return count
 
 
@@ -267,11 +269,12 @@ def peel(
 @njit(cache=True, nogil=True)
 def extract(
     choice_ptr, outcome_ptr, successor, damage, doomed, value, local, states,
-    small_choice_ptr, small_outcome_ptr, small_outcome,
+    small_choice_ptr, small_outcome_ptr, small_outcome, reached,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Copy the doomed states into a game of their own; returns its numbers of states, choices and outcomes.
 
-    There an outcome is one integer, its damage in the low bits: what is read together lies together.
+    There an outcome is one integer, its damage in the low bits: what is read together lies together.  A choice
+    with many outcomes has the damaging ones in front, and keeps in ``reached`` how many are good for ever.
 
     Local state 0 stands for all states of value 0; then come the doomed states (listed in ``states``, with
     ``local`` their inverse), then the peeled states of finite value that they lead to.  Choices that lead to a
@@ -317,6 +320,13 @@ def extract(
             if harm:
                 small_outcome[outcomes] = harm
                 outcomes += 1
+            if outcomes - begin > MANY:
+                front = begin
+                for j in range(begin, outcomes):
+                    if small_outcome[j] & DAMAGE_MASK:
+                        small_outcome[front], small_outcome[j] = small_outcome[j], small_outcome[front]
+                        front += 1
+                reached[choices] = begin
             choices += 1
             small_outcome_ptr[choices] = outcomes
         small_choice_ptr[i + 1] = choices
@@ -358,7 +368,7 @@ def file_witnesses(choice_ptr, outcome_ptr, outcome, value, rank, filed, card, h
 
 
 @njit(cache=True, nogil=True)
-def collect(outcome_ptr, outcome, value, rank, filed, card, hurt, due, queue, level, events, first, last):  # type: ignore[no-untyped-def]
+def collect(outcome_ptr, outcome, reached, value, rank, filed, card, hurt, due, queue, level, events, first, last):  # type: ignore[no-untyped-def]
     """Queue everybody who may leave the dead at this level; returns how many there are.
 
     Choices fall that are due, that are filed damage-free under a peeled state of this value (an event), or so
@@ -381,10 +391,19 @@ def collect(outcome_ptr, outcome, value, rank, filed, card, hurt, due, queue, le
             s = unsigned(card[2 * c + 1])
             if value[s] == INFINITE:
                 found = False
-                for j in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                begin, end = np.int64(outcome_ptr[c]), np.int64(outcome_ptr[c + 1])
+                many = end - begin > MANY
+                if many:
+                    begin = np.int64(reached[c])
+                for j in range(begin, end):
                     t = np.int64(outcome[j] >> DAMAGE_BITS)
                     d = np.int64(outcome[j] & DAMAGE_MASK)
                     v = np.int64(value[unsigned(t)])
+                    if many and v < level and v + d <= level:  # good for ever: never look at it again
+                        outcome[j], outcome[begin] = outcome[begin], outcome[j]
+                        begin += 1
+                        reached[c] = begin
+                        continue
                     # a damage-free witness must have died before: two states must not justify each other
                     if v + d > level and (d > 0 or v != INFINITE or rank[t] < rank[s]):
                         hurt[c] = d
@@ -407,8 +426,8 @@ def collect(outcome_ptr, outcome, value, rank, filed, card, hurt, due, queue, le
 
 @njit(cache=True, nogil=True)
 def decide(
-    choice_ptr, outcome_ptr, outcome, value, rank, next_rank, filed, card, hurt, due, relies, watchers, pool_next,
-    pool_state, queue, queued, dead, level,
+    choice_ptr, outcome_ptr, outcome, reached, value, rank, next_rank, filed, card, hurt, due, relies, watchers,
+    pool_next, pool_choice, queue, queued, dead, level,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Find out which suspects die at this level; returns how many do.
 
@@ -428,7 +447,10 @@ def decide(
             while c < last:
                 if card[2 * c] == UNLINKED:
                     bad = np.int64(NOWHERE)
-                    for j in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                    begin, end = np.int64(outcome_ptr[c]), np.int64(outcome_ptr[c + 1])
+                    if end - begin > MANY:
+                        begin = np.int64(reached[c])
+                    for j in range(begin, end):
                         v = np.int64(value[unsigned(outcome[j] >> DAMAGE_BITS)])
                         if v + (outcome[j] & DAMAGE_MASK) > level:
                             bad = np.int64(j)
@@ -451,28 +473,29 @@ def decide(
                 rank[s] = next_rank + num_dead
                 dead[num_dead] = s
                 num_dead += 1
-            elif c != relies[s]:  # otherwise it had moved on before its old support died
+            else:
                 relies[s] = c
                 for k in range(outcome_ptr[c], outcome_ptr[c + 1]):
                     t = np.int64(outcome[k] >> DAMAGE_BITS)
                     if value[t] == level and t != s:
-                        pool_state[pooled] = s
+                        pool_choice[pooled] = c
                         pool_next[pooled] = watchers[t]
                         watchers[t] = pooled
                         pooled += 1
-            while entry == NOWHERE and woken < num_dead:
-                entry = np.int64(watchers[dead[woken]])
-                woken += 1
-            while entry != NOWHERE and value[pool_state[entry]] != level:
-                entry = np.int64(pool_next[entry])
+            # the next watcher that is still hoped for and still relies on the choice that has become bad
+            found = False
+            while not found:
                 while entry == NOWHERE and woken < num_dead:
                     entry = np.int64(watchers[dead[woken]])
                     woken += 1
-            if entry == NOWHERE:
+                if entry == NOWHERE:
+                    break
+                c = np.int64(pool_choice[entry])
+                entry = np.int64(pool_next[entry])
+                s = np.int64(card[2 * c + 1])
+                found = value[s] == level and relies[s] == c
+            if not found:
                 break
-            s = np.int64(pool_state[entry])
-            c = np.int64(relies[s])
-            entry = np.int64(pool_next[entry])
     return num_dead
 
 
@@ -498,8 +521,8 @@ def settle(value, filed, card, hurt, due, watchers, queue, queued, level, events
 
 @njit(cache=True, nogil=True)
 def advance(
-    choice_ptr, outcome_ptr, outcome, value, rank, filed, card, hurt, relies, watchers, pool_next, pool_state, queue,
-    dead, due, tally, events, cap, patience,
+    choice_ptr, outcome_ptr, outcome, reached, value, rank, filed, card, hurt, relies, watchers, pool_next, pool_choice,
+    queue, dead, due, tally, events, cap, patience,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Run levels until the answer is complete up to ``cap`` or about ``patience`` states were looked at.
 
@@ -522,10 +545,12 @@ def advance(
         last = first
         while last < events.size and value[events[last]] == level:
             last += 1
-        queued = collect(outcome_ptr, outcome, value, rank, filed, card, hurt, due, queue, level, events, first, last)
+        queued = collect(
+            outcome_ptr, outcome, reached, value, rank, filed, card, hurt, due, queue, level, events, first, last
+        )
         tally[RANKS] += decide(
-            choice_ptr, outcome_ptr, outcome, value, rank, tally[RANKS], filed, card, hurt, due, relies, watchers, pool_next,
-            pool_state, queue, queued, dead, level,
+            choice_ptr, outcome_ptr, outcome, reached, value, rank, tally[RANKS], filed, card, hurt, due, relies, watchers,
+            pool_next, pool_choice, queue, queued, dead, level,
         )  # fmt: skip
         tally[SETTLED] += settle(value, filed, card, hurt, due, watchers, queue, queued, level, events, first, last)
         tally[LEVEL] = level

@@ -115,7 +115,7 @@ class _Run:
     def _spread(self, relies: Ints, next_rank: int) -> int:
         states, outcomes = self.game.num_states, self.game.num_outcomes
         watchers = np.full(states, kernels.NOWHERE, self.index)
-        pool = np.empty(outcomes, self.index), np.empty(outcomes, self.game.successor.dtype)
+        pool = np.empty(outcomes, self.index), np.empty(outcomes, self.index), np.empty(outcomes, self.index)
         stack = np.empty(states + 1, self.index)
         return int(kernels.spread(*self._arrays, self.doomed, relies, self.rank, next_rank, watchers, *pool, stack))
 
@@ -190,9 +190,12 @@ class _Compact:
         packed = index_dtype(count << kernels.DAMAGE_BITS)
         self.states = np.empty(count, run.index)
         ptrs = np.empty(left + 2, run.index), np.empty(int(per_state) + 1, run.index)
-        outcome = np.empty(outcomes + int(per_state), packed)
-        count, choices, size = kernels.extract(*run._arrays, run.doomed, run.value, local, self.states, *ptrs, outcome)
+        outcome, reached = np.empty(outcomes + int(per_state), packed), np.empty(int(per_state), run.index)
+        count, choices, size = kernels.extract(
+            *run._arrays, run.doomed, run.value, local, self.states, *ptrs, outcome, reached
+        )
         self.game = (ptrs[0], ptrs[1][: choices + 1], outcome[:size])
+        self.reached = reached
         self.states = self.states[:count]
         self.left = left
         self._set_up(count, choices, size)
@@ -223,7 +226,7 @@ class _Compact:
         status = kernels.MORE
         while status == kernels.MORE:
             status = kernels.advance(
-                *self.game, self.value, self.rank, *filing, relies, watchers, *self.pool, queue, dead, self.due,
+                *self.game, self.reached, self.value, self.rank, *filing, relies, watchers, *self.pool, queue, dead, self.due,
                 self.tally, self.events, cap, PATIENCE,
             )  # fmt: skip
             report(int(self.tally[kernels.LEVEL]), settled_before + int(self.tally[kernels.SETTLED]))
