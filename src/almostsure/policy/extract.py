@@ -7,7 +7,8 @@ there; otherwise it must remember, see :mod:`almostsure.policy.policy`.
 
 *Upper bound.*  Any V and λ ≥ 0 with V(s) ≥ reward − λ cost + discount Σ p V for all choices bound every feasible return
 by Σ initial V + λ limit.  V is found anew by policy iteration with sparse solves (the programme's own is only as good as
-its tolerance), raised by a multiple of an expected length, and checked in one pass.  States that can follow each other
+its tolerance), raised by a multiple of an expected length, and checked in one pass that counts in rounding errors (not
+on cycles on which positive and negative rewards cancel out exactly).  States that can follow each other
 for ever without reward and cost have one value, and are one state here.
 """
 
@@ -25,6 +26,11 @@ TINY = 1e-12  # flow below this is none
 TIGHT = 1e-7  # slack below this share of the values' size counts as none when a state without flow needs a choice
 ROUNDS = 1_000
 EPSILON = float(np.finfo(np.float64).eps)
+RAISES = (1e-11, 1e-10, 1e-9)  # by how much the price is raised, times the price if above 1
+
+
+class _Improper(Exception):
+    """A policy without an end came up."""
 
 
 # ---------------------------------------------------------------------- the upper bound
@@ -35,42 +41,59 @@ class Dual:
 
     def __init__(self, flow: Flow, discount: float, price: float, potential: Floats) -> None:
         self.discount = discount
-        # A price a little too high costs next to nothing, and keeps costly cycles from looking gainful.
-        self.price = price + 1e-11 * max(price, 1.0)
         place, inner = _resting_places(flow) if discount == 1 else (np.arange(flow.num_states), _none(flow))
         self.flow, self.place = _collapse(flow, place, inner), place
-        self.gain = self.flow.reward - self.price * self.flow.cost
-        start = np.full(self.flow.num_states, -np.inf)
-        np.maximum.at(start, place, potential)
-        self.values, self.choice = self._iterate(start)
+        self._guess = np.full(self.flow.num_states, -np.inf)
+        np.maximum.at(self._guess, place, potential)
+        self._proved = self._prove(price)
 
     def upper(self, limit: float) -> float:
         """A bound on every feasible return."""
-        proved = self._proved()
-        initial = self.flow.initial
-        return float(initial @ proved + self.price * limit)
+        return float(self.flow.initial @ self._proved + self.price * limit)
 
     def potential(self) -> Floats:
         """The values of the states of the original problem, [states]."""
-        return self.values[self.place]
+        return self._proved[self.place]
+
+    def _prove(self, price: float) -> Floats:
+        # A price a little too high costs next to nothing, and keeps costly cycles from looking gainful.
+        for extra in RAISES:
+            self.price = price + extra * max(price, 1.0)
+            self.gain = self.flow.reward - self.price * self.flow.cost
+            try:
+                values, choice = self._iterate()
+                return self._raised(values, choice)
+            except _Improper:
+                continue
+        return self._raised_roughly()
 
     def _slack(self, values: Floats) -> Floats:
         """How much more a state is worth than each of its choices, [choices]."""
         return values[self.flow.owner] - self.gain - self.discount * (self.flow.moves @ values)
 
-    def _iterate(self, guess: Floats) -> tuple[Floats, Ints]:
+    def _rounding(self, values: Floats) -> Floats:
+        """What rounding may hide of a slack, [choices]."""
+        size = np.abs(self.gain) + np.abs(values[self.flow.owner]) + self.flow.moves @ np.abs(values)
+        return 8 * EPSILON * size
+
+    def _iterate(self) -> tuple[Floats, Ints]:
         """Policy iteration from a policy that comes to an end."""
-        scale = 1 + float(np.abs(guess).max(initial=0.0))
-        choice = leading_home(self.flow, self._slack(guess), TIGHT * scale)
-        for _ in range(ROUNDS):
+        flow = self.flow
+        scale = 1 + float(np.abs(self._guess).max(initial=0.0))
+        choice = leading_home(flow, self._slack(self._guess), TIGHT * scale)
+        blur = 8.0
+        for turn in range(ROUNDS):
             values = self._solve(choice, self.gain[choice])
             slack = self._slack(values)
-            worst = np.minimum.reduceat(slack, self.flow.choice_ptr[:-1])
-            better = worst < -1e-11 * (1 + np.abs(values))
-            if not better.any():
+            better = np.flatnonzero(slack < -blur * self._rounding(values))
+            if not better.size:
                 return values, choice
-            best = _first_at(slack, worst, self.flow)
-            choice = np.where(better, best, choice)
+            worst = np.minimum.reduceat(slack, flow.choice_ptr[:-1])
+            switch = np.zeros(flow.num_states, np.bool_)
+            switch[flow.owner[better]] = True
+            choice = np.where(switch, _first_at(slack, worst, flow), choice)
+            if turn > 50:  # what still changes is rounding
+                blur *= 2
         raise LimitReached(f"policy iteration did not settle in {ROUNDS} rounds. Please report this model.")
 
     def _solve(self, choice: Ints, constant: Floats) -> Floats:
@@ -80,32 +103,44 @@ class Dual:
         matrix = csc_array(eye_array(self.flow.num_states) - self.discount * self.flow.moves[choice])
         try:
             factor = splu(matrix)
-        except RuntimeError as error:
-            raise LimitReached(f"the value of a policy without an end was asked for ({error}). Please report this.") from None
+        except RuntimeError:
+            raise _Improper from None
         values = factor.solve(constant)
         result: Floats = values + factor.solve(constant - matrix @ values)
+        if not np.isfinite(result).all():
+            raise _Improper
         return result
 
-    def _proved(self) -> Floats:
+    def _raised_roughly(self) -> Floats:
+        """Where rewards cancel out on a cycle no raise makes up for rounding; there, rounding is not counted."""
+        try:
+            values, choice = self._iterate()
+            length = self._solve(choice, np.ones(self.flow.num_states))
+        except _Improper:
+            raise LimitReached("no policy that comes to an end has a best return here. Use a discount below 1.") from None
+        rounding = self._rounding(values)
+        if (self._slack(values) < -64 * rounding).any():
+            raise LimitReached("the upper bound could not be proved. Use a discount below 1, or report this model.")
+        return values + float(rounding.max(initial=0.0)) * length
+
+    def _raised(self, values: Floats, choice: Ints) -> Floats:
         """Values raised until no choice is worth more than its state, rounding included."""
-        flow, values = self.flow, self.values
-        size = np.abs(self.gain) + np.abs(values[flow.owner]) + flow.moves @ np.abs(values)
-        excess = 8 * EPSILON * size - self._slack(values)
+        flow = self.flow
+        excess = self._rounding(values) - self._slack(values)
         worst = float(excess.max(initial=0.0))
         if worst <= 0:
             return values
         if self.discount < 1:
             return values + worst / (1 - self.discount)
-        raise_by = 4 * worst
-        choice = self.choice
+        step = 4 * worst
         for _ in range(ROUNDS):
             length = self._solve(choice, np.ones(flow.num_states))
-            missing = excess + raise_by * (flow.moves @ length - length[flow.owner])
+            missing = excess + step * (flow.moves @ length - length[flow.owner])
             need = np.maximum.reduceat(missing, flow.choice_ptr[:-1])
-            if (need <= 0).all():
-                return values + raise_by * length
+            if (need <= 0).all() and (length >= 0).all():
+                return values + step * length
             choice = np.where(need > 0, _first_at(missing, need, flow), choice)
-        raise LimitReached("the upper bound could not be proved: rewards cancel out on a cycle. Use a discount below 1.")
+        raise _Improper
 
 
 def _resting_places(flow: Flow) -> tuple[Ints, Bools]:

@@ -33,9 +33,9 @@ from almostsure.errors import ArgumentError, Infeasible, LimitReached, Unbounded
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expected, check_discount, check_tolerance
 from almostsure.policy.evaluate import Evaluation, evaluate
-from almostsure.policy.extract import Dual, extract
-from almostsure.policy.flow import layered_flow, plain_flow
-from almostsure.policy.occupation import Endless, NoEnd, Programme
+from almostsure.policy.extract import TINY, Dual, extract
+from almostsure.policy.flow import Flow, layered_flow, plain_flow, reachable
+from almostsure.policy.occupation import Answer, Endless, NoEnd, Programme
 from almostsure.policy.policy import Policy
 
 ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
@@ -246,6 +246,8 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     policy = extract(mdp, flow, answer, dual, total)
     value, used, lower = _achieved(mdp, policy, constraint, programme.discount, dual.price)
     upper = max(dual.upper(limit), lower)
+    if upper - lower > tolerance * max(1.0, abs(lower)):
+        _check_attained(mdp, flow, answer, upper)
     _check_gap(lower, upper, tolerance)
     return Solution(
         mdp=mdp, constraint=constraint, value=min(value, upper), lower=lower, upper=upper, policy=policy,
@@ -267,6 +269,19 @@ def _achieved(
         raise LimitReached(f"the policy found uses {used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this.")
     lower = result.expected_return - result.accuracy - price * max(excess, 0.0)
     return result.expected_return, used, lower
+
+
+def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:
+    """A flow that goes round where nothing arrives stands for ever rarer and ever longer visits: a limit, no policy."""
+    used = flow.keep(np.ones(flow.num_states, np.bool_), answer.flow > TINY)
+    there = np.bincount(flow.owner, answer.flow, minlength=flow.num_states) > TINY
+    apart = flow.state[there & ~reachable(used)]
+    if apart.size:
+        shown = ", ".join(mdp.state_name(s) for s in np.unique(apart % mdp.num_states)[:6].tolist())
+        raise LimitReached(
+            f"no policy attains the best return, {upper:.10g}; it is approached by ever rarer and ever longer visits to "
+            f"{shown}. Use a discount below 1, or end the episode there."
+        )
 
 
 def _check_gap(lower: float, upper: float, tolerance: float) -> None:
