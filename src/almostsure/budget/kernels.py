@@ -30,6 +30,7 @@ import numpy as np
 from numba import njit
 
 INFINITE = np.int32(2**31 - 1)
+NO_CAP = 2**31 - 2
 unsigned = np.uint64  # for indices: Numba then spares the test for negative ones
 UNSETTLED = np.int32(-1)
 NOWHERE = -1  # end of a list
@@ -169,8 +170,9 @@ def stride(ptr):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def peel(
-    choice_stride, outcome_stride, choice_ptr, outcome_ptr, successor, damage, doomed, node, rank, reached, order, out
-):  # type: ignore[no-untyped-def]
+    choice_stride, outcome_stride, choice_ptr, outcome_ptr, successor, damage, doomed, node, rank, reached, order, out,
+    cap,
+):  # type: ignore[no-untyped-def]  # fmt: skip
     """Settle, in topological order, every doomed state all of whose other successors are settled.
 
     ``node[2s]`` starts as 0 where ``s`` is settled and UNSETTLED elsewhere; in the end it is the value.  A state
@@ -180,8 +182,8 @@ def peel(
     outcomes), 0 that the offsets must be read: what need not be read cannot miss the cache.  States with many
     outcomes go on looking where they had stopped (``reached``); it is quicker for small ones to start again.
 
-    Returns how many states were settled; they are listed in ``order``, their k*(s,a) are in ``out``.
-    −1: a finite value is too large.
+    Returns how many states were settled; they are listed in ``order``, their k*(s,a) are in ``out``.  What exceeds
+    ``cap`` is INFINITE.  −1: without a cap, a finite value is too large.
     """
     num_states = node.size // 2
     settled = 0
@@ -233,8 +235,10 @@ def peel(
                         cost = np.int64(INFINITE)
                     else:
                         cost += v
-                        if cost >= INFINITE:
-                            return -1
+                        if cost > cap:
+                            if cap == NO_CAP:
+                                return -1
+                            cost = np.int64(INFINITE)
                     if cost > worst:
                         worst = cost
                 out[c] = worst
@@ -538,10 +542,10 @@ def advance(
             if nearby == event_level or due[nearby % BUCKETS] != NOWHERE:
                 level = nearby
                 break
+        if level > cap == NO_CAP:
+            return TOO_LARGE
         if level < 0 or level > cap:
             return DONE
-        if level >= INFINITE:
-            return TOO_LARGE
         last = first
         while last < events.size and value[events[last]] == level:
             last += 1

@@ -130,16 +130,17 @@ class _Run:
         reached, order = np.empty(states, self.index), np.empty(self.num_doomed, self.index)
         peeled = kernels.peel(
             kernels.stride(self.game.choice_ptr), kernels.stride(self.game.outcome_ptr), *self._arrays, self.doomed,
-            node, self.rank, reached, order, self.of_choice,
+            node, self.rank, reached, order, self.of_choice, self.cap,
         )  # fmt: skip
         if peeled < 0:
             raise _too_large()
         del reached, order
-        self.value = node[::2].astype(np.int32)
+        value = node[::2].astype(np.int32)
         del node
         left = self.num_doomed - peeled
         if left:
-            np.copyto(self.value, kernels.INFINITE, where=self.doomed == kernels.DOOMED)
+            np.copyto(value, kernels.INFINITE, where=self.doomed == kernels.DOOMED)
+        self.value = value  # not before it is fit to be kept when Ctrl-C comes
         alive = states - self.num_doomed
         if left and self.cap > 0 and (alive or peeled):
             self._run_compact(left, report)
@@ -157,8 +158,10 @@ class _Run:
 
     def answer(self, *, complete: bool) -> Answer | None:
         """The budgets, or None if not even level 0 is complete; what is above the last complete level is ∞."""
-        if self.level < 0 or not hasattr(self, "value"):
+        if self.level < 0:
             return None
+        if not hasattr(self, "value"):  # interrupted while peeling
+            self.value = np.where(self.doomed == kernels.ALIVE, np.int32(0), kernels.INFINITE)
         states = self.game.num_states
         edges = np.linspace(0, states, THREADS + 1).astype(int)
 

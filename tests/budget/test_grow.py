@@ -1,0 +1,111 @@
+"""A growing budget equals solving anew, keeps its certificate, and stays local where the change is."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import almostsure as asure
+from almostsure.budget import grow
+from almostsure.errors import ModelError, UnknownName
+from almostsure.testing import mdps
+
+
+def columns(mdp):
+    choice = mdp.outcome_choices()
+    states = mdp.choice_states()[choice]
+    return states, mdp.choice_action[choice], mdp.successor, mdp.damage
+
+
+def with_outcomes(mdp, extra):
+    parts = [np.append(old, [row[i] for row in extra]) for i, old in enumerate(columns(mdp))]
+    states, actions, successors, damages = parts
+    ones = np.ones(states.size)
+    return asure.from_transitions(
+        states, actions, successors, ones, 0 * ones, damages, num_states=mdp.num_states, normalise=True
+    )
+
+
+def outcome(mdp):
+    choice = st.integers(0, mdp.num_choices - 1)
+    return st.tuples(choice, st.integers(0, mdp.num_states - 1), st.integers(0, 3)).map(
+        lambda x: (int(mdp.choice_states()[x[0]]), int(mdp.choice_action[x[0]]), x[1], x[2])
+    )
+
+
+@given(st.data(), st.sampled_from([0, grow.LOCAL]))
+def test_growing_equals_solving_anew(data, local):
+    mdp = data.draw(mdps())
+    extra = data.draw(st.lists(outcome(mdp), min_size=1, max_size=6))
+    growing = asure.GrowingBudget(asure.solve_budget(mdp))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grow, "LOCAL", local)  # 0: every rise is solved anew by the compiled engine
+        for i, row in enumerate(extra):
+            before = growing.of_state.copy()
+            raised = growing.add(*row)
+            larger = with_outcomes(mdp, extra[: i + 1])
+            anew = asure.solve_budget(larger)
+            assert np.array_equal(growing.of_state, anew.of_state)
+            assert np.array_equal(growing.of_choice, anew.of_choice)
+            assert raised == tuple(np.flatnonzero(before != growing.of_state).tolist())
+            asure.check_budget(larger, growing.snapshot(larger))
+
+
+def test_the_seeded_families_agree_too():
+    rng = np.random.default_rng(0)
+    for seed in range(40):
+        mdp = asure.garnet(60, 3, 2, seed=seed, damage_rate=0.05, max_damage=3)
+        growing = asure.GrowingBudget(asure.solve_budget(mdp))
+        extra = []
+        for _ in range(30):
+            choice = int(rng.integers(mdp.num_choices))
+            state, action = int(mdp.choice_states()[choice]), int(mdp.choice_action[choice])
+            extra.append((state, action, int(rng.integers(mdp.num_states)), int(rng.random() < 0.5)))
+            growing.add(*extra[-1])
+        larger = with_outcomes(mdp, extra)
+        assert np.array_equal(growing.of_choice, asure.solve_budget(larger).of_choice)
+        asure.check_budget(larger, growing.snapshot(larger))
+
+
+def test_from_nothing_known():
+    # every choice a damage-free self-loop: nothing is known to hurt
+    mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 0, 1], [1, 1, 1], [0, 0, 0], [0, 0, 0])
+    growing = asure.GrowingBudget(asure.solve_budget(mdp))
+    assert growing.add(0, 0, 1, 2) == ()  # the other action is still free
+    assert growing.add(0, 1, 1, 1) == (0,)
+    assert growing.of_state.tolist() == [1, 0]
+    assert growing.add(1, 0, 1, 1) == (0, 1)
+    assert growing.of_state.tolist() == [asure.INFINITE, asure.INFINITE]
+
+
+def test_a_known_outcome_changes_nothing():
+    mdp = asure.example("paper")
+    growing = asure.GrowingBudget(asure.solve_budget(mdp))
+    assert growing.add("circle", "left", "circle", 1) == ()
+    assert growing.add("circle", "left", "circle", 1) == ()
+    assert growing.solves == 0
+
+
+def test_a_failed_rise_leaves_everything_as_it_was(monkeypatch):
+    mdp = asure.from_transitions([0, 1, 2], [0, 0, 0], [1, 2, 2], [1, 1, 1], [0, 0, 0], [0, 0, 0])
+    growing = asure.GrowingBudget(asure.solve_budget(mdp))
+    monkeypatch.setattr(grow._Local, "_shake", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it has no message to match
+        growing.add(2, 0, 2, 1)
+    assert growing.of_state.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("damage", [-1, 256, 0.5])
+def test_bad_damage_is_refused(damage):
+    growing = asure.GrowingBudget(asure.solve_budget(asure.example("paper")))
+    with pytest.raises(ModelError, match="damage must be an integer 0 … 255; got"):
+        growing.add(0, 0, 0, damage)
+
+
+def test_unknown_places_and_capped_budgets_are_refused():
+    mdp = asure.example("paper")
+    growing = asure.GrowingBudget(asure.solve_budget(mdp))
+    with pytest.raises(UnknownName, match="unknown state 7"):
+        growing.add(0, 0, 7, 0)
+    with pytest.raises(ModelError, match="only a budget without a cap can grow"):
+        asure.GrowingBudget(asure.solve_budget(mdp, cap=1))

@@ -1,0 +1,320 @@
+"""The compiled engine where it could be slow or wrong: structures at size, interruptions, limits."""
+
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+import pytest
+
+from almostsure import INFINITE, check_budget, from_transitions, solve_budget
+from almostsure.budget import kernels, levels
+from almostsure.budget.answer import NO_CAP
+from almostsure.budget.levels import estimate, solve_levels
+from almostsure.errors import Interrupted, LimitReached
+from almostsure.model.families import chain, garnet, ladder, rings
+from almostsure.model.mdp import Support
+
+MILLION = 1_000_000
+
+
+def support_of(outcomes_of_choice, successor, damage, choices_of_state=None):
+    """A support without the model around it: for sizes at which building one would take longer than solving it."""
+    outcome_ptr = np.append(0, np.cumsum(outcomes_of_choice)).astype(np.int32)
+    per_state = np.ones(outcome_ptr.size - 1, int) if choices_of_state is None else choices_of_state
+    arrays = {
+        "choice_ptr": np.append(0, np.cumsum(per_state)).astype(np.int32),
+        "outcome_ptr": outcome_ptr,
+        "successor": np.asarray(successor).astype(np.int32),
+        "damage": np.asarray(damage).astype(np.uint8),
+    }
+    for array in arrays.values():
+        array.flags.writeable = False  # as a model's are: otherwise the kernels are compiled once more
+    return Support(**arrays)
+
+
+def solve(support, cap=NO_CAP):
+    return solve_levels(support, cap=cap, report=lambda level, settled: None)
+
+
+def proved(mdp, **options):
+    """The budgets of states, by the compiled engine, with their certificate verified."""
+    return solve_budget(mdp, backend="compiled", check="always", **options).of_state
+
+
+# ---------------------------------------------------------------------- worst cases, with values known by construction
+
+
+def long_chain(order, damage, *, ways_back):
+    """``order[i]`` is followed by ``order[i + 1]``, the last by the end; ways back cost as much and lead anywhere."""
+    length = order.size
+    after = np.empty(length + 1, np.int64)
+    after[order] = np.append(order[1:], length)
+    after[length] = length
+    hurts = np.append(np.full(length, damage), 0)
+    if not ways_back:
+        return support_of(np.ones(length + 1, int), after, hurts)
+    back = np.append(np.full(length, order[0]), length)
+    return support_of(
+        np.ones(2 * (length + 1), int),
+        np.stack([after, back], 1).ravel(),
+        np.repeat(hurts, 2),
+        np.full(length + 1, 2),
+    )
+
+
+ORDERS = {
+    "in order": np.arange(MILLION),
+    "reversed": np.arange(MILLION)[::-1],
+    "shuffled": np.random.default_rng(0).permutation(MILLION),
+}
+
+
+@pytest.mark.parametrize("damage", [1, 255])
+@pytest.mark.parametrize("ways_back", [False, True], ids=["acyclic", "one component"])
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_a_million_levels(order, ways_back, damage):
+    """Without ways back everything is peeled; with them, every state waits for its own level."""
+    answer = solve(long_chain(order, damage, ways_back=ways_back))
+    np.testing.assert_array_equal(answer.of_state[order], damage * np.arange(MILLION, 0, -1))
+    assert answer.of_state[-1] == 0
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_a_million_steps_without_damage_into_a_trap(order):
+    """Level 0 alone has a dependency as long as the model."""
+    support = long_chain(order, 0, ways_back=False)
+    damage = support.damage.copy()
+    damage[-1] = 1
+    damage.flags.writeable = False
+    answer = solve(Support(**{name: getattr(support, name) for name in ("choice_ptr", "outcome_ptr", "successor")}, damage=damage))
+    assert (answer.of_state == INFINITE).all()
+
+
+@pytest.mark.parametrize("connected", [False, True])
+@pytest.mark.parametrize("shuffled_seed", [None, 1])
+def test_a_ladder_with_very_many_levels(connected, shuffled_seed):
+    mdp = ladder(100_000, connected=connected, shuffled_seed=shuffled_seed)
+    v = proved(mdp)
+    assert np.sort(v).tolist() == [0, 0, *range(1, 100_001)]
+    assert v[mdp.initial_state] == 100_000
+
+
+def test_a_wide_ladder():
+    mdp = ladder(300, width=300, connected=True)
+    np.testing.assert_array_equal(proved(mdp)[:-1], np.repeat(np.arange(301), 300))
+
+
+@pytest.mark.parametrize(("depth", "size"), [(2, 50_000), (300, 100), (30_000, 3)])
+def test_cycles_within_cycles(depth, size):
+    for connected in (False, True):
+        mdp = rings(depth, size=size, connected=connected)
+        np.testing.assert_array_equal(proved(mdp)[:-1], np.repeat(np.arange(depth), size))
+
+
+def test_almost_everything_infinite():
+    mdp = garnet(100_000, damage_rate=0.3, seed=3)
+    v = proved(mdp)
+    assert 0.9 < (v == INFINITE).mean() < 1
+
+
+@pytest.mark.parametrize("damage_rate", [0.1, 0.15, 0.2])
+def test_random_graphs_pass_the_check(damage_rate):
+    mdp = garnet(50_000, damage_rate=damage_rate, max_damage=3, seed=4)
+    v = proved(mdp)
+    assert np.unique(v).size > 1
+    for cap in (0, 1, 3):
+        np.testing.assert_array_equal(proved(mdp, cap=cap), np.where(v > cap, INFINITE, v))
+
+
+def test_nothing_damaging():
+    assert not proved(garnet(50_000, damage_rate=0)).any()
+
+
+def test_everything_damaging_and_no_end():
+    assert (proved(garnet(50_000, damage_rate=1, terminal_rate=0)) == INFINITE).all()
+
+
+def test_a_hub_that_everybody_reaches_and_that_reaches_everybody():
+    """One choice with a hundred thousand outcomes is not looked at again from the start at every level."""
+    count = 100_000
+    mdp = chain(count, connected=True)
+    choice = mdp.outcome_choices()
+    columns = [mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, mdp.damage]
+    hub = np.full(count, count + 1), np.zeros(count, int), np.arange(count), np.zeros(count, int)
+    to_hub = np.arange(count), np.full(count, 2), np.full(count, count + 1), np.ones(count, int)
+    s, a, t, d = (np.concatenate(parts) for parts in zip(columns, hub, to_hub, strict=True))
+    both = from_transitions(s, a, t, np.ones(s.size), np.zeros(s.size), d, num_states=count + 2, normalise=True)
+    v = proved(both)
+    np.testing.assert_array_equal(v[:count], np.arange(count, 0, -1))
+    assert v[count + 1] == count  # the hub's worst outcome is the head of the chain
+
+
+def test_many_outcomes_a_choice(crowds, algorithm_1_of_crowd):
+    crowd = crowds(150, 50, max_damage=4, max_states=60, max_choices=2, max_outcomes=60)
+    expected = algorithm_1_of_crowd(crowd)
+    np.testing.assert_array_equal(solve(crowd.mdp.support).of_choice, expected)
+
+
+# ---------------------------------------------------------------------- large damages: jumps over empty levels
+
+
+@pytest.mark.parametrize("backend", ["plain", "compiled"])
+def test_empty_levels_are_jumped_over(backend):
+    mdp = chain(40, damage=255, connected=True)
+    budget = solve_budget(mdp, backend=backend, check="always")
+    np.testing.assert_array_equal(budget.of_state[:-1], 255 * np.arange(40, 0, -1))
+    capped = solve_budget(mdp, backend=backend, cap=1000, check="always")
+    assert sorted(capped.histogram()) == [0, 255, 510, 765, INFINITE]
+
+
+@pytest.mark.parametrize("backend", ["plain", "compiled"])
+def test_levels_more_than_255_apart(backend):
+    """A peeled state of a high value is the only event between two levels that are far apart."""
+    steps = 9
+    s = [*range(steps), 10, 10, 11]
+    a = [0] * steps + [0, 1, 0]
+    t = [*range(1, steps), 9, 0, 11, 10]
+    d = [255] * steps + [0, 0, 1]
+    mdp = from_transitions(s, a, t, np.ones(len(s)), np.zeros(len(s)), d, terminal=[9], num_states=12)
+    budget = solve_budget(mdp, backend=backend, check="always")
+    assert budget.of_state.tolist() == [*(255 * i for i in range(steps, 0, -1)), 0, 255 * steps, 255 * steps + 1]
+
+
+# ---------------------------------------------------------------------- the limit of 32 bits
+
+
+def test_a_finite_budget_that_does_not_fit_is_an_error():
+    length = 2**31 // 255 + 2
+    support = long_chain(np.arange(length), 255, ways_back=False)
+    with pytest.raises(LimitReached, match=r"finite budgets must be below 2147483647.*Scale the damages down, or pass cap"):
+        solve(support)
+    answer = solve(support, cap=1000)
+    assert answer.of_state[-5:].tolist() == [INFINITE, 765, 510, 255, 0]
+
+
+@pytest.fixture
+def far_away(monkeypatch):
+    """A two-state cycle that costs 255 to leave, to a peeled state whose value is as large as values get."""
+    real = kernels.peel
+
+    def peel_and_raise(*arguments):
+        node = arguments[-6]
+        settled = real(*arguments)
+        node[2 * 2] = INFINITE - 100
+        return settled
+
+    monkeypatch.setattr(kernels, "peel", peel_and_raise)
+    return from_transitions([0, 0, 1, 2], [0, 1, 0, 0], [2, 1, 0, 3], [1] * 4, [0] * 4, [255, 0, 1, 1], terminal=[3])
+
+
+def test_a_level_that_does_not_fit_is_an_error(far_away):
+    with pytest.raises(LimitReached, match="finite budgets must be below"):
+        solve(far_away.support)
+    assert solve(far_away.support, cap=9).of_state.tolist() == [INFINITE, INFINITE, INFINITE, 0]
+
+
+# ---------------------------------------------------------------------- interruption
+
+
+@pytest.fixture(scope="module")
+def hard(crowds, algorithm_1_of_crowd):
+    """Needs every kernel: level 0 is long and in bad order, some is peeled, the rest takes many levels."""
+    crowd = crowds(300, 60, max_damage=3, max_states=12)
+    mdp, k = crowd.mdp, algorithm_1_of_crowd(crowd)
+    length = 3000
+    order = np.random.default_rng(5).permutation(length) + mdp.num_states
+    choice = mdp.outcome_choices()
+    columns = [mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, mdp.damage]
+    trap = order, np.zeros(length, int), np.append(order[1:], order[-1]), np.append(np.zeros(length - 1, int), 1)
+    s, a, t, d = (np.concatenate(parts) for parts in zip(columns, trap, strict=True))
+    whole = from_transitions(s, a, t, np.ones(s.size), np.zeros(s.size), d, normalise=True)
+    return whole, np.append(k, np.full(length, INFINITE))
+
+
+def check_kept(mdp, truth, error):
+    """What is kept is exact up to its cap, proved by its certificate, and says so."""
+    kept = error.kept
+    if kept is None:
+        assert "nothing could be kept" in str(error)
+        return -1
+    np.testing.assert_array_equal(kept.of_choice, np.where(truth > kept.cap, INFINITE, truth))
+    check_budget(mdp, kept)
+    assert "interrupted" in repr(kept)
+    assert f"budgets up to {kept.cap} are exact" in str(error)
+    return kept.cap
+
+
+def test_interrupted_at_every_report(hard, monkeypatch):
+    mdp, truth = hard
+    monkeypatch.setattr(levels, "PATIENCE", 0)  # a report after every level
+    caps = []
+    for moment in range(1000):
+        calls = iter([None] * moment)
+
+        def report(level, settled, calls=calls):
+            if next(calls, "now") == "now":
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr("almostsure.progress.Bar.update", lambda bar, done, note, report=report: report(0, 0))
+        try:
+            solve_budget(mdp, backend="compiled")
+        except Interrupted as error:
+            caps.append(check_kept(mdp, truth, error))
+        else:
+            break
+    assert caps[0] == -1
+    assert caps == sorted(caps)
+    assert {1, 2, 3} <= set(caps)
+
+
+KERNELS = ("first_sweep", "sweep", "spread", "peel", "extract", "file_witnesses", "advance")
+
+
+@pytest.mark.parametrize("cap", [None, 2])
+@pytest.mark.parametrize("name", KERNELS)
+def test_interrupted_in_a_kernel(hard, name, cap, monkeypatch):
+    """Python hears of Ctrl-C when the kernel returns."""
+    mdp, truth = hard
+    real = getattr(kernels, name)
+
+    def interrupted(*arguments):
+        real(*arguments)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(kernels, name, interrupted)
+    with pytest.raises(Interrupted, match="interrupted") as caught:
+        solve_budget(mdp, backend="compiled", cap=cap)
+    kept_cap = check_kept(mdp, truth, caught.value)
+    if name in ("first_sweep", "sweep", "spread"):
+        assert kept_cap == -1
+    else:
+        assert kept_cap >= 0
+
+
+def test_interrupted_is_a_keyboard_interrupt(hard, monkeypatch):
+    """Programs that handle Ctrl-C handle this too."""
+
+    def raise_interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kernels, "first_sweep", raise_interrupt)
+    with pytest.raises(KeyboardInterrupt, match="nothing could be kept"):
+        solve_budget(hard[0], backend="compiled")
+
+
+# ---------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("damage_rate", [0.0, 0.1, 0.2, 0.3])
+def test_the_estimate_of_memory_is_true(damage_rate):
+    import tracemalloc
+
+    support = garnet(30_000, damage_rate=damage_rate).support
+    solve(support)
+    tracemalloc.start()
+    solve(support)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= 1.05 * estimate(support)
+    assert peak <= 16 * support.num_outcomes
