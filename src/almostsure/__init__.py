@@ -1,12 +1,91 @@
-"""Planning and learning under damage budgets that hold with probability one."""
+"""Planning and learning under damage budgets that hold with probability one.
+
+Three lines answer the first question, what the least budget is from which safety is possible::
+
+    import almostsure as asure
+    mdp = asure.example("hazard-map")
+    print(asure.solve_budget(mdp).smallest_total())
+
+See the README and ``docs/`` for the rest.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.certificate import check_budget
 from almostsure.budget.grow import GrowingBudget
+from almostsure.budget.reference import algorithm_1, barrier, budget_operator
 from almostsure.budget.result import Budget
 from almostsure.budget.solve import solve_budget
 from almostsure.errors import AlmostSureError
 from almostsure.model.build import from_transitions
+from almostsure.model.convert import from_dense, from_sparse
+from almostsure.model.examples import example, example_names
+from almostsure.model.files import load
+from almostsure.model.grid import from_map
 from almostsure.model.mdp import MDP
+from almostsure.model.source import as_model
+from almostsure.model.storm import from_prism, to_storm
+from almostsure.model.tables import from_gymnasium, from_table
+from almostsure.policy.augment import augment
+from almostsure.policy.constraints import AlmostSure, Chance, Expected
+from almostsure.policy.evaluate import evaluate
+from almostsure.policy.policy import Policy
+from almostsure.policy.simulate import simulate
+from almostsure.policy.solve import solve_policy
+from almostsure.shield import Shield
+from almostsure.shield.trim import trim
 
-__all__ = ["INFINITE", "MDP", "AlmostSureError", "Budget", "GrowingBudget", "check_budget", "from_transitions", "solve_budget"]
+if TYPE_CHECKING:
+    from almostsure.gym.model_env import to_gymnasium
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "INFINITE",
+    "MDP",
+    "AlmostSure",
+    "AlmostSureError",
+    "Budget",
+    "Chance",
+    "Expected",
+    "GrowingBudget",
+    "Policy",
+    "Shield",
+    "algorithm_1",
+    "as_model",
+    "augment",
+    "barrier",
+    "budget_operator",
+    "check_budget",
+    "evaluate",
+    "example",
+    "example_names",
+    "from_dense",
+    "from_gymnasium",
+    "from_map",
+    "from_prism",
+    "from_sparse",
+    "from_table",
+    "from_transitions",
+    "load",
+    "simulate",
+    "solve_budget",
+    "solve_policy",
+    "to_gymnasium",
+    "to_storm",
+    "trim",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs Gymnasium only when it is asked for: that takes longer than all the rest."""
+    if name == "to_gymnasium":
+        from almostsure.gym.model_env import to_gymnasium
+
+        return to_gymnasium
+    if name == "gym":
+        import importlib
+
+        return importlib.import_module("almostsure.gym")
+    raise AttributeError(f"module 'almostsure' has no attribute {name!r}")

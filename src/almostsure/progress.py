@@ -41,7 +41,8 @@ class Bar:
             return
         if self._progress is None:
             self._open()
-        assert self._progress is not None and self._task is not None  # _open made them
+        assert self._progress is not None  # _open made both
+        assert self._task is not None
         self._progress.update(self._task, completed=done, note=note)
 
     def _open(self) -> None:

@@ -95,7 +95,7 @@ def test_a_long_play_is_shortened_when_printed_and_broken_off_when_endless():
 
 def test_unknown_states_and_actions_are_refused():
     budget = asure.solve_budget(asure.example("paper"))
-    with pytest.raises(UnknownName, match="unknown state 'cirle'. Did you mean 'circle'"):
+    with pytest.raises(UnknownName, match=r"unknown state 'cirle'\. Did you mean 'circle'"):
         budget.explain("cirle")
-    with pytest.raises(UnknownName, match="unknown action 'lift'. Did you mean 'left'"):
+    with pytest.raises(UnknownName, match=r"unknown action 'lift'\. Did you mean 'left'"):
         budget.explain("circle", "lift")

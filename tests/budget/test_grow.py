@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import almostsure as asure
 from almostsure.budget import grow
 from almostsure.errors import ModelError, UnknownName
+from almostsure.model.families import garnet
 from almostsure.testing import mdps
 
 
@@ -54,7 +55,7 @@ def test_growing_equals_solving_anew(data, local):
 def test_the_seeded_families_agree_too():
     rng = np.random.default_rng(0)
     for seed in range(40):
-        mdp = asure.garnet(60, 3, 2, seed=seed, damage_rate=0.05, max_damage=3)
+        mdp = garnet(60, 3, 2, seed=seed, damage_rate=0.05, max_damage=3)
         growing = asure.GrowingBudget(asure.solve_budget(mdp))
         extra = []
         for _ in range(30):
@@ -89,8 +90,8 @@ def test_a_known_outcome_changes_nothing():
 def test_a_failed_rise_leaves_everything_as_it_was(monkeypatch):
     mdp = asure.from_transitions([0, 1, 2], [0, 0, 0], [1, 2, 2], [1, 1, 1], [0, 0, 0], [0, 0, 0])
     growing = asure.GrowingBudget(asure.solve_budget(mdp))
-    monkeypatch.setattr(grow._Local, "_shake", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it has no message to match
+    monkeypatch.setattr(grow._Local, "_shake", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt("stop")))
+    with pytest.raises(KeyboardInterrupt, match="stop"):
         growing.add(2, 0, 2, 1)
     assert growing.of_state.tolist() == [0, 0, 0]
 

@@ -30,7 +30,7 @@ class Answer:
         return self
 
 
-class Halted(Exception):  # noqa: N818 - internal signal, never seen by users
+class Halted(Exception):
     """An engine was interrupted; ``answer`` is exact up to its cap, None if nothing is."""
 
     def __init__(self, answer: Answer | None) -> None:

@@ -1,5 +1,8 @@
 """Conditions 2, 3 and 4 of :mod:`almostsure.budget.certificate` as one compiled pass."""
 
+# mypy: ignore-errors
+# Numba infers the types of these functions; annotations would say nothing to it.
+
 from __future__ import annotations
 
 import numpy as np
@@ -12,7 +15,7 @@ unsigned = np.uint64  # for indices: Numba then spares the test for negative one
 @njit(cache=True, nogil=True)
 def first_broken(
     choice_ptr, outcome_ptr, successor, damage, of_state, of_choice, rank, cap, owed_for_infinite, first, last
-):  # type: ignore[no-untyped-def]
+):
     """The first condition broken by the states first … last − 1 and the choice that breaks it, or (0, 0)."""
     for s in range(unsigned(first), unsigned(last)):
         owed = np.int64(of_state[s])

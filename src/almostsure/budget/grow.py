@@ -30,7 +30,7 @@ from almostsure.model.validate import MAX_DAMAGE
 LOCAL = 30_000  # outcomes looked at before solving anew is the quicker way
 
 
-class _NotLocal(Exception):  # noqa: N818 - internal signal
+class _NotLocal(Exception):
     """The change spreads too far to be followed one state at a time."""
 
 
@@ -121,8 +121,8 @@ class GrowingBudget:
             ptr = np.zeros(self._base.num_states + 1, np.int64)
             np.cumsum(np.bincount(self._base.successor, minlength=self._base.num_states), out=ptr[1:])
             self._before = ptr, choices[order].astype(index_dtype(self._base.num_choices))
-        ptr, choices = self._before
-        leading = set(choices[ptr[state] : ptr[state + 1]].tolist())
+        begin, by_target = self._before
+        leading = set(by_target[begin[state] : begin[state + 1]].tolist())
         return leading | set(self._leading[state]) if state in self._leading else leading
 
     # ------------------------------------------------------------------ raising

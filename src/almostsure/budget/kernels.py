@@ -24,6 +24,9 @@ A damage-free witness must be of smaller *rank* (step of death) than the state i
 justify each other.  These ranks are the certificate.
 """
 
+# mypy: ignore-errors
+# Numba infers the types of these functions; annotations would say nothing to it.
+
 from __future__ import annotations
 
 import numpy as np
@@ -48,7 +51,7 @@ DONE, MORE, TOO_LARGE = 0, 1, 2  # how ``advance`` ends
 
 
 @njit(cache=True, nogil=True)
-def first_sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank):  # type: ignore[no-untyped-def]
+def first_sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank):
     """Look at every state once; returns how many were doomed."""
     one = unsigned(1)
     count = 0
@@ -72,7 +75,7 @@ def first_sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank
 
 
 @njit(cache=True, nogil=True)
-def sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank, forward):  # type: ignore[no-untyped-def]
+def sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank, forward):
     """Look again at every state that is not doomed, in order or against it; returns how many were doomed."""
     num_states = unsigned(doomed.size)
     one = unsigned(1)
@@ -109,7 +112,7 @@ def sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next
 def spread(
     choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank, watchers, pool_next, pool_state,
     pool_choice, stack,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Finish level 0 where sweeping takes too long: each state registers with the successors that it relies on."""
     one = unsigned(1)
     count = 0
@@ -159,7 +162,7 @@ def spread(
 
 
 @njit(cache=True, nogil=True)
-def stride(ptr):  # type: ignore[no-untyped-def]
+def stride(ptr):
     """How many items each owner has, where all have equally many; otherwise 0."""
     width = ptr[1] - ptr[0]
     for i in range(1, ptr.size - 1):
@@ -172,7 +175,7 @@ def stride(ptr):  # type: ignore[no-untyped-def]
 def peel(
     choice_stride, outcome_stride, choice_ptr, outcome_ptr, successor, damage, doomed, node, rank, reached, order, out,
     cap,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Settle, in topological order, every doomed state all of whose other successors are settled.
 
     ``node[2s]`` starts as 0 where ``s`` is settled and UNSETTLED elsewhere; in the end it is the value.  A state
@@ -274,7 +277,7 @@ def peel(
 def extract(
     choice_ptr, outcome_ptr, successor, damage, doomed, value, local, states,
     small_choice_ptr, small_outcome_ptr, small_outcome, reached,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Copy the doomed states into a game of their own; returns its numbers of states, choices and outcomes.
 
     There an outcome is one integer, its damage in the low bits: what is read together lies together.  A choice
@@ -338,7 +341,7 @@ def extract(
 
 
 @njit(cache=True, nogil=True)
-def file_witnesses(choice_ptr, outcome_ptr, outcome, value, rank, filed, card, hurt, due, num_doomed):  # type: ignore[no-untyped-def]
+def file_witnesses(choice_ptr, outcome_ptr, outcome, value, rank, filed, card, hurt, due, num_doomed):
     """File every choice of the compact game under the witness that is likely to last longest.
 
     ``filed[2t]`` starts the list of choices whose damage-free witness leads to ``t``, ``filed[2t + 1]`` that of
@@ -372,7 +375,7 @@ def file_witnesses(choice_ptr, outcome_ptr, outcome, value, rank, filed, card, h
 
 
 @njit(cache=True, nogil=True)
-def collect(outcome_ptr, outcome, reached, value, rank, filed, card, hurt, due, queue, level, events, first, last):  # type: ignore[no-untyped-def]
+def collect(outcome_ptr, outcome, reached, value, rank, filed, card, hurt, due, queue, level, events, first, last):
     """Queue everybody who may leave the dead at this level; returns how many there are.
 
     Choices fall that are due, that are filed damage-free under a peeled state of this value (an event), or so
@@ -432,7 +435,7 @@ def collect(outcome_ptr, outcome, reached, value, rank, filed, card, hurt, due, 
 def decide(
     choice_ptr, outcome_ptr, outcome, reached, value, rank, next_rank, filed, card, hurt, due, relies, watchers,
     pool_next, pool_choice, queue, queued, dead, level,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Find out which suspects die at this level; returns how many do.
 
     A suspect relies on its first good choice and registers with the suspects that this leads to; the bad ones
@@ -504,7 +507,7 @@ def decide(
 
 
 @njit(cache=True, nogil=True)
-def settle(value, filed, card, hurt, due, watchers, queue, queued, level, events, first, last):  # type: ignore[no-untyped-def]
+def settle(value, filed, card, hurt, due, watchers, queue, queued, level, events, first, last):
     """Schedule what is filed under the states of value ``level``; returns how many of the queue survived."""
     count = 0
     for i in range(first - last, queued):
@@ -527,7 +530,7 @@ def settle(value, filed, card, hurt, due, watchers, queue, queued, level, events
 def advance(
     choice_ptr, outcome_ptr, outcome, reached, value, rank, filed, card, hurt, relies, watchers, pool_next, pool_choice,
     queue, dead, due, tally, events, cap, patience,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Run levels until the answer is complete up to ``cap`` or about ``patience`` states were looked at.
 
     ``events`` lists the peeled states of finite value, sorted by value.
@@ -553,8 +556,8 @@ def advance(
             outcome_ptr, outcome, reached, value, rank, filed, card, hurt, due, queue, level, events, first, last
         )
         tally[RANKS] += decide(
-            choice_ptr, outcome_ptr, outcome, reached, value, rank, tally[RANKS], filed, card, hurt, due, relies, watchers,
-            pool_next, pool_choice, queue, queued, dead, level,
+            choice_ptr, outcome_ptr, outcome, reached, value, rank, tally[RANKS], filed, card, hurt, due, relies,
+            watchers, pool_next, pool_choice, queue, queued, dead, level,
         )  # fmt: skip
         tally[SETTLED] += settle(value, filed, card, hurt, due, watchers, queue, queued, level, events, first, last)
         tally[LEVEL] = level
@@ -567,7 +570,7 @@ def advance(
 
 
 @njit(cache=True, nogil=True)
-def choice_values(choice_ptr, outcome_ptr, successor, damage, doomed, value, first, last, out):  # type: ignore[no-untyped-def]
+def choice_values(choice_ptr, outcome_ptr, successor, damage, doomed, value, first, last, out):
     """k(s,a) = max over outcomes of d + v(s'), for the choices of states first … last − 1 that were not peeled."""
     for s in range(first, last):
         if doomed[s] == PEELED:

@@ -23,17 +23,18 @@ import numpy.typing as npt
 
 from almostsure.budget.answer import INFINITE
 from almostsure.errors import ModelError
-from almostsure.model.mdp import MDP, Bools, Floats
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.source import Model, as_model
 
 Budgets = npt.NDArray[np.int64]
 
 
-def state_budgets(mdp: MDP, of_choice: npt.NDArray[np.integer]) -> Budgets:  # type: ignore[type-arg]
+def state_budgets(mdp: MDP, of_choice: Ints) -> Budgets:
     """v(s) = min over a of k(s,a), [num_states]."""
     return np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1]).astype(np.int64)
 
 
-def budget_operator(mdp: MDP, of_choice: npt.NDArray[np.integer]) -> Budgets:  # type: ignore[type-arg]
+def budget_operator(mdp: Model, of_choice: Ints) -> Budgets:
     """(T k)(s,a), the budget operator (eq. 12), for every choice; INFINITE stands for ∞.
 
     Examples
@@ -43,6 +44,7 @@ def budget_operator(mdp: MDP, of_choice: npt.NDArray[np.integer]) -> Budgets:  #
     >>> budget_operator(mdp, [0, 0, 0])
     array([1, 0, 0])
     """
+    mdp = as_model(mdp)
     k = np.asarray(of_choice, dtype=np.int64)
     if k.shape != (mdp.num_choices,):
         raise ModelError(f"budgets must have one entry for each of the {mdp.num_choices} choices; got shape {k.shape}")
@@ -61,7 +63,7 @@ class FixedPoint:
     trace: tuple[Budgets, ...]  # k_0, k_1, …, where asked for
 
 
-def algorithm_1(mdp: MDP, *, trace: bool = False) -> FixedPoint:
+def algorithm_1(mdp: Model, *, trace: bool = False) -> FixedPoint:
     """Algorithm 1: iterate T from 0 to its least fixed point, k*.
 
     Stops at the first repetition; values beyond |S| · max d become ∞ (see the module's docstring).  Takes as many
@@ -70,7 +72,7 @@ def algorithm_1(mdp: MDP, *, trace: bool = False) -> FixedPoint:
     Parameters
     ----------
     mdp
-        The model.
+        The model, or the name of an example or file.
     trace
         Keep every iterate.
 
@@ -81,6 +83,7 @@ def algorithm_1(mdp: MDP, *, trace: bool = False) -> FixedPoint:
     >>> algorithm_1(mdp).of_choice
     array([1, 0, 0])
     """
+    mdp = as_model(mdp)
     largest_finite = mdp.num_states * mdp.max_damage
     k = np.zeros(mdp.num_choices, dtype=np.int64)
     iterates = [k]
@@ -98,13 +101,14 @@ def algorithm_1(mdp: MDP, *, trace: bool = False) -> FixedPoint:
     return FixedPoint(of_choice=k, of_state=state_budgets(mdp, k), iterations=iterations, trace=kept)
 
 
-def barrier(mdp: MDP, total: int) -> Floats:
+def barrier(mdp: Model, total: int) -> Floats:
     """The optimal barrier B*(s,k,a) for k = 0 … total: 0 where safety is possible, −∞ elsewhere.
 
     The greatest solution of its Bellman equation (eq. 9): a choice is lost if it may overspend at once or lead to
     a state whose every choice is lost with what remains.  Computed on (s, k) directly, without k*, so that the
     two can be compared.  Shape [total + 1, num_choices].
     """
+    mdp = as_model(mdp)
     safe = np.ones((total + 1, mdp.num_choices), np.bool_)
     remaining = np.arange(total + 1)[:, None] - mdp.damage  # after each outcome
     affordable = remaining >= 0
@@ -117,6 +121,6 @@ def barrier(mdp: MDP, total: int) -> Floats:
         safe = following
 
 
-def unsafe_states(mdp: MDP, of_choice: npt.NDArray[np.integer], total: int) -> Bools:  # type: ignore[type-arg]
+def unsafe_states(mdp: MDP, of_choice: Ints, total: int) -> Bools:
     """The Δ-unsafe states (Remark 2): those all of whose choices need more than ``total``, [num_states]."""
     return state_budgets(mdp, of_choice) > total

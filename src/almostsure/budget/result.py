@@ -109,7 +109,10 @@ class Budget:
             raise CorruptFile(f"{path!r} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
         try:
             cap = int(strings["cap"]) if strings.get("cap") else None
-            return cls(mdp=mdp, cap=cap, engine=strings.get("engine", UNKNOWN), **arrays)
+            return cls(
+                mdp=mdp, of_state=arrays["of_state"], of_choice=arrays["of_choice"], rank=arrays["rank"], cap=cap,
+                engine=strings.get("engine", UNKNOWN),
+            )  # fmt: skip
         except ValueError as error:
             raise CorruptFile(f"{path!r} does not hold a budget of its model: {error}", path=path) from error
 
@@ -124,7 +127,7 @@ class Budget:
             f"no budget{'' if self.cap is None else f' up to {self.cap}'} suffices"
             if total == INFINITE
             else f"a budget of {total} suffices"
-        )  # noqa: E501
+        )
         levels = f"0 … {max(counts)} ({len(counts)} levels)" if counts else "nowhere finite"
         proof = "certificate verified" if self.checked else "certificate not yet verified: check_budget(mdp, budget)"
         return (

@@ -12,6 +12,7 @@ from almostsure.budget.plain import solve_plain
 from almostsure.budget.result import Budget
 from almostsure.errors import Interrupted, ModelError, UnknownName
 from almostsure.model.mdp import MDP, Support
+from almostsure.model.source import Model, as_model
 from almostsure.progress import Bar
 
 SMALL = 20_000  # outcomes up to which NumPy answers before a compiler would have been loaded
@@ -21,7 +22,7 @@ BACKENDS = ("auto", "plain", "compiled")
 
 
 def solve_budget(
-    mdp: MDP,
+    mdp: Model,
     *,
     cap: int | None = None,
     backend: Literal["auto", "plain", "compiled"] = "auto",
@@ -32,7 +33,8 @@ def solve_budget(
     Parameters
     ----------
     mdp
-        The model.  Only which outcomes are possible matters, not how probable they are.
+        The model, or the name of an example or file.  Only which outcomes are possible matters, not how probable
+        they are.
     cap
         Stop at this budget: everything that needs more reads INFINITE.
     backend
@@ -56,6 +58,7 @@ def solve_budget(
       states need 0 … 0 (1 levels); 0 need ∞
       solved by the plain engine; certificate verified>
     """
+    mdp = as_model(mdp)
     limit = _limit(cap)
     if backend not in BACKENDS:
         raise UnknownName("backend", backend, BACKENDS, f"Choose from {', '.join(BACKENDS)}.")

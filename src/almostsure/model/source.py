@@ -10,10 +10,12 @@ from almostsure.model.examples import example, example_names
 from almostsure.model.grid import from_map
 from almostsure.model.mdp import MDP
 
+Model = MDP | str | PathLike[str]  #: what every function that takes a model accepts
+
 STORM_SUFFIXES = (".prism", ".pm", ".nm", ".jani", ".drn")
 
 
-def as_model(model: MDP | str | PathLike[str]) -> MDP:
+def as_model(model: Model) -> MDP:
     """The model that ``model`` names.
 
     Parameters
