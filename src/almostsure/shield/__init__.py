@@ -12,7 +12,7 @@ An allowed set that is empty is an error, ``NoSafeAction``, never a default.
 """
 
 from almostsure.shield.feasible import Violation
+from almostsure.shield.inside import Restricted, Trimmed, restrict, trim
 from almostsure.shield.shield import Shield
-from almostsure.shield.trim import Restricted, Trimmed, restrict, trim
 
 __all__ = ["Restricted", "Shield", "Trimmed", "Violation", "restrict", "trim"]

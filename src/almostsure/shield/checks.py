@@ -85,6 +85,8 @@ def state_index(mdp: MDP, state: object) -> int:
 
 def check_model(mdp: MDP, budget: Budget) -> None:
     """Raise ModelMismatch unless ``budget`` was made for ``mdp``."""
+    if not isinstance(mdp, MDP) or not isinstance(budget, Budget):
+        raise ArgumentError(f"a model and its budget must be given; got {type(mdp).__name__}, {type(budget).__name__}")
     if budget.mdp is not mdp and budget.mdp != mdp:
         raise ModelMismatch(
             f"the budget belongs to another model ({budget.mdp.fingerprint[:16]}, {budget.mdp.num_states} states) "

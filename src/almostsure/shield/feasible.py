@@ -145,7 +145,7 @@ def _from_array(mdp: MDP, table: npt.ArrayLike) -> tuple[Rule, int | None]:
         part = rows[min(remaining, top)][states]
         if array.dtype.kind in "iu":
             return _choices_of_actions(mdp, states, part.astype(np.int64), remaining)
-        return _choices_of_decisions(mdp, states, list(part), remaining)
+        return _choices_of_decisions(mdp, states, list(part) if array.dtype.kind == "f" else part.tolist(), remaining)
 
     return rule, top if layered else None
 

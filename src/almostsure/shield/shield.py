@@ -19,7 +19,7 @@ from almostsure.shield.feasible import Violation, first_violation
 from almostsure.shield.table import Table, table_of
 
 if TYPE_CHECKING:
-    from almostsure.shield.trim import Restricted, Trimmed
+    from almostsure.shield.inside import Restricted, Trimmed
 
 CHUNK = 1 << 15  # look-ups done together, so that what lies between two steps stays in the cache
 
@@ -167,13 +167,13 @@ class Shield:
 
     def trim(self, total: int) -> Trimmed:
         """The model without the states and choices that need more than ``total``.  See :func:`trim`."""
-        from almostsure.shield.trim import trim
+        from almostsure.shield.inside import trim
 
         return trim(self.mdp, self.budget, total)
 
     def restrict(self, total: int) -> Restricted:
-        """The model on (state, remaining) with allowed choices only, where nothing overspends.  See :func:`restrict`."""
-        from almostsure.shield.trim import restrict
+        """The model on (state, remaining) with what is allowed there: nothing overspends.  See :func:`restrict`."""
+        from almostsure.shield.inside import restrict
 
         return restrict(self.mdp, self.budget, total)
 

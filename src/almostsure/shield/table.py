@@ -51,7 +51,7 @@ class DenseTable:
     def __init__(self, mdp: MDP, of_choice: Ints) -> None:
         finite = of_choice[of_choice < INFINITE]
         dtype = narrowest(int(finite.max()) if finite.size else 0)
-        never = np.iinfo(dtype).max
+        never = min(int(np.iinfo(dtype).max), INFINITE)
         self.highest = never - 1
         self._num_actions = mdp.num_actions
         width = _padded(mdp.num_actions, dtype.itemsize)

@@ -25,6 +25,7 @@ from almostsure.shield.explore import explore
 from almostsure.shield.table import spans
 
 BYTES_AN_OUTCOME = 150  # while it is built
+FREE = 1_000_000  # outcomes for which nobody asks whether they fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -102,12 +103,12 @@ def restrict(mdp: MDP, budget: Budget, total: int) -> Restricted:
         return choice[budget.of_choice[choice] <= remaining]
 
     reached = []
-    size = room = 1_000_000  # outcomes; how many there will be shows only as they are reached
+    size, room = 0, FREE  # outcomes; how many there will be shows only as they are reached
     for step in explore(mdp, allowed, total):
         reached.append((step.remaining, step.states))
         size += int((mdp.outcome_ptr[step.choices + 1] - mdp.outcome_ptr[step.choices]).sum())
-        if size > 2 * room:
-            room = size
+        if size > room:
+            room = 2 * size
             require(size * BYTES_AN_OUTCOME, "the restricted model", "Restrict to a smaller total.")
     remaining = np.repeat([k for k, _ in reached], [s.size for _, s in reached])
     states = np.concatenate([s for _, s in reached])

@@ -1,0 +1,237 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+import almostsure as asure
+from almostsure.budget.answer import INFINITE
+from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, PolicyError, UnknownName
+from almostsure.model.families import chain, garnet
+from almostsure.policy.policy import Policy
+from almostsure.shield import Shield
+
+
+def overspends(mdp: asure.MDP, play, total: int) -> bool:
+    """Whether (state, remaining) < 0 can be reached, found by walking: no budgets involved."""
+    todo = [(int(s), total) for s in mdp.initial_states]
+    seen = set(todo)
+    while todo:
+        state, left = todo.pop()
+        for action in play(state, left):
+            for outcome in mdp.outcomes(state, action):
+                pair = outcome.next_state, left - outcome.damage
+                if pair[1] < 0:
+                    return True
+                if pair not in seen:
+                    seen.add(pair)
+                    todo.append(pair)
+    return False
+
+
+def random_table(mdp: asure.MDP, layers: int, rng: np.random.Generator) -> np.ndarray:
+    rows = [[int(rng.choice(mdp.actions(s))) for s in range(mdp.num_states)] for _ in range(layers)]
+    return np.array(rows)
+
+
+def lean_table(shield: Shield, layers: int, rng: np.random.Generator) -> np.ndarray:
+    """Allowed actions almost everywhere, so that many are feasible."""
+    table = random_table(shield.mdp, layers, rng)
+    for left in range(layers):
+        for state in range(shield.mdp.num_states):
+            if shield.budget.of_state[state] <= left and rng.random() < 0.97:
+                table[left, state] = rng.choice(shield.allowed(state, left))
+    return table
+
+
+def test_feasible_is_what_never_overspends(make) -> None:
+    found = {True: 0, False: 0}
+    for seed in range(1500):
+        shield = Shield(mdp := make(seed), asure.solve_budget(mdp))
+        rng = np.random.default_rng(seed)
+        total = int(rng.integers(0, 6))
+        table = lean_table(shield, total + 1, rng)
+        good = not overspends(mdp, lambda s, k, t=table: [int(t[k, s])], total)
+        assert shield.is_feasible(table) == good
+        assert shield.is_feasible(Policy.from_table(mdp, table)) == good
+        assert shield.is_feasible(lambda s, remaining, t=table: t[remaining, s], total) == good
+        found[good] += 1
+    assert min(found.values()) > 200
+
+
+def test_stationary_and_randomised_policies(make) -> None:
+    found = {True: 0, False: 0}
+    for seed in range(600):
+        shield = Shield(mdp := make(seed), asure.solve_budget(mdp))
+        rng = np.random.default_rng(seed)
+        total = int(rng.integers(0, 6))
+        matrix = np.zeros((mdp.num_states, mdp.num_actions))
+        for state in range(mdp.num_states):
+            matrix[state, rng.choice(mdp.actions(state), 2)] = 0.5
+            matrix[state] /= matrix[state].sum()
+        good = not overspends(mdp, lambda s, k, m=matrix: np.flatnonzero(m[s]).tolist(), total)
+        assert shield.is_feasible(matrix, total) == good
+        assert shield.is_feasible(Policy.from_table(mdp, matrix), total) == good
+        assert shield.is_feasible(lambda s, m=matrix: m[s], total) == good
+        found[good] += 1
+    assert min(found.values()) > 50
+
+
+FORMS: dict[str, Any] = {
+    "list": [0, 0, 1, 0],
+    "array": np.array([0, 0, 1, 0], np.uint8),
+    "names": ["jump", "jump", "climb", "jump"],
+    "layers": [[0, 0, 1, 0], [0, 0, 1, 0]],
+    "silent where it never gets": [0, -1, None, 0],
+    "matrix": np.eye(3)[[0, 0, 1, 0]],
+    "layers of matrices": np.eye(3)[[[0, 0, 1, 0], [0, 0, 1, 0]]],
+    "mapping": {"start": "jump", 3: 0},
+    "mapping to distributions": {"start": {"jump": 1.0, "climb": 0.0}, 3: [1, 0, 0]},
+    "mapping from pairs": {("start", 1): 0, ("start", 0): 0, ("end", 0): 0, ("end", 1): 0},
+    "function of the state": lambda state: 0,
+    "function with an option": lambda state, rng=None: 0,
+    "function of both": lambda state, remaining: 0,
+    "function that wants both": lambda state, remaining=None: 0 if remaining is not None else 1,
+    "function of anything": lambda *pair: 0 if len(pair) == 2 else 1,
+    "method without a signature": {0: 0, 3: 0}.get,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_ways_to_write_a_policy(shield: Shield, form: str) -> None:
+    assert shield.is_feasible(FORMS[form], 1)
+    assert not shield.is_feasible(FORMS[form], 0)
+
+
+class Duck:
+    def probabilities(self, state: int, remaining: int) -> list[float]:
+        return [0.5, 0.5, 0.0] if state == 0 and remaining >= 2 else [1.0, 0.0, 0.0]
+
+
+def test_an_object_with_probabilities(shield: Shield) -> None:
+    assert shield.is_feasible(Duck(), 2)
+    assert shield.is_feasible(Duck(), 1)
+
+
+def test_a_table_carries_its_total(shield: Shield) -> None:
+    table = [[0, 0, 1, 0], [0, 0, 1, 0], [1, 0, 1, 0]]
+    assert shield.is_feasible(table)
+    assert shield.is_feasible(table, 5)  # with more than it knows it plays its top row
+    assert shield.first_violation(table, 0).remaining == 0
+    assert shield.is_feasible(Policy.from_table(shield.mdp, table))
+
+
+def test_the_violation_says_where(shield: Shield) -> None:
+    found = shield.first_violation(["climb", "jump", "climb", "jump"], 1)
+    assert found is not None
+    assert (found.state, found.remaining, found.action, found.needed) == (0, 1, 1, 2)
+    assert str(found) == "with 1 left the policy may play choice 1 (state 0 'start', action 'climb'), which needs 2"
+    found = shield.first_violation({0: {"jump": 0.5, "wait": 0.5}, 3: 0}, 10**9)
+    assert found is not None
+    assert found.needed == INFINITE
+    assert str(found).endswith("'wait'), which needs ∞")
+    assert shield.first_violation([0, 0, 1, 0], 1) is None
+
+
+def test_what_is_never_reached_does_not_matter(shield: Shield) -> None:
+    assert shield.is_feasible({0: 0, 3: 0, 1: 0}, 1)
+    assert shield.is_feasible([[2, 0, 1, 0], [0, 0, 1, 0]])  # waits only with nothing left
+
+
+def test_a_policy_that_comes_to_rest(fall: asure.MDP) -> None:
+    from almostsure.policy.policy import Rest
+
+    mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 1], [1] * 3, [0] * 3, [0, 1, 0], action_names=["a", "b"])
+    shield = Shield(mdp, asure.solve_budget(mdp))
+    for chance, good in ((1.0, True), (0.5, False)):
+        rest = Rest(probability=np.array([[chance, 0.0]]), choice=np.array([0, 2]))
+        policy = Policy(mdp, choice=np.array([[1, 2]]), rest=rest)
+        assert shield.is_feasible(policy, 0) == good
+        assert shield.is_feasible(policy, 1)
+
+
+def test_large_totals_and_long_plays() -> None:
+    mdp = chain(3000)
+    shield = Shield(mdp, asure.solve_budget(mdp))
+    table = np.zeros(mdp.num_states, np.int64)
+    assert shield.is_feasible(table, 2**40)
+    assert shield.is_feasible(table, 3000)
+    assert not shield.is_feasible(table, 2999)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ([0, 0, 1], r"must have shape \[4\] or \[budgets, 4\]; got \[3\]"),
+        ([[0.5] * 4], r"must have shape \[4, 3\] or \[budgets, 4, 3\]; got \[1, 4\]"),
+        (np.zeros((0, 4), int), "must have shape"),
+        (np.zeros((1, 1, 4), int), "must have shape"),
+        (7, "must have shape"),
+        ([[0], [0, 1]], "must be an array"),
+        ([True] * 4, "must hold actions or probabilities; got bool"),
+        ([0, 0, 1, 1], "only actions that the state has; at state 3 'end': unknown action 'climb'"),
+        ([5, 0, 1, 0], "only actions that the state has; at state 0 'start': unknown action 5"),
+        ([-2, 0, 1, 0], "only actions that the state has; at state 0 'start': unknown action -2"),
+        (np.array([2**64 - 2, 0, 1, 0], np.uint64), "only actions that the state has"),
+        ([-1, 0, 1, 0], "reaches state 0 'start' with 2 left and says nothing there"),
+        ([None, 0, 1, 0], "reaches state 0 'start' with 2 left and says nothing there"),
+        (["jump", "jump", "climb", "jmp"], "at state 3 'end': unknown action 'jmp'. Did you mean 'jump'"),
+        (np.zeros((4, 3)), "says nothing there"),
+        (np.full((4, 3), 0.5), "must be 0 or more and sum to 1"),
+        ([[2.0, -1.0, 0.0]] * 4, "must be 0 or more and sum to 1"),
+        ([[float("nan"), 0.0, 0.0]] * 4, "must be 0 or more and sum to 1"),
+        ({}, "says nothing there"),
+        ({0: 0}, "reaches state 3 'end' with 1 left and says nothing"),
+        ({(0, 2): 0, (3, 2): 0}, "reaches state 3 'end' with 1 left and says nothing"),
+        (lambda s: None, "says nothing there"),
+        (lambda s: True, "must be an action or a distribution; got True"),
+        (lambda s: {1, 2}, "must be an action or a distribution"),
+        (lambda s: float("nan"), "must be an action or a distribution; got nan"),
+        (lambda s: [0.5, 0.5], "one probability for each of the 3 actions; got 2 at state 0 'start'"),
+        (lambda s: {"jump": 0.5}, "must be 0 or more and sum to 1; got .0.5."),
+        (lambda s: {"jump": "half"}, "must be 0 or more and sum to 1"),
+        (lambda s: np.eye(2), "must be an action or a distribution"),
+    ],
+)
+def test_policies_that_are_none(shield: Shield, policy: Any, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        shield.is_feasible(policy, 2)
+
+
+def test_an_unknown_state_in_a_mapping(shield: Shield) -> None:
+    with pytest.raises(UnknownName, match="unknown state 'strat'"):
+        shield.is_feasible({"strat": 0}, 2)
+
+
+@pytest.mark.parametrize("total", [-1, 0.5, float("nan"), True, "2"])
+def test_totals_that_are_none(shield: Shield, total: Any) -> None:
+    with pytest.raises(ArgumentError, match="total must be"):
+        shield.is_feasible([0, 0, 1, 0], total)
+
+
+def test_a_stationary_policy_needs_a_total(shield: Shield) -> None:
+    for policy in ([0, 0, 1, 0], Policy.from_table(shield.mdp, [0, 0, 1, 0])):
+        with pytest.raises(ArgumentError, match="total must be given with a policy that does not carry one"):
+            shield.is_feasible(policy)
+
+
+def test_another_models_policy(shield: Shield) -> None:
+    other = garnet(4, 3, 2)
+    with pytest.raises(ModelMismatch, match="the policy belongs to another model"):
+        shield.is_feasible(Policy.from_function(other, lambda s: int(other.actions(s)[0])), 2)
+
+
+def test_errors_of_the_policy_itself_come_through(shield: Shield) -> None:
+    def policy(state: int) -> int:
+        raise NoSafeAction("I do not know", state=state)
+
+    with pytest.raises(NoSafeAction, match="I do not know"):
+        shield.is_feasible(policy, 2)
+
+
+def test_beyond_the_cap_nothing_is_said(fall: asure.MDP) -> None:
+    shield = Shield(fall, asure.solve_budget(fall, cap=1))
+    assert shield.is_feasible([0, 0, 1, 0], 5)
+    assert not shield.is_feasible([1, 0, 1, 0], 1)
+    assert "needs more than 1" in str(shield.first_violation([1, 0, 1, 0], 1))
+    with pytest.raises(ArgumentError, match=r"budgets must be known up to 5 .* cap 1 only, and choice 1 .* needs more"):
+        shield.is_feasible([1, 0, 1, 0], 5)

@@ -1,0 +1,398 @@
+import copy
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import almostsure as asure
+from almostsure.budget.answer import INFINITE
+from almostsure.errors import (
+    ArgumentError,
+    CertificateError,
+    CorruptFile,
+    FileError,
+    ModelMismatch,
+    NoSafeAction,
+    UnknownName,
+)
+from almostsure.model.families import garnet, ladder
+from almostsure.model.tensors import save_tensors
+from almostsure.shield import Shield
+from almostsure.shield.table import DenseTable, SparseTable
+
+
+def by_hand(shield: Shield, states: np.ndarray, remaining: np.ndarray) -> np.ndarray:
+    """The mask as Theorem 1 says it, one choice at a time."""
+    mdp, result = shield.mdp, np.zeros((len(states), shield.mdp.num_actions), bool)
+    for row, (state, left) in enumerate(zip(states.tolist(), remaining.tolist(), strict=True)):
+        for choice in mdp.choices(state):
+            needed = int(shield.budget.of_choice[choice])
+            result[row, int(mdp.choice_action[choice])] = needed != INFINITE and needed <= left
+    return result
+
+
+# ---------------------------------------------------------------------- allowed
+
+
+def test_allowed_by_index_and_by_name(shield: Shield) -> None:
+    assert shield.allowed(0, 1).tolist() == [0]
+    assert shield.allowed("start", 2).tolist() == [0, 1]
+    assert shield.allowed(np.int32(1), np.uint8(2)).tolist() == [0]
+    assert shield.allowed("end", 0).tolist() == [0]
+    assert shield.allowed(0, 1).dtype == np.int64
+
+
+@pytest.mark.parametrize("remaining", [2, 2.0, 255, INFINITE - 1, INFINITE, INFINITE + 1, 2**70])
+def test_more_than_any_level_allows_no_more_than_what_is_ever_safe(shield: Shield, remaining: float) -> None:
+    assert shield.allowed("start", remaining).tolist() == [0, 1]
+    assert shield.mask(0, remaining).tolist() == [True, True, False]
+
+
+def test_too_little_is_an_error_with_the_place(shield: Shield) -> None:
+    with pytest.raises(NoSafeAction, match=r"no action of state 1 'ledge' is safe with 1 left: it needs 2\.") as caught:
+        shield.allowed("ledge", 1)
+    assert (caught.value.state, caught.value.remaining) == (1, 1)
+
+
+def test_overspent_is_an_error_even_where_nothing_hurts(shield: Shield) -> None:
+    with pytest.raises(NoSafeAction, match=r"state 3 'end' is safe with -1 left: the budget is overspent by 1"):
+        shield.allowed("end", -1)
+    with pytest.raises(NoSafeAction, match=r"state 3 'end' is safe with -2 left: the budget is overspent by 2"):
+        shield.mask(3, -2)
+
+
+@pytest.mark.parametrize("remaining", [0, 10**6, 2**70])
+def test_nothing_suffices_in_the_pit(shield: Shield, remaining: int) -> None:
+    with pytest.raises(NoSafeAction, match=r"'pit' is safe with .*: no finite budget suffices there"):
+        shield.allowed("pit", remaining)
+
+
+@pytest.mark.parametrize("remaining", [0.5, float("nan"), float("inf"), True, np.True_, "1", None, 1j, [1], object()])
+def test_remaining_must_be_a_whole_number(shield: Shield, remaining: object) -> None:
+    with pytest.raises(ArgumentError, match="remaining must be a whole number; got"):
+        shield.allowed(3, remaining)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="remaining must be a whole number; got"):
+        shield.choices(remaining)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("state", [-1, 4, 2**70, 0.5, float("nan"), float("inf"), None, True, "strat", [0, 1]])
+def test_unknown_states(shield: Shield, state: object) -> None:
+    with pytest.raises(UnknownName, match="unknown state"):
+        shield.allowed(state, 5)  # type: ignore[arg-type]
+
+
+def test_a_misspelt_state_gets_a_suggestion(shield: Shield) -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'start'"):
+        shield.allowed("strat", 5)
+
+
+def test_choices(shield: Shield) -> None:
+    assert shield.choices(0).tolist() == [False, False, False, False, False, True]
+    assert shield.choices(2).tolist() == [True, True, False, True, False, True]
+    assert not shield.choices(-1).any()
+    assert shield.choices(2**70).tolist() == shield.choices(2).tolist()
+
+
+# ---------------------------------------------------------------------- masks
+
+
+@given(seed=st.integers(0, 2**32), sparse=st.booleans())
+def test_masks_are_what_the_theorem_says(seed: int, sparse: bool) -> None:
+    rng = np.random.default_rng(seed)
+    mdp = garnet(
+        int(rng.integers(1, 30)), int(rng.integers(1, 12)), 2, seed=seed % 1000, damage_rate=0.3,
+        max_damage=int(rng.choice([1, 40, 255])),
+    )  # fmt: skip
+    shield = Shield(mdp, asure.solve_budget(mdp))
+    if sparse:
+        object.__setattr__(shield, "_table", SparseTable(mdp, shield.budget.of_choice))
+    safe = np.flatnonzero(shield.budget.of_state < INFINITE)
+    if not safe.size:
+        return
+    states = rng.choice(safe, 40)
+    remaining = shield.budget.of_state[states] + rng.integers(0, 300, 40)
+    mask = shield.mask(states, remaining)
+    assert mask.shape == (40, mdp.num_actions)
+    assert mask.dtype == np.bool_
+    np.testing.assert_array_equal(mask, by_hand(shield, states, remaining))
+    for state, left, row in zip(states.tolist(), remaining.tolist(), mask, strict=True):
+        assert shield.allowed(state, left).tolist() == np.flatnonzero(row).tolist()
+
+
+@pytest.mark.parametrize("levels", [3, 254, 255, 256, 65_534, 65_535, 65_536])
+def test_budgets_at_the_edges_of_the_integer_types(levels: int) -> None:
+    mdp = ladder(levels)
+    shield = Shield(mdp, asure.solve_budget(mdp, backend="plain" if levels < 1000 else "auto"))
+    assert shield.budget.smallest_total() == levels
+    top = mdp.initial_state
+    assert shield.mask(top, levels).tolist() == [True, False]
+    with pytest.raises(NoSafeAction, match=f"it needs {levels}"):
+        shield.mask(top, levels - 1)
+    states = np.arange(mdp.num_states)
+    for extra in (0, 1, 300):
+        remaining = shield.budget.of_state + extra
+        np.testing.assert_array_equal(shield.mask(states, remaining), by_hand(shield, states, remaining))
+
+
+def test_more_look_ups_than_one_chunk() -> None:
+    mdp = garnet(50, 3, 2, seed=3, damage_rate=0.1)
+    shield = Shield(mdp, asure.solve_budget(mdp))
+    safe = np.flatnonzero(shield.budget.of_state < INFINITE)
+    states = np.random.default_rng(0).choice(safe, 100_001)
+    once = shield.mask(safe, 3)
+    np.testing.assert_array_equal(shield.mask(states, 3), once[np.searchsorted(safe, states)])
+
+
+def test_scalars_and_shapes_broadcast(shield: Shield) -> None:
+    one = [True, True, False]
+    assert shield.mask("start", 2).tolist() == one
+    assert shield.mask([0], 2).tolist() == [one]
+    assert shield.mask(0, [2, 3]).tolist() == [one, one]
+    assert shield.mask([[0], [3]], [2, 3]).shape == (2, 2, 3)
+    assert shield.mask(np.array([[0, 0]], np.uint8), np.uint64(2**63)).tolist() == [[one, one]]
+    assert shield.mask(np.array([0], np.int8), np.array([2], np.int8)).tolist() == [one]
+    assert shield.mask([0.0], [2.0]).tolist() == [one]
+    assert shield.mask([], []).shape == (0, 3)
+    assert shield.mask([], 1).shape == (0, 3)
+    assert shield.mask(0, []).shape == (0, 3)
+
+
+def test_strided_and_read_only_inputs(shield: Shield) -> None:
+    states = np.zeros(20, np.int64)
+    states[1::2] = 3
+    states.flags.writeable = False
+    expected = shield.mask(states[::2].copy(), 2)
+    np.testing.assert_array_equal(shield.mask(states[::2], np.full(20, 2)[::2]), expected)
+
+
+def test_an_empty_row_is_an_error_that_names_the_first_and_counts(shield: Shield) -> None:
+    message = r"state 1 'ledge' is safe with 1 left \(the first of 2 such look-ups among 4\): it needs 2"
+    with pytest.raises(NoSafeAction, match=message) as caught:
+        shield.mask([0, 1, 3, 2], [2, 1, 0, 9])
+    assert (caught.value.state, caught.value.remaining) == (1, 1)
+    with pytest.raises(NoSafeAction, match="no finite budget suffices"):
+        shield.mask([2, 3], 2**80)
+
+
+@pytest.mark.parametrize("states", [[-1], [0, 4], [0, 2**62], np.array([2**64 - 1], np.uint64), "strat"])
+def test_states_out_of_range_never_wrap_around(shield: Shield, states: object) -> None:
+    with pytest.raises(UnknownName, match="unknown state"):
+        shield.mask(states, 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("states", "remaining", "message"),
+    [
+        ([0.5], 2, "states must be whole numbers; got 0.5 at entry 0"),
+        ([True], 2, "states must be whole numbers; got bool"),
+        (["start"], 2, "states must be whole numbers; got <U5"),
+        (None, 2, "states must be whole numbers; got object"),
+        ([2**70], 2, "states must be whole numbers; got object"),
+        ([[0], [0, 1]], 2, "states must be whole numbers"),
+        ([0, 0], [2, float("nan")], "remaining must be whole numbers; got nan at entry 1"),
+        ([0], float("inf"), "remaining must be whole numbers; got inf"),
+        ([0], [1.5, 2.5], r"got 1.5 at entry 0 \(and 1 more entry\)"),
+        ([0], True, "remaining must be whole numbers; got bool"),
+        ([0], "2", "remaining must be whole numbers; got <U1"),
+        ([0, 0, 0], [2, 2], r"shapes that fit together; got \[3\] and \[2\]"),
+    ],
+)
+def test_masks_refuse_nonsense(shield: Shield, states: object, remaining: object, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        shield.mask(states, remaining)  # type: ignore[arg-type]
+
+
+def test_few_of_many_actions_use_the_sparse_table() -> None:
+    count = 3000
+    every = np.arange(count)
+    mdp = asure.from_transitions(every, every, (every + 1) % count, [1] * count, [0] * count, every % 2 == 0)
+    shield = Shield(mdp, asure.solve_budget(mdp))
+    assert shield.budget.smallest_total() == INFINITE
+    mdp = asure.from_transitions(
+        every[:-1], every[:-1], every[1:], [1] * (count - 1), [0] * (count - 1), every[:-1] == 7, terminal=[count - 1]
+    )
+    shield = Shield(mdp, asure.solve_budget(mdp))
+    mask = shield.mask(every, 1)
+    assert isinstance(shield._ready_table(), SparseTable)
+    np.testing.assert_array_equal(np.nonzero(mask)[1][:-1], every[:-1])
+    with pytest.raises(NoSafeAction, match="state 7 is safe with 0 left"):
+        shield.mask(every[7:], 0)
+
+
+def test_dense_and_sparse_tables_agree_on_awkward_models(make) -> None:
+    for seed in range(200):
+        mdp = make(seed)
+        of_choice = asure.solve_budget(mdp).of_choice
+        dense, sparse = DenseTable(mdp, of_choice), SparseTable(mdp, of_choice)
+        states = np.arange(mdp.num_states)
+        for remaining in (np.asarray(0), np.asarray(2), states % 4):
+            np.testing.assert_array_equal(dense.allows(states, remaining), sparse.allows(states, remaining))
+
+
+# ---------------------------------------------------------------------- caps
+
+
+def test_beyond_its_cap_a_shield_refuses_what_it_does_not_know(fall: asure.MDP) -> None:
+    shield = Shield(fall, asure.solve_budget(fall, cap=1))
+    assert shield.allowed("start", 1).tolist() == [0]
+    assert shield.allowed("start", 5).tolist() == [0]
+    with pytest.raises(NoSafeAction, match="'ledge' is safe with 5 left: it needs more than 1, the cap"):
+        shield.allowed("ledge", 5)
+    with pytest.raises(NoSafeAction, match="it needs more than 1, the cap"):
+        shield.mask([0, 1], 5)
+    assert "need more than the cap 1" in repr(shield)
+
+
+# ---------------------------------------------------------------------- what it is made of
+
+
+def test_another_models_budget(fall: asure.MDP) -> None:
+    other = garnet(4, 3, 2)
+    with pytest.raises(ModelMismatch, match=r"the budget belongs to another model .* Solve again"):
+        Shield(fall, asure.solve_budget(other))
+
+
+def test_an_equal_models_budget_is_welcome(fall: asure.MDP, shield: Shield) -> None:
+    again = pickle.loads(pickle.dumps(fall))
+    assert Shield(again, shield.budget).allowed(0, 1).tolist() == [0]
+
+
+def test_arguments_in_the_wrong_order(fall: asure.MDP, shield: Shield) -> None:
+    with pytest.raises(ArgumentError, match="a model and its budget must be given; got Budget, MDP"):
+        Shield(shield.budget, fall)  # type: ignore[arg-type]
+
+
+def forged(budget: asure.Budget, **arrays: list[int]) -> asure.Budget:
+    values = {"of_state": budget.of_state, "of_choice": budget.of_choice} | arrays
+    given = {name: np.array(value, np.int32) for name, value in values.items()}
+    return asure.Budget(mdp=budget.mdp, rank=budget.rank, cap=budget.cap, **given)
+
+
+def test_a_budget_that_is_too_small_is_refused(fall: asure.MDP, shield: Shield) -> None:
+    choice = shield.budget.of_choice.tolist()
+    climb = r"choice 1 \(state 0 'start', action 'climb'\)"
+    with pytest.raises(CertificateError, match=climb + " is too small .* claims 1, but an outcome costs 2"):
+        Shield(fall, forged(shield.budget, of_choice=[1, 1, *choice[2:]]))
+    with pytest.raises(CertificateError, match=r"'wait'\) is too small .* claims 9, but an outcome costs ∞"):
+        Shield(fall, forged(shield.budget, of_choice=[1, 2, 9, *choice[3:]]))
+    with pytest.raises(CertificateError, match="'start' must be the least of its choices' budgets"):
+        Shield(fall, forged(shield.budget, of_choice=[0, *choice[1:]]))
+    with pytest.raises(CertificateError, match=r"'end' must be .* 0 or more; got -1"):
+        Shield(fall, forged(shield.budget, of_choice=[*choice[:5], -1], of_state=[1, 2, INFINITE, -1]))
+
+
+def test_a_budget_that_is_larger_than_it_must_be_is_safe(fall: asure.MDP, shield: Shield) -> None:
+    cautious = forged(shield.budget, of_choice=[1, 7, INFINITE, 2, INFINITE, 0])
+    assert Shield(fall, cautious).allowed(0, 5).tolist() == [0]
+
+
+@given(seed=st.integers(0, 2**32))
+def test_any_lowered_number_is_noticed(seed: int) -> None:
+    mdp = garnet(6, 2, 2, seed=seed % 5000, damage_rate=0.4)
+    budget = asure.solve_budget(mdp)
+    rng = np.random.default_rng(seed)
+    above = np.flatnonzero(budget.of_choice > 0)
+    if not above.size:
+        return
+    of_choice = budget.of_choice.copy()
+    of_choice[rng.choice(above)] -= 1
+    of_state = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1])
+    with pytest.raises(CertificateError, match="is too small for a shield"):
+        Shield(mdp, forged(budget, of_choice=of_choice, of_state=of_state))
+
+
+def test_a_capped_budget_must_not_exceed_its_cap(fall: asure.MDP) -> None:
+    budget = asure.solve_budget(fall, cap=1)
+    bad = forged(budget, of_choice=[1, 2, INFINITE, 2, INFINITE, 0], of_state=[1, 2, INFINITE, 0])
+    with pytest.raises(CertificateError, match="is too small for a shield"):
+        Shield(fall, bad)
+
+
+def test_it_is_immutable(shield: Shield) -> None:
+    with pytest.raises(AttributeError, match="a shield is immutable"):
+        shield.budget = None  # type: ignore[misc,assignment]
+
+
+# ---------------------------------------------------------------------- files
+
+
+def test_save_and_load(shield: Shield, fall: asure.MDP, tmp_path: Path) -> None:
+    shield.save(tmp_path / "a.shield")
+    again = Shield.load(tmp_path / "a.shield", fall)
+    np.testing.assert_array_equal(again.budget.of_choice, shield.budget.of_choice)
+    np.testing.assert_array_equal(again.mask([0, 3], 2), shield.mask([0, 3], 2))
+    asure.check_budget(fall, again.budget)
+
+
+def test_a_cap_survives_the_file(fall: asure.MDP, tmp_path: Path) -> None:
+    Shield(fall, asure.solve_budget(fall, cap=1)).save(tmp_path / "a.shield")
+    assert Shield.load(tmp_path / "a.shield", fall).budget.cap == 1
+
+
+def test_another_models_file(shield: Shield, tmp_path: Path) -> None:
+    shield.save(tmp_path / "a.shield")
+    with pytest.raises(ModelMismatch, match="belongs to another model"):
+        Shield.load(tmp_path / "a.shield", garnet(4, 3, 2))
+
+
+def test_files_that_are_no_shields(shield: Shield, fall: asure.MDP, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"cannot read|No such file"):
+        Shield.load(tmp_path / "missing", fall)
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(CorruptFile, match="damaged or not a shield file"):
+        Shield.load(tmp_path / "text", fall)
+    shield.budget.save(tmp_path / "budget")
+    with pytest.raises(CorruptFile, match="is not a shield file"):
+        Shield.load(tmp_path / "budget", fall)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"of_choice": np.zeros(6, np.int32), "of_state": np.zeros(4, np.int32)}, "too small for a shield"),
+        ({"of_choice": np.zeros(5, np.int32)}, "of_choice must be 6 integers"),
+        ({"of_choice": np.zeros(6, np.float32)}, "of_choice must be 6 integers"),
+        ({"extra": np.zeros(6, np.float32)}, "must hold of_state, of_choice and rank"),
+    ],
+)
+def test_files_that_lie(shield: Shield, fall: asure.MDP, tmp_path: Path, change: dict, message: str) -> None:
+    arrays = {name: getattr(shield.budget, name) for name in ("of_state", "of_choice", "rank")} | change
+    save_tensors(tmp_path / "bad", kind="shield", mdp=fall, arrays=arrays, strings={})
+    with pytest.raises(CorruptFile, match=message):
+        Shield.load(tmp_path / "bad", fall)
+
+
+def test_a_cap_that_is_no_number(shield: Shield, fall: asure.MDP, tmp_path: Path) -> None:
+    arrays = {name: getattr(shield.budget, name) for name in ("of_state", "of_choice", "rank")}
+    save_tensors(tmp_path / "bad", kind="shield", mdp=fall, arrays=arrays, strings={"cap": "many"})
+    with pytest.raises(CorruptFile, match="does not hold a shield"):
+        Shield.load(tmp_path / "bad", fall)
+
+
+def test_pickles_and_copies(shield: Shield) -> None:
+    shield.mask(0, 2)
+    for again in (pickle.loads(pickle.dumps(shield)), copy.copy(shield), copy.deepcopy(shield)):
+        np.testing.assert_array_equal(again.mask([0, 3], 2), shield.mask([0, 3], 2))
+
+
+# ---------------------------------------------------------------------- for people
+
+
+def test_the_repr_tells_the_story(shield: Shield) -> None:
+    assert repr(shield) == (
+        "<Shield: of 6 choices in 4 states it allows\n"
+        "  1 with 0 left, 2 with 1 left, 4 with 2 left; 2 are never safe\n"
+        "  a budget of 1 suffices at the start>"
+    )
+    long = ladder(9)
+    assert "\n  2 with 0 left, 4 with 1 left, …, 21 with 10 left; 0 are" in repr(Shield(long, asure.solve_budget(long)))
+
+
+def test_the_repr_where_nothing_is_safe() -> None:
+    mdp = asure.from_transitions([0], [0], [0], [1], [0], [1])
+    assert "none; 1 are never safe\n  no budget suffices at the start" in repr(Shield(mdp, asure.solve_budget(mdp)))
+    capped = Shield(mdp, asure.solve_budget(mdp, cap=3))
+    assert "no budget up to 3 suffices at the start" in repr(capped)
