@@ -34,7 +34,7 @@ from almostsure.policy.policy import Policy
 from almostsure.policy.simulate import simulate
 from almostsure.policy.solve import solve_policy
 from almostsure.shield import Shield
-from almostsure.shield.trim import trim
+from almostsure.shield.inside import trim
 
 if TYPE_CHECKING:
     from almostsure.gym.model_env import to_gymnasium
