@@ -44,7 +44,7 @@ MANY = 32  # outcomes of a state
 ALIVE, DOOMED, PEELED, LOOPED = 0, 1, 2, 3  # what a state is after level 0 and peeling
 
 LEVEL, RANKS, SETTLED, EVENT = 0, 1, 2, 3  # what ``tally`` holds
-DONE, MORE, TOO_LARGE = 0, 1, 2  # how ``advance`` ends
+DONE, MORE, TOO_LARGE, WIDEN = 0, 1, 2, 3  # how ``advance`` ends
 
 
 # ---------------------------------------------------------------------- level 0
@@ -278,7 +278,9 @@ def extract(
     choice_ptr, outcome_ptr, successor, damage, doomed, value, local, states,
     small_choice_ptr, small_outcome_ptr, small_outcome, reached,
 ):  # fmt: skip
-    """Copy the doomed states into a game of their own; returns its numbers of states, choices and outcomes.
+    """Copy the doomed states into a game of their own.
+
+    Returns its numbers of states, choices and outcomes, and the outcomes of each state's longest choice together.
 
     There an outcome is one integer, its damage in the low bits: what is read together lies together.  A choice
     with many outcomes has the damaging ones in front, and keeps in ``reached`` how many are good for ever.
@@ -299,8 +301,10 @@ def extract(
     small_outcome_ptr[0] = 0
     choices = 0
     outcomes = 0
+    widest = 0
     for i in range(1, num_states):
         s = states[i]
+        wide = 0
         for c in range(choice_ptr[s], choice_ptr[s + 1]):
             begin = outcomes
             harm = 0  # the worst damage on the way to a state of value 0
@@ -336,8 +340,10 @@ def extract(
                 reached[choices] = begin
             choices += 1
             small_outcome_ptr[choices] = outcomes
+            wide = max(wide, outcomes - begin)
         small_choice_ptr[i + 1] = choices
-    return num_states, choices, outcomes
+        widest += wide
+    return num_states, choices, outcomes, widest
 
 
 @njit(cache=True, nogil=True)
@@ -482,13 +488,23 @@ def decide(
                 num_dead += 1
             else:
                 relies[s] = c
-                for k in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                    t = np.int64(outcome[k] >> DAMAGE_BITS)
-                    if value[t] == level and t != s:
-                        pool_choice[pooled] = c
-                        pool_next[pooled] = watchers[t]
-                        watchers[t] = pooled
-                        pooled += 1
+                first = i
+                full = pooled + outcome_ptr[c + 1] - outcome_ptr[c] > pool_next.size
+                if full:  # of watchers that have moved on: start the pool again with those that count
+                    first, pooled, woken, entry = 0, 0, 0, np.int64(NOWHERE)
+                    for k in range(queued):
+                        watchers[queue[k]] = NOWHERE
+                for k in range(first, i + 1):
+                    t = np.int64(queue[k]) if full else s
+                    if value[t] != level or relies[t] == NOWHERE:
+                        continue
+                    for j in range(outcome_ptr[relies[t]], outcome_ptr[relies[t] + 1]):
+                        u = np.int64(outcome[j] >> DAMAGE_BITS)
+                        if u != t and (value[u] == level or value[u] == INFINITE):  # it may have died just now
+                            pool_choice[pooled] = relies[t]
+                            pool_next[pooled] = watchers[u]
+                            watchers[u] = pooled
+                            pooled += 1
             # the next watcher that is still hoped for and still relies on the choice that has become bad
             found = False
             while not found:
@@ -529,14 +545,16 @@ def settle(value, filed, card, hurt, due, watchers, queue, queued, level, events
 @njit(cache=True, nogil=True)
 def advance(
     choice_ptr, outcome_ptr, outcome, reached, value, rank, filed, card, hurt, relies, watchers, pool_next, pool_choice,
-    queue, dead, due, tally, events, cap, patience,
+    queue, dead, due, tally, events, cap, patience, most_ranks,
 ):  # fmt: skip
     """Run levels until the answer is complete up to ``cap`` or about ``patience`` states were looked at.
 
-    ``events`` lists the peeled states of finite value, sorted by value.
+    ``events`` lists the peeled states of finite value, sorted by value.  WIDEN: ranks need a wider type.
     """
     spent = 0
     while spent <= patience:
+        if tally[RANKS] + value.size > most_ranks:
+            return WIDEN
         first = tally[EVENT]
         event_level = np.int64(value[events[first]]) if first < events.size else np.int64(-1)
         level = event_level  # the next level at which anything can change, −1 if there is none

@@ -195,21 +195,24 @@ class _Compact:
         packed = index_dtype(count << kernels.DAMAGE_BITS)
         self.states = np.empty(count, run.index)
         ptrs = np.empty(left + 2, run.index), np.empty(int(per_state) + 1, run.index)
-        outcome, reached = np.empty(outcomes + int(per_state), packed), np.empty(int(per_state), run.index)
-        count, choices, size = kernels.extract(
+        outcome = np.empty(outcomes, packed)
+        long = int(np.diff(game.outcome_ptr).max()) > kernels.MANY
+        reached = np.empty(int(per_state) if long else 0, run.index)
+        count, choices, size, widest = kernels.extract(
             *run._arrays, run.doomed, run.value, local, self.states, *ptrs, outcome, reached
         )
         self.game = (ptrs[0], ptrs[1][: choices + 1], outcome[:size])
         self.reached = reached
         self.states = self.states[:count]
         self.left = left
-        self._set_up(count, choices, size)
+        del local
+        self._set_up(count, choices, widest + widest // 4)
 
-    def _set_up(self, states: int, choices: int, outcomes: int) -> None:
+    def _set_up(self, states: int, choices: int, room: int) -> None:
         run, index = self.run_of, self.run_of.index
         self.value = np.zeros(states, np.int32)
         self.value[1:] = run.value[self.states[1:]]
-        self.rank = np.zeros(states, np.int64)
+        self.rank = np.zeros(states, index)
         self.rank[1:] = run.rank[self.states[1:]]
         peeled = np.arange(self.left + 1, states)
         self.events = peeled[np.argsort(self.value[peeled], kind="stable")].astype(index)
@@ -218,7 +221,8 @@ class _Compact:
         self.card = np.empty(2 * choices, index)
         self.hurt = np.empty(choices, np.uint8)
         self.due = np.full(kernels.BUCKETS, kernels.NOWHERE, index)
-        self.pool = np.empty(outcomes, index), np.empty(outcomes, index)
+        self.pool = np.empty(room, index), np.empty(room, index)
+        del self.states
 
     def run(self, cap: int, report: Report) -> None:
         """Visit the levels up to ``cap``."""
@@ -229,10 +233,12 @@ class _Compact:
         relies, queue, dead = np.empty(states, index), np.empty(states, index), np.empty(states, index)
         settled_before = self.run_of.game.num_states - self.left
         status = kernels.MORE
-        while status == kernels.MORE:
+        while status in (kernels.MORE, kernels.WIDEN):
+            if status == kernels.WIDEN:
+                self.rank = self.rank.astype(np.int64)
             status = kernels.advance(
                 *self.game, self.reached, self.value, self.rank, *filing, relies, watchers, *self.pool, queue, dead,
-                self.due, self.tally, self.events, cap, PATIENCE,
+                self.due, self.tally, self.events, cap, PATIENCE, np.iinfo(self.rank.dtype).max,
             )  # fmt: skip
             report(int(self.tally[kernels.LEVEL]), settled_before + int(self.tally[kernels.SETTLED]))
         if status == kernels.TOO_LARGE:
@@ -240,10 +246,10 @@ class _Compact:
 
     def scatter(self) -> int:
         """Write values and ranks back; returns the last complete level."""
-        run, states = self.run_of, self.states[1 : self.left + 1]
+        run = self.run_of
+        states = np.flatnonzero(run.doomed == kernels.DOOMED)  # in the order of extraction
         run.value[states] = self.value[1 : self.left + 1]
-        if self.tally[kernels.RANKS] > np.iinfo(run.rank.dtype).max:
-            run.rank = run.rank.astype(np.int64)
+        run.rank = run.rank.astype(self.rank.dtype, copy=False)
         run.rank[states] = self.rank[1 : self.left + 1]
         return int(self.tally[kernels.LEVEL])
 

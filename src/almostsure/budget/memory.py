@@ -32,10 +32,16 @@ def _from_meminfo() -> int | None:
 def _from_cgroup() -> int | None:
     try:
         limit = (CGROUP / "memory.max").read_text().strip()
-        used = int((CGROUP / "memory.current").read_text())
+        used = int((CGROUP / "memory.current").read_text()) - _cached()
         return None if limit == "max" else max(int(limit) - used, 0)
     except (OSError, ValueError):
         return None
+
+
+def _cached() -> int:
+    """Bytes that hold pages of files, such as mapped models: the system takes them back when it needs them."""
+    lines = (line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+    return sum(int(size) for name, size in lines if name in ("active_file", "inactive_file"))
 
 
 def require(needed: int, what: str, remedy: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from typing import Literal
 
+import numpy as np
+
 from almostsure.budget.answer import NO_CAP, Answer, Halted
 from almostsure.budget.certificate import check_budget
 from almostsure.budget.memory import require, show
 from almostsure.budget.plain import solve_plain
 from almostsure.budget.result import Budget
-from almostsure.errors import Interrupted, ModelError, UnknownName
+from almostsure.errors import ArgumentError, Interrupted, UnknownName
 from almostsure.model.mdp import MDP, Support
 from almostsure.model.source import Model, as_model
 from almostsure.progress import Bar
@@ -72,7 +74,7 @@ def solve_budget(
     took = time.perf_counter() - start
     small = mdp.num_outcomes <= SMALL
     verify = check == "always" or (check == "auto" and (small or mdp.num_outcomes * CHECK_RATE < took / 10))
-    budget = _budget(mdp, answer, cap, engine, checked=verify)
+    budget = _budget(mdp, answer, None if cap is None else limit, engine, checked=verify)
     if verify:
         check_budget(mdp, budget)
     return budget
@@ -81,8 +83,8 @@ def solve_budget(
 def _limit(cap: int | None) -> int:
     if cap is None:
         return NO_CAP
-    if isinstance(cap, bool) or int(cap) != cap or not 0 <= cap <= NO_CAP:
-        raise ModelError(f"cap must be an integer 0 … {NO_CAP}, or None; got {cap!r}")
+    if isinstance(cap, bool) or not isinstance(cap, (int, np.integer)) or not 0 <= cap <= NO_CAP:
+        raise ArgumentError(f"cap must be an integer 0 … {NO_CAP}, or None; got {cap!r}")
     return int(cap)
 
 
