@@ -161,7 +161,7 @@ def test_probabilities_do_not_matter(mdp):
 
 
 def worst_damage(edges, count):
-    """sup of the damage of any walk from each state of a graph, edges (s, t, d): ∞ if it can reach a cycle that hurts."""
+    """The most damage of any walk from each state of a graph with edges (s, t, d); ∞ if a cycle hurts."""
     reach = np.eye(count, dtype=bool)
     for s, t, _ in edges:
         reach[s, t] = True

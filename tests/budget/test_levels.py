@@ -89,8 +89,7 @@ def test_a_million_steps_without_damage_into_a_trap(order):
     support = long_chain(order, 0, ways_back=False)
     damage = support.damage.copy()
     damage[-1] = 1
-    damage.flags.writeable = False
-    answer = solve(Support(**{name: getattr(support, name) for name in ("choice_ptr", "outcome_ptr", "successor")}, damage=damage))
+    answer = solve(support_of(np.diff(support.outcome_ptr), support.successor, damage))
     assert (answer.of_state == INFINITE).all()
 
 
@@ -190,7 +189,9 @@ def test_levels_more_than_255_apart(backend):
 def test_a_finite_budget_that_does_not_fit_is_an_error():
     length = 2**31 // 255 + 2
     support = long_chain(np.arange(length), 255, ways_back=False)
-    with pytest.raises(LimitReached, match=r"finite budgets must be below 2147483647.*Scale the damages down, or pass cap"):
+    with pytest.raises(
+        LimitReached, match=r"finite budgets must be below 2147483647.*Scale the damages down, or pass cap"
+    ):
         solve(support)
     answer = solve(support, cap=1000)
     assert answer.of_state[-5:].tolist() == [INFINITE, 765, 510, 255, 0]

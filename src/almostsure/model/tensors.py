@@ -66,7 +66,7 @@ def _read(path: str | PathLike[str], kind: str) -> tuple[dict[str, npt.NDArray[A
     try:
         with safe_open(os.fspath(path), framework="np") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except SafetensorError as error:
+    except (SafetensorError, TypeError, AttributeError) as error:  # the latter two: a type that NumPy does not have
         raise CorruptFile(f"{os.fspath(path)!r} is damaged or not a {kind} file: {error}", path=path) from error
     except OSError as error:
         raise FileError(f"cannot read {os.fspath(path)!r}: {error.strerror or error}", path=path) from error
