@@ -4,7 +4,7 @@ This is reference code: short, in NumPy, close to the page, and independent of t
 with.  Section and equation numbers refer to Castellano, Min, Bazerque and Mallada, *Reinforcement Learning with
 Almost Sure Constraints* (L4DC 2022); damages may be larger than 1 here.
 
-The budget operator (their eq. 12), on budgets k of choices with values in {0, 1, 2, …, ∞}::
+The budget operator (their eq. 14), on budgets k of choices with values in {0, 1, 2, …, ∞}::
 
     (T k)(s,a) = max over outcomes (s', d) of (s,a) of [ d + v(s') ],      v(s) = min over a of k(s,a)
 
@@ -35,7 +35,7 @@ def state_budgets(mdp: MDP, of_choice: Ints) -> Budgets:
 
 
 def budget_operator(mdp: Model, of_choice: Ints) -> Budgets:
-    """(T k)(s,a), the budget operator (eq. 12), for every choice; INFINITE stands for ∞.
+    """(T k)(s,a), the budget operator (eq. 14), for every choice; INFINITE stands for ∞.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def algorithm_1(mdp: Model, *, trace: bool = False) -> FixedPoint:
 def barrier(mdp: Model, total: int) -> Floats:
     """The optimal barrier B*(s,k,a) for k = 0 … total: 0 where safety is possible, −∞ elsewhere.
 
-    The greatest solution of its Bellman equation (eq. 9): a choice is lost if it may overspend at once or lead to
+    The greatest solution of its Bellman equation (eq. 8): a choice is lost if it may overspend at once or lead to
     a state whose every choice is lost with what remains.  Computed on (s, k) directly, without k*, so that the
     two can be compared.  Shape [total + 1, num_choices].
     """
