@@ -37,10 +37,12 @@ test: $(TEST)  ## every test, doctest and documented snippet
 
 .PHONY: lint
 lint: $(LINT)  ## ruff, mypy --strict, and the one-way imports
-	@$(RUN) -m ruff check $(wildcard $(SOURCES))
-	@$(RUN) -m ruff format --check $(wildcard $(SOURCES))
-	@$(RUN) -m mypy
-	@$(VENV)/bin/lint-imports
+	@failed=; \
+	$(RUN) -m ruff check $(wildcard $(SOURCES)) || failed=1; \
+	$(RUN) -m ruff format --check $(wildcard $(SOURCES)) || failed=1; \
+	$(RUN) -m mypy || failed=1; \
+	$(VENV)/bin/lint-imports || failed=1; \
+	test -z "$$failed"
 
 .PHONY: format
 format: $(LINT)  ## let ruff repair and format the sources

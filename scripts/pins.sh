@@ -9,7 +9,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 "$python" -m venv "$scratch/venv"
 # hatchling and editables build the package; pip does not list what it used to build.
-"$scratch/venv/bin/pip" install --quiet --disable-pip-version-check '.[dev]' hatchling editables
+"$scratch/venv/bin/pip" install -qq --disable-pip-version-check '.[dev]' hatchling editables
 {
     echo "# The versions that the tests ran with, transitive ones too.  Written by \`make pins\`; do not edit."
     "$scratch/venv/bin/pip" freeze --exclude almostsure
