@@ -61,7 +61,7 @@ class Programme:
         self.discount = discount
         flow = raw.keep(reachable(raw), np.ones(raw.num_choices, np.bool_))
         flow = _with_rest(flow) if discount == 1 else _with_ends(flow)
-        self.gainful = _gainful(flow) if discount == 1 else np.zeros(flow.num_states, np.bool_)
+        self.gainful = gainful(flow) if discount == 1 else np.zeros(flow.num_states, np.bool_)
         self.everything = flow
         self._ready: tuple[Flow, _Solver] | None = None
 
@@ -140,18 +140,18 @@ def _trimmed(flow: Flow, states: Bools) -> Flow:
     return kept.keep(ends, choices)
 
 
-def _gainful(flow: Flow) -> Bools:
+def gainful(flow: Flow) -> Bools:
     """The states of the end components without cost whose mean reward can be positive, [states]."""
     label, inner = end_components(flow, flow.cost == 0)
     result = np.zeros(flow.num_states, np.bool_)
     for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
         choices = inner & (label[flow.owner] == number)
-        if (flow.reward[choices] >= 0).all() or _mean_gain(flow, choices) > FEASIBLE * np.abs(flow.reward[choices]).max():
+        if (flow.reward[choices] >= 0).all() or mean_gain(flow, choices) > FEASIBLE * np.abs(flow.reward[choices]).max():
             result[label == number] = True
     return result
 
 
-def _mean_gain(flow: Flow, choices: Bools) -> float:
+def mean_gain(flow: Flow, choices: Bools) -> float:
     """The best mean reward per step among choices of one end component: a programme over circulations."""
     part = np.flatnonzero(choices)
     states, owner = np.unique(flow.owner[part], return_inverse=True)

@@ -1,0 +1,377 @@
+"""The assured policy: the best return inside the shield, layer by layer, with proved bounds.
+
+With remaining budget K the shield allows the choices with k*(s,a) ≤ K.  Their damage-free outcomes stay in layer K,
+those with damage d go to layer K − d.  So the layers are solved for K = 0, 1, …, total, each with the lower ones as
+known exits: the reward of a choice and what its exits are worth are folded into one constant, and what is left is
+the maximal total reward of the layer.
+
+Undiscounted, each layer is brought into a form whose Bellman equation has one solution, by looking at its *end
+components*: sets of states in which a policy can stay for ever.
+
+- Where a mean reward above 0 can be kept up, the return is +∞, and so it is wherever this can be reached.
+- Where all rewards are 0, the states are collapsed into one, which may stop there for 0 or leave by any exit.
+- Where gains and losses cancel out exactly, the return of staying has no value: an error.
+- Everywhere else staying for ever costs −∞.  States from which no policy surely leaves or stops have the return −∞.
+
+On what remains, policy iteration from a proper policy (one that surely stops) goes on until no choice is better.
+
+**Bounds.**  Let V be what was computed, δ an upper bound of |b + A V − V| on the policy's choices and of b + A V − V
+on all others, rounding included, and w ≥ 1 + A w on all choices that are within reach of being best (its policy: the
+longest way to the end that is worth considering).  Then V − e and V + e with e = ε + 2 δ w, where ε bounds the error of
+the lower layers, satisfy b + A (V − e) ≥ V − e on the policy's choices and b + A (V + e) ≤ V + e on all choices, which
+makes them a lower and an upper bound.  Both inequalities are verified on the numbers, with a margin for rounding, before
+anything is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import LimitReached, UnboundedReturn
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.policy.flow import STOP, Flow, end_components, mean_reward, touches
+from almostsure.policy.occupation import gainful, mean_gain
+
+MAX_ITERATIONS = 1000
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layers:
+    """Bounds of the best return and a policy, for every state and remaining budget."""
+
+    lower: Floats  # [total + 1, num_states], NaN where infeasible
+    upper: Floats  # [total + 1, num_states]
+    choice: npt.NDArray[np.int32]  # [total + 1, num_states], −1 where infeasible
+
+
+def solve_layers(
+    mdp: MDP,
+    of_choice: Ints,
+    total: int,
+    *,
+    discount: float = 1.0,
+    tolerance: float = 1e-8,
+    report: Callable[[int], None] | None = None,
+) -> Layers:
+    """The best return inside the shield for every state and every remaining budget up to ``total``.
+
+    Parameters
+    ----------
+    mdp
+        The model.
+    of_choice
+        What each choice needs: k*.
+    total
+        The largest remaining budget.
+    discount, tolerance
+        See :func:`almostsure.solve_policy`; the tolerance holds at the initial states.
+    report
+        Called with each layer that is done.
+    """
+    shape = (total + 1, mdp.num_states)
+    value, error = np.full(shape, np.nan), np.zeros(shape)
+    choice = np.full(shape, -1, np.int32)
+    moves = _Moves(mdp)
+    gain: Ints | None = None
+    for remaining in range(total + 1):
+        layer = _Layer(moves, of_choice <= remaining, remaining, value, discount)
+        gain = layer.endless if gain is None and layer.endless.size else gain
+        layer.solve(float(error[:remaining].max(initial=0.0)))
+        value[remaining, layer.states] = layer.value
+        error[remaining, layer.states] = layer.error
+        choice[remaining, layer.states] = layer.choice
+        if report is not None:
+            report(remaining)
+    _check_start(mdp, value[-1], error[-1], tolerance, gain)
+    return Layers(lower=value - error, upper=value + error, choice=choice)
+
+
+def _check_start(mdp: MDP, value: Floats, error: Floats, tolerance: float, gain: Ints | None) -> None:
+    start = mdp.initial_states
+    if gain is not None and np.isposinf(value[start]).any():
+        names = ", ".join(mdp.state_name(int(s)) for s in gain[:8]) + (", …" if gain.size > 8 else "")
+        raise UnboundedReturn(
+            f"the return has no bound: reward can be collected for ever, without damage, among: {names}. "
+            "Give the cycle a cost, or pass discount below 1.",
+            cycle=tuple(gain.tolist()),
+        )
+    finite = np.isfinite(value[start])
+    gap = 2 * error[start][finite] / np.maximum(1.0, np.abs(value[start][finite]))
+    if gap.size and gap.max() > tolerance:
+        raise LimitReached(f"the bounds must be within {tolerance:g} of each other; {gap.max():.2g} is the best that 64-bit numbers give here. Pass a larger tolerance.")  # noqa: E501
+
+
+class _Moves:
+    """What every layer reads of the model."""
+
+    def __init__(self, mdp: MDP) -> None:
+        self.mdp = mdp
+        self.choice = mdp.outcome_choices()
+        self.owner = mdp.choice_states().astype(np.int64)
+        self.reward = mean_reward(mdp)
+
+
+class _Layer:
+    """One layer: its states, the allowed choices with their constants, and the solution."""
+
+    def __init__(self, moves: _Moves, allowed: Bools, remaining: int, lower_layers: Floats, discount: float) -> None:
+        mdp = moves.mdp
+        self.mdp, self.discount = mdp, discount
+        self.states = np.unique(moves.owner[allowed])
+        position = np.full(mdp.num_states, -1)
+        position[self.states] = np.arange(self.states.size)
+        choices = np.flatnonzero(allowed)
+        outcomes = np.flatnonzero(allowed[moves.choice])
+        row = (np.cumsum(allowed) - 1)[moves.choice[outcomes]]
+        target, damage = mdp.successor[outcomes], mdp.damage[outcomes].astype(np.int64)
+        weight = discount * mdp.probability[outcomes]
+        leaves = damage > 0
+        worth = np.zeros(outcomes.size)
+        worth[leaves] = weight[leaves] * lower_layers[remaining - damage[leaves], target[leaves]]
+        stays = ~leaves
+        from scipy.sparse import csr_array
+
+        inside = csr_array(
+            (weight[stays], (row[stays], position[target[stays]])), shape=(choices.size, self.states.size)
+        )
+        owner = position[moves.owner[choices]]
+        self.constant = moves.reward[choices] + np.bincount(row, worth, minlength=choices.size)
+        self.size = np.abs(moves.reward[choices]) + np.bincount(row, np.abs(worth), minlength=choices.size)
+        self.flow = Flow(
+            choice_ptr=np.searchsorted(owner, np.arange(self.states.size + 1)),
+            owner=owner,
+            moves=inside,
+            reward=moves.reward[choices],
+            cost=np.bincount(row[leaves], weight[leaves], minlength=choices.size),  # who leaves pays, here
+            initial=np.zeros(self.states.size),
+            state=self.states,
+            choice=choices,
+        )
+        self.value = np.full(self.states.size, -np.inf)
+        self.error = np.zeros(self.states.size)
+        self.choice = self.flow.choice[self.flow.choice_ptr[:-1]]
+        self.endless = self._endless()
+
+    def _endless(self) -> Ints:
+        """Mark where the return is +∞; returns the states of the model among which it is collected."""
+        flow = self.flow
+        forever = gainful(flow) if self.discount == 1 and (flow.reward > 0).any() else np.zeros(flow.num_states, np.bool_)
+        found = self.states[forever]
+        to_gain = np.isposinf(self.constant)
+        self.infinite = forever.copy()
+        while True:
+            good = to_gain | touches(flow.moves, self.infinite)
+            more = self.infinite.copy()
+            more[flow.owner[good]] = True
+            fresh = np.flatnonzero(good & ~self.infinite[flow.owner])
+            self.choice[flow.owner[fresh]] = flow.choice[fresh]
+            if (more == self.infinite).all():
+                return found
+            self.infinite = more
+
+    # ------------------------------------------------------------------ solving
+
+    def solve(self, inherited: float) -> None:
+        """Find values, choices and errors; the exits are known up to ``inherited``."""
+        self.value[self.infinite] = np.inf
+        usable = np.isfinite(self.constant)
+        keep = ~self.infinite
+        position = np.flatnonzero(keep)
+        part = self.flow.keep(keep, usable)
+        kept = np.flatnonzero(usable & keep[self.flow.owner] & ~touches(self.flow.moves, ~keep))
+        game = _Game(part, self.constant[kept], self.size[kept], self.discount, self.mdp)
+        game.solve(inherited)
+        self.value[position], self.error[position] = game.value, game.error
+        chosen = game.choice >= 0
+        self.choice[position[chosen]] = part.choice[game.choice[chosen]]
+
+
+class _Game:
+    """Maximal total reward with constants and exits folded in: collapse, iterate, prove."""
+
+    def __init__(self, flow: Flow, constant: Floats, size: Floats, discount: float, mdp: MDP) -> None:
+        self.flow, self.mdp, self.discount = flow, mdp, discount
+        if discount == 1:
+            label, self.inner = end_components(flow, (flow.reward == 0) & (flow.cost == 0))
+        else:
+            label, self.inner = np.full(flow.num_states, -1), np.zeros(flow.num_choices, np.bool_)
+        single = label < 0
+        _, self.place = np.unique(np.where(single, label.max(initial=0) + 1 + np.arange(label.size), label), return_inverse=True)
+        count = int(self.place.max(initial=-1)) + 1
+        resting = np.unique(self.place[~single])
+        kept = np.flatnonzero(~self.inner)
+        owner = np.concatenate([self.place[flow.owner[kept]], resting])
+        order = np.argsort(owner, kind="stable")
+        from scipy.sparse import csr_array, vstack
+
+        merge = csr_array((np.ones(single.size), (np.arange(single.size), self.place)), shape=(single.size, count))
+        moves = csr_array(vstack([flow.moves[kept] @ merge, csr_array((resting.size, count))]))[order]
+        none = np.zeros(resting.size)
+        self.owner = owner[order]
+        self.moves = csr_array(moves)
+        self.constant = np.concatenate([constant[kept], none])[order]
+        self.size = np.concatenate([size[kept], none])[order]
+        self.leaks = np.concatenate([flow.cost[kept] > 0, none == 0])[order]
+        self.origin = np.concatenate([kept, np.full(resting.size, STOP)])[order]
+        self.reward = np.concatenate([flow.reward[kept], none])[order]
+        self.count = count
+
+    def solve(self, inherited: float) -> None:
+        """Values, errors and choices of the game's states (−1: none that is better than another)."""
+        if self.discount == 1:
+            self._check_cancelling()
+            live, usable, policy = self._proper()
+        else:
+            live, usable = np.ones(self.count, np.bool_), np.ones(self.owner.size, np.bool_)
+            policy = np.searchsorted(self.owner, np.arange(self.count))
+        value, error = np.full(self.count, -np.inf), np.zeros(self.count)
+        chosen = np.full(self.count, -1)
+        if live.any():
+            solver = _Iteration(self, live, usable, policy)
+            value[live], error[live] = solver.run(inherited)
+            chosen[live] = solver.rows[solver.policy]
+        self.value, self.error = value[self.place], error[self.place]
+        self.choice = self._unfold(chosen)
+
+    def _check_cancelling(self) -> None:
+        """Refuse cycles whose gains and losses cancel out: the return of staying there has no value."""
+        flow = Flow(
+            choice_ptr=np.searchsorted(self.owner, np.arange(self.count + 1)), owner=self.owner, moves=self.moves,
+            reward=self.reward, cost=self.leaks.astype(np.float64), initial=np.zeros(self.count),
+            state=np.arange(self.count), choice=np.arange(self.owner.size),
+        )  # fmt: skip
+        label, inner = end_components(flow, ~self.leaks)
+        for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
+            part = inner & (label[flow.owner] == number)
+            scale = float(np.abs(flow.reward[part]).max())
+            if mean_gain(flow, part) > -1e-9 * scale:
+                states = self.flow.state[np.isin(self.place, np.flatnonzero(label == number))]
+                names = ", ".join(self.mdp.state_name(int(s)) for s in states[:8])
+                raise UnboundedReturn(
+                    f"the return has no value: gains and losses cancel out for ever among: {names}. "
+                    "Give the cycle a cost, or pass discount below 1.",
+                    cycle=tuple(int(s) for s in states),
+                )
+
+    def _proper(self) -> tuple[Bools, Bools, Ints]:
+        """Which states can surely stop, by which choices, and one policy that does."""
+        live = np.ones(self.count, np.bool_)
+        back = self.moves.tocsc()
+        while True:
+            usable = live[self.owner] & ~touches(self.moves, ~live)
+            policy = np.full(self.count, -1)
+            frontier = _give(policy, self.owner, np.flatnonzero(usable & self.leaks))
+            while frontier.size:
+                rows = np.unique(back[:, frontier].indices)
+                frontier = _give(policy, self.owner, rows[usable[rows]])
+            if ((policy >= 0) == live).all():
+                return live, usable, policy
+            live = policy >= 0
+
+    def _unfold(self, chosen: Ints) -> Ints:
+        """The choice of each state from those of the places: inside a place, everybody goes to where it is left."""
+        flow = self.flow
+        option = np.where(chosen >= 0, self.origin[np.maximum(chosen, 0)], STOP)
+        result = np.full(flow.num_states, -1)
+        exits = option[option >= 0]
+        result[flow.owner[exits]] = exits
+        inside = np.flatnonzero(self.inner)
+        resting = (chosen >= 0) & (option == STOP)
+        rests = inside[resting[self.place[flow.owner[inside]]]]
+        result[flow.owner[rests][::-1]] = rests[::-1]
+        back = flow.moves.tocsc()
+        frontier = np.flatnonzero(result >= 0)
+        while frontier.size:
+            rows = np.unique(back[:, frontier].indices)
+            frontier = _give(result, flow.owner, rows[self.inner[rows]])
+        return result
+
+
+def _give(policy: Ints, owner: Ints, choices: Ints) -> Ints:
+    """Give each state without a choice one of these; returns the states that got one."""
+    fresh = choices[policy[owner[choices]] < 0]
+    policy[owner[fresh][::-1]] = fresh[::-1]
+    return np.unique(owner[fresh])
+
+
+class _Iteration:
+    """Policy iteration with exact sparse solves, and the proof of what it found."""
+
+    def __init__(self, game: _Game, live: Bools, usable: Bools, policy: Ints) -> None:
+        self.rows = np.flatnonzero(usable & live[game.owner])
+        at = np.cumsum(live) - 1
+        self.matrix = game.moves[self.rows][:, live]
+        self.owner = at[game.owner[self.rows]]
+        self.constant, self.size = game.constant[self.rows], game.size[self.rows]
+        self.count = int(live.sum())
+        self.policy = np.searchsorted(self.rows, policy[live])
+        self.starts = np.searchsorted(self.owner, np.arange(self.count))
+        self.discount = game.discount
+
+    def run(self, inherited: float) -> tuple[Floats, Floats]:
+        """Values and their errors."""
+        self.policy, value = self._improve(self.policy, self.constant, np.ones(self.owner.size, np.bool_))
+        return value, self._prove(value, inherited)
+
+    def _factor(self, policy: Ints) -> Any:
+        from scipy.sparse import csc_array, eye_array
+        from scipy.sparse.linalg import splu
+
+        return splu(csc_array(eye_array(self.count) - self.matrix[policy]))
+
+    def _improve(self, policy: Ints, constant: Floats, among: Bools) -> tuple[Ints, Floats]:
+        """The best policy among some choices, and its values."""
+        for _ in range(MAX_ITERATIONS):
+            factor = self._factor(policy)
+            value = factor.solve(constant[policy])
+            value += factor.solve(constant[policy] - (value - self.matrix[policy] @ value))  # one step of refinement
+            gain = np.where(among, constant + self.matrix @ value - value[self.owner], -np.inf)
+            best = np.maximum.reduceat(gain, self.starts)
+            better = best > 64 * EPSILON * (1 + np.abs(value) + np.abs(constant[policy]))
+            if not better.any():
+                return policy, value
+            hits = np.flatnonzero(gain == best[self.owner])
+            first = policy.copy()
+            first[self.owner[hits][::-1]] = hits[::-1]
+            policy = np.where(better, first, policy)
+        raise LimitReached(f"policy iteration did not settle within {MAX_ITERATIONS} rounds. Pass a larger tolerance.")
+
+    def _prove(self, value: Floats, inherited: float) -> Floats:
+        """An error bound that was verified on the numbers (see the module's docstring)."""
+        margin = self._rounding(value)
+        gain = self.constant + self.matrix @ value - value[self.owner]
+        step = max(float(np.abs(gain[self.policy]).max()), float(gain.max())) + 2 * float(margin.max())
+        near = gain > -1e-6 * (1 + np.abs(value[self.owner]))
+        for _ in range(60):
+            length = self._longest(near)
+            error = inherited + 2 * step * length
+            spread = self.matrix @ error + inherited * np.maximum(0.0, 1 - np.asarray(self.matrix.sum(axis=1)).ravel())
+            change = spread - error[self.owner]
+            slack = margin + 8 * EPSILON * error[self.owner]
+            too_high = gain + change + slack > 0
+            too_low = -gain[self.policy] + change[self.policy] + slack[self.policy] > 0
+            if not too_high.any() and not too_low.any():
+                return error
+            near |= too_high
+            step *= 2
+        raise LimitReached("the bounds could not be proved in 64-bit numbers. Pass a larger tolerance.")
+
+    def _longest(self, near: Bools) -> Floats:
+        """w ≥ 1 + A w for all choices that may be best: the longest way to the end among them."""
+        if self.discount < 1:
+            return np.full(self.count, 1.001 / (1 - self.discount))
+        among = near.copy()
+        among[self.policy] = True
+        _, length = self._improve(self.policy, np.ones(self.owner.size), among)
+        return 1.001 * length
+
+    def _rounding(self, value: Floats) -> Floats:
+        """How far b + A V − V may be off because numbers have 64 bits."""
+        terms = np.diff(self.matrix.indptr) + 3
+        return 2 * EPSILON * terms * (self.size + self.matrix @ np.abs(value) + np.abs(value[self.owner]))
