@@ -38,6 +38,10 @@ asure.check_budget(mdp, budget)
 assert budget.of(0, 0) == 1, budget
 assert budget.of(0) == 0, budget
 
+# The best return is what the paper says, with certainty and on average.
+assert abs(asure.solve_policy(mdp, asure.AlmostSure(5)).value - 5) < 1e-6
+assert abs(asure.solve_policy(mdp, asure.Expected(3)).value - 3) < 1e-6
+
 # The compiled engine agrees with the plain one.
 example = asure.example("quicksand")
 plain, compiled = (asure.solve_budget(example, backend=backend, check="always") for backend in ("plain", "compiled"))

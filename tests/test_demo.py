@@ -17,6 +17,8 @@ def test_piped_output_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     assert " S " in shown
     assert " ∞ " in shown
     assert "2 is the smallest budget" in shown
+    assert " S • • • • • • • • • • G" in shown  # with 6 units, straight on
+    assert "0    20.16" in shown
 
 
 def test_a_terminal_gets_colours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
