@@ -1,0 +1,383 @@
+"""The assured policy of large models: compiled, ordered sweeps over one layer after the other.
+
+What is computed is said in :mod:`almostsure.policy.layers`, and the plain engine there is this one's twin.  Here, for
+each layer K = 0, 1, …, total:
+
+1. rewards and the solved lower layers are folded into one constant a choice;
+2. states that cannot surely come to rest or leave the layer get −∞, and choices that may lead to them go;
+3. the others are put into an order in which most of them look only at earlier ones;
+4. sweeps in that order, with direct solves where they are slow, bring all residuals below a threshold.
+
+**Bounds.**  They are V − e and V + e, verified on the model with a margin for rounding: no allowed choice is worth more
+than the upper bound, the policy's choice is worth at least the lower one.  With a discount γ < 1, e is half the
+tolerance, and a residual of e (1 − γ) suffices.  If every step costs at least m, e is half the tolerance times |V|,
+and a residual of m times half the tolerance suffices, since the bounds are V (1 ± half the tolerance).  Otherwise e
+solves e ≥ 2 θ + A e, with the lower layers' e at the exits, on all choices that may be best; if it comes out too large
+for the tolerance, the threshold θ is lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import LimitReached
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.policy import sweep_kernels as kernels
+from almostsure.policy import sweep_prepare as prepare
+from almostsure.policy.components import Graph, end_components, lead_inside
+from almostsure.policy.flow import mean_reward
+from almostsure.policy.sweep_pockets import Compact, Sweeper
+
+USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
+SLACK = 0.9  # the share of the allowed residual at which sweeps stop
+CHEAP_STEP = 1e-4  # with a step cheaper than this share of the dearest one, scaling the values proves too little
+FIRST_STEPS = 100.0  # how long an episode is thought to be, until it is known
+REFINEMENTS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ground:
+    """What every layer reads of the model, with integers of one width so that each kernel is compiled once."""
+
+    mdp: MDP
+    choice_ptr: Ints
+    outcome_ptr: Ints
+    successor: Ints
+    probability: Floats
+    rewards: Floats
+    damage: npt.NDArray[np.uint8]
+    of_choice: Ints
+    reward: Floats  # [num_choices], expected
+    owner: Ints  # [num_choices], the state
+    total: int
+    discount: float
+
+    @staticmethod
+    def read(mdp: MDP, of_choice: Ints, total: int, discount: float) -> Ground:
+        """Take the arrays of a model."""
+        return Ground(
+            mdp=mdp,
+            choice_ptr=_narrow(mdp.choice_ptr),
+            outcome_ptr=_narrow(mdp.outcome_ptr),
+            successor=_narrow(mdp.successor),
+            probability=_normalised(mdp),
+            rewards=mdp.reward,
+            damage=mdp.damage,
+            of_choice=_narrow(of_choice),
+            reward=mean_reward(mdp),
+            owner=mdp.choice_states(),
+            total=total,
+            discount=discount,
+        )
+
+    @property
+    def num_states(self) -> int:
+        """How many states there are."""
+        return self.choice_ptr.size - 1
+
+    def graph(self, choices: Bools) -> Graph:
+        """The graph of some choices; the others are there, but lead nowhere."""
+        per_choice = np.diff(self.outcome_ptr)
+        (outcomes,) = np.nonzero(np.repeat(choices, per_choice))
+        entry_choice = np.repeat(np.flatnonzero(choices), per_choice[choices])
+        return Graph(
+            num_states=self.num_states, owner=self.owner, entry_choice=entry_choice, entry_state=self.successor[outcomes]
+        )
+
+    def without_damage(self, remaining: int) -> Bools:
+        """The allowed choices that never hurt, [num_choices]."""
+        hurts = np.bitwise_or.reduceat(self.damage, self.outcome_ptr[:-1]) > 0
+        return (self.of_choice <= remaining) & ~hurts
+
+
+def _narrow(array: Ints) -> Ints:
+    """The array as read-only int32 where its values fit; a model from a file may have wider ones."""
+    if array.dtype != np.int32 and array[-1] < 2**31 and array.max() < 2**31:
+        array = array.astype(np.int32)
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array
+
+
+def _normalised(mdp: MDP) -> Floats:
+    """Probabilities that sum to 1 up to rounding; a model's may be off by a little more."""
+    starts = mdp.outcome_ptr[:-1]
+    sums = np.add.reduceat(mdp.probability, starts)
+    if np.abs(sums - 1).max() <= 1e-15 * int(np.diff(mdp.outcome_ptr).max()):
+        return mdp.probability
+    result = mdp.probability / np.repeat(sums, np.diff(mdp.outcome_ptr))
+    result.flags.writeable = False
+    return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Places:
+    """States, with those collapsed that may rest together for nothing."""
+
+    place: Ints  # [num_states]
+    member_ptr: Ints  # [places + 1]
+    member: Ints  # [num_states]
+    can_stay: Bools  # [places]
+    inside: Bools  # [num_choices], choices by which places rest
+    graph: Graph | None  # of the choices inside; None if every place is one state
+
+    @staticmethod
+    def single(ground: Ground, inside: Bools) -> Places:
+        """Every state on its own; those with a choice inside may stay."""
+        states = np.arange(ground.num_states, dtype=np.int32)
+        can_stay = np.zeros(ground.num_states, np.bool_)
+        can_stay[ground.owner[inside]] = True
+        return Places(
+            place=states, member_ptr=np.arange(ground.num_states + 1, dtype=np.int32), member=states.copy(),
+            can_stay=can_stay, inside=inside, graph=None,
+        )  # fmt: skip
+
+    @staticmethod
+    def collapse(ground: Ground, resting: Bools) -> Places:
+        """Collapse the end components of choices without damage and reward."""
+        graph = ground.graph(resting)
+        component, inside = end_components(graph, resting)
+        if component.max(initial=-1) + 1 == np.unique(graph.owner[inside]).size:  # each is one state
+            return Places.single(ground, inside)
+        alone = component < 0
+        label = np.where(alone, component.max() + 1 + np.cumsum(alone) - 1, component).astype(np.int32)
+        can_stay = np.zeros(int(label.max()) + 1, np.bool_)
+        can_stay[label[~alone]] = True
+        member = np.argsort(label, kind="stable").astype(np.int32)
+        member_ptr = np.searchsorted(label[member], np.arange(can_stay.size + 1)).astype(np.int32)
+        return Places(place=label, member_ptr=member_ptr, member=member, can_stay=can_stay, inside=inside, graph=graph)
+
+
+def find_places(ground: Ground, remaining: int) -> Places:
+    """The places of a layer.  With a discount staying is nothing special."""
+    if ground.discount < 1:
+        return Places.single(ground, np.zeros(ground.reward.size, np.bool_))
+    resting = (ground.reward == 0) & ground.without_damage(remaining)
+    graph = ground.graph(resting)
+    away = graph.owner[graph.entry_choice] != graph.entry_state
+    if not away.any():  # terminal states and the like
+        return Places.single(ground, resting)
+    return Places.collapse(ground, resting)
+
+
+def may_gain(ground: Ground) -> bool:
+    """Whether some end component has a choice with positive reward: a case for the plain engine."""
+    if ground.discount < 1 or not (ground.reward > 0).any():
+        return False
+    free = ground.without_damage(ground.total)
+    if not (ground.reward[free] > 0).any():
+        return False
+    _, inside = end_components(ground.graph(free), free)
+    return bool((ground.reward[inside] > 0).any())
+
+
+# ---------------------------------------------------------------------- the layers
+
+
+class Sweeps:
+    """The run over all layers."""
+
+    def __init__(self, ground: Ground, tolerance: float) -> None:
+        shape = (ground.total + 1, ground.num_states)
+        self.ground = ground
+        self.value = np.full(shape, -np.inf)
+        self.error = np.zeros(shape)
+        self.choice = np.full(shape, -1, np.int32)
+        self.half = USED * tolerance / 2
+        self.places: list[Places] = []
+        self.constant = np.zeros(ground.reward.size)
+        self.exit_chance = np.zeros(ground.reward.size)
+        self.usable = np.zeros(ground.reward.size, np.bool_)
+        self.step = self._cheapest_step()
+        size = np.abs(ground.reward[ground.reward != 0])
+        self.width = float(np.median(size[:: max(1, size.size // 100_000)])) / 4 if size.size else 1.0
+        self.finite: Bools | None = None
+
+    def _cheapest_step(self) -> float:
+        """The least that a step costs which does not rest; 0 if some are free, gain, or cost next to nothing."""
+        ground = self.ground
+        if ground.discount < 1:
+            return 0.0
+        moving = ground.of_choice <= ground.total
+        moving &= ~find_places(ground, ground.total).inside
+        if not moving.any():
+            return 0.0
+        rewards = ground.reward[moving]
+        cheapest = -float(rewards.max())
+        return cheapest if cheapest > CHEAP_STEP * -float(rewards.min()) else 0.0
+
+    def solve(self, remaining: int) -> None:
+        """Solve one layer; the lower ones are solved."""
+        places = self._find_places(remaining)
+        finite, order, guess = self._prepare(remaining, places)
+        layer = self._gather(places, order)
+        sweeper = Sweeper(layer, discounted=self.ground.discount < 1)
+        value = guess[order]
+        policy = np.full(order.size, -1, np.int32)
+        error = self._settle(remaining, sweeper, value, policy)
+        at_place = np.full(places.can_stay.size, -np.inf)
+        at_place[order] = value
+        self.value[remaining] = at_place[places.place]
+        at_place[order] = error
+        self.error[remaining] = np.where(finite[places.place], at_place[places.place], 0.0)
+        self._extract(remaining, places, order, layer.origin[policy])
+
+    def _find_places(self, remaining: int) -> Places:
+        """The places, and who leads to them; both are kept while they stay the same."""
+        ground = self.ground
+        places = find_places(ground, remaining)
+        old = self.places[-1] if self.places else None
+        if old is not None and old.graph is None and places.graph is None:
+            same = True
+        else:
+            same = old is not None and np.array_equal(old.place, places.place)
+        if not same:
+            self.predecessors = prepare.list_predecessors(
+                places.can_stay.size, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability,
+                ground.damage, ground.of_choice, ground.total, places.place,
+            )  # fmt: skip
+            self.place_of_choice = ground.owner if places.graph is None else places.place[ground.owner]
+        self.places.append(places)
+        return places
+
+    def _prepare(self, remaining: int, places: Places) -> tuple[Bools, Ints, Floats]:
+        """Constants, the places with finite values, and these in order, with a first guess of all values."""
+        ground = self.ground
+        self.room = prepare.open_layer(
+            remaining, ground.outcome_ptr, ground.successor, ground.probability, ground.damage, ground.of_choice,
+            ground.reward, ground.discount, self.value, self.constant, self.exit_chance, self.usable,
+        )  # fmt: skip
+        finite = self._surely(remaining, places)
+        value = np.empty(finite.size)
+        order = np.empty(finite.size, np.int32)
+        count = prepare.estimate(
+            ground.choice_ptr, self.place_of_choice, places.member_ptr, places.member, *self.predecessors,
+            places.can_stay, finite, self.usable, self.constant, self.exit_chance, ground.discount, self.width, value,
+            order,
+        )  # fmt: skip
+        return finite, order[:count], value
+
+    def _surely(self, remaining: int, places: Places) -> Bools:
+        """The places whose value is finite; makes choices that may lead elsewhere unusable."""
+        ground = self.ground
+        finite = np.zeros(places.can_stay.size, np.bool_)
+        if ground.discount < 1:
+            finite[self.place_of_choice[self.usable]] = True
+            return finite
+        if remaining > 0:  # what is finite with less budget is finite with more
+            finite[places.place[self.value[remaining - 1] > -np.inf]] = True
+        pred_ptr, pred_choice, _ = self.predecessors
+        prepare.leave_surely(
+            ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.damage, self.place_of_choice, places.place,
+            places.member_ptr, places.member, pred_ptr, pred_choice, places.can_stay, self.exit_chance, self.usable,
+            finite, np.empty(finite.size, np.int32),
+        )  # fmt: skip
+        return finite
+
+    def _gather(self, places: Places, order: Ints) -> Compact:
+        ground = self.ground
+        position = np.full(places.can_stay.size, -1, np.int32)
+        position[order] = np.arange(order.size, dtype=np.int32)
+        ptr, entry_ptr, column, factor, constant, origin, scale = prepare.gather(
+            order, position, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability, ground.damage,
+            places.place, places.member_ptr, places.member, places.can_stay, self.usable, self.constant, ground.discount,
+            *self.room,
+        )  # fmt: skip
+        return Compact(
+            ptr=ptr, entry_ptr=entry_ptr, column=column, factor=factor, constant=constant, origin=origin, scale=scale
+        )
+
+    # ------------------------------------------------------------------ errors
+
+    def _settle(self, remaining: int, sweeper: Sweeper, value: Floats, policy: Ints) -> Floats:
+        """Solve for the values to the residual that the bounds need; returns their error."""
+        constant, discount = sweeper.layer.constant, self.ground.discount
+        if discount < 1:
+            sweeper.run(constant, value, policy, SLACK * self.half * (1 - discount))
+            return np.full(value.size, self.half)
+        if self.step > 0:
+            sweeper.run(constant, value, policy, SLACK * self.half * self.step)
+            return self.half * np.abs(value)
+        allowed = self.half * (remaining + 1) / (self.ground.total + 1)
+        threshold = allowed / FIRST_STEPS
+        for _ in range(REFINEMENTS):
+            sweeper.run(constant, value, policy, threshold)
+            error = self._spread(remaining, sweeper, value, policy, threshold)
+            excess = float((error / np.maximum(1.0, np.abs(value))).max(initial=0.0)) / allowed
+            if excess <= 1:
+                return error
+            threshold /= 2 * excess
+        raise LimitReached(f"the bounds of layer {remaining} did not come within the tolerance. Pass a larger one.")
+
+    def _spread(self, remaining: int, sweeper: Sweeper, value: Floats, policy: Ints, threshold: float) -> Floats:
+        """How far the values may be off when every residual is below the threshold."""
+        ground, layer = self.ground, sweeper.layer
+        rounding = 64 * np.finfo(np.float64).eps * float(np.abs(value).max(initial=0.0) + np.abs(layer.constant).max(initial=0.0))
+        inherited = np.zeros(ground.reward.size)
+        prepare.open_layer(
+            remaining, ground.outcome_ptr, ground.successor, ground.probability, ground.damage, ground.of_choice,
+            np.full(ground.reward.size, 2 * threshold + rounding), 1.0, self.error, inherited,
+            np.empty(ground.reward.size), np.empty(ground.reward.size, np.bool_),
+        )  # fmt: skip
+        constant = np.where(layer.origin >= 0, inherited[layer.origin] * layer.scale, 0.0)
+        owner = layer.owner()
+        near = layer.worth(value) >= (value - 4 * self.half * np.maximum(1.0, np.abs(value)))[owner]
+        near[policy] = True
+        error = np.zeros(value.size)
+        sweeper.run(np.where(near, constant, -np.inf), error, policy.copy(), threshold / 2)
+        return error
+
+    # ------------------------------------------------------------------ the policy
+
+    def _extract(self, remaining: int, places: Places, order: Ints, chosen: Ints) -> None:
+        """The choice of every state, from those of the places: inside a place, everybody goes to where it is left."""
+        ground, choice = self.ground, self.choice[remaining]
+        allowed = np.flatnonzero(ground.of_choice <= remaining)
+        choice[ground.owner[allowed][::-1]] = allowed[::-1]  # where the value is −∞, any will do
+        exits = chosen[chosen >= 0]
+        resting = np.zeros(places.can_stay.size, np.bool_)
+        resting[order[chosen < 0]] = True
+        (inner,) = np.nonzero(places.inside & resting[places.place[ground.owner]])
+        choice[ground.owner[inner][::-1]] = inner[::-1]
+        if places.graph is not None:
+            goals = ground.owner[exits].astype(np.int64)
+            way = lead_inside(places.graph, places.inside & ~resting[places.place[ground.owner]], goals)
+            choice[way >= 0] = way[way >= 0]
+        choice[ground.owner[exits]] = exits
+
+    def check(self, lower: Floats, upper: Floats) -> None:
+        """Verify the bounds of every layer on the model."""
+        ground = self.ground
+        for remaining, places in enumerate(self.places):
+            state = kernels.check_bounds(
+                remaining, ground.discount, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability,
+                ground.rewards, ground.damage, ground.of_choice, ground.reward, places.place, places.can_stay,
+                self.choice, lower, upper, np.zeros(places.can_stay.size, np.bool_),
+            )  # fmt: skip
+            if state >= 0:
+                raise LimitReached(
+                    f"the bounds of {ground.mdp.describe_state(state)} with {remaining} remaining could not be proved in "
+                    "64-bit numbers. Pass a larger tolerance."
+                )
+
+
+def solve_sweeping(
+    ground: Ground, tolerance: float, report: Callable[[int], None] | None = None
+) -> tuple[Floats, Floats, npt.NDArray[np.int32]]:
+    """Lower bounds, upper bounds and choices for every remaining budget and state."""
+    run = Sweeps(ground, tolerance)
+    for remaining in range(ground.total + 1):
+        run.solve(remaining)
+        if report is not None:
+            report(remaining)
+    lower, upper = run.value - run.error, run.value + run.error
+    run.check(lower, upper)
+    infeasible = run.choice < 0
+    lower[infeasible] = np.nan
+    upper[infeasible] = np.nan
+    return lower, upper, run.choice

@@ -1,0 +1,176 @@
+"""Sweeps with direct solves: the values of one layer, until every residual is below a threshold.
+
+*Sweeps.*  Positions are ordered by value (:func:`almostsure.policy.sweep_prepare.estimate`), and a value that changes
+wakes those that look at it.  A sweep visits only the active ones, and only so far ahead that what it spreads is
+already nearly right: the work goes where the residual is.
+
+*Pockets.*  Where a policy leaves a region only after hundreds of steps, sweeps crawl.  Positions that changed too often
+are taken out and settled together, by policy iteration with sparse LU on their equations, everything around as it
+is.  Each member starts with its best choice if that leads out; otherwise with one that does, so that no policy that
+runs in circles is ever evaluated.  A pocket that comes back is widened.  In models without any locality factors would
+fill up; there, and where a pocket is too large, GMRES takes the place of LU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from almostsure.errors import LimitReached
+from almostsure.model.mdp import Floats, Ints
+from almostsure.policy import sweep_kernels as kernels
+
+CHUNK = 1024  # positions that are visited together
+LOOKAHEAD = 32  # chunks that a round visits, in a model with locality
+POLICY_SWEEPS = 3  # visits that look at the policy's choices only, after one that looks at all
+PATIENCE = 60  # changes after which a position belongs to a pocket
+POCKET_LIMIT = 16_000  # members for which LU is tried
+SCATTERED_LIMIT = 1_000  # the same in a model without locality
+FEW_MEMBERS = 2_000  # up to so many, a pocket's policy is iterated to the end
+UPDATES_PER_POSITION = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Compact:
+    """One layer, places in the order in which they are swept."""
+
+    ptr: Ints  # [positions + 1], offsets of choices
+    entry_ptr: Ints  # [choices + 1], offsets of entries
+    column: Ints  # [entries], the positions that they lead to
+    factor: Floats  # [entries], discounted probabilities
+    constant: Floats  # [choices], reward and what exits are worth
+    origin: Ints  # [choices], the model's choice; −1: stay
+    scale: Floats  # [choices], by what dividing out own loops multiplied the constant
+
+    @property
+    def size(self) -> int:
+        """How many positions there are."""
+        return self.ptr.size - 1
+
+    def worth(self, value: Floats) -> Floats:
+        """What each choice is worth, [choices]."""
+        from scipy.sparse import csr_array
+
+        shape = (self.origin.size, self.size)
+        matrix = csr_array((self.factor, self.column, self.entry_ptr), shape=shape)
+        return self.constant + matrix @ value
+
+    def owner(self) -> Ints:
+        """The position of each choice, [choices]."""
+        return np.repeat(np.arange(self.size), np.diff(self.ptr))
+
+    def is_local(self) -> bool:
+        """Whether most entries lead to positions nearby."""
+        (sample,) = np.nonzero(np.diff(self.entry_ptr))
+        sample = sample[:: max(1, sample.size // 10_000)]
+        at = np.searchsorted(self.ptr, sample, side="right") - 1
+        distance = np.abs(self.column[self.entry_ptr[sample]].astype(np.int64) - at)
+        return bool(np.mean(distance > self.size / 8) < 0.05) if sample.size else True
+
+
+class Sweeper:
+    """Solves one compact layer for given constants, to a given residual."""
+
+    def __init__(self, layer: Compact, *, discounted: bool) -> None:
+        self.layer = layer
+        self.discounted = discounted
+        self.pred_ptr, self.pred = kernels.state_predecessors(layer.ptr, layer.entry_ptr, layer.column)
+        self.lookahead, self.limit = (LOOKAHEAD, POCKET_LIMIT) if layer.is_local() else (2**30, SCATTERED_LIMIT)
+        size = layer.size
+        self.mark = np.zeros(size, np.bool_)
+        self.local = np.full(size, -1, np.int32)
+        self.found = np.empty(size, np.int32)
+
+    def run(self, constant: Floats, value: Floats, policy: Ints, threshold: float) -> None:
+        """Bring ``value`` within ``threshold`` of its best choices' worth; they are in ``policy`` afterwards."""
+        size = self.layer.size
+        self.constant, self.value, self.policy, self.threshold = constant, value, policy, threshold
+        self.active = np.ones(size, np.bool_)
+        self.is_dirty = np.ones(-(-size // CHUNK), np.bool_)
+        self.todo = np.zeros(self.is_dirty.size, np.int32)
+        self.changes = np.zeros(size, np.int32)
+        self.level = np.zeros(size, np.int32)
+        updates = np.zeros(1, np.int64)
+        patience = PATIENCE
+        while True:
+            chunk = kernels.sweep(
+                threshold, CHUNK, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size, *self._arrays,
+                self.value, self.policy, self.pred_ptr, self.pred, self.active, self.is_dirty, self.todo, self.changes,
+                updates,
+            )  # fmt: skip
+            if chunk == -1:
+                return
+            if chunk == -2:
+                raise LimitReached(
+                    f"the values did not settle within {UPDATES_PER_POSITION:,} updates a state. Pass a larger tolerance."
+                )
+            if self._settle(chunk, patience) > FEW_MEMBERS:
+                patience += patience // 4  # large pockets are expensive: try harder without
+
+    @property
+    def _arrays(self) -> tuple[Any, ...]:
+        layer = self.layer
+        return layer.ptr, layer.entry_ptr, layer.column, layer.factor, self.constant
+
+    # ------------------------------------------------------------------ pockets
+
+    def _settle(self, chunk: int, patience: int) -> int:
+        """Solve the pocket around a chunk directly; returns how large it was."""
+        members = self._pocket(chunk, patience)
+        before = self.value[members]
+        self.local[members] = np.arange(members.size, dtype=np.int32)
+        proper = kernels.make_proper(members, self.local, *self._arrays, self.value, self.policy)
+        if proper or self.discounted:
+            self._iterate(members)
+        self.local[members] = -1
+        kernels.wake_changed(
+            members, before, self.threshold, CHUNK, self.value, self.pred_ptr, self.pred, self.active, self.is_dirty,
+            self.todo, self.changes,
+        )  # fmt: skip
+        return members.size
+
+    def _pocket(self, chunk: int, patience: int) -> Ints:
+        layer = self.layer
+        begin = max(0, chunk - self.lookahead) * CHUNK
+        end = min(layer.size, (chunk + self.lookahead) * CHUNK)
+        count = kernels.pocket(
+            begin, end, patience // 2, self.limit, self.changes, self.level, layer.ptr, layer.entry_ptr, layer.column,
+            self.pred_ptr, self.pred, self.mark, self.found,
+        )  # fmt: skip
+        return np.sort(self.found[:count])
+
+    def _iterate(self, members: Ints) -> None:
+        """Policy iteration on the members."""
+        rounds = 30 if members.size <= FEW_MEMBERS else 3
+        for _ in range(rounds):
+            start, columns, factors, right = kernels.equations(
+                members, self.local, *self._arrays[1:], self.value, self.policy
+            )
+            if not self._evaluate(members, start, columns, factors, right):
+                return
+            if kernels.improve(members, self.threshold, *self._arrays, self.value, self.policy) == 0:
+                return
+
+    def _evaluate(self, members: Ints, start: Ints, columns: Ints, factors: Floats, right: Floats) -> bool:
+        """Solve the equations of the members' values; False if that failed and nothing was changed."""
+        from scipy.sparse import csc_array, csr_array
+        from scipy.sparse.linalg import gmres, splu
+
+        shape = (members.size, members.size)
+        if members.size <= self.limit:
+            try:
+                solution = splu(csc_array((factors, columns, start), shape=shape)).solve(right, "T")
+            except RuntimeError:  # singular to working precision
+                return False
+        else:
+            matrix = csr_array((factors, columns, start), shape=shape)
+            guess = self.value[members]
+            solution, _ = gmres(matrix, right, x0=guess, rtol=0.0, atol=self.threshold, restart=30, maxiter=4)
+            if np.abs(matrix @ solution - right).max() >= np.abs(matrix @ guess - right).max():
+                return False
+        if not np.isfinite(solution).all():
+            return False
+        self.value[members] = solution
+        return members.size <= self.limit
