@@ -76,6 +76,7 @@ $(RUN):
 $(CORE): pyproject.toml constraints.txt | $(RUN)
 	@echo "Installing almostsure …"
 	@$(PIP) --editable .
+	@$(RUN) -m almostsure.warm
 	@touch $@
 
 $(TEST): $(CORE)

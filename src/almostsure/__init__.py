@@ -89,3 +89,7 @@ def __getattr__(name: str) -> Any:
 
         return importlib.import_module("almostsure.gym")
     raise AttributeError(f"module 'almostsure' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -144,6 +144,18 @@ def _find_plain(mdp: MDP, budget: Budget, owed_for_infinite: int) -> tuple[int, 
     return 0, 0
 
 
+def warm_up() -> None:
+    """Compile the check, or load it from the cache."""
+    from almostsure.budget.certificate_kernel import first_broken
+
+    index, damage = np.zeros(2, np.int32), np.zeros(1, np.uint8)
+    index[1] = 1
+    arrays = (index, index, np.zeros(1, np.int32), damage, *(np.zeros(1, np.int32) for _ in range(3)))
+    for array in arrays:
+        array.flags.writeable = False
+    first_broken(*arrays, INFINITE - 1, INFINITE, 0, 1)
+
+
 def _find_compiled(mdp: MDP, budget: Budget, owed_for_infinite: int) -> tuple[int, int]:
     """The same, compiled, on two threads."""
     from concurrent.futures import ThreadPoolExecutor

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget import kernels
-from almostsure.budget.answer import Answer, Halted
+from almostsure.budget.answer import NO_CAP, Answer, Halted
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Ints, Support, index_dtype
+from almostsure.waiting import compiling
 
 Report = Callable[[int, int], None]  # level, settled states
 
@@ -27,8 +28,33 @@ PATIENCE = 1 << 21  # states looked at between two reports
 THREADS = 2
 
 
+def warm_up() -> None:
+    """Compile the kernels, or load them from the cache, on a model that needs all of them."""
+    support = Support(
+        choice_ptr=np.array([0, 1, 2, 4, 5], np.int32),
+        outcome_ptr=np.array([0, 1, 2, 3, 4, 5], np.int32),
+        successor=np.array([0, 0, 3, 1, 2], np.int32),
+        damage=np.array([0, 1, 0, 1, 1], np.uint8),
+    )
+    run = _Run(_narrow(support), NO_CAP)
+    run._spread(np.array([0, 1, 2, 4], np.int32), 0)
+    _solve(support, cap=NO_CAP, report=lambda _level, _settled: None)
+
+
+_is_warm = False
+
+
 def solve_levels(support: Support, *, cap: int, report: Report) -> Answer:
     """k* by levels, compiled.  KeyboardInterrupt becomes :class:`Halted` with the levels that are complete."""
+    global _is_warm
+    if not _is_warm:
+        with compiling("the budget engine"):
+            warm_up()
+        _is_warm = True
+    return _solve(support, cap=cap, report=report)
+
+
+def _solve(support: Support, *, cap: int, report: Report) -> Answer:
     game = _narrow(support)
     run = _Run(game, cap)
     try:
@@ -57,18 +83,18 @@ def _compact_size(states: int, choices: int, outcomes: int, width: int) -> int:
 
 
 def _narrow(support: Support) -> Support:
-    """The support with the narrowest index types: a mapped file has 64-bit ones, which would compile anew."""
+    """The support with the narrowest index types, read-only: every other combination would compile anew."""
 
-    def fit(array: Ints, count: int) -> Ints:
-        narrow: Ints = array.astype(index_dtype(count), copy=False)
+    def fit(array: Ints, dtype: npt.DTypeLike) -> Any:
+        narrow = array.astype(dtype, copy=False).view()
         narrow.flags.writeable = False
         return narrow
 
     return Support(
-        choice_ptr=fit(support.choice_ptr, support.num_choices + 1),
-        outcome_ptr=fit(support.outcome_ptr, support.num_outcomes + 1),
-        successor=fit(support.successor, support.num_states),
-        damage=support.damage,
+        choice_ptr=fit(support.choice_ptr, index_dtype(support.num_choices + 1)),
+        outcome_ptr=fit(support.outcome_ptr, index_dtype(support.num_outcomes + 1)),
+        successor=fit(support.successor, index_dtype(support.num_states)),
+        damage=fit(support.damage, np.uint8),
     )
 
 
