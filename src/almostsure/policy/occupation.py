@@ -15,7 +15,7 @@ A vertex of the programme is a policy that plays at random in one state at most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,10 @@ import numpy as np
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.policy.flow import Flow, end_components, reachable, surely_stops
+from almostsure.policy.lagrange import Answer, Improper, Priced, Search
 
 FEASIBLE = 1e-9  # what HiGHS may miss a row by
+SMALL = 500  # choices up to which HiGHS is the faster one
 REACHED = 1e-7  # a flow into an endless gain below this is none
 
 
@@ -42,16 +44,6 @@ class Endless(Exception):
     def __init__(self, states: Ints) -> None:
         super().__init__(states)
         self.states = states
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
-    """An optimal flow and its dual."""
-
-    flow: Floats  # [choices]
-    value: float
-    price: float  # λ: what one more unit of the limit would be worth
-    potential: Floats  # [states], V
 
 
 class Programme:
@@ -75,19 +67,21 @@ class Programme:
         self._check_endless(limit)
         return self._prepared()[1].solve(limit)
 
+    @property
+    def priced(self) -> Priced:
+        """The problem with prices, for proofs."""
+        return self._prepared()[1].priced
+
     def least_cost(self) -> float:
         """The least cost of any policy that comes to an end."""
         flow = self._with_endless_ends() if self.gainful.any() else self.flow
-        answer = _Solver(flow, -flow.cost, self.discount).solve(None)
-        if answer is None:  # cannot be: every state left has a way to a stop
-            raise LimitReached("HiGHS found no flow where there is one. Please report this model.")
-        return max(-answer.value, 0.0)
+        return Search(Priced(flow, self.discount)).least
 
     def _prepared(self) -> tuple[Flow, _Solver]:
         if self._ready is None:
             # No feasible flow reaches an endless gain (else Endless was raised), so those states can go.
             flow = _trimmed(self.everything, ~self.gainful) if self.discount == 1 else self.everything
-            self._ready = flow, _Solver(flow, flow.reward, self.discount)
+            self._ready = flow, _Solver(flow, self.discount)
         return self._ready
 
     def _check_endless(self, limit: float | None) -> None:
@@ -95,7 +89,7 @@ class Programme:
             return
         flow = self._with_endless_ends()
         ends = flow.is_stop & (flow.reward > 0)
-        answer = _Solver(flow, ends.astype(np.float64), 1.0).solve(limit)
+        answer = _Solver(replace(flow, reward=ends.astype(np.float64)), 1.0).solve(limit)
         if answer is not None and answer.value > REACHED:
             entered = flow.owner[ends & (answer.flow > REACHED * answer.value)]
             raise Endless(self._component(flow.state[entered[0]]))
@@ -165,20 +159,45 @@ def mean_gain(flow: Flow, choices: Bools) -> float:
     return float(answer.getInfo().objective_function_value)
 
 
-# ---------------------------------------------------------------------- HiGHS
+# ---------------------------------------------------------------------- solving
 
 
 class _Solver:
-    """One programme in HiGHS; only the limit changes between solves."""
+    """One programme; only the limit changes between solves.
 
-    def __init__(self, flow: Flow, objective: Floats, discount: float) -> None:
+    HiGHS solves small ones, and those in which a costly cycle brings reward without end (its price has a lower bound,
+    below which nothing is finite).  On large ones the search for the price is faster by orders of magnitude.
+    """
+
+    def __init__(self, flow: Flow, discount: float) -> None:
+        self.flow, self.discount = flow, discount
+        self.priced = Priced(flow, discount)
+        self._search: Search | None = None
+        self._highs: _Highs | None = None
+
+    def solve(self, limit: float | None) -> Answer | None:
+        """The optimum with the given limit, or None if nothing is feasible."""
+        if self.flow.num_choices > SMALL and self._highs is None:
+            try:
+                self._search = self._search or Search(self.priced)
+                return self._search.solve(limit)
+            except Improper:
+                pass
+        self._highs = self._highs or _Highs(self.flow, self.discount)
+        return self._highs.solve(limit)
+
+
+class _Highs:
+    """A programme in HiGHS; each solve starts from the last one's basis."""
+
+    def __init__(self, flow: Flow, discount: float) -> None:
         from scipy.sparse import csr_array, vstack
 
         balance = _outgoing(flow.owner, flow.num_states) - discount * flow.moves.T
         matrix = vstack([balance, csr_array(flow.cost[None])])
         self.states = flow.num_states
         lower, upper = np.append(flow.initial, -np.inf), np.append(flow.initial, np.inf)
-        self.highs = _highs(matrix, objective, lower, upper)
+        self.highs = _highs(matrix, flow.reward, lower, upper)
 
     def solve(self, limit: float | None) -> Answer | None:
         """The optimum with the given limit, or None if nothing is feasible."""

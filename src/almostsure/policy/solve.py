@@ -14,7 +14,7 @@ What is counted.  The return is E[Σ discountᵗ R]; with ``discount=1``, the de
 Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved layer by layer
 (:mod:`almostsure.policy.layers`).  For the others ``lower`` is the exactly evaluated return of the policy that is
 returned, less what it would cost to make up for an excess by rounding over the limit, and ``upper`` is a dual
-solution that was checked (:mod:`almostsure.policy.extract`).  Bounds further apart than ``tolerance`` (times the value,
+solution that was checked (:mod:`almostsure.policy.lagrange`).  Bounds further apart than ``tolerance`` (times the value,
 if that is above 1) are an error.
 """
 
@@ -33,9 +33,10 @@ from almostsure.errors import ArgumentError, Infeasible, LimitReached, Unbounded
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expected, check_discount, check_tolerance
 from almostsure.policy.evaluate import Evaluation, evaluate
-from almostsure.policy.extract import TINY, Dual, extract
+from almostsure.policy.extract import TINY, extract
 from almostsure.policy.flow import Flow, layered_flow, plain_flow, reachable
-from almostsure.policy.occupation import Answer, Endless, NoEnd, Programme
+from almostsure.policy.lagrange import Answer, Proof
+from almostsure.policy.occupation import Endless, NoEnd, Programme
 from almostsure.policy.policy import Policy
 
 ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
@@ -241,11 +242,11 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
         raise _no_end(constraint, stuck.free) from None
     if answer is None:
         raise _above_limit(constraint, programme.least_cost())
-    dual = Dual(flow, programme.discount, answer.price, answer.potential)
+    proof = Proof(programme.priced, answer.price, answer.potential)
     total = constraint.total if isinstance(constraint, Chance) else None
-    policy = extract(mdp, flow, answer, dual, total)
-    value, used, lower = _achieved(mdp, policy, constraint, programme.discount, dual.price)
-    upper = max(dual.upper(limit), lower)
+    policy = extract(mdp, flow, answer, proof, total)
+    value, used, lower = _achieved(mdp, policy, constraint, programme.discount, proof.price)
+    upper = max(proof.upper(limit), lower)
     if upper - lower > tolerance * max(1.0, abs(lower)):
         _check_attained(mdp, flow, answer, upper)
     _check_gap(lower, upper, tolerance)
