@@ -150,7 +150,8 @@ def warm_up() -> None:
 
     index, damage = np.zeros(2, np.int32), np.zeros(1, np.uint8)
     index[1] = 1
-    arrays = (index, index, np.zeros(1, np.int32), damage, *(np.zeros(1, np.int32) for _ in range(3)))
+    arrays: list[npt.NDArray[Any]] = [index, index, np.zeros(1, np.int32), damage]
+    arrays += [np.zeros(1, np.int32) for _ in range(3)]
     for array in arrays:
         array.flags.writeable = False
     first_broken(*arrays, INFINITE - 1, INFINITE, 0, 1)
