@@ -34,7 +34,9 @@ def augment(mdp: MDP, total: int) -> MDP:
     """
     total = check_total(total)
     outcomes = mdp.num_outcomes * (total + 1)
-    require(outcomes * BYTES_AN_OUTCOME, f"the augmented model ({outcomes:,} outcomes)", "solve_policy does without it.")
+    require(
+        outcomes * BYTES_AN_OUTCOME, f"the augmented model ({outcomes:,} outcomes)", "solve_policy does without it."
+    )
     layers, count = total + 1, mdp.num_states
     overspent = layers * count
     remaining = np.repeat(np.arange(layers), mdp.num_outcomes)
@@ -49,7 +51,9 @@ def augment(mdp: MDP, total: int) -> MDP:
         left < 0,
         num_states=overspent + 1,
         terminal=[overspent],
-        initial={int(total * count + s): float(p) for s, p in zip(mdp.initial_states, mdp.initial_probabilities, strict=True)},
+        initial={
+            int(total * count + s): float(p) for s, p in zip(mdp.initial_states, mdp.initial_probabilities, strict=True)
+        },
         state_names=[f"{mdp.state_name(s)} @{k}" for k in range(layers) for s in range(count)] + ["overspent"],
         action_names=mdp.action_names,
     )

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from almostsure.errors import NoSafeAction
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.policy.flow import add_up
 from almostsure.policy.policy import Policy
 
 
@@ -44,10 +45,12 @@ class Moves:
 
     def totals(self, values: Floats) -> Floats:
         """The sum of ``weight * values`` over the moves of each state, [n]."""
-        return np.bincount(self.row, self.weight * values, minlength=self.states.size)
+        return add_up(self.row, self.weight * values, self.states.size)
 
 
-def explore(mdp: MDP, policy: Policy, remaining: int | None, sources: Ints, *, inside: str, is_terminal: Bools) -> Moves:
+def explore(
+    mdp: MDP, policy: Policy, remaining: int | None, sources: Ints, *, inside: str, is_terminal: Bools
+) -> Moves:
     """Everything that the policy reaches from ``sources`` without leaving the layer of ``remaining``.
 
     ``inside`` says which moves stay: ``"harmless"`` ones, or ``"all"``.
@@ -110,7 +113,9 @@ def spans(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
 def _refuse(mdp: MDP, state: int, remaining: int | None) -> None:
     left = "" if remaining is None else f" with {remaining} left" if remaining >= 0 else " once overspent"
     raise NoSafeAction(
-        f"the policy reaches {mdp.describe_state(state)}{left}, and says nothing about it", state=state, remaining=remaining
+        f"the policy reaches {mdp.describe_state(state)}{left}, and says nothing about it",
+        state=state,
+        remaining=remaining,
     )
 
 
@@ -150,7 +155,8 @@ class Block:
         """How much V = constant + inner V is missed by, at most; what rounding may hide is included."""
         miss = np.abs(constant + self.inner @ values - values)
         size = np.abs(constant) + np.abs(values) + self.inner @ np.abs(values)
-        return (miss + 8 * np.finfo(np.float64).eps * size)[self.transient]
+        result: Floats = (miss + 8 * np.finfo(np.float64).eps * size)[self.transient]
+        return result
 
 
 def _refined(right: Floats, solve: Callable[[Floats], Floats], apply: Callable[[Floats], Floats]) -> Floats:

@@ -77,7 +77,7 @@ Constraint = AlmostSure | Expected | Chance
 def check_total(total: object, name: str = "total") -> int:
     """``total`` as an int, if it is a whole number from 0; 3.0 and NumPy integers are."""
     value = check_real(name, total)
-    if not (value >= 0 and value == math.floor(value)):
+    if not (value >= 0 and value.is_integer()):
         raise ArgumentError(f"{name} must be a whole number, 0 or more; got {total!r}")
     if value > MAX_TOTAL:
         raise ArgumentError(f"{name} must be at most {MAX_TOTAL}; got {total!r}")
@@ -107,7 +107,7 @@ def check_real(name: str, value: object) -> float:
     try:
         number = float(value)
     except OverflowError:
-        number = math.inf if value > 0 else -math.inf
+        number = -math.inf if str(value).startswith("-") else math.inf
     if math.isnan(number):
         raise ArgumentError(f"{name} must be a number; got NaN")
     return number

@@ -76,7 +76,8 @@ class Evaluation:
 
     def __str__(self) -> str:
         lines = [
-            f"expected return  {self.expected_return:.10g}" + (f" (discount {self.discount:g})" if self.discount < 1 else ""),
+            f"expected return  {self.expected_return:.10g}"
+            + (f" (discount {self.discount:g})" if self.discount < 1 else ""),
             f"expected damage  {self.expected_damage:.10g}",
             f"expected length  {self.expected_length:.10g}",
             f"ends             {self.ends:.10g}",
@@ -346,9 +347,10 @@ def _stationary(matrix: Any) -> Floats:
     size = matrix.shape[0]
     share = np.ones(size)
     if size > 1:
-        others = splu(csc_array(eye_array(size - 1) - matrix[1:, 1:]))
+        others: Any = splu(csc_array(eye_array(size - 1) - matrix[1:, 1:]))
         share[1:] = others.solve(np.asarray(matrix[[0], 1:].todense()).ravel(), trans="T")
-    return share / share.sum()
+    result: Floats = share / share.sum()
+    return result
 
 
 def _or_nan(undefined: bool, value: float) -> float:

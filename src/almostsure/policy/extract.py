@@ -2,8 +2,8 @@
 
 Where there is flow, a state's choices are played in proportion to it; where there is none (a state that rounding or a
 rare event reaches all the same) a choice is taken that is optimal for the dual and leads to an end.  A stop becomes a
-rest: if the policy never leaves the states in which it stops, it simply plays a harmless choice there; otherwise it must
-remember, see :mod:`almostsure.policy.policy`.
+rest: if the policy never leaves the states in which it stops, it simply plays a harmless choice there; otherwise it
+must remember, see :mod:`almostsure.policy.policy`.
 """
 
 from __future__ import annotations

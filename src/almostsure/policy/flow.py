@@ -60,7 +60,8 @@ class Flow:
     @property
     def is_stop(self) -> Bools:
         """Which choices are stops, [choices]."""
-        return self.choice == STOP
+        stops: Bools = self.choice == STOP
+        return stops
 
     def keep(self, states: Bools, choices: Bools) -> Flow:
         """The part that has only some states and some choices; a choice of or into a state that goes, goes too."""
@@ -106,7 +107,9 @@ def plain_flow(mdp: MDP) -> Flow:
     initial = np.zeros(mdp.num_states)
     initial[mdp.initial_states] = mdp.initial_probabilities
     shape = (mdp.num_choices, mdp.num_states)
-    moves = csr_array((mdp.probability.copy(), mdp.successor.astype(np.int64), mdp.outcome_ptr.astype(np.int64)), shape=shape)
+    moves = csr_array(
+        (mdp.probability.copy(), mdp.successor.astype(np.int64), mdp.outcome_ptr.astype(np.int64)), shape=shape
+    )
     moves.sum_duplicates()
     return Flow(
         choice_ptr=mdp.choice_ptr.astype(np.int64),
@@ -134,7 +137,11 @@ def layered_flow(mdp: MDP, total: int) -> Flow:
     cost.append(np.zeros(width))
     starts = [mdp.outcome_ptr[:-1].astype(np.int64) + layer * mdp.num_outcomes for layer in range(layers)]
     moves = csr_array(
-        (np.tile(mdp.probability, layers), np.concatenate(target), np.concatenate([*starts, [layers * mdp.num_outcomes]])),
+        (
+            np.tile(mdp.probability, layers),
+            np.concatenate(target),
+            np.concatenate([*starts, [layers * mdp.num_outcomes]]),
+        ),
         shape=(layers * width, layers * count),
     )
     moves.sum_duplicates()
@@ -158,6 +165,11 @@ def mean_reward(mdp: MDP) -> Floats:
     mean = _sum(mdp, mdp.probability * mdp.reward)
     size = _sum(mdp, mdp.probability * np.abs(mdp.reward))
     return np.where(np.abs(mean) <= ZERO * size, 0.0, mean)
+
+
+def add_up(places: Ints, weights: Floats, count: int) -> Floats:
+    """The sum of the weights at each of ``count`` places."""
+    return np.bincount(places, weights, minlength=count).astype(np.float64, copy=False)
 
 
 def _sum(mdp: MDP, values: Floats) -> Floats:

@@ -50,7 +50,9 @@ def forget_budget(history: History) -> tuple[Any, ...]:
 def to_history_policy(policy: Policy, total: int | None = None) -> HistoryPolicy:
     """``policy`` as a function from histories to the probability of each action."""
     if policy.rest is not None:
-        raise PolicyError("a policy that comes to rest by chance remembers more than the history. Play it with start().")
+        raise PolicyError(
+            "a policy that comes to rest by chance remembers more than the history. Play it with start()."
+        )
     start = policy.total if total is None else check_total(total)
 
     def of_history(history: History) -> Floats:
@@ -85,8 +87,11 @@ def from_history_policy(mdp: MDP, history_policy: HistoryPolicy, total: int) -> 
 
 def _continuations(mdp: MDP, history: History, remaining: int, answer: Floats) -> list[tuple[History, int]]:
     if answer.shape != (mdp.num_actions,):
-        raise PolicyError(f"a history policy must give one probability an action ({mdp.num_actions}); got {answer.shape}")
-    state, result = int(history[-1]), []
+        raise PolicyError(
+            f"a history policy must give one probability an action ({mdp.num_actions}); got {answer.shape}"
+        )
+    state = int(history[-1])
+    result: list[tuple[History, int]] = []
     for action in np.flatnonzero(answer).tolist():
         for o in mdp.outcomes(state, action):
             if o.damage <= remaining:
@@ -94,9 +99,7 @@ def _continuations(mdp: MDP, history: History, remaining: int, answer: Floats) -
     return result
 
 
-def _compare(
-    mdp: MDP, key: tuple[int, int], first: Floats, second: Floats, witness: History, history: History
-) -> None:
+def _compare(mdp: MDP, key: tuple[int, int], first: Floats, second: Floats, witness: History, history: History) -> None:
     if not np.array_equal(first, second):
         raise PolicyError(
             f"a history policy must depend on the state and the remaining budget only to become a Policy; at "

@@ -3,15 +3,15 @@
 With a price λ of the cost, the problem falls apart into one without a constraint: maximise reward − λ cost.  It is
 solved by policy iteration with sparse factorisations, from a policy that comes to an end, and such a policy it stays.
 
-*Upper bound.*  Any V and λ ≥ 0 with V(s) ≥ reward − λ cost + discount Σ p V for all choices bound every feasible return
-by Σ initial V + λ limit.  V is raised by a multiple of an expected length, and checked in one pass that counts in rounding
-errors (not on cycles on which positive and negative rewards cancel out exactly).
+*Upper bound.*  Any V and λ ≥ 0 with V(s) ≥ reward − λ cost + discount Σ p V for all choices bound every feasible
+return by Σ initial V + λ limit.  V is raised by a multiple of an expected length, and checked in one pass that counts
+in rounding errors (not on cycles on which positive and negative rewards cancel out exactly).
 
-*Search.*  The points (cost, reward) of all policies have a concave upper edge, and the optimum lies where the limit cuts
-it.  Take a policy on either side of the limit, let λ be the slope of the line through their points, and solve for λ: either
-no policy lies above the line, and a mixture of the two flows is optimal, or the one found replaces one of the two.  (This
-is the decomposition of Dantzig and Wolfe for a single constraint.)  In the end the two policies are made to differ in one
-state only, so that the mixture plays at random in that state alone.
+*Search.*  The points (cost, reward) of all policies have a concave upper edge, and the optimum lies where the limit
+cuts it.  Take a policy on either side of the limit, let λ be the slope of the line through their points, and solve for
+λ: either no policy lies above the line, and a mixture of the two flows is optimal, or the one found replaces one of
+the two.  (This is the decomposition of Dantzig and Wolfe for a single constraint.)  In the end the two policies are
+made to differ in one state only, so that the mixture plays at random in that state alone.
 
 States that can follow each other for ever without reward and cost have one value, and are one state here.
 """
@@ -25,7 +25,7 @@ import numpy as np
 
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
-from almostsure.policy.flow import Flow, end_components
+from almostsure.policy.flow import Flow, add_up, end_components
 
 TIGHT = 1e-7  # slack below this share of the values' size counts as none where a way to a stop is looked for
 ROUNDS = 1_000
@@ -76,12 +76,13 @@ class Priced:
 
     def slack(self, gain: Floats, values: Floats) -> Floats:
         """How much more a state is worth than each of its choices, [choices]."""
-        return values[self.flow.owner] - gain - self.discount * (self.flow.moves @ values)
+        later: Floats = self.discount * (self.flow.moves @ values)
+        return values[self.flow.owner] - gain - later
 
     def rounding(self, gain: Floats, values: Floats) -> Floats:
         """What rounding may hide of a slack, [choices]."""
-        size = np.abs(gain) + np.abs(values[self.flow.owner]) + self.flow.moves @ np.abs(values)
-        return 8 * EPSILON * size
+        later: Floats = self.flow.moves @ np.abs(values)
+        return 8 * EPSILON * (np.abs(gain) + np.abs(values[self.flow.owner]) + later)
 
     def start(self, gain: Floats, potential: Floats | None = None) -> Ints:
         """A policy that comes to an end; near-optimal where the potential is."""
@@ -206,7 +207,9 @@ class Proof:
             values, choice = priced.iterate(self.gain, priced.start(self.gain, potential))
             length = priced.values(choice, np.ones(priced.flow.num_states))
         except Improper:
-            raise LimitReached("no policy that comes to an end has a best return here. Use a discount below 1.") from None
+            raise LimitReached(
+                "no policy that comes to an end has a best return here. Use a discount below 1."
+            ) from None
         rounding = priced.rounding(self.gain, values)
         if (priced.slack(self.gain, values) < -64 * rounding).any():
             raise LimitReached("the upper bound could not be proved. Use a discount below 1, or report this model.")
@@ -297,9 +300,7 @@ class Search:
             flow = (1 - share) * flow + share * priced.flow_of(dear.choice)
         gain = priced.flow.reward - price * priced.flow.cost
         values = priced.values(cheap.choice, gain[cheap.choice])
-        return Answer(
-            flow=flow, value=float(flow @ priced.whole.reward), price=price, potential=values[priced.place]
-        )
+        return Answer(flow=flow, value=float(flow @ priced.whole.reward), price=price, potential=values[priced.place])
 
 
 # ---------------------------------------------------------------------- pieces
@@ -312,7 +313,7 @@ def _solve(moves: Any, discount: float, constant: Floats, *, transposed: bool) -
 
     matrix = csc_array(eye_array(constant.size) - discount * moves)
     try:
-        factor = splu(matrix)
+        factor: Any = splu(matrix)
     except RuntimeError:  # singular
         raise Improper from None
     trans, again = ("T", matrix.T) if transposed else ("N", matrix)
@@ -335,7 +336,7 @@ def _collapse(whole: Flow, place: Ints, origin: Ints) -> Flow:
         moves=csr_array(whole.moves[origin] @ merge),
         reward=whole.reward[origin],
         cost=whole.cost[origin],
-        initial=np.bincount(place, whole.initial, minlength=count),
+        initial=add_up(place, whole.initial, count),
         state=np.arange(count),
         choice=whole.choice[origin],
     )
@@ -363,7 +364,7 @@ def leading_home(flow: Flow, slack: Floats, tight: float) -> Ints:
 def _spread(flow: Flow, choice: Ints, allowed: Bools) -> None:
     """Give states without a choice an allowed one that may lead to a state with one, as far as that goes."""
     back = flow.moves.tocsc()
-    frontier = np.flatnonzero(choice >= 0)
+    frontier: Ints = np.flatnonzero(choice >= 0)
     while frontier.size:
         rows = np.unique(back[:, frontier].indices)
         frontier = _settle(choice, flow.owner, rows[allowed[rows]])

@@ -7,7 +7,7 @@ With the flow x(c) of a policy (:mod:`almostsure.policy.flow`) the problem is
 
 and its dual, with a value V(s) for every state and a price λ ≥ 0 of the constraint,
 
-    minimise  Σ initial V + λ · limit   subject to   V(s) ≥ reward(c) − λ cost(c) + discount · Σ p V   for every choice c.
+    minimise  Σ initial V + λ · limit   subject to   V(s) ≥ reward(c) − λ cost(c) + discount · Σ p V   for every choice.
 
 A vertex of the programme is a policy that plays at random in one state at most.  The reference is Altman,
 *Constrained Markov Decision Processes* (1999), chapters 3 and 9.
@@ -101,7 +101,8 @@ class Programme:
     def _component(self, state: int) -> Ints:
         label, _ = end_components(self.everything, self.everything.cost == 0)
         at = int(np.flatnonzero(self.everything.state == state)[0])
-        return self.everything.state[label == label[at]]
+        members: Ints = self.everything.state[label == label[at]]
+        return members
 
 
 # ---------------------------------------------------------------------- making a flow problem ready
@@ -140,7 +141,9 @@ def gainful(flow: Flow) -> Bools:
     result = np.zeros(flow.num_states, np.bool_)
     for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
         choices = inner & (label[flow.owner] == number)
-        if (flow.reward[choices] >= 0).all() or mean_gain(flow, choices) > FEASIBLE * np.abs(flow.reward[choices]).max():
+        if (flow.reward[choices] >= 0).all() or mean_gain(flow, choices) > FEASIBLE * np.abs(
+            flow.reward[choices]
+        ).max():
             result[label == number] = True
     return result
 

@@ -136,12 +136,14 @@ class Policy:
         if isinstance(table, Mapping):
             if total is None and table and all(isinstance(key, tuple) and len(key) == 2 for key in table):
                 total = max(check_total(remaining, "remaining") for _, remaining in table)
-            return cls._from(mdp, tables.from_mapping(mdp, table, None if total is None else total + 1), total, overspent)
+            return cls._from(
+                mdp, tables.from_mapping(mdp, table, None if total is None else total + 1), total, overspent
+            )
         content, layered = tables.from_array(mdp, table)
-        rows = len(content.choice if content.choice is not None else content.probability)  # type: ignore[arg-type]
-        if layered and total not in (None, rows - 1) or not layered and total is not None:
+        rows = content.num_layers
+        if (layered and total not in (None, rows - 1)) or (not layered and total is not None):
             found = f"{rows} rows" if layered else "one action a state"
-            raise PolicyError(f"with total={total} a table must have {total + 1} rows; got {found}")  # type: ignore[operator]
+            raise PolicyError(f"with total={total} a table must have a row for each of 0 … {total}; got {found}")
         return cls._from(mdp, content, rows - 1 if layered else None, overspent)
 
     @classmethod
@@ -209,7 +211,8 @@ class Policy:
     def weights(self, layer: int) -> Floats:
         """The probability of each choice in a layer, [num_choices]."""
         if self.probability is not None:
-            return self.probability[layer]
+            randomised: Floats = self.probability[layer]
+            return randomised
         assert self.choice is not None
         row = self.choice[layer]
         result = np.zeros(self.mdp.num_choices)
@@ -256,9 +259,13 @@ class Policy:
         """The probability of each choice of a state in a layer, all zero where the policy says nothing."""
         of_state = self.mdp.choices(state)
         if self.probability is not None:
-            return self.probability[layer, of_state.start : of_state.stop]
+            randomised: Floats = self.probability[layer, of_state.start : of_state.stop]
+            return randomised
         assert self.choice is not None
-        return (np.arange(of_state.start, of_state.stop) == self.choice[layer, state]).astype(np.float64)
+        result = np.zeros(len(of_state))
+        if self.choice[layer, state] >= 0:
+            result[int(self.choice[layer, state]) - of_state.start] = 1.0
+        return result
 
     def _spread(self, state: int, layer: int, remaining: int | None) -> Floats:
         result = np.zeros(self.mdp.num_actions)
@@ -266,7 +273,9 @@ class Policy:
         if not result.any():
             left = "" if self.total is None else f" with {remaining} left"
             raise NoSafeAction(
-                f"the policy says nothing about {self.mdp.describe_state(state)}{left}", state=state, remaining=remaining
+                f"the policy says nothing about {self.mdp.describe_state(state)}{left}",
+                state=state,
+                remaining=remaining,
             )
         return result
 
@@ -298,7 +307,7 @@ class Policy:
             (p.choice, p.probability, *(() if p.rest is None else (p.rest.probability, p.rest.choice)))
             for p in (self, other)
         )
-        same = len(mine) == len(theirs) and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))  # type: ignore[arg-type]
+        same = len(mine) == len(theirs) and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
         return same and self.total == other.total and self.mdp == other.mdp
 
     __hash__ = None  # type: ignore[assignment]
@@ -346,7 +355,7 @@ class Play:
 
 
 def as_policy(mdp: MDP, policy: Any, *, total: int | None = None) -> Policy:
-    """A policy of ``mdp`` from a Policy, table, mapping or function; a function is asked (state, remaining) with a total."""
+    """A policy of ``mdp`` from a Policy, table, mapping or function; with a total, a function may ask what remains."""
     if isinstance(policy, Policy):
         policy.check_model(mdp)
         return policy

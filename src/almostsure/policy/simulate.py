@@ -25,13 +25,22 @@ from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.policy.constraints import check_discount, check_total
 from almostsure.policy.policy import Policy, as_policy
 from almostsure.policy.simulate_plain import (
-    ENDED, OVERSPENT, SILENT, Lanes, Results, Rules, Tables, build_tables, play_plain,
+    ENDED,
+    OVERSPENT,
+    SILENT,
+    Lanes,
+    Results,
+    Rules,
+    Tables,
+    build_tables,
+    play_plain,
 )  # fmt: skip
 from almostsure.policy.streams import open_streams
 
 MAX_STEPS = 100_000
 PLAIN_STEPS = 1_000_000  # beyond about this many steps, compiling and playing is faster than NumPy
 UNLIMITED = np.int64(2**62)  # the remaining budget of an episode without one
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -48,13 +48,16 @@ class Rules(NamedTuple):
 
 def build_tables(mdp: MDP, policy: Policy) -> Tables:
     """The tables of a policy of ``mdp``."""
+
     def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         array = np.ascontiguousarray(array)
         array.flags.writeable = False
         return array
 
     nothing = np.zeros((1, 1))
-    shares = nothing if policy.probability is None else _running(policy.probability.ravel(), mdp, len(policy.probability))
+    shares = (
+        nothing if policy.probability is None else _running(policy.probability.ravel(), mdp, len(policy.probability))
+    )
     return Tables(
         choice_ptr=frozen(mdp.choice_ptr.astype(np.int64)),
         outcome_ptr=frozen(mdp.outcome_ptr.astype(np.int64)),
@@ -195,5 +198,3 @@ def _first_above(
         high = np.where(above, middle, high)
         low = np.where(above, low, np.minimum(middle + 1, high))
     return low
-
-

@@ -14,8 +14,8 @@ What is counted.  The return is E[Σ discountᵗ R]; with ``discount=1``, the de
 Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved layer by layer
 (:mod:`almostsure.policy.layers`).  For the others ``lower`` is the exactly evaluated return of the policy that is
 returned, less what it would cost to make up for an excess by rounding over the limit, and ``upper`` is a dual
-solution that was checked (:mod:`almostsure.policy.lagrange`).  Bounds further apart than ``tolerance`` (times the value,
-if that is above 1) are an error.
+solution that was checked (:mod:`almostsure.policy.lagrange`).  Bounds further apart than ``tolerance`` (times the
+value, if that is above 1) are an error.
 """
 
 from __future__ import annotations
@@ -67,7 +67,11 @@ class Solution:
         """
         if self._curve is not None:
             return self._curve
-        steps = range(math.floor(self.constraint.limit) + 1 if isinstance(self.constraint, Expected) else self.constraint.total + 1)
+        steps = range(
+            math.floor(self.constraint.limit) + 1
+            if isinstance(self.constraint, Expected)
+            else self.constraint.total + 1
+        )
         return np.array([self._value_at(step) for step in steps])
 
     def _value_at(self, step: int) -> float:
@@ -95,9 +99,12 @@ class Solution:
         ]
         match self.constraint:
             case Expected(limit=limit):
-                lines.append(f"damage       {self.used:.6g} of {limit:g} on average, another unit is worth {self.price:.6g}")
+                lines.append(
+                    f"damage       {self.used:.6g} of {limit:g} on average, another unit is worth {self.price:.6g}"
+                )
             case Chance(risk=risk):
-                lines.append(f"risk         {self.used:.6g} of {risk:g} is used, another per cent is worth {self.price / 100:.6g}")
+                worth = f"another per cent is worth {self.price / 100:.6g}"
+                lines.append(f"risk         {self.used:.6g} of {risk:g} is used, {worth}")
         return "\n".join(lines)
 
 
@@ -267,7 +274,9 @@ def _achieved(
         used, limit = result.overspends, constraint.risk
     excess = used - limit
     if not excess <= ROUNDING * max(1.0, limit):
-        raise LimitReached(f"the policy found uses {used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this.")
+        raise LimitReached(
+            f"the policy found uses {used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this."
+        )
     lower = result.expected_return - result.accuracy - price * max(excess, 0.0)
     return result.expected_return, used, lower
 
@@ -280,8 +289,8 @@ def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:
     if apart.size:
         shown = ", ".join(mdp.state_name(s) for s in np.unique(apart % mdp.num_states)[:6].tolist())
         raise LimitReached(
-            f"no policy attains the best return, {upper:.10g}; it is approached by ever rarer and ever longer visits to "
-            f"{shown}. Use a discount below 1, or end the episode there."
+            f"no policy attains the best return, {upper:.10g}; it is approached by ever rarer and ever longer visits "
+            f"to {shown}. Use a discount below 1, or end the episode there."
         )
 
 
@@ -317,10 +326,7 @@ def _no_end(constraint: Expected | Chance, free: bool) -> Infeasible:
 
 def _above_limit(constraint: Expected | Chance, needed: float) -> Infeasible:
     if isinstance(constraint, Expected):
-        text = f"the expected damage cannot be held at {constraint.limit:g} (with a finite return); {needed:.10g} is the least"
+        what = f"the expected damage cannot be held at {constraint.limit:g}"
     else:
-        text = (
-            f"the risk of more than {constraint.total} damage cannot be held at {constraint.risk:g} "
-            f"(with a finite return); {needed:.10g} is the least"
-        )
-    return Infeasible(f"{text}.", needed=needed)
+        what = f"the risk of more than {constraint.total} damage cannot be held at {constraint.risk:g}"
+    return Infeasible(f"{what} (with a finite return); {needed:.10g} is the least.", needed=needed)

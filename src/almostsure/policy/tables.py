@@ -27,6 +27,11 @@ class Table(NamedTuple):
     choice: npt.NDArray[np.int32] | npt.NDArray[np.int64] | None  # [layers, num_states]
     probability: Floats | None  # [layers, num_choices]
 
+    @property
+    def num_layers(self) -> int:
+        """How many rows there are."""
+        return sum(len(array) for array in self if array is not None)
+
 
 def from_array(mdp: MDP, values: npt.ArrayLike) -> tuple[Table, bool]:
     """Read an array of actions or of probabilities; the flag says whether it has one row a layer.
@@ -156,7 +161,9 @@ def _collect_probabilities(mdp: MDP, decisions: Mapping[tuple[int, int], Decisio
                 _refuse_action(mdp, state, action, 0)
             probability[row, mdp.choice(state, action)] = share
         if not any(shares.values()):
-            raise PolicyError(f"a policy's probabilities at {mdp.describe_state(state)} must sum to 1; got 0", state=state)
+            raise PolicyError(
+                f"a policy's probabilities at {mdp.describe_state(state)} must sum to 1; got 0", state=state
+            )
     return probability
 
 
@@ -168,7 +175,9 @@ def _shares(mdp: MDP, decision: Decision) -> dict[int, float]:
     if isinstance(decision, Mapping):
         return {mdp.action(action): float(share) for action, share in decision.items()}
     if len(decision) != mdp.num_actions:
-        raise PolicyError(f"a distribution must have one probability an action ({mdp.num_actions}); got {len(decision)}")
+        raise PolicyError(
+            f"a distribution must have one probability an action ({mdp.num_actions}); got {len(decision)}"
+        )
     return {action: float(share) for action, share in enumerate(decision)}
 
 

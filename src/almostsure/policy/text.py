@@ -19,7 +19,9 @@ def table(policy: Policy) -> str:
     head = ["state", *(_title(policy, layer) for layer in layers)]
     body = [[name, *(_cell(policy, s, layer) for layer in layers)] for s, name in zip(states, names, strict=True)]
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *body]]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *body]
+    ]
     if mdp.num_states > MOST_STATES:
         lines.append(f"… and {mdp.num_states - MOST_STATES:,} more states")
     return "\n".join([repr(policy)[1:-1], *lines])

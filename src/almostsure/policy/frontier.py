@@ -1,0 +1,140 @@
+"""The price of certainty: the best return against the budget, against the expected damage and against the risk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from almostsure.errors import ArgumentError, Infeasible, UnboundedReturn
+from almostsure.model.mdp import MDP, Floats
+from almostsure.policy.constraints import (
+    AlmostSure,
+    Chance,
+    Constraint,
+    Expected,
+    check_discount,
+    check_tolerance,
+    check_total,
+)
+from almostsure.policy.flow import layered_flow, plain_flow
+from almostsure.policy.occupation import Programme
+from almostsure.policy.solve import solve_policy, solve_programme
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+POINTS = 21
+RISKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Frontier:
+    """Three curves of the best return on one model.  NaN: infeasible; plus infinity: the return has no bound."""
+
+    total: int
+    discount: float
+    totals: Floats  # [total + 1], the budgets 0 … total
+    assured: Floats  # [total + 1], the best return when no trajectory takes more
+    limits: Floats  # [l], limits of the expected damage
+    expected: Floats  # [l], the best return within them
+    risks: Floats  # [e], probabilities of more than ``total`` damage
+    chance: Floats  # [e], the best return with them; empty where a discount rules it out
+
+    @property
+    def price_of_certainty(self) -> Floats:
+        """What "never" costs against "on average", for each budget 0 … total, where that limit was computed."""
+        at = {float(limit): value for limit, value in zip(self.limits, self.expected, strict=True)}
+        return np.array([at.get(float(k), math.nan) - v for k, v in zip(self.totals, self.assured, strict=True)])
+
+    def plot(self) -> Figure:
+        """Draw the curves; the figure is returned, not shown."""
+        from almostsure.policy.frontier_plot import draw
+
+        return draw(self)
+
+    def __str__(self) -> str:
+        rows = [("budget", "never more", "on average")]
+        at = {float(limit): value for limit, value in zip(self.limits, self.expected, strict=True)}
+        for k, value in zip(self.totals, self.assured, strict=True):
+            rows.append((f"{k:g}", _show(value), _show(at[float(k)]) if float(k) in at else ""))
+        rows.append((f"risk of more than {self.total}", "best return", ""))
+        rows += [(f"{risk:g}", _show(value), "") for risk, value in zip(self.risks, self.chance, strict=True)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+        return "\n".join(lines)
+
+
+def frontier(
+    mdp: MDP,
+    total: int,
+    *,
+    limits: Iterable[float] | None = None,
+    risks: Iterable[float] | None = None,
+    discount: float = 1.0,
+    tolerance: float = 1e-8,
+) -> Frontier:
+    """The best return against the budget, the expected damage and the risk, in one call.
+
+    Parameters
+    ----------
+    mdp
+        The model.
+    total
+        The largest budget; the risks are those of more damage than that.
+    limits
+        Of the expected damage; by default 21 from 0 to ``total``, and the whole numbers.
+    risks
+        By default 0, 0.001, … 1.  With a discount only 0 and 1 have an answer (see :func:`solve_policy`), and are
+        the default.
+    discount, tolerance
+        As for :func:`solve_policy`.
+    """
+    total, discount = check_total(total), check_discount(discount)
+    tolerance = check_tolerance(tolerance)
+    by_default = np.union1d(np.linspace(0, total, POINTS), np.arange(total + 1))
+    means = [Expected(x) for x in (by_default.tolist() if limits is None else limits)]
+    odds = [Chance(total, x) for x in ((RISKS if discount == 1 else (0.0, 1.0)) if risks is None else risks)]
+    if discount < 1 and any(0 < x.risk < 1 for x in odds):
+        raise ArgumentError("with a discount, only the risks 0 and 1 have an answer; leave risks out")
+    assured = _assured(mdp, total, discount, tolerance)
+    plain, layered = Programme(plain_flow(mdp), discount), Programme(layered_flow(mdp, total), discount)
+    return Frontier(
+        total=total,
+        discount=discount,
+        totals=np.arange(total + 1, dtype=np.float64),
+        assured=assured,
+        limits=np.array([x.limit for x in means]),
+        expected=np.array([_value(mdp, x, plain, tolerance) for x in means]),
+        risks=np.array([x.risk for x in odds]),
+        chance=np.array([assured[-1] if x.risk == 0 else _value(mdp, x, layered, tolerance) for x in odds]),
+    )
+
+
+def _assured(mdp: MDP, total: int, discount: float, tolerance: float) -> Floats:
+    """The curve; where the return has no bound from some budget on, that is known one by one."""
+    try:
+        return solve_policy(mdp, AlmostSure(total), discount=discount, tolerance=tolerance).curve
+    except Infeasible:
+        return np.full(total + 1, math.nan)
+    except UnboundedReturn:
+        below = _assured(mdp, total - 1, discount, tolerance) if total else np.zeros(0)
+        return np.append(below, math.inf)
+
+
+def _value(mdp: MDP, constraint: Constraint, programme: Programme, tolerance: float) -> float:
+    assert isinstance(constraint, (Expected, Chance))
+    try:
+        return solve_programme(mdp, constraint, programme, tolerance).value
+    except Infeasible:
+        return math.nan
+    except UnboundedReturn:
+        return math.inf
+
+
+def _show(value: Any) -> str:
+    return "infeasible" if math.isnan(value) else f"{value:.6g}"
