@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from almostsure.policy.constraints import (
 from almostsure.policy.flow import layered_flow, plain_flow
 from almostsure.policy.occupation import Programme
 from almostsure.policy.solve import solve_policy, solve_programme
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 POINTS = 21
 RISKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -51,8 +48,8 @@ class Frontier:
         at = {float(limit): value for limit, value in zip(self.limits, self.expected, strict=True)}
         return np.array([at.get(float(k), math.nan) - v for k, v in zip(self.totals, self.assured, strict=True)])
 
-    def plot(self) -> Figure:
-        """Draw the curves; the figure is returned, not shown."""
+    def plot(self) -> Any:
+        """Draw the curves; the Matplotlib figure is returned, not shown."""
         from almostsure.policy.frontier_plot import draw
 
         return draw(self)
