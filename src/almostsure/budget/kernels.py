@@ -1,7 +1,7 @@
 """Compiled kernels of the level engine: k* in near-linear time.
 
 Read ``docs/budget.md`` for the algorithm and its proof; the words here are the words there.  The engine runs in
-four steps, each a few short loops over arrays:
+a few steps, each a few short loops over arrays:
 
 ``sweep``, ``spread``
     level 0 on the whole model.  A state is *doomed* if each of its choices has a damaging outcome or one that
@@ -9,6 +9,8 @@ four steps, each a few short loops over arrays:
     turns bad.  The rest has k* = 0.
 ``peel``
     doomed states whose successors are all settled, in topological order.  Acyclic parts never see a level.
+``rule_out``
+    finds, where most states are doomed, those that no budget helps, so that they need not be copied.
 ``extract``
     copies what is left into a compact game of its own.
 ``advance``
@@ -43,6 +45,7 @@ DAMAGE_BITS, DAMAGE_MASK = 8, 255  # where an outcome of the compact game keeps 
 MANY = 32  # outcomes of a state
 ALIVE, DOOMED, PEELED, LOOPED = 0, 1, 2, 3  # what a state is after level 0 and peeling
 
+FINITE, HOPED, LOST = 0, 2, 3  # bit 0: bad to reach, bit 1: bad to reach with damage
 LEVEL, RANKS, SETTLED, EVENT = 0, 1, 2, 3  # what ``tally`` holds
 DONE, MORE, TOO_LARGE, WIDEN = 0, 1, 2, 3  # how ``advance`` ends
 
@@ -165,8 +168,11 @@ def spread(
 def stride(ptr):
     """How many items each owner has, where all have equally many; otherwise 0."""
     width = ptr[1] - ptr[0]
-    for i in range(1, ptr.size - 1):
-        if ptr[i + 1] - ptr[i] != width:
+    for begin in range(0, ptr.size - 1, 4096):
+        differs = ptr[0] & 0
+        for i in range(begin, min(begin + 4096, ptr.size - 1)):  # without a branch: the processor takes several at once
+            differs |= (ptr[i + 1] - ptr[i]) ^ width
+        if differs:
             return 0
     return width
 
@@ -268,6 +274,41 @@ def peel(
             node[2 * s] = UNSETTLED
             woken = True
     return settled
+
+
+# ---------------------------------------------------------------------- where nothing finite is left
+
+
+@njit(cache=True, nogil=True)
+def rule_out(choice_ptr, outcome_ptr, successor, damage, kind, relies, rank, next_rank, forward, first):
+    """Look once at every hoped-for state, for a choice that harms only on the way to finite states.
+
+    ``kind`` is FINITE, HOPED or LOST.  A damage-free outcome may lead to FINITE and HOPED states, a damaging one
+    to FINITE states only.  Returns how many states were lost.
+    """
+    num_states = unsigned(kind.size)
+    one = unsigned(1)
+    count = 0
+    for i in range(num_states):
+        s = unsigned(i) if forward else num_states - one - unsigned(i)
+        if kind[s] != HOPED:
+            continue
+        last = unsigned(choice_ptr[s + one])
+        c = unsigned(choice_ptr[s]) if first else unsigned(relies[s])
+        while c < last:
+            j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
+            while j < end and not (kind[unsigned(successor[j])] & (2 if damage[j] else 1)):
+                j += one
+            if j == end:
+                break
+            c += one
+        if c < last:
+            relies[s] = c
+        else:
+            kind[s] = LOST
+            rank[s] = next_rank + count
+            count += 1
+    return count
 
 
 # ---------------------------------------------------------------------- the compact game

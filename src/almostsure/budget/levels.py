@@ -26,6 +26,7 @@ SLOW_SWEEPS = 8  # sweeps that doom few states, before spreading takes over
 FEW = 1 / 16  # of the states that are alive
 PATIENCE = 1 << 21  # states looked at between two reports
 THREADS = 2
+ROUNDS = 4  # of ruling out, before all that is left is looked at level by level
 
 
 def warm_up() -> None:
@@ -38,6 +39,8 @@ def warm_up() -> None:
     )
     run = _Run(_narrow(support), NO_CAP)
     run._spread(np.array([0, 1, 2, 4], np.int32), 0)
+    run.value = np.zeros(4, np.int32)
+    run._rule_out()
     _solve(support, cap=NO_CAP, report=lambda _level, _settled: None)
 
 
@@ -70,7 +73,7 @@ def _solve(support: Support, *, cap: int, report: Report) -> Answer:
 def estimate(support: Support) -> int:
     """Peak memory of a run in bytes, beside the model, where level 0 leaves almost everything (measured)."""
     states, choices, outcomes = support.num_states, support.num_choices, support.num_outcomes
-    width = 4 if max(states, choices, outcomes) < 2**30 else 8
+    width = np.dtype(index_dtype(max(3 * states, choices, outcomes))).itemsize
     narrowed = 5 * outcomes + 4 * choices if support.successor.dtype.itemsize > width else 0
     return int(
         narrowed + (5 + 3 * width) * states + 4 * choices + 0.75 * _compact_size(states, choices, outcomes, width)
@@ -110,7 +113,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         states = self.game.num_states
-        self.index = index_dtype(2 * max(states, self.game.num_choices, self.game.num_outcomes))
+        self.index = index_dtype(max(3 * states, self.game.num_choices, self.game.num_outcomes))
         self.doomed = np.zeros(states, np.uint8)
         self.rank = np.zeros(states, self.index)
         self.of_choice = np.empty(self.game.num_choices, np.int32)
@@ -126,17 +129,18 @@ class _Run:
         """Doom every state whose k* is above 0."""
         states = self.game.num_states
         relies = np.empty(states, self.game.choice_ptr.dtype)
-        # ranks below num_states are kept for peeled states, which must come before all others
-        dead = count = kernels.first_sweep(*self._arrays, self.doomed, relies, self.rank, states)
+        # peeled states must have the smallest ranks, then those that are ruled out: two ranges are kept for them
+        base = 2 * states
+        dead = count = kernels.first_sweep(*self._arrays, self.doomed, relies, self.rank, base)
         forward, slow = False, 0
         while count and dead < states:
             report(0, states - dead)
             if slow == SLOW_SWEEPS:
-                dead += self._spread(relies, states + dead)
+                dead += self._spread(relies, base + dead)
                 break
-            count = kernels.sweep(*self._arrays, self.doomed, relies, self.rank, states + dead, forward)
+            count = kernels.sweep(*self._arrays, self.doomed, relies, self.rank, base + dead, forward)
             dead, forward, slow = dead + count, not forward, slow + (count < FEW * (states - dead))
-        self.next_rank = states + dead
+        self.next_rank = base + dead
         self.num_doomed = dead
         self.level = 0
 
@@ -169,11 +173,49 @@ class _Run:
         if left:
             np.copyto(value, kernels.INFINITE, where=self.doomed == kernels.DOOMED)
         self.value = value  # not before it is fit to be kept when Ctrl-C comes
-        alive = states - self.num_doomed
-        if left and self.cap > 0 and (alive or peeled):
+        if left == states or self.cap == 0:  # nothing to start from, or nothing more to do
+            left = 0
+        elif left > states / 2:
+            left -= self._rule_out()
+        if left:
             self._run_compact(left, report)
         else:
             self.level = self.cap
+
+    def _rule_out(self) -> int:
+        """Where most states are doomed, most of them are ∞: find those first; returns how many.
+
+        In rounds: the states that can do with damage on the way to finite states only are finite too; whoever is
+        lost in a round without survivors is ∞, by the ranks of that round.
+        """
+        is_doomed = self.doomed == kernels.DOOMED
+        kind = np.where(is_doomed, np.uint8(kernels.HOPED), np.uint8(kernels.FINITE))
+        kind[(self.value == kernels.INFINITE) & ~is_doomed] = kernels.LOST
+        relies, rank = np.empty(kind.size, self.game.choice_ptr.dtype), np.empty_like(self.rank)
+        for _ in range(ROUNDS):
+            hoped = int(np.count_nonzero(kind == kernels.HOPED))
+            lost = self._lose(kind, relies, rank, hoped)
+            if lost is None:
+                return 0
+            if lost == hoped:
+                ruled_out = is_doomed & (kind == kernels.LOST)
+                self.rank[ruled_out] = rank[ruled_out]
+                self.doomed[ruled_out] = kernels.LOOPED
+                return lost
+            kind[kind == kernels.HOPED] = kernels.FINITE
+            kind[is_doomed & (kind == kernels.LOST)] = kernels.HOPED
+        return 0
+
+    def _lose(self, kind: Any, relies: Ints, rank: Ints, hoped: int) -> int | None:
+        """One round; returns how many states were lost, or None if that takes too long to find out."""
+        lost = count = slow = 0
+        first, forward = True, True
+        while first or (count and lost < hoped):
+            if slow == SLOW_SWEEPS:
+                return None
+            count = kernels.rule_out(*self._arrays, kind, relies, rank, kind.size + lost, forward, first)
+            lost, first, forward, slow = lost + count, False, not forward, slow + (count < FEW * (hoped - lost))
+        return int(lost)
 
     def _run_compact(self, left: int, report: Report) -> None:
         small = _Compact(self, left)
