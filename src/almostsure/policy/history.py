@@ -69,7 +69,7 @@ def from_history_policy(mdp: MDP, history_policy: HistoryPolicy, total: int) -> 
     from there; two histories that end alike must get the same answer, or PolicyError names them.  That is a check, not
     a proof: a function may still tell apart histories that it was not asked about.
     """
-    total = check_total(total)
+    total, is_terminal = check_total(total), mdp.is_terminal()
     answers: dict[tuple[int, int], Floats] = {}
     witness: dict[tuple[int, int], History] = {}
     queue: list[tuple[History, int]] = [((int(s),), total) for s in mdp.initial_states]
@@ -77,8 +77,9 @@ def from_history_policy(mdp: MDP, history_policy: HistoryPolicy, total: int) -> 
         history, remaining = queue.pop(0)
         key = (int(history[-1]), remaining)
         answer = np.asarray(history_policy(history), np.float64)
-        if key in answers:
+        if key in answers and not is_terminal[key[0]]:  # what is done at the end is idle
             _compare(mdp, key, answers[key], answer, witness[key], history)
+        if key in answers:
             continue
         answers[key], witness[key] = answer, history
         queue += _continuations(mdp, history, remaining, answer)

@@ -186,11 +186,6 @@ def _action(mdp: MDP, state: int, decision: Decision) -> int:
         return mdp.action(decision)
     except UnknownName as error:
         raise PolicyError(f"the policy's action at {mdp.describe_state(state)}: {error}", state=state) from None
-    except (TypeError, ValueError):
-        raise PolicyError(
-            f"a policy's decision must be an action or a distribution; got {decision!r} at {mdp.describe_state(state)}",
-            state=state,
-        ) from None
 
 
 def _refuse_action(mdp: MDP, state: int, action: int, more: int) -> None:

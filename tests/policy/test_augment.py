@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from almostsure import INFINITE, from_transitions, solve_budget
+from almostsure.errors import ArgumentError, NotEnoughMemory
+from almostsure.policy.augment import augment, augmented_state, split_state
+from almostsure.testing import mdps
+
+
+@given(mdps(max_damage=4), st.integers(0, 4))
+def test_what_is_safe_with_a_budget_is_harmless_in_the_augmented_model(mdp, total):
+    """Theorem 1 through the looking glass: k*(s, a) ≤ K exactly if the augmented choice needs no budget at all."""
+    needs, harmless = solve_budget(mdp).of_choice, solve_budget(augment(mdp, total)).of_choice
+    for remaining in range(total + 1):
+        part = harmless[remaining * mdp.num_choices : (remaining + 1) * mdp.num_choices]
+        assert np.array_equal(part == 0, needs <= remaining)
+        assert set(part.tolist()) <= {0, 1, INFINITE}
+
+
+@given(mdps(), st.integers(0, 3))
+def test_probabilities_and_rewards_come_along(mdp, total):
+    bigger = augment(mdp, total)
+    assert bigger.num_states == (total + 1) * mdp.num_states + 1
+    choice, wide = mdp.outcome_choices(), bigger.outcome_choices()
+    reward = np.bincount(choice, mdp.probability * mdp.reward, minlength=mdp.num_choices)
+    wider = np.bincount(wide, bigger.probability * bigger.reward, minlength=bigger.num_choices)
+    assert np.allclose(wider[:-1], np.tile(reward, total + 1))
+    hurts = np.bincount(wide, bigger.probability * bigger.damage, minlength=bigger.num_choices)
+    for remaining in range(total + 1):
+        overspends = np.bincount(choice, mdp.probability * (mdp.damage > remaining), minlength=mdp.num_choices)
+        assert np.allclose(hurts[remaining * mdp.num_choices :][: mdp.num_choices], overspends)
+
+
+def test_names_and_places(paper):
+    mdp = paper()
+    bigger = augment(mdp, 2)
+    assert bigger.state_names == ("0 @0", "1 @0", "0 @1", "1 @1", "0 @2", "1 @2", "overspent")
+    assert bigger.initial_state == augmented_state(mdp, 2, 0, 2) == bigger.state("0 @2")
+    for index in range(6):
+        state, remaining = split_state(mdp, 2, index)
+        assert augmented_state(mdp, 2, state, remaining) == index
+    assert split_state(mdp, 2, 6) is None
+    assert augmented_state(mdp, 2, 0, -1) == 6
+    with pytest.raises(ArgumentError, match="at most the total, 2; got 3"):
+        augmented_state(mdp, 2, 0, 3)
+    with pytest.raises(ArgumentError, match="index must lie in 0 … 6; got 7"):
+        split_state(mdp, 2, 7)
+
+
+def test_an_initial_distribution_comes_along():
+    mdp = from_transitions([0, 1], [0, 0], [2, 2], [1, 1], [0, 0], [0, 1], terminal=[2], initial={0: 0.25, 1: 0.75})
+    bigger = augment(mdp, 1)
+    assert dict(zip(bigger.initial_states.tolist(), bigger.initial_probabilities.tolist(), strict=True)) == {
+        3: 0.25,
+        4: 0.75,
+    }
+
+
+def test_what_does_not_fit_is_refused_at_once(paper):
+    with pytest.raises(NotEnoughMemory, match=r"the augmented model \(.* outcomes\) needs about"):
+        augment(paper(), 2**31 - 2)

@@ -1,0 +1,220 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from almostsure import from_transitions
+from almostsure.errors import ArgumentError, NoSafeAction
+from almostsure.policy.evaluate import evaluate
+from almostsure.policy.policy import Policy, Rest
+from almostsure.policy.simulate import simulate
+from almostsure.testing import mdps
+
+randoms = st.randoms(use_true_random=False)
+
+
+def some_policy(mdp, random, total=None):
+    """A policy that plays some of the actions of each state, on (state, remaining) and once overspent with a total."""
+
+    def spread(state, remaining=None):
+        actions = mdp.actions(state).tolist()
+        some = random.sample(actions, random.randint(1, len(actions)))
+        return {a: 1 / len(some) for a in some}
+
+    policy = Policy.from_function(mdp, spread, total=total)
+    return policy if total is None else policy.with_overspent(lambda s: spread(s))
+
+
+MOST = 25  # damage beyond this is not told apart
+
+
+def unrolled(mdp, policy, total, discount):
+    """Return, damage, length and distribution by following all trajectories, merged by (state, damage)."""
+    ends = mdp.is_terminal()
+    mass = {(int(s), 0): p for s, p in zip(mdp.initial_states, mdp.initial_probabilities, strict=True)}
+    ended = np.zeros(MOST + 1)
+    gained = hurt = length = 0.0
+    step = 0
+    while mass:
+        ahead = {}
+        for (state, spent), m in mass.items():
+            if ends[state]:
+                ended[spent] += m
+                continue
+            length += m
+            shares = policy.probabilities(state, None if policy.total is None else total - spent)
+            for action in np.flatnonzero(shares).tolist():
+                for o in mdp.outcomes(state, action):
+                    p = m * shares[action] * o.probability
+                    gained += p * discount**step * o.reward
+                    hurt += p * o.damage
+                    key = (o.next_state, min(spent + o.damage, MOST))
+                    ahead[key] = ahead.get(key, 0.0) + p
+        mass = {key: m for key, m in ahead.items() if m > 1e-13}
+        step += 1
+    return gained, hurt, length, ended
+
+
+@given(mdps(max_states=4, proper=True), randoms, st.one_of(st.none(), st.integers(0, 4)), st.sampled_from([1.0, 0.7]))
+@settings(max_examples=40)
+def test_equal_to_following_every_trajectory(mdp, random, total, discount):
+    policy = some_policy(mdp, random, total)
+    result = evaluate(mdp, policy, discount=discount)
+    gained, hurt, length, distribution = unrolled(mdp, policy, total, discount)
+    assert result.accuracy < 1e-9
+    assert result.expected_return == pytest.approx(gained, abs=1e-6)
+    assert result.expected_damage == pytest.approx(hurt, abs=1e-6)
+    assert result.expected_length == pytest.approx(length, abs=1e-6)
+    assert result.ends == pytest.approx(1)
+    known = np.pad(result.damage_distribution, (0, MOST))[:MOST]
+    assert np.allclose(known, distribution[:MOST], atol=1e-8)
+    if total is not None:
+        assert result.overspends == pytest.approx(distribution[total + 1 :].sum(), abs=1e-8)
+
+
+@given(mdps(max_states=5), randoms, st.one_of(st.none(), st.integers(0, 3)))
+@settings(max_examples=60)
+def test_simulation_agrees(mdp, random, total):
+    policy = some_policy(mdp, random, total)
+    result = evaluate(mdp, policy)
+    count = 2_000
+    episodes = simulate(mdp, policy, count, seed=random.getrandbits(40), max_steps=400)
+    if result.ends > 1 - 1e-9 and result.expected_length < 20 and not episodes.truncated.any():
+        for exact, seen in (
+            (result.expected_return, episodes.returns),
+            (result.expected_damage, episodes.damages),
+            (result.expected_length, episodes.lengths),
+        ):
+            assert abs(seen.mean() - exact) <= 6 * seen.std() / math.sqrt(count) + 1e-6 + 1e-3 * abs(exact)
+    if total is not None and result.ends > 1 - 1e-9:
+        share = float(episodes.overspent.mean())
+        spread = math.sqrt(result.overspends * (1 - result.overspends) / count)
+        assert abs(share - result.overspends) <= 6 * spread + 2e-3
+
+
+@given(mdps(max_states=5), randoms, st.one_of(st.none(), st.integers(0, 3)))
+def test_probabilities_add_up(mdp, random, total):
+    result = evaluate(mdp, some_policy(mdp, random, total))
+    assert result.damage_distribution.sum() + result.beyond == pytest.approx(1, abs=1e-9)
+    assert (result.damage_distribution >= 0).all()
+    assert result.endless <= result.beyond + 1e-9
+    assert (result.expected_damage == math.inf) == (result.endless > 0)
+    assert (result.expected_length == math.inf) == (result.ends < 1 - 1e-9)
+
+
+# ---------------------------------------------------------------------- the paper's numbers
+
+
+def test_the_assured_policy_of_the_paper(paper):
+    """Five times left, then right: a negative-binomial return with mean 5/0.6 and minimum 5, always 5 damage."""
+    result = evaluate(paper(0.6), [[1, 0]] + [[0, 0]] * 5)
+    assert result.expected_return == pytest.approx(5 / 0.6, abs=1e-12)
+    assert result.damage_distribution.tolist() == pytest.approx([0, 0, 0, 0, 0, 1])
+    assert result.overspends == 0
+
+
+@pytest.mark.parametrize("q", [1.0, 0.6])
+def test_the_expectation_constrained_policy_of_the_paper(paper, q):
+    c = 5.0
+    result = evaluate(paper(q), {0: {"left": c / (q + c), "right": q / (q + c)}}, total=5)
+    assert result.expected_return == pytest.approx(c / q, rel=1e-12)
+    assert result.expected_damage == pytest.approx(c, rel=1e-12)
+    # The damage is geometric: it exceeds any n with probability (c / (1 + c))^(n + 1).
+    assert result.exceeds(5) == pytest.approx((c / (1 + c)) ** 6, rel=1e-9)
+
+
+def test_a_discount_touches_the_return_only(paper):
+    result = evaluate(paper(), [[1, 0], [0, 0], [0, 0]], discount=0.5)
+    assert result.expected_return == pytest.approx(1.5)
+    assert result.discounted_damage == pytest.approx(1.5)
+    assert result.expected_damage == pytest.approx(2)
+    assert "discount 0.5" in str(result)
+
+
+# ---------------------------------------------------------------------- what goes on for ever
+
+
+def test_damage_for_ever(paper):
+    result = evaluate(paper(), lambda s: 0)
+    assert (result.expected_return, result.expected_damage, result.expected_length) == (math.inf,) * 3
+    assert (result.ends, result.endless, result.beyond) == (0, 1, 1)
+
+
+def test_waiting_for_ever(coin):
+    result = evaluate(coin, [0, 0])
+    assert (result.expected_return, result.expected_damage, result.expected_length) == (0, 0, math.inf)
+    assert result.damage_distribution.tolist() == [1]
+
+
+@pytest.mark.parametrize(("reward", "value"), [(1, math.inf), (-1, -math.inf), (0, 0)])
+def test_reward_for_ever(reward, value):
+    mdp = from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [reward, reward], [0, 0])
+    assert evaluate(mdp, [0, 0]).expected_return == value
+
+
+def test_rewards_that_cancel_out_have_no_sum():
+    mdp = from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, -1], [0, 0])
+    assert math.isnan(evaluate(mdp, [0, 0]).expected_return)
+    assert evaluate(mdp, [0, 0], discount=0.5).expected_return == pytest.approx(1 / 1.5)
+
+
+def test_plus_and_minus_infinity_have_no_sum():
+    mdp = from_transitions([0, 0, 1, 2], [0, 0, 0, 0], [1, 2, 1, 2], [0.5, 0.5, 1, 1], [0, 0, 1, -1], [0] * 4)
+    assert math.isnan(evaluate(mdp, [0, 0, 0]).expected_return)
+
+
+def test_a_fair_game_for_ever_is_worth_nothing():
+    mdp = from_transitions([0, 0], [0, 0], [0, 0], [0.5, 0.5], [1, -1], [0, 0])
+    assert evaluate(mdp, [0]).expected_return == 0
+
+
+def test_coming_to_rest(coin):
+    rest = Rest(probability=np.array([[0.25, 0.0]]), choice=np.array([0, -1]))
+    result = evaluate(coin, Policy(coin, choice=np.array([[1, 2]], np.int32), rest=rest))
+    assert (result.expected_return, result.ends, result.expected_length) == (0.75, 0.75, math.inf)
+    assert result.damage_distribution.tolist() == [0.25, 0.75]
+
+
+# ---------------------------------------------------------------------- budgets and gaps
+
+
+def test_overspending_without_a_word_about_it(paper):
+    result = evaluate(paper(0.5), [[0, 0], [0, 0]])
+    assert result.overspends == pytest.approx(1)
+    assert math.isnan(result.expected_return)
+    assert result.damage_distribution.tolist() == [0, 0]
+
+
+def test_a_start_with_more_or_less_than_the_policys_total(paper):
+    table = [[1, 0], [0, 0], [0, 0]]
+    assert evaluate(paper(), table, total=1).expected_return == pytest.approx(1)
+    assert evaluate(paper(), table, total=7).expected_return == pytest.approx(7)  # the top layer is used until it fits
+
+
+def test_a_state_that_the_policy_forgot(paper):
+    with pytest.raises(NoSafeAction, match="reaches state 0 with 1 left, and says nothing about it") as caught:
+        evaluate(paper(), [[1, 0], [-1, 0], [0, 0]])
+    assert (caught.value.state, caught.value.remaining) == (0, 1)
+
+
+def test_a_long_tail_is_cut_and_counted():
+    mdp = from_transitions([0, 0], [0, 0], [0, 1], [0.9999, 0.0001], [0, 0], [1, 0], terminal=[1])
+    result = evaluate(mdp, [0, 0])
+    assert result.expected_damage == pytest.approx(9999, rel=1e-9)
+    assert result.beyond == pytest.approx(0.9999**1000, rel=1e-9)
+    assert result.exceeds(10) == pytest.approx(0.9999**11, rel=1e-9)
+    with pytest.raises(ArgumentError, match="known up to 999 damage; got 2000. Evaluate the policy with that total"):
+        result.exceeds(2000)
+    assert evaluate(mdp, [0, 0], total=2000).overspends == pytest.approx(0.9999**2001, rel=1e-9)
+
+
+def test_no_budget_no_overspending(paper):
+    with pytest.raises(ArgumentError, match="no budget to overspend: evaluate with total="):
+        _ = evaluate(paper(), [1, 0]).overspends
+
+
+def test_rare_risks_keep_their_digits():
+    mdp = from_transitions([0, 0], [0, 0], [1, 1], [1 - 1e-12, 1e-12], [0, 0], [0, 1], terminal=[1])
+    assert evaluate(mdp, [[0, 0]], total=0).overspends == pytest.approx(1e-12, rel=1e-6)
