@@ -14,7 +14,7 @@ from almostsure import INFINITE, check_budget, from_transitions, solve_budget
 from almostsure.budget import certificate
 from almostsure.budget.certificate import _find_compiled, _find_plain
 from almostsure.budget.reference import budget_operator
-from almostsure.errors import CertificateError, ModelMismatch
+from almostsure.errors import CertificateError, ModelError, ModelMismatch
 from almostsure.testing import mdps
 
 
@@ -267,8 +267,11 @@ def test_a_cap_outside_its_range(cap):
     """With a cap of −1, "more than the cap" would be true of everything."""
     mdp = from_transitions([0], [0], [1], [1], [0], [1], terminal=[1])
     budget = consistent(solve_budget(mdp), np.full(mdp.num_choices, INFINITE))
+    with pytest.raises(ModelError, match="cap must be 0 … 2147483646, or None; got"):
+        replace(budget, cap=cap)
+    object.__setattr__(budget, "cap", cap)
     with pytest.raises(CertificateError, match="cap must be 0 …"):
-        check_budget(mdp, replace(budget, cap=cap))
+        check_budget(mdp, budget)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 10, 1 << 16])

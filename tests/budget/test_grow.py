@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import almostsure as asure
 from almostsure.budget import grow
-from almostsure.errors import ModelError, UnknownName
+from almostsure.errors import Interrupted, ModelError, UnknownName
 from almostsure.model.families import garnet
 from almostsure.testing import mdps
 
@@ -87,16 +87,43 @@ def test_a_known_outcome_changes_nothing():
     assert growing.solves == 0
 
 
-def test_a_failed_rise_leaves_everything_as_it_was(monkeypatch):
+def stop(*_args, **_options):
+    raise KeyboardInterrupt("stop")
+
+
+@pytest.mark.parametrize("where", ["_Local._shake", "_Local._has_support", "GrowingBudget._predecessors"])
+@pytest.mark.parametrize("again", ["the same outcome", "another outcome", "a snapshot"])
+def test_an_interrupted_rise_is_completed_by_the_next_call(where, again, monkeypatch):
+    """Otherwise the outcome would count as known while the budgets do not know of it."""
     mdp = asure.from_transitions([0, 1, 2], [0, 0, 0], [1, 2, 2], [1, 1, 1], [0, 0, 0], [0, 0, 0])
     growing = asure.GrowingBudget(asure.solve_budget(mdp))
-    monkeypatch.setattr(grow._Local, "_shake", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt("stop")))
-    with pytest.raises(KeyboardInterrupt, match="stop"):
+    with monkeypatch.context() as patch:
+        patch.setattr(f"almostsure.budget.grow.{where}", stop)
+        with pytest.raises(KeyboardInterrupt, match="stop"):
+            growing.add(2, 0, 2, 1)
+    if again == "the same outcome":
         growing.add(2, 0, 2, 1)
-    assert growing.of_state.tolist() == [0, 0, 0]
+    elif again == "another outcome":
+        growing.add(0, 0, 0, 0)
+    snapshot = growing.snapshot()
+    assert snapshot.of_choice.tolist() == snapshot.of_state.tolist() == [asure.INFINITE] * 3
+    assert growing.of_state.tolist() == [asure.INFINITE] * 3
+    assert growing.add(2, 0, 2, 1) == ()
 
 
-@pytest.mark.parametrize("damage", [-1, 256, 0.5])
+def test_interrupted_while_solving_anew(monkeypatch):
+    mdp = asure.from_transitions([0, 1, 2], [0, 0, 0], [1, 2, 2], [1, 1, 1], [0, 0, 0], [0, 0, 0])
+    growing = asure.GrowingBudget(asure.solve_budget(mdp))
+    monkeypatch.setattr(grow, "LOCAL", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr("almostsure.budget.kernels.first_sweep", stop)
+        with pytest.raises(Interrupted, match=r"the next add\(\) or snapshot\(\) completes"):
+            growing.add(2, 0, 2, 1)
+    assert growing.add(2, 0, 2, 1) == (0, 1, 2)
+    assert growing.of_state.tolist() == [asure.INFINITE] * 3
+
+
+@pytest.mark.parametrize("damage", [-1, 256, 0.5, float("nan"), float("inf"), None, "1"])
 def test_bad_damage_is_refused(damage):
     growing = asure.GrowingBudget(asure.solve_budget(asure.example("paper")))
     with pytest.raises(ModelError, match="damage must be an integer 0 … 255; got"):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from almostsure import INFINITE, Budget, check_budget, from_transitions, solve_budget
-from almostsure.errors import CorruptFile, FileError, ModelError, ModelMismatch, UnknownName
+from almostsure.errors import ArgumentError, CorruptFile, FileError, ModelError, ModelMismatch, UnknownName
 from almostsure.model.families import ladder
 
 
@@ -69,7 +69,14 @@ def test_smallest_total_is_that_of_the_worst_start(initial, expected):
 def test_unsafe_states(budget):
     assert budget.unsafe_states(1).tolist() == [True, False, True]
     assert budget.unsafe_states(2).tolist() == [False, False, True]
-    assert budget.unsafe_states(10**9).tolist() == [False, False, True]
+    for total in (10**9, INFINITE, 10**30, 2.0**40):  # no total makes ∞ safe
+        assert budget.unsafe_states(total).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("total", [float("nan"), float("inf"), -1, 1.5, "1", None, True])
+def test_unsafe_states_of_no_total(budget, total):
+    with pytest.raises(ArgumentError, match=r"total must be (a whole number|0 or more); got"):
+        budget.unsafe_states(total)
 
 
 def test_unsafe_states_beyond_the_cap_are_not_known(named):
@@ -200,6 +207,8 @@ def test_the_forged_files_below_differ_from_a_good_one_in_one_thing(named, tmp_p
         ({"version": "2"}, FileError, "has format version '2'; this release reads '1'"),
         ({"model": "0" * 64}, ModelMismatch, "belongs to another model"),
         ({"cap": "many"}, CorruptFile, "does not hold a budget of its model"),
+        ({"cap": "-1"}, CorruptFile, "cap must be 0 … 2147483646, or None; got -1"),
+        ({"cap": str(INFINITE)}, CorruptFile, "cap must be 0 … 2147483646, or None; got 2147483647"),
     ],
 )
 def test_foreign_metadata(named, tmp_path, metadata, error, message):

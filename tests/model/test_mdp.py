@@ -96,6 +96,11 @@ def test_looking_up_what_is_not_there(mdp):
         mdp.state(2)
     with pytest.raises(UnknownName, match=r"unknown state 0\.5"):
         mdp.state(0.5)
+    for nothing in (True, None, float("nan"), float("inf"), [1], np.array([1])):
+        with pytest.raises(UnknownName, match=r"unknown state .*\. States are 0 … 1\."):
+            mdp.state(nothing)
+        with pytest.raises(UnknownName, match=r"unknown action .*\. Actions are 0 … "):
+            mdp.action(nothing)
     with pytest.raises(UnknownName, match=r"unknown state -1"):
         mdp.state(-1)
     with pytest.raises(UnknownName, match=r"unknown action 'rigth'\. Did you mean 'right'\?"):

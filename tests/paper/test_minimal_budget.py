@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from almostsure import INFINITE, from_transitions, solve_budget
 from almostsure.budget.reference import algorithm_1, barrier, budget_operator, state_budgets, unsafe_states
+from almostsure.errors import ArgumentError, ModelError
 from almostsure.testing import mdps
 
 SAFE, LOST = 0.0, -np.inf
@@ -131,6 +132,19 @@ def test_unsafe_states_are_those_where_every_barrier_is_down(mdp, total):
     best = np.maximum.reduceat(barrier(mdp, total)[total], mdp.choice_ptr[:-1])
     np.testing.assert_array_equal(unsafe_states(mdp, k, total), best == LOST)
     np.testing.assert_array_equal(solve_budget(mdp).unsafe_states(total), best == LOST)
+    np.testing.assert_array_equal(unsafe_states(mdp, k, INFINITE), algorithm_1(mdp).of_state == INFINITE)
+
+
+@pytest.mark.parametrize("total", [-1, 1.5, float("nan"), None])
+def test_a_barrier_is_for_a_whole_total(total):
+    with pytest.raises(ArgumentError, match=r"total must be (a whole number|0 or more); got"):
+        barrier("paper", total)
+
+
+@pytest.mark.parametrize("budgets", [[0.5, 0, 0], [float("nan"), 0, 0]])
+def test_the_operator_wants_an_integer_a_choice(budgets):
+    with pytest.raises(ModelError, match="budgets must be one integer for each of the 3 choices; got"):
+        budget_operator("paper", budgets)
 
 
 # ---------------------------------------------------------------------- Theorem 2: the recursion
@@ -199,7 +213,7 @@ def test_the_minimal_budget_is_the_least_pre_fixed_point(drawn):
 @pytest.mark.parametrize("shape", [(), (1,), (2, 2), (5,)])
 def test_the_operator_wants_one_entry_a_choice(shape):
     mdp = from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-    with pytest.raises(ValueError, match="budgets must have one entry for each of the 3 choices; got shape"):
+    with pytest.raises(ValueError, match="budgets must be one integer for each of the 3 choices; got int64 of shape"):
         budget_operator(mdp, np.zeros(shape, int))
 
 

@@ -185,7 +185,7 @@ def test_large_totals_and_long_plays() -> None:
         (lambda s: None, "says nothing there"),
         (lambda s: True, "must be an action or a distribution; got True"),
         (lambda s: {1, 2}, "must be an action or a distribution"),
-        (lambda s: float("nan"), "must be an action or a distribution; got nan"),
+        (lambda s: float("nan"), "unknown action nan"),
         (lambda s: [0.5, 0.5], "one probability for each of the 3 actions; got 2 at state 0 'start'"),
         (lambda s: {"jump": 0.5}, "must be 0 or more and sum to 1; got .0.5."),
         (lambda s: {"jump": "half"}, "must be 0 or more and sum to 1"),

@@ -396,3 +396,12 @@ def test_the_repr_where_nothing_is_safe() -> None:
     assert "none; 1 are never safe\n  no budget suffices at the start" in repr(Shield(mdp, asure.solve_budget(mdp)))
     capped = Shield(mdp, asure.solve_budget(mdp, cap=3))
     assert "no budget up to 3 suffices at the start" in repr(capped)
+
+
+def test_models_go_by_name_here_too() -> None:
+    budget = asure.solve_budget("quicksand")
+    asure.check_budget("quicksand", budget)
+    assert Shield("quicksand", budget).mdp == budget.mdp
+    assert asure.trim("quicksand", budget, 2).mdp == asure.trim(budget.mdp, budget, 2).mdp
+    with pytest.raises(ModelMismatch, match="belongs to another model"):
+        Shield("corridor", budget)

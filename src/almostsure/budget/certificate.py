@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from almostsure.errors import CertificateError, ModelMismatch
 from almostsure.model.mdp import MDP
+from almostsure.model.source import Model, as_model
 
 if TYPE_CHECKING:
     from almostsure.budget.result import Budget
@@ -39,7 +40,7 @@ SMALL = 200_000  # outcomes below which NumPy is quicker than loading a compiled
 Find = Callable[[MDP, "Budget", int], tuple[int, int]]
 
 
-def check_budget(mdp: MDP, budget: Budget) -> None:
+def check_budget(mdp: Model, budget: Budget) -> None:
     """Verify that ``budget`` is the minimal budget of ``mdp``, by its certificate.
 
     Raises
@@ -50,6 +51,7 @@ def check_budget(mdp: MDP, budget: Budget) -> None:
     ModelMismatch
         If the budget belongs to another model.
     """
+    mdp = as_model(mdp)
     if budget.mdp is not mdp and budget.mdp.fingerprint != mdp.fingerprint:
         raise ModelMismatch(
             f"the budget must belong to the model; it was made for model {budget.mdp.fingerprint[:16]}, "

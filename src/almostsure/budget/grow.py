@@ -21,9 +21,9 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget.answer import INFINITE, NO_CAP
+from almostsure.budget.answer import INFINITE, NO_CAP, Halted
 from almostsure.budget.result import Budget
-from almostsure.errors import ModelError
+from almostsure.errors import Interrupted, ModelError
 from almostsure.model.mdp import MDP, Ints, Support, index_dtype
 from almostsure.model.validate import MAX_DAMAGE
 
@@ -65,6 +65,7 @@ class GrowingBudget:
         self.of_choice: npt.NDArray[np.int32] = budget.of_choice.copy()
         self.rank: npt.NDArray[np.int64] = budget.rank.astype(np.int64)
         self.solves = 0  # how often a change was not local
+        self._unfinished = False  # whether raising was interrupted: the values are then too small in places
         self._next_rank = int(self.rank.max()) + 1
         self._added: dict[int, list[tuple[int, int]]] = defaultdict(list)  # choice -> (successor, damage)
         self._leading: dict[int, list[int]] = defaultdict(list)  # state -> choices that were added
@@ -77,15 +78,25 @@ class GrowingBudget:
     # ------------------------------------------------------------------ growing
 
     def add(self, state: int | str, action: int | str, next_state: int | str, damage: int) -> tuple[int, ...]:
-        """Take in one outcome; returns the states whose budget rose, ascending."""
+        """Take in one outcome; returns the states whose budget rose, ascending.
+
+        After Ctrl-C in the middle of it, the values may be too small until the next call completes it.
+        """
         choice, target = self.mdp.choice(state, action), self.mdp.state(next_state)
-        harm = int(damage)
+        try:
+            harm = int(damage)
+        except (TypeError, ValueError, OverflowError):  # None, NaN, ∞
+            harm = -1
         if harm != damage or not 0 <= harm <= MAX_DAMAGE:
             raise ModelError(f"damage must be an integer 0 … {MAX_DAMAGE}; got {damage!r}", choice=choice)
-        if (target, harm) in self._outcomes(choice):
+        is_new = (target, harm) not in self._outcomes(choice)
+        if is_new:
+            self._added[choice].append((target, harm))
+            self._leading[target].append(choice)
+        if self._unfinished:
+            return self._solve_anew()
+        if not is_new:
             return ()
-        self._added[choice].append((target, harm))
-        self._leading[target].append(choice)
         cost = min(int(self.of_state[target]) + harm, INFINITE)
         if cost <= self.of_choice[choice]:
             return ()
@@ -94,10 +105,15 @@ class GrowingBudget:
         if min(cost, rest) <= self.of_state[s]:
             self.of_choice[choice] = cost
             return ()
-        return self._raise(s)
+        self._unfinished = True
+        raised = self._raise(s)
+        self._unfinished = False
+        return raised
 
     def snapshot(self, mdp: MDP | None = None) -> Budget:
         """The present values as a Budget of ``mdp``, which must have exactly the outcomes known by now."""
+        if self._unfinished:
+            self._solve_anew()
         owner = self.mdp if mdp is None else mdp
         return Budget(
             mdp=owner, of_state=self.of_state.copy(), of_choice=self.of_choice.copy(), rank=self.rank.copy(),
@@ -142,13 +158,18 @@ class GrowingBudget:
     def _solve_anew(self) -> tuple[int, ...]:
         from almostsure.budget.levels import solve_levels
 
-        self._set_base(self._merged())
-        self._added.clear()
-        self._leading.clear()
-        answer = solve_levels(self._base, cap=NO_CAP, report=lambda _level, _settled: None)
+        merged = self._merged()
+        try:
+            answer = solve_levels(merged, cap=NO_CAP, report=lambda _level, _settled: None)
+        except Halted:
+            raise Interrupted("interrupted; the next add() or snapshot() completes what was begun.") from None
         raised = np.flatnonzero(answer.of_state != self.of_state)
         self.of_state, self.of_choice, self.rank = answer.of_state, answer.of_choice, answer.rank.astype(np.int64)
         self._next_rank = int(self.rank.max()) + 1
+        self._set_base(merged)
+        self._added.clear()
+        self._leading.clear()
+        self._unfinished = False
         self.solves += 1
         return tuple(raised.tolist())
 
@@ -156,7 +177,7 @@ class GrowingBudget:
         """The base and what was added, as one support."""
         base = self._base
         extra = [(c, t, d) for c, found in self._added.items() for t, d in found]
-        choice, target, damage = np.array(extra, np.int64).T
+        choice, target, damage = np.array(extra, np.int64).reshape(-1, 3).T
         order = np.argsort(choice, kind="stable")
         at = base.outcome_ptr[choice[order] + 1]
         counts = np.bincount(choice, minlength=base.num_choices)

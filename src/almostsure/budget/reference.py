@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.answer import INFINITE
-from almostsure.errors import ModelError
+from almostsure.errors import ArgumentError, ModelError
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.numbers import whole
 from almostsure.model.source import Model, as_model
 
 Budgets = npt.NDArray[np.int64]
@@ -45,10 +46,12 @@ def budget_operator(mdp: Model, of_choice: Ints) -> Budgets:
     array([1, 0, 0])
     """
     mdp = as_model(mdp)
-    k = np.asarray(of_choice, dtype=np.int64)
-    if k.shape != (mdp.num_choices,):
-        raise ModelError(f"budgets must have one entry for each of the {mdp.num_choices} choices; got shape {k.shape}")
-    v = state_budgets(mdp, k)[mdp.successor]
+    k = np.asarray(of_choice)
+    if k.shape != (mdp.num_choices,) or k.dtype.kind not in "iu":
+        raise ModelError(
+            f"budgets must be one integer for each of the {mdp.num_choices} choices; got {k.dtype} of shape {k.shape}"
+        )
+    v = state_budgets(mdp, k.astype(np.int64))[mdp.successor]
     cost = np.where(v >= INFINITE, INFINITE, v + mdp.damage)
     return np.maximum.reduceat(cost, mdp.outcome_ptr[:-1])
 
@@ -108,7 +111,9 @@ def barrier(mdp: Model, total: int) -> Floats:
     a state whose every choice is lost with what remains.  Computed on (s, k) directly, without k*, so that the
     two can be compared.  Shape [total + 1, num_choices].
     """
-    mdp = as_model(mdp)
+    mdp, total = as_model(mdp), whole("total", total)
+    if total < 0:
+        raise ArgumentError(f"total must be 0 or more; got {total}")
     safe = np.ones((total + 1, mdp.num_choices), np.bool_)
     remaining = np.arange(total + 1)[:, None] - mdp.damage  # after each outcome
     affordable = remaining >= 0
@@ -123,4 +128,4 @@ def barrier(mdp: Model, total: int) -> Floats:
 
 def unsafe_states(mdp: MDP, of_choice: Ints, total: int) -> Bools:
     """The Δ-unsafe states (Remark 2): those all of whose choices need more than ``total``, [num_states]."""
-    return state_budgets(mdp, of_choice) > total
+    return state_budgets(mdp, of_choice) > min(total, INFINITE - 1)  # no total makes ∞ safe

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget.answer import INFINITE
-from almostsure.errors import CorruptFile, ModelError
+from almostsure.budget.answer import INFINITE, NO_CAP
+from almostsure.errors import ArgumentError, CorruptFile, ModelError
 from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.numbers import whole
 from almostsure.model.tensors import load_tensors, save_tensors
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Budget:
             if array.shape != (size,) or array.dtype.kind != "i":
                 raise ModelError(f"{name} must be {size} integers; got {array.dtype} of shape {array.shape}")
             array.flags.writeable = False
+        if self.cap is not None and not 0 <= self.cap <= NO_CAP:
+            raise ModelError(f"cap must be 0 … {NO_CAP}, or None; got {self.cap}")
 
     # ------------------------------------------------------------------ questions
 
@@ -70,12 +73,7 @@ class Budget:
 
     def unsafe_states(self, total: int) -> Bools:
         """Which states are Δ-unsafe: no action of theirs is safe with ``total``, [num_states]."""
-        if self.cap is not None and total > self.cap:
-            raise ModelError(
-                f"total must be at most the cap {self.cap} with which this budget was solved; got {total}. "
-                "Solve again without the cap, or with a larger one."
-            )
-        return self.of_state > total
+        return self.of_state > min(known_total(self, total), NO_CAP)
 
     def histogram(self) -> dict[int, int]:
         """How many states need which budget, ascending; the last key may be INFINITE."""
@@ -106,7 +104,7 @@ class Budget:
         """Read a budget of ``mdp``.  Its certificate is not verified by reading it: use ``check_budget``."""
         arrays, strings = load_tensors(path, kind="budget", mdp=mdp)
         if set(arrays) != {"of_state", "of_choice", "rank"}:
-            raise CorruptFile(f"{path!r} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
+            raise CorruptFile(f"{path!s} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
         try:
             cap = int(strings["cap"]) if strings.get("cap") else None
             return cls(
@@ -114,7 +112,7 @@ class Budget:
                 engine=strings.get("engine", UNKNOWN),
             )  # fmt: skip
         except ValueError as error:
-            raise CorruptFile(f"{path!r} does not hold a budget of its model: {error}", path=path) from error
+            raise CorruptFile(f"{path!s} does not hold a budget of its model: {error}", path=path) from error
 
     # ------------------------------------------------------------------ for people
 
@@ -135,3 +133,16 @@ class Budget:
             f"  states need {levels}; {stuck:,} need {above}\n"
             f"  solved by the {self.engine}; {proof}>"
         )
+
+
+def known_total(budget: Budget, total: object) -> int:
+    """``total`` as an int that is 0 or more and within what the budget knows."""
+    number = whole("total", total)
+    if number < 0:
+        raise ArgumentError(f"total must be 0 or more; got {number}")
+    if budget.cap is not None and number > budget.cap:
+        raise ArgumentError(
+            f"total must be at most the cap {budget.cap} with which the budget was solved; got {number}. "
+            "Solve again without the cap, or with a larger one."
+        )
+    return number

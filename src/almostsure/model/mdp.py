@@ -27,8 +27,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import ModelError, UnknownName
+from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.layout import Layout
+from almostsure.model.numbers import whole
 from almostsure.model.validate import CHUNK, check_arrays
 
 Ints = npt.NDArray[np.integer[Any]]
@@ -163,9 +164,10 @@ class MDP:
     @property
     def arrays(self) -> Arrays:
         """All arrays, validated.  A model from a file is read and validated here, on first use."""
+        fetch = self._fetch  # read before looking at _arrays: another thread may be fetching, and clear it
         if self._arrays is None:
-            assert self._fetch is not None  # an MDP without arrays was given a fetcher
-            self._accept(self._fetch())
+            assert fetch is not None  # an MDP without arrays was given a fetcher
+            self._accept(fetch())
             self._fetch = None
         assert self._arrays is not None
         return self._arrays
@@ -324,10 +326,7 @@ class MDP:
         """The index of a state given by index or name."""
         if isinstance(state, str):
             return self._state_by_name(state)
-        index = int(state)
-        if index != state or not 0 <= index < self.num_states:
-            raise UnknownName("state", state, (), f"States are 0 … {self.num_states - 1}.")
-        return index
+        return _index("state", state, self.num_states)
 
     def _state_by_name(self, name: str) -> int:
         if self.state_names is None:
@@ -344,10 +343,7 @@ class MDP:
             if self.action_names is None or action not in self.action_names:
                 raise UnknownName("action", action, self.action_names or ())
             return self.action_names.index(action)
-        index = int(action)
-        if index != action or not 0 <= index < self.num_actions:
-            raise UnknownName("action", action, (), f"Actions are 0 … {self.num_actions - 1}.")
-        return index
+        return _index("action", action, self.num_actions)
 
     def choices(self, state: int | str) -> range:
         """The choices of a state."""
@@ -484,6 +480,17 @@ class MDP:
         return f": {shown}{', …' if len(self.action_names) > 6 else ''}"
 
 
+def _index(what: str, given: object, count: int) -> int:
+    """``given`` as an index below ``count``; anything else (True, NaN, None, an array) is unknown."""
+    try:
+        index = whole(what, given)
+    except ArgumentError:
+        index = -1
+    if not 0 <= index < count:
+        raise UnknownName(what, given, (), f"{what.capitalize()}s are 0 … {count - 1}.")
+    return index
+
+
 def index_dtype(count: int) -> type[np.int32] | type[np.int64]:
     """The narrowest of int32 and int64 that can index ``count`` things."""
     return np.int32 if count < 2**31 else np.int64
@@ -529,9 +536,7 @@ def _rebuild(
     layout: Layout | None,
 ) -> MDP:
     """Unpickle a model through its validation, which also makes its arrays read-only again."""
-    return MDP(
-        Arrays(**arrays), initial=initial, state_names=state_names, action_names=action_names, layout=layout
-    )
+    return MDP(Arrays(**arrays), initial=initial, state_names=state_names, action_names=action_names, layout=layout)
 
 
 def _names(what: str, names: Sequence[str] | None, *, exactly: int | None = None) -> tuple[str, ...] | None:

@@ -20,6 +20,7 @@ from almostsure.errors import AlmostSureError, FileError, MissingExtra, ModelErr
 from almostsure.model.files import save
 from almostsure.model.foreign import resolve, to_mdp
 from almostsure.model.mdp import MDP
+from almostsure.model.source import Model, as_model
 from almostsure.model.umb import Umb
 
 PRISM = (".prism", ".pm", ".nm", ".sm")
@@ -97,7 +98,7 @@ def from_prism(
         return to_mdp(umb, damage=damage, reward=reward)
 
 
-def to_storm(mdp: MDP) -> Any:
+def to_storm(mdp: Model) -> Any:
     """The model as stormpy's ``SparseMdp``.
 
     It has the reward models ``damage`` and ``reward``, the labels ``init``, ``terminal`` and ``relay``, and the
@@ -108,7 +109,7 @@ def to_storm(mdp: MDP) -> Any:
     stormpy = _import_stormpy()
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder, _storm(stormpy, "Storm cannot take the model: "):
         file = os.path.join(folder, "model.umb")
-        save(mdp, file, relay=True)
+        save(as_model(mdp), file, relay=True)
         options = stormpy.io.UmbImportOptions()
         options.build_state_valuations = False
         return stormpy.build_model_from_umb(file, options=options)

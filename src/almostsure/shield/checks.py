@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -11,41 +11,15 @@ import numpy.typing as npt
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.certificate import show
 from almostsure.budget.result import Budget
-from almostsure.errors import ArgumentError, CertificateError, Infeasible, ModelMismatch, UnknownName
+from almostsure.errors import ArgumentError, CertificateError, Infeasible, ModelMismatch
 from almostsure.model.mdp import MDP, Ints
+from almostsure.model.numbers import whole as whole
+from almostsure.model.source import Model, as_model
 from almostsure.model.validate import and_more
 
 CHUNK = 1 << 16  # choices looked at together
 
 # ---------------------------------------------------------------------- numbers
-
-
-def whole(name: str, value: object) -> int:
-    """``value`` as an int if it is a whole number, of either sign; 3.0 and NumPy integers are, True is not."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value.item()
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
-        raise ArgumentError(f"{name} must be a whole number; got {value!r}")
-    try:
-        number = int(value)  # type: ignore[call-overload]
-    except (OverflowError, ValueError):  # ∞, NaN
-        raise ArgumentError(f"{name} must be a whole number; got {value!r}") from None
-    if number != value:
-        raise ArgumentError(f"{name} must be a whole number; got {value!r}")
-    return int(number)
-
-
-def whole_total(total: object, budget: Budget) -> int:
-    """``total`` as an int that is 0 or more and within what the budget knows."""
-    number = whole("total", total)
-    if number < 0:
-        raise ArgumentError(f"total must be 0 or more; got {number}")
-    if budget.cap is not None and number > budget.cap:
-        raise ArgumentError(
-            f"total must be at most the cap {budget.cap} with which the budget was solved; got {number}. "
-            "Solve again without the cap, or with a larger one."
-        )
-    return number
 
 
 def whole_array(name: str, values: npt.ArrayLike) -> Ints:
@@ -68,30 +42,22 @@ def whole_array(name: str, values: npt.ArrayLike) -> Ints:
     return array.astype(np.int64)
 
 
-def state_index(mdp: MDP, state: object) -> int:
-    """The index of a state given by index or name, whatever a caller passes."""
-    if isinstance(state, (bool, np.bool_)):
-        raise UnknownName("state", state, (), f"States are 0 … {mdp.num_states - 1}.")
-    try:
-        return mdp.state(state)  # type: ignore[arg-type]
-    except UnknownName:
-        raise
-    except (TypeError, ValueError, OverflowError):  # None, NaN, ∞, an array
-        raise UnknownName("state", state, (), f"States are 0 … {mdp.num_states - 1}.") from None
-
-
 # ---------------------------------------------------------------------- budgets
 
 
-def check_model(mdp: MDP, budget: Budget) -> None:
-    """Raise ModelMismatch unless ``budget`` was made for ``mdp``."""
-    if not isinstance(mdp, MDP) or not isinstance(budget, Budget):
-        raise ArgumentError(f"a model and its budget must be given; got {type(mdp).__name__}, {type(budget).__name__}")
+def check_model(model: Model, budget: Budget) -> MDP:
+    """The model; raise ModelMismatch unless ``budget`` was made for it."""
+    if not isinstance(model, (MDP, str, PathLike)) or not isinstance(budget, Budget):
+        raise ArgumentError(
+            f"a model and its budget must be given; got {type(model).__name__}, {type(budget).__name__}"
+        )
+    mdp = as_model(model)
     if budget.mdp is not mdp and budget.mdp != mdp:
         raise ModelMismatch(
             f"the budget belongs to another model ({budget.mdp.fingerprint[:16]}, {budget.mdp.num_states} states) "
             f"than the one given ({mdp.fingerprint[:16]}, {mdp.num_states} states). Solve again with solve_budget(mdp)."
         )
+    return mdp
 
 
 def check_never_too_small(mdp: MDP, budget: Budget) -> None:

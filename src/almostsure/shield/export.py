@@ -19,11 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import Budget
+from almostsure.budget.result import Budget, known_total
 from almostsure.errors import ArgumentError
 from almostsure.model.atomic import atomic_write
 from almostsure.model.mdp import MDP, Ints
-from almostsure.shield.checks import whole_total
 
 ANY = INFINITE - 1  # a total that no remaining budget of the package exceeds
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -43,7 +42,7 @@ class _Entries:
 def _entries(mdp: MDP, budget: Budget, total: int | None) -> _Entries:
     if total is None:
         total = ANY if budget.cap is None else budget.cap
-    limit = min(whole_total(total, budget), ANY)
+    limit = min(known_total(budget, total), ANY)
     kept = budget.of_choice <= limit
     start = np.zeros(mdp.num_states + 1, np.int64)
     np.cumsum(np.add.reduceat(kept, mdp.choice_ptr[:-1], dtype=np.int64), out=start[1:])

@@ -17,8 +17,8 @@ from almostsure.budget.answer import INFINITE
 from almostsure.budget.result import Budget
 from almostsure.errors import ArgumentError, PolicyError, UnknownName
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.numbers import whole
 from almostsure.model.validate import SUM_TOLERANCE
-from almostsure.shield.checks import state_index, whole
 from almostsure.shield.explore import Rule, explore
 from almostsure.shield.table import spans
 
@@ -186,9 +186,9 @@ def _two_arguments(function: Callable[..., Any]) -> Decide:
 def _from_mapping(mdp: MDP, mapping: Mapping[Any, Any]) -> tuple[Rule, int | None]:
     """From states, or from (state, remaining), to decisions."""
     if not (mapping and all(isinstance(key, tuple) and len(key) == 2 for key in mapping)):
-        of_state = {state_index(mdp, key): decision for key, decision in mapping.items()}
+        of_state = {mdp.state(key): decision for key, decision in mapping.items()}
         return _from_function(mdp, lambda state, remaining: of_state.get(state)), None
-    of_pair = {(state_index(mdp, s), whole("remaining", k)): decision for (s, k), decision in mapping.items()}
+    of_pair = {(mdp.state(s), whole("remaining", k)): decision for (s, k), decision in mapping.items()}
     top = max(remaining for _, remaining in of_pair)
     return _from_function(mdp, lambda state, remaining: of_pair.get((state, min(remaining, top)))), top
 
@@ -244,18 +244,16 @@ def _distribution(mdp: MDP, state: int, shares: list[tuple[Any, Any]]) -> Shares
 
 
 def _choice(mdp: MDP, state: int, action: Any) -> int:
-    try:
-        if isinstance(action, (bool, np.bool_)):
-            raise TypeError
-        return mdp.choice(state, action)
-    except UnknownName as error:
-        raise PolicyError(
-            f"a policy must play only actions that the state has; at {mdp.describe_state(state)}: {error}", state=state
-        ) from None
-    except (TypeError, ValueError, OverflowError):
+    if not isinstance(action, (int, float, np.generic, str)) or isinstance(action, (bool, np.bool_)):
         raise PolicyError(
             f"a policy's decision must be an action or a distribution; got {action!r} at {mdp.describe_state(state)}",
             state=state,
+        )
+    try:
+        return mdp.choice(state, action)  # type: ignore[arg-type]
+    except UnknownName as error:
+        raise PolicyError(
+            f"a policy must play only actions that the state has; at {mdp.describe_state(state)}: {error}", state=state
         ) from None
 
 

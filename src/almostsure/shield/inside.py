@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from almostsure.budget.memory import require
-from almostsure.budget.result import Budget
+from almostsure.budget.result import Budget, known_total
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
-from almostsure.shield.checks import check_model, check_never_too_small, require_start, whole_total
+from almostsure.model.source import Model
+from almostsure.shield.checks import check_model, check_never_too_small, require_start
 from almostsure.shield.explore import explore
 from almostsure.shield.table import spans
 
@@ -46,7 +47,7 @@ class Restricted:
     remaining: Ints  # [mdp.num_states] what is left there
 
 
-def trim(mdp: MDP, budget: Budget, total: int) -> Trimmed:
+def trim(mdp: Model, budget: Budget, total: int) -> Trimmed:
     """The model without its Δ-unsafe states and without the choices that need more than ``total``.
 
     Names, layout and initial distribution stay.
@@ -65,7 +66,7 @@ def trim(mdp: MDP, budget: Budget, total: int) -> Trimmed:
     >>> trim(mdp, asure.solve_budget(mdp), 0).mdp
     <MDP: 2 states, 2 choices, 2 outcomes, starts in 0>
     """
-    total = _checked(mdp, budget, total)
+    mdp, total = _checked(mdp, budget, total)
     states = np.flatnonzero(budget.of_state <= total)
     choices = np.flatnonzero(budget.of_choice <= total)
     index = np.zeros(mdp.num_states, index_dtype(states.size))
@@ -76,7 +77,7 @@ def trim(mdp: MDP, budget: Budget, total: int) -> Trimmed:
     return Trimmed(mdp=small, states=_frozen(states), choices=_frozen(choices))
 
 
-def restrict(mdp: MDP, budget: Budget, total: int) -> Restricted:
+def restrict(mdp: Model, budget: Budget, total: int) -> Restricted:
     """The model on the reachable pairs (state, remaining), with the choices that the shield allows there.
 
     No policy of it ever takes more than ``total`` damage, and every policy of ``mdp`` that never does is one of it.
@@ -96,7 +97,7 @@ def restrict(mdp: MDP, budget: Budget, total: int) -> Restricted:
     >>> restrict(mdp, asure.solve_budget(mdp), 2).mdp
     <MDP: 6 states, 8 choices, 8 outcomes, starts in 0 @2>
     """
-    total = _checked(mdp, budget, total)
+    mdp, total = _checked(mdp, budget, total)
 
     def allowed(states: Ints, remaining: int) -> Ints:
         choice, _ = spans(mdp.choice_ptr, states)
@@ -119,12 +120,12 @@ def restrict(mdp: MDP, budget: Budget, total: int) -> Restricted:
 # ---------------------------------------------------------------------- pieces
 
 
-def _checked(mdp: MDP, budget: Budget, total: int) -> int:
-    check_model(mdp, budget)
+def _checked(model: Model, budget: Budget, total: int) -> tuple[MDP, int]:
+    mdp = check_model(model, budget)
     check_never_too_small(mdp, budget)
-    number = whole_total(total, budget)
+    number = known_total(budget, total)
     require_start(mdp, budget, number)
-    return number
+    return mdp, number
 
 
 def _model(

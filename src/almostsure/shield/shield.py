@@ -13,6 +13,7 @@ from almostsure.budget.answer import INFINITE
 from almostsure.budget.result import UNKNOWN, Budget
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction, UnknownName
 from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.source import Model
 from almostsure.model.tensors import load_tensors, save_tensors
 from almostsure.shield import checks
 from almostsure.shield.feasible import Violation, first_violation
@@ -67,8 +68,8 @@ class Shield:
     budget: Budget
     _table: Table | None  # made when first needed
 
-    def __init__(self, mdp: MDP, budget: Budget) -> None:
-        checks.check_model(mdp, budget)
+    def __init__(self, mdp: Model, budget: Budget) -> None:
+        mdp = checks.check_model(mdp, budget)
         checks.check_never_too_small(mdp, budget)
         object.__setattr__(self, "mdp", mdp)
         object.__setattr__(self, "budget", budget)
@@ -97,7 +98,7 @@ class Shield:
         NoSafeAction
             If ``remaining`` is less than the state needs, or negative: already overspent.
         """
-        s, left = checks.state_index(self.mdp, state), checks.whole("remaining", remaining)
+        s, left = self.mdp.state(state), checks.whole("remaining", remaining)
         of_state = self.mdp.choices(s)
         safe = self.budget.of_choice[of_state.start : of_state.stop] <= min(left, INFINITE - 1)
         if not safe.any():
