@@ -30,6 +30,7 @@ from almostsure.model.tables import from_gymnasium, from_table
 from almostsure.policy.augment import augment
 from almostsure.policy.constraints import AlmostSure, Chance, Expected
 from almostsure.policy.evaluate import evaluate
+from almostsure.policy.frontier import frontier
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulate import simulate
 from almostsure.policy.solve import solve_policy
@@ -68,6 +69,7 @@ __all__ = [
     "from_sparse",
     "from_table",
     "from_transitions",
+    "frontier",
     "load",
     "simulate",
     "solve_budget",
