@@ -345,3 +345,18 @@ def test_memory_stays_below_the_estimate_and_sixteen_bytes_an_outcome(damage_rat
     peak, expected = map(int, run.stdout.split())
     assert peak <= expected
     assert peak <= 16 * mdp.num_outcomes
+
+
+def test_the_estimate_knows_when_indices_become_wide():
+    """From 2**23 states on, a successor and its damage do not fit into 32 bits together."""
+
+    class Sizes:
+        def __init__(self, states, outcomes):
+            self.num_states, self.num_choices, self.num_outcomes = states, outcomes, outcomes
+            self.successor = np.empty(0, np.int32)
+
+    outcomes = 54_000_000
+    step = levels.estimate(Sizes(2**23, outcomes)) - levels.estimate(Sizes(2**23 - 1, outcomes))
+    assert step > 2 * outcomes
+    assert levels._index(Sizes(1000, 3 * 2**29)) is np.int32
+    assert levels._index(Sizes(1000, 7 * 2**28)) is np.int64  # the pool of watchers is a quarter larger

@@ -73,8 +73,9 @@ def _solve(support: Support, *, cap: int, report: Report) -> Answer:
 def estimate(support: Support) -> int:
     """Peak memory of a run in bytes, beside the model, where level 0 leaves almost everything (measured)."""
     states, choices, outcomes = support.num_states, support.num_choices, support.num_outcomes
-    width = np.dtype(index_dtype(max(3 * states, choices, outcomes))).itemsize
-    narrowed = 5 * outcomes + 4 * choices if support.successor.dtype.itemsize > width else 0
+    width = np.dtype(_index(support)).itemsize
+    is_wide = support.successor.dtype.itemsize > np.dtype(index_dtype(states)).itemsize
+    narrowed = 5 * outcomes + 4 * choices if is_wide else 0
     return int(
         narrowed + (5 + 3 * width) * states + 4 * choices + 0.75 * _compact_size(states, choices, outcomes, width)
     )
@@ -82,7 +83,14 @@ def estimate(support: Support) -> int:
 
 def _compact_size(states: int, choices: int, outcomes: int, width: int) -> int:
     """Bytes of a compact game and its board; the pool is rarely filled beyond a quarter."""
-    return (16 + 8 * width) * states + (3 * width + 1) * choices + (width + 1 + width // 2) * outcomes
+    packed = np.dtype(index_dtype(states << kernels.DAMAGE_BITS)).itemsize
+    return (16 + 8 * width) * states + (3 * width + 1) * choices + (packed + 1 + width // 2) * outcomes
+
+
+def _index(support: Support) -> type[np.int32] | type[np.int64]:
+    """The type for ranks (at first below three times the states), choices, and places in the pool of watchers."""
+    pool = support.num_outcomes + support.num_outcomes // 4
+    return index_dtype(max(3 * support.num_states, support.num_choices, pool))
 
 
 def _narrow(support: Support) -> Support:
@@ -113,7 +121,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         states = self.game.num_states
-        self.index = index_dtype(max(3 * states, self.game.num_choices, self.game.num_outcomes))
+        self.index = _index(self.game)
         self.doomed = np.zeros(states, np.uint8)
         self.rank = np.zeros(states, self.index)
         self.of_choice = np.empty(self.game.num_choices, np.int32)
