@@ -17,10 +17,7 @@ outcome at three outcomes a choice and four choices a state.
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any, NamedTuple, final
 
@@ -28,13 +25,30 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelError, UnknownName
+from almostsure.model.arrays import (
+    ARRAY_NAMES,
+    Arrays,
+    Bools,
+    Floats,
+    Ints,
+    Sizes,
+    Support,
+    action_dtype,
+    fingerprint,
+    index_dtype,
+    terminal_states,
+)
 from almostsure.model.layout import Layout
+from almostsure.model.naming import checked_names
 from almostsure.model.numbers import whole
-from almostsure.model.validate import CHUNK, check_arrays
+from almostsure.model.validate import check_arrays, check_initial
 
-Ints = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+__all__ = [
+    "ARRAY_NAMES", "MDP", "Arrays", "Bools", "Floats", "Initial", "Ints", "Outcome", "Sizes", "Support",
+    "action_dtype", "fingerprint", "index_dtype",
+]  # fmt: skip
+
+Initial = int | str | Mapping[int | str, float] | Sequence[float] | npt.NDArray[Any]
 
 SUGGEST_FROM = 10_000  # comparing a misspelt name with a million others would take a minute
 
@@ -46,60 +60,6 @@ class Outcome(NamedTuple):
     probability: float
     reward: float
     damage: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Support:
-    """What k* depends on: which outcomes are possible, without probabilities and rewards.
-
-    Five bytes an outcome below 2³¹ states, beside the offsets.
-    """
-
-    choice_ptr: Ints  # [num_states + 1]
-    outcome_ptr: Ints  # [num_choices + 1]
-    successor: Ints  # [num_outcomes]
-    damage: npt.NDArray[np.uint8]  # [num_outcomes]
-
-    @property
-    def num_states(self) -> int:
-        """How many states there are."""
-        return self.choice_ptr.size - 1
-
-    @property
-    def num_choices(self) -> int:
-        """How many state–action pairs there are."""
-        return self.outcome_ptr.size - 1
-
-    @property
-    def num_outcomes(self) -> int:
-        """How many outcomes there are, over all choices."""
-        return self.successor.size
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Arrays(Support):
-    """The whole content of a model, as read-only arrays."""
-
-    choice_action: Ints  # [num_choices]
-    probability: Floats  # [num_outcomes]
-    reward: Floats  # [num_outcomes]
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of all arrays together, in bytes."""
-        return sum(getattr(self, name).nbytes for name in ARRAY_NAMES)
-
-
-ARRAY_NAMES = ("choice_ptr", "choice_action", "outcome_ptr", "successor", "probability", "reward", "damage")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """How large a model is, known without reading it."""
-
-    states: int
-    choices: int
-    outcomes: int
 
 
 @final
@@ -151,13 +111,13 @@ class MDP:
             self._fetch = arrays
         self.sizes = sizes
         self.initial_states, self.initial_probabilities = map(_frozen, initial)
-        self.state_names = _names("state", state_names, exactly=sizes.states)
-        self.action_names = _names("action", action_names)
+        self.state_names = checked_names("state", state_names, exactly=sizes.states)
+        self.action_names = checked_names("action", action_names)
         self._num_actions = None if self.action_names is None else len(self.action_names)
         self.layout = layout
         if isinstance(arrays, Arrays):
             self._accept(arrays)
-        self._check_initial()
+        check_initial(self.initial_states, self.initial_probabilities, sizes.states)
 
     # ------------------------------------------------------------------ content
 
@@ -195,18 +155,6 @@ class MDP:
         for name in ARRAY_NAMES:
             getattr(arrays, name).flags.writeable = False
         self._arrays = arrays
-
-    def _check_initial(self) -> None:
-        states, probabilities = self.initial_states, self.initial_probabilities
-        if states.size == 0 or states.size != probabilities.size:
-            raise ModelError("the initial distribution must have at least one state, and one probability each")
-        if states.min() < 0 or states.max() >= self.num_states:
-            bad = int(states[(states < 0) | (states >= self.num_states)][0])
-            raise ModelError(f"initial states must lie in 0 … {self.num_states - 1}; got {bad}", state=bad)
-        if np.unique(states).size != states.size:
-            raise ModelError("initial states must differ; got one of them twice. Add up their probabilities.")
-        if not (probabilities > 0).all() or abs(float(probabilities.sum()) - 1) > 1e-9:
-            raise ModelError(f"initial probabilities must be positive and sum to 1; got sum {probabilities.sum():.12g}")
 
     @property
     def num_states(self) -> int:
@@ -295,20 +243,7 @@ class MDP:
 
     def is_terminal(self) -> Bools:
         """Which states are terminal: every outcome is a damage-free, reward-free self-loop, [num_states]."""
-        a = self.arrays
-        begin, end = a.outcome_ptr[a.choice_ptr[:-1]], a.outcome_ptr[a.choice_ptr[1:]]
-        result = np.ones(self.num_states, np.bool_)
-        for edge in (begin, end - 1):  # cheap: most states leave at their first outcome or at their last
-            result &= a.successor[edge] == np.arange(self.num_states)
-        states = np.flatnonzero(result)
-        if states.size:
-            lengths = (end[states] - begin[states]).astype(np.int64)
-            starts = np.cumsum(lengths) - lengths
-            outcome = np.repeat(begin[states] - starts, lengths) + np.arange(lengths.sum())
-            loops = (a.damage[outcome] == 0) & (a.reward[outcome] == 0)
-            loops &= a.successor[outcome] == np.repeat(states, lengths)
-            result[states] = np.logical_and.reduceat(loops, starts)
-        return result
+        return terminal_states(self.arrays)
 
     @property
     def initial_state(self) -> int:
@@ -457,27 +392,9 @@ class MDP:
 
     def summary(self) -> str:
         """A few lines about the model: its size, damage, rewards, terminal states, start and memory."""
-        damaging = int(np.count_nonzero(self.damage))
-        share = f"{damaging / self.num_outcomes:.1%}"
-        reward = self.reward
-        actions = np.diff(self.choice_ptr)
-        per_state = f"{actions.min()}" if actions.min() == actions.max() else f"{actions.min()}–{actions.max()}"
-        lines = [
-            repr(self)[1:-1],
-            f"  actions    {self.num_actions} ({per_state} a state)" + self._sample_names(),
-            f"  damage     {damaging:,} of the outcomes hurt ({share}), by at most {self.max_damage}",
-            f"  reward     {reward.min():g} … {reward.max():g}",
-            f"  terminal   {int(np.count_nonzero(self.is_terminal())):,} of the states",
-            f"  memory     {self.nbytes / 2**20:,.2f} MiB ({self.nbytes / self.num_outcomes:.1f} bytes an outcome)",
-            f"  identity   {self.fingerprint[:16]}",
-        ]
-        return "\n".join(lines)
+        from almostsure.model.describe import summary
 
-    def _sample_names(self) -> str:
-        if self.action_names is None:
-            return ""
-        shown = ", ".join(self.action_names[:6])
-        return f": {shown}{', …' if len(self.action_names) > 6 else ''}"
+        return summary(self)
 
 
 def _index(what: str, given: object, count: int) -> int:
@@ -489,37 +406,6 @@ def _index(what: str, given: object, count: int) -> int:
     if not 0 <= index < count:
         raise UnknownName(what, given, (), f"{what.capitalize()}s are 0 … {count - 1}.")
     return index
-
-
-def index_dtype(count: int) -> type[np.int32] | type[np.int64]:
-    """The narrowest of int32 and int64 that can index ``count`` things."""
-    return np.int32 if count < 2**31 else np.int64
-
-
-def action_dtype(count: int) -> type[np.integer[Any]]:
-    """The narrowest type for ``count`` action ids."""
-    return np.uint8 if count <= 2**8 else np.uint16 if count <= 2**16 else np.int32
-
-
-def fingerprint(arrays: Arrays, initial_states: Ints, initial_probabilities: Floats) -> str:
-    """SHA-256 of the content, the same whatever integer widths the arrays have."""
-    widths = {
-        "choice_ptr": index_dtype(arrays.num_choices + 1),
-        "choice_action": np.int32,  # whatever width the model chose
-        "outcome_ptr": index_dtype(arrays.num_outcomes + 1),
-        "successor": index_dtype(arrays.num_states),
-    }
-    digest = hashlib.sha256(b"almostsure model 1\n")
-    for name in ARRAY_NAMES:
-        array = getattr(arrays, name)
-        digest.update(f"{name} {array.size}\n".encode())
-        for begin in range(0, array.size, CHUNK):
-            chunk = np.ascontiguousarray(array[begin : begin + CHUNK], dtype=widths.get(name, array.dtype))
-            digest.update(chunk.astype(chunk.dtype.newbyteorder("<"), copy=False).data)
-    order = np.argsort(initial_states, kind="stable")
-    digest.update(initial_states[order].astype("<i8").tobytes())
-    digest.update(initial_probabilities[order].astype("<f8").tobytes())
-    return digest.hexdigest()
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -537,20 +423,3 @@ def _rebuild(
 ) -> MDP:
     """Unpickle a model through its validation, which also makes its arrays read-only again."""
     return MDP(Arrays(**arrays), initial=initial, state_names=state_names, action_names=action_names, layout=layout)
-
-
-def _names(what: str, names: Sequence[str] | None, *, exactly: int | None = None) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    result = tuple(names)
-    if exactly is not None and len(result) != exactly:
-        raise ModelError(f"{what}_names must name each of the {exactly} {what}s; got {len(result)} names")
-    if not all(isinstance(name, str) for name in result):
-        raise ModelError(f"{what}_names must be strings; got {next(n for n in result if not isinstance(n, str))!r}")
-    if len(set(result)) != len(result):
-        twice = Counter(result).most_common(1)[0][0]
-        raise ModelError(f"{what}_names must differ; got {twice!r} twice")
-    return result
-
-
-Initial = int | str | Mapping[int | str, float] | Sequence[float] | npt.NDArray[Any]

@@ -1,13 +1,14 @@
-"""Telling apart what a file gives the same name."""
+"""Names of states and actions: checked where users give them, told apart where a file repeats them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from almostsure.model.mdp import Ints
+from almostsure.errors import ModelError
+from almostsure.model.arrays import Ints
 
 
 def distinct(names: Iterable[str]) -> list[str]:
@@ -33,4 +34,19 @@ def ranks(keys: Ints) -> Ints:
     starts = np.flatnonzero(np.append(True, np.diff(keys[order]) != 0))
     result = np.empty(keys.size, np.int64)
     result[order] = np.arange(keys.size) - np.repeat(starts, np.diff(np.append(starts, keys.size)))
+    return result
+
+
+def checked_names(what: str, names: Sequence[str] | None, *, exactly: int | None = None) -> tuple[str, ...] | None:
+    """The names as a tuple; refused unless they are distinct strings, ``exactly`` so many."""
+    if names is None:
+        return None
+    result = tuple(names)
+    if exactly is not None and len(result) != exactly:
+        raise ModelError(f"{what}_names must name each of the {exactly} {what}s; got {len(result)} names")
+    if not all(isinstance(name, str) for name in result):
+        raise ModelError(f"{what}_names must be strings; got {next(n for n in result if not isinstance(n, str))!r}")
+    if len(set(result)) != len(result):
+        twice = Counter(result).most_common(1)[0][0]
+        raise ModelError(f"{what}_names must differ; got {twice!r} twice")
     return result

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from almostsure.errors import ModelError
 
 if TYPE_CHECKING:
-    from almostsure.model.mdp import Arrays
+    from almostsure.model.arrays import Arrays
 
 SUM_TOLERANCE = 1e-9
 MAX_DAMAGE = 255
@@ -125,6 +125,19 @@ def _check_chunk(arrays: Arrays, first: int, last: int, num_states: int, describ
             f"got {sums[wrong[0]]:.12g}{and_more(wrong.size - 1, 'choice')}. Pass normalise=True to rescale.",
             choice=c,
         )
+
+
+def check_initial(states: npt.NDArray[Any], probabilities: npt.NDArray[Any], num_states: int) -> None:
+    """Raise ModelError unless these are distinct states of the model with probabilities that sum to 1."""
+    if states.size == 0 or states.size != probabilities.size:
+        raise ModelError("the initial distribution must have at least one state, and one probability each")
+    if states.min() < 0 or states.max() >= num_states:
+        bad = int(states[(states < 0) | (states >= num_states)][0])
+        raise ModelError(f"initial states must lie in 0 … {num_states - 1}; got {bad}", state=bad)
+    if np.unique(states).size != states.size:
+        raise ModelError("initial states must differ; got one of them twice. Add up their probabilities.")
+    if not (probabilities > 0).all() or abs(float(probabilities.sum()) - 1) > SUM_TOLERANCE:
+        raise ModelError(f"initial probabilities must be positive and sum to 1; got sum {probabilities.sum():.12g}")
 
 
 def and_more(count: int, what: str) -> str:

@@ -1,0 +1,118 @@
+"""The arrays of a model, and what follows from them alone: their types, their identity, their terminal states."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.model.validate import CHUNK
+
+Ints = npt.NDArray[np.integer[Any]]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Support:
+    """What k* depends on: which outcomes are possible, without probabilities and rewards.
+
+    Five bytes an outcome below 2³¹ states, beside the offsets.
+    """
+
+    choice_ptr: Ints  # [num_states + 1]
+    outcome_ptr: Ints  # [num_choices + 1]
+    successor: Ints  # [num_outcomes]
+    damage: npt.NDArray[np.uint8]  # [num_outcomes]
+
+    @property
+    def num_states(self) -> int:
+        """How many states there are."""
+        return self.choice_ptr.size - 1
+
+    @property
+    def num_choices(self) -> int:
+        """How many state–action pairs there are."""
+        return self.outcome_ptr.size - 1
+
+    @property
+    def num_outcomes(self) -> int:
+        """How many outcomes there are, over all choices."""
+        return self.successor.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Arrays(Support):
+    """The whole content of a model, as read-only arrays."""
+
+    choice_action: Ints  # [num_choices]
+    probability: Floats  # [num_outcomes]
+    reward: Floats  # [num_outcomes]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays together, in bytes."""
+        return sum(getattr(self, name).nbytes for name in ARRAY_NAMES)
+
+
+ARRAY_NAMES = ("choice_ptr", "choice_action", "outcome_ptr", "successor", "probability", "reward", "damage")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How large a model is, known without reading it."""
+
+    states: int
+    choices: int
+    outcomes: int
+
+
+def index_dtype(count: int) -> type[np.int32] | type[np.int64]:
+    """The narrowest of int32 and int64 that can index ``count`` things."""
+    return np.int32 if count < 2**31 else np.int64
+
+
+def action_dtype(count: int) -> type[np.integer[Any]]:
+    """The narrowest type for ``count`` action ids."""
+    return np.uint8 if count <= 2**8 else np.uint16 if count <= 2**16 else np.int32
+
+
+def fingerprint(arrays: Arrays, initial_states: Ints, initial_probabilities: Floats) -> str:
+    """SHA-256 of the content, the same whatever integer widths the arrays have."""
+    widths = {
+        "choice_ptr": index_dtype(arrays.num_choices + 1),
+        "choice_action": np.int32,  # whatever width the model chose
+        "outcome_ptr": index_dtype(arrays.num_outcomes + 1),
+        "successor": index_dtype(arrays.num_states),
+    }
+    digest = hashlib.sha256(b"almostsure model 1\n")
+    for name in ARRAY_NAMES:
+        array = getattr(arrays, name)
+        digest.update(f"{name} {array.size}\n".encode())
+        for begin in range(0, array.size, CHUNK):
+            chunk = np.ascontiguousarray(array[begin : begin + CHUNK], dtype=widths.get(name, array.dtype))
+            digest.update(chunk.astype(chunk.dtype.newbyteorder("<"), copy=False).data)
+    order = np.argsort(initial_states, kind="stable")
+    digest.update(initial_states[order].astype("<i8").tobytes())
+    digest.update(initial_probabilities[order].astype("<f8").tobytes())
+    return digest.hexdigest()
+
+
+def terminal_states(arrays: Arrays) -> Bools:
+    """Which states are terminal: every outcome is a damage-free, reward-free self-loop, [num_states]."""
+    begin, end = (arrays.outcome_ptr[ptr] for ptr in (arrays.choice_ptr[:-1], arrays.choice_ptr[1:]))
+    result = np.ones(arrays.num_states, np.bool_)
+    for edge in (begin, end - 1):  # cheap: most states leave at their first outcome or at their last
+        result &= arrays.successor[edge] == np.arange(arrays.num_states)
+    states = np.flatnonzero(result)
+    if states.size:
+        lengths = (end[states] - begin[states]).astype(np.int64)
+        starts = np.cumsum(lengths) - lengths
+        outcome = np.repeat(begin[states] - starts, lengths) + np.arange(lengths.sum())
+        loops = (arrays.damage[outcome] == 0) & (arrays.reward[outcome] == 0)
+        loops &= arrays.successor[outcome] == np.repeat(states, lengths)
+        result[states] = np.logical_and.reduceat(loops, starts)
+    return result
