@@ -1,10 +1,12 @@
 """Explanations: nature's play really happens, and does the damage it announces."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
 import almostsure as asure
-from almostsure.errors import UnknownName
+from almostsure.errors import CertificateError, UnknownName
 from almostsure.testing import mdps
 
 INFINITE = asure.INFINITE
@@ -99,3 +101,13 @@ def test_unknown_states_and_actions_are_refused():
         budget.explain("cirle")
     with pytest.raises(UnknownName, match=r"unknown action 'lift'\. Did you mean 'left'"):
         budget.explain("circle", "lift")
+
+
+def test_a_budget_that_claims_too_much_cannot_be_explained():
+    mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 0], terminal=[1])
+    budget = asure.solve_budget(mdp)
+    claimed = replace(budget, of_state=budget.of_state + 1, of_choice=budget.of_choice + 1)
+    with pytest.raises(
+        CertificateError, match=r"choice 0 .* cannot be explained: nothing forces 1 .*check_budget"
+    ):
+        claimed.explain(0)

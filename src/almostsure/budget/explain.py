@@ -15,6 +15,7 @@ import numpy as np
 
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.certificate import show
+from almostsure.errors import CertificateError
 from almostsure.model.mdp import MDP
 
 if TYPE_CHECKING:
@@ -154,14 +155,20 @@ def _answer(budget: Budget, s: int, choice: int, *, any_cost: bool) -> int:
     """The outcome with which nature forces the most; among those, with damage, or else of least rank."""
     mdp = budget.mdp
     where = np.arange(int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1]))
-    v = budget.of_state[mdp.successor[where]].astype(np.int64)
-    damage = mdp.damage[where].astype(np.int64)
     ceiling = INFINITE if budget.cap is None else budget.cap + 1
-    cost = np.minimum(np.minimum(v, ceiling) + damage, ceiling)
+    v = np.minimum(budget.of_state[mdp.successor[where]].astype(np.int64), ceiling)
+    damage = mdp.damage[where].astype(np.int64)
+    cost = np.minimum(v + damage, ceiling)
     rank = budget.rank[mdp.successor[where]].astype(np.int64)
     if not any_cost:  # stay with the certificate: otherwise a play could go round without damage
         owed = min(int(budget.of_state[s]), ceiling)
         good = (cost >= owed) & ((damage > 0) | (v > owed) | (rank < budget.rank[s]))
+        if not good.any():
+            raise CertificateError(
+                f"the budget of {mdp.describe_choice(choice)} cannot be explained: nothing forces "
+                f"{show(budget.of_state[s])} damage when it is chosen. Verify it with check_budget, or solve again.",
+                state=s, choice=choice,
+            )  # fmt: skip
         where, cost, damage, rank = where[good], cost[good], damage[good], rank[good]
     best = np.lexsort((rank, -damage.clip(max=1), -cost))[0]
     return int(where[best])
