@@ -347,6 +347,7 @@ class _Iteration:
         margin = self._rounding(value)
         gain = self.constant + self.matrix @ value - value[self.owner]
         step = max(float(np.abs(gain[self.policy]).max()), float(gain.max())) + 2 * float(margin.max())
+        step += 16 * EPSILON * inherited  # rounding of the error itself; doubling a step of 0 would get nowhere
         near = gain > -1e-6 * (1 + np.abs(value[self.owner]))
         for _ in range(60):
             length = self._longest(near)
