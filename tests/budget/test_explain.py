@@ -107,7 +107,5 @@ def test_a_budget_that_claims_too_much_cannot_be_explained():
     mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 0], terminal=[1])
     budget = asure.solve_budget(mdp)
     claimed = replace(budget, of_state=budget.of_state + 1, of_choice=budget.of_choice + 1)
-    with pytest.raises(
-        CertificateError, match=r"choice 0 .* cannot be explained: nothing forces 1 .*check_budget"
-    ):
+    with pytest.raises(CertificateError, match=r"choice 0 .* cannot be explained: nothing forces 1 .*check_budget"):
         claimed.explain(0)

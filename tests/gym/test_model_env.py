@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almostsure.errors import ModelError, UnknownName
+from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.gym import ModelEnv, to_gymnasium
 from almostsure.model.build import from_transitions
 from almostsure.model.examples import example
@@ -191,3 +191,9 @@ def test_it_runs_in_a_vector_environment():
     assert info["damage"].shape == (3,)
     assert info["action_mask"].shape == (3, 4)
     envs.close()
+
+
+@pytest.mark.parametrize("max_steps", [0, -1, 1.5, float("nan")])
+def test_steps_are_counted_from_one(max_steps) -> None:
+    with pytest.raises(ArgumentError, match="max_steps must be"):
+        to_gymnasium("corridor", max_steps=max_steps)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from almostsure.budget.explain import Explanation
 
 UNKNOWN = "unknown engine"
+STORED = ("of_state", "of_choice", "rank")  # in files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -93,26 +94,12 @@ class Budget:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the budget and its certificate to a safetensors file, atomically."""
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "of_state": self.of_state, "of_choice": self.of_choice, "rank": self.rank,
-        }  # fmt: skip
-        strings = {"cap": "" if self.cap is None else str(self.cap), "engine": self.engine}
-        save_tensors(path, kind="budget", mdp=self.mdp, arrays=arrays, strings=strings)
+        write_budget(self, path, kind="budget")
 
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: MDP) -> Budget:
         """Read a budget of ``mdp``.  Its certificate is not verified by reading it: use ``check_budget``."""
-        arrays, strings = load_tensors(path, kind="budget", mdp=mdp)
-        if set(arrays) != {"of_state", "of_choice", "rank"}:
-            raise CorruptFile(f"{path!s} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
-        try:
-            cap = int(strings["cap"]) if strings.get("cap") else None
-            return cls(
-                mdp=mdp, of_state=arrays["of_state"], of_choice=arrays["of_choice"], rank=arrays["rank"], cap=cap,
-                engine=strings.get("engine", UNKNOWN),
-            )  # fmt: skip
-        except ValueError as error:
-            raise CorruptFile(f"{path!s} does not hold a budget of its model: {error}", path=path) from error
+        return read_budget(path, mdp, kind="budget")
 
     # ------------------------------------------------------------------ for people
 
@@ -133,6 +120,27 @@ class Budget:
             f"  states need {levels}; {stuck:,} need {above}\n"
             f"  solved by the {self.engine}; {proof}>"
         )
+
+
+def write_budget(budget: Budget, path: str | PathLike[str], *, kind: str) -> None:
+    """Write a file of the given kind ("budget" or "shield") that holds ``budget``."""
+    arrays: dict[str, npt.NDArray[Any]] = {name: getattr(budget, name) for name in STORED}
+    strings = {"cap": "" if budget.cap is None else str(budget.cap), "engine": budget.engine}
+    save_tensors(path, kind=kind, mdp=budget.mdp, arrays=arrays, strings=strings)
+
+
+def read_budget(path: str | PathLike[str], mdp: MDP, *, kind: str) -> Budget:
+    """The budget in a file of the given kind that belongs to ``mdp``."""
+    arrays, strings = load_tensors(path, kind=kind, mdp=mdp)
+    if set(arrays) != set(STORED):
+        raise CorruptFile(f"{path!s} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
+    try:
+        cap = int(strings["cap"]) if strings.get("cap") else None
+        of_state, of_choice, rank = (arrays[name] for name in STORED)
+        engine = strings.get("engine", UNKNOWN)
+        return Budget(mdp=mdp, of_state=of_state, of_choice=of_choice, rank=rank, cap=cap, engine=engine)
+    except ValueError as error:
+        raise CorruptFile(f"{path!s} does not hold a {kind} of its model: {error}", path=path) from error
 
 
 def known_total(budget: Budget, total: object) -> int:

@@ -17,8 +17,9 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Discrete
 from gymnasium.wrappers import TimeLimit
 
-from almostsure.errors import ModelError, UnknownName
+from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.mdp import MDP
+from almostsure.model.numbers import whole
 from almostsure.model.source import as_model
 
 Image = npt.NDArray[np.uint8]
@@ -56,6 +57,8 @@ def to_gymnasium(
     >>> int(state), reward, info["damage"]
     (1, -1.0, 0)
     """
+    if max_steps is not None and whole("max_steps", max_steps) < 1:
+        raise ArgumentError(f"max_steps must be 1 or more, or None; got {max_steps}")
     env = ModelEnv(as_model(model), render_mode=render_mode)
     return env if max_steps is None else TimeLimit(env, max_steps)
 

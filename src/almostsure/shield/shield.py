@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import UNKNOWN, Budget
+from almostsure.budget.result import Budget, read_budget, write_budget
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction, UnknownName
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model
-from almostsure.model.tensors import load_tensors, save_tensors
 from almostsure.shield import checks
 from almostsure.shield.feasible import Violation, first_violation
 from almostsure.shield.table import Table, table_of
@@ -182,28 +181,15 @@ class Shield:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the shield to a safetensors file, atomically.  The model is not part of it."""
-        b = self.budget
-        save_tensors(
-            path, kind="shield", mdp=self.mdp,
-            arrays={"of_state": b.of_state, "of_choice": b.of_choice, "rank": b.rank},
-            strings={"cap": "" if b.cap is None else str(b.cap), "engine": b.engine},
-        )  # fmt: skip
+        write_budget(self.budget, path, kind="shield")
 
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: MDP) -> Shield:
         """Read a shield of ``mdp``.  A file whose budgets are too small anywhere is refused."""
-        arrays, strings = load_tensors(path, kind="shield", mdp=mdp)
-        if set(arrays) != {"of_state", "of_choice", "rank"}:
-            raise CorruptFile(f"{path!s} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
+        budget = read_budget(path, mdp, kind="shield")
         try:
-            cap = int(strings["cap"]) if strings.get("cap") else None
-            engine = strings.get("engine", UNKNOWN)
-            budget = Budget(
-                mdp=mdp, of_state=arrays["of_state"], of_choice=arrays["of_choice"], rank=arrays["rank"], cap=cap,
-                engine=engine,
-            )  # fmt: skip
             return cls(mdp, budget)
-        except (ValueError, CertificateError) as error:
+        except CertificateError as error:
             raise CorruptFile(f"{path!s} does not hold a shield of its model: {error}", path=path) from error
 
     def export_numpy(self, path: str | PathLike[str], total: int | None = None) -> tuple[Path, Path]:
