@@ -9,11 +9,10 @@ import os
 import sys
 from collections.abc import Callable
 
-import numpy as np
-
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.result import Budget
 from almostsure.budget.solve import solve_budget
+from almostsure.model.draw import cells, show
 from almostsure.model.examples import example
 from almostsure.model.mdp import MDP, Floats
 from almostsure.policy.constraints import AlmostSure
@@ -89,15 +88,8 @@ def _print_maps(pictures: list[list[str]]) -> None:
 
 
 def _picture(mdp: MDP, look: Look, paint: Paint, *, cell: str = " {} ") -> list[str]:
-    layout = mdp.layout
-    assert layout is not None  # maps have one
-    state_at = np.full(layout.rows * layout.columns, -1)
-    state_at[layout.cell] = np.arange(mdp.num_states)
-    lines = []
-    for row, text in enumerate(layout.text):
-        cells = (look(int(state_at[row * layout.columns + column]), symbol) for column, symbol in enumerate(text))
-        lines.append("".join(paint(cell.format(symbol), colour) for symbol, colour in cells))
-    return lines
+    looks = [[look(state, symbol) for state, symbol in row] for row in cells(mdp)]
+    return ["".join(paint(cell.format(symbol), colour) for symbol, colour in row) for row in looks]
 
 
 def _terrain(state: int, symbol: str) -> tuple[str, int]:
@@ -111,7 +103,7 @@ def _needs(budget: Budget) -> Look:
         if state < 0:
             return symbol, ROCK
         needed = int(budget.of_state[state])
-        return ("∞", TRAP) if needed == INFINITE else (str(needed), SHADES[min(needed, len(SHADES) - 1)])
+        return show(needed), TRAP if needed == INFINITE else SHADES[min(needed, len(SHADES) - 1)]
 
     return look
 

@@ -46,7 +46,10 @@ def test_dense_and_sparse_and_transitions_agree(content):
 @given(dense_content())
 def test_rewards_and_damages_in_every_shape(content):
     P, R, D, terminal = content
-    for reward, damage in ((2.5, 1), (R[0, :, 0], D[0, :, 0]), (R[:, :, 0].T, D[:, :, 0].T)):
+    available = P.any(axis=2).T  # (S, A); what never counts must be 0
+    by_state = [X[0, :, 0] * available.any(axis=1) for X in (R, D)]
+    by_choice = [X[:, :, 0].T * available for X in (R, D)]
+    for reward, damage in ((2.5, 1), by_state, by_choice):
         by_outcome = [np.broadcast_to(_spread(x, P.shape), P.shape) for x in (reward, damage)]
         expected = from_dense(P, *by_outcome, terminal=terminal)
         assert from_dense(P, reward, damage, terminal=terminal) == expected
@@ -62,6 +65,48 @@ def _spread(quantity, shape):
     if quantity.ndim == 1:
         return quantity[None, :, None]
     return quantity.T[:, :, None] if quantity.ndim == 2 else quantity
+
+
+def test_damage_of_a_state_counts_on_the_way_out_and_can_count_on_the_way_in():
+    P = np.zeros((2, 3, 3))
+    P[0, 0], P[1, 1] = [0, 0.5, 0.5], [0, 0, 1]
+    D = np.array([0, 5, 0])
+    out = from_dense(P, 0, D, terminal=[2])
+    assert [out.outcomes(0, 0), out.outcomes(1, 1)] == [[(1, 0.5, 0, 0), (2, 0.5, 0, 0)], [(2, 1, 0, 5)]]
+    for into in (
+        from_dense(P, 0, np.broadcast_to(D, P.shape), terminal=[2]),
+        from_sparse([sparse.csr_array(matrix) for matrix in P], 0, np.broadcast_to(D, P.shape), terminal=[2]),
+    ):
+        assert [into.outcomes(0, 0), into.outcomes(1, 1)] == [[(1, 0.5, 0, 5), (2, 0.5, 0, 0)], [(2, 1, 0, 0)]]
+
+
+def test_what_would_never_count_is_refused():
+    P = np.zeros((1, 3, 3))
+    P[0, 0] = [0, 0.5, 0.5]
+    matrices = [sparse.csr_array(P[0])]
+    by_state = r"{} of shape \(S,\) count on every step out of a state, .*got {} at state 1 \(and 1 more state\)\. .*{}"
+    by_choice = r"{} of shape \(S, A\) count .*got {} at state 2, action 0\. .*\(A, S, S\) = \(1, 3, 3\)"
+    for build, probabilities in ((from_dense, P), (from_sparse, matrices)):
+        into = r"pass np\.broadcast_to\(damages, \(1, 3, 3\)\)"
+        with pytest.raises(ModelError, match=by_state.format("damages", 5, into)) as caught:
+            build(probabilities, 0, [0, 5, 1], terminal=[1, 2])
+        assert caught.value.state == 1
+        with pytest.raises(ModelError, match=by_state.format("rewards", "-1.5", "broadcast_to")):
+            build(probabilities, [0, -1.5, 1], terminal=[1, 2])
+        with pytest.raises(ModelError, match=by_choice.format("damages", 7)) as caught:
+            build(probabilities, 0, [[3], [0], [7]], terminal=[1, 2])
+        assert (caught.value.state, caught.value.action) == (2, 0)
+        with pytest.raises(ModelError, match=by_choice.format("rewards", "nan")):
+            build(probabilities, [[3], [0], [np.nan]], terminal=[1, 2])
+    with pytest.raises(ModelError, match=by_choice.format("damages", 7)):
+        from_sparse(matrices, 0, sparse.coo_array(np.array([[3], [0], [7]])), terminal=[1, 2])
+    assert from_dense(P, -1, 2, terminal=[1, 2]).outcomes(0, 0) == [(1, 0.5, -1, 2), (2, 0.5, -1, 2)]
+    P[0, 1, 1] = 1  # a terminal state that has its self-loop
+    with pytest.raises(
+        ModelError,
+        match=r"terminal state 1 must have .*got reward 0 and damage 5 at state 1, action 0, next state 1\. Take",
+    ):
+        from_dense(P, 0, [0, 5, 0], terminal=[1, 2])
 
 
 def test_sparse_entries_that_are_stored_twice_add_up():
@@ -86,13 +131,14 @@ BAD_DENSE = [
     (([[[1.0]], [[1.0, 0.0]]],), r"probabilities must be an array of numbers; "),
     (([[[0.5, 0.5], [0, 0.9]]],), r"choice 1 \(state 1, action 0\) must sum to 1"),
     (([[[0.5, 0.5], [-1, 2]]],),
-     r"probabilities must lie in 0 … 1; got -1.0 at entry 2 \(state 1, action 0, next state 0\)"),
+     r"probabilities must lie in 0 … 1; got -1.0 at state 1, action 0, next state 0 \(and 1 more outcome\)\."),
     (([[[np.nan, 0.5], [0, 1]]],), r"probabilities must lie in 0 … 1; got nan"),
     (([[[1, 0], [0, 0]]],), r"every state must have a choice; state 1 has none"),
     (([np.eye(2)], [1.0, 2.0, 3.0]),
      r"must be a number or \(2,\) or \(2, 1\) or \(1, 2, 2\) for 1 actions and 2 states; got shape \(3,\)"),
     (([np.eye(2)], np.inf), r"rewards must be finite"),
-    (([np.eye(2)], 0, 0.5), r"damages must be integers 0 … 255; got 0.5"),
+    (([np.eye(2)], 0, 0.5),
+     r"damages must be integers 0 … 255; got 0.5 at state 0, action 0, next state 0 \(and 1 more outcome\)\. Scale"),
     (([np.eye(2)], 0, [-1, 0]), r"damages must be integers 0 … 255; got -1"),
     (([np.eye(2)], 0, "much"), r"damages must be an array of numbers; got <U4"),
 ]  # fmt: skip
@@ -154,6 +200,20 @@ def test_a_table_is_pleasant_to_write():
     assert mdp.outcomes("circle", "right") == [(1, 1.0, 0.0, 0)]
     assert mdp.action_names == ("left", "right")
     assert mdp.is_terminal().tolist() == [False, True]
+
+
+def test_one_terminal_state_needs_no_list():
+    table = {"home": {"commute": (1, "work")}}
+    assert from_table(table, terminal="work") == from_table(table, terminal=["work"])
+    assert from_table({0: {0: (1, 1)}}, terminal=1) == from_table({0: {0: (1, 1)}}, terminal=[1])
+
+
+def test_messages_about_a_table_name_states_and_actions():
+    table = {"home": {"stay": (1, "home"), "drive": (1, "home", float("nan"))}}
+    with pytest.raises(ModelError, match=r"got nan at state 0 'home', action 1 'drive', next state 0 'home'\."):
+        from_table(table)
+    with pytest.raises(ModelError, match=r"terminal state 0 must .*got reward 2 and damage 0 at state 0 'home', act"):
+        from_table({"home": {"stay": (1, "home", 2)}}, terminal="home")
 
 
 def test_a_table_may_be_lists_and_its_states_anything_hashable():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from almostsure.errors import ModelError, UnknownName
+from almostsure.errors import FileError, ModelError, UnknownName
 from almostsure.model.grid import Cell, from_map, grid_family
 
 
@@ -111,7 +111,7 @@ BAD = [
     ("S.\n\n..", "got 0 cells on line 2 and 2 on line 1"),
     ("...", "a map must have a start; got none. Put an 'S'"),
     ("###", "a map must have a start"),
-    ("S..\n.?.", r"unknown map character '\?' at line 2, column 2\. Known: \. # S G .*legend={'\?': Cell\(…\)}"),
+    ("S..\n.?.", r"unknown map character '\?' at line 2, column 2\. Known: \. # S G .*legend={'\?': '\.'} for fl"),
     ("\nS..\n.0.", r"unknown map character '0' at line 3, column 2"),
     ("S .", r"unknown map character ' ' at line 1, column 2"),
     ("S\t.", r"unknown map character '\\t' at line 1, column 2"),
@@ -189,3 +189,60 @@ def test_large_maps_have_no_names():
     assert mdp.layout.rows == 320
     with pytest.raises(ModelError, match="at least 2 × 2 cells; got n=1"):
         grid_family(1)
+
+
+# ---------------------------------------------------------------------- the forms of a map
+
+
+def test_a_map_may_be_rows_characters_or_a_file(tmp_path):
+    text = "S.G\n.2."
+    path = tmp_path / "map.txt"
+    path.write_text(text, encoding="utf-8")
+    expected = from_map(text)
+    desc = np.asarray([list("S.G"), list(".2.")], dtype="c")  # as FrozenLake holds its map
+    forms = (["S.G", ".2."], [list("S.G"), list(".2.")], np.array([list("S.G"), list(".2.")]), desc,
+             np.array(["S.G", ".2."]), path)  # fmt: skip
+    for form in forms:
+        mdp = from_map(form)
+        assert mdp == expected
+        assert mdp.layout.text == ("S.G", ".2.")
+
+
+def test_frozen_lakes_map_with_an_easy_legend():
+    mdp = from_map(["SFFF", "FHFH", "FFFH", "HFFG"], legend={"F": ".", "H": 1})
+    assert mdp.outcomes("r0c1", "south") == [(5, 1.0, 0.0, 1)]
+
+
+BAD_FORMS = [
+    ("map.txt", r"unknown map character .* To read the file 'map.txt', pass Path\('map.txt'\)"),
+    (np.array([["S", "GG"]]), r"cells of a map must be single visible characters; got 'GG'"),
+    (np.array([[" ", "S"]]), r"cells of a map must be single visible characters; got ' '"),
+    (np.zeros((2, 2)), r"cells of a map must be single visible characters; got 0.0"),
+    ([1, 2], r"cells of a map must be single visible characters; got 1"),
+    (5, r"a map must be text, rows, an array of characters or a Path; got int"),
+    (None, r"a map must be text, .*got NoneType"),
+    ([], r"a map must have at least one row"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "message"), BAD_FORMS)
+def test_other_things_are_no_maps(given, message):
+    with pytest.raises(ModelError, match=message):
+        from_map(given)
+
+
+def test_a_string_that_names_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake").write_text("S.G")
+    with pytest.raises(ModelError, match=r"To read the file 'lake', pass Path\('lake'\)"):
+        from_map("lake")
+    (tmp_path / "S.G").write_text("nonsense")
+    assert from_map("S.G").num_states == 3  # a map, whatever files there are
+
+
+def test_maps_that_cannot_be_read(tmp_path):
+    with pytest.raises(FileError, match=r"cannot read the map .*absent.txt: No such file"):
+        from_map(tmp_path / "absent.txt")
+    (tmp_path / "latin.txt").write_bytes(b"S.G\xff")
+    with pytest.raises(FileError, match=r"the map .*latin.txt must be UTF-8 text"):
+        from_map(tmp_path / "latin.txt")

@@ -121,7 +121,9 @@ def test_a_start_that_is_also_an_end_stays_alive():
 
 
 def test_environments_without_a_table_are_refused_with_a_remedy():
-    with pytest.raises(ModelError, match=r"CartPoleEnv must have a .*table env.unwrapped.P; it has none\. Learn"):
+    with pytest.raises(
+        ModelError, match=r"CartPoleEnv must have a .*table env.unwrapped.P; it has none\. List .* learn_budget"
+    ):
         from_gymnasium("CartPole-v1", no_damage)
     with pytest.raises(ModelError, match=r"the states of env.unwrapped.P must be 0 … 1; use from_table"):
         from_gymnasium(Table({0: {}, 5: {}}), no_damage)
@@ -132,10 +134,19 @@ def test_environments_without_a_table_are_refused_with_a_remedy():
 def test_bad_damage_functions_are_refused():
     with pytest.raises(ModelError, match=r"damage must be a function of \(s, a, s2, r, terminated\); got 'hole'"):
         from_gymnasium("FrozenLake-v1", "hole")
-    with pytest.raises(ModelError, match=r"damages must be integers 0 … 255; got None at state 0, action 0"):
+    with pytest.raises(
+        ModelError, match=r"damage\(…\) must return .* it returned None at state 0, action 0\. Is a return"
+    ):
         from_gymnasium("FrozenLake-v1", lambda *_: None)
     with pytest.raises(ModelError, match=r"damages must be integers 0 … 255; got -1"):
         from_gymnasium("FrozenLake-v1", lambda *_: -1)
+
+
+def test_normalise_rescales():
+    table = {0: {0: [(0.3, 0, 0, False), (0.6, 1, 0, True)]}, 1: {0: [(1.0, 1, 0, True)]}}
+    with pytest.raises(ModelError, match=r"must sum to 1 within 1e-09; got 0\.9\. Pass normalise=True"):
+        from_gymnasium(Table(table), no_damage)
+    assert from_gymnasium(Table(table), no_damage, normalise=True).outcomes(0, 0)[0].probability == pytest.approx(1 / 3)
 
 
 def test_options_go_with_an_id_only():

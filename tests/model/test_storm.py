@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from almostsure import MDP, from_transitions
-from almostsure.errors import FileError, MissingExtra, ModelError, UnknownName
-from almostsure.model.files import load
+from almostsure.errors import AlmostSureError, FileError, MissingExtra, ModelError, UnknownName
+from almostsure.model import storm
+from almostsure.model.files import STORM_ENDINGS, load
 from almostsure.model.relay import with_relays
 from almostsure.model.storm import from_prism, to_storm
 
@@ -191,6 +192,84 @@ def test_models_of_other_kinds_are_refused(tmp_path: Path) -> None:
     path.write_text("ctmc\nmodule m\n x:[0..1] init 0;\n <> x=0 -> 2:(x'=1);\nendmodule\n")
     with pytest.raises(ModelError, match=r"rates.sm: the model must be a Markov decision process.*type CTMC"):
         from_prism(path, damage="deadlock")
+
+
+MODULE = """
+mdp
+module m
+    x : [0..4] init 0;
+    y : [0..3] init 0;
+    [a] x<4 -> {};
+    [b] y=1 -> (y'=2);
+endmodule
+label "wet" = y=2;
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("0.5 : (x'=x+9) + 0.5 : (y'=1)", r"out-of-bounds value \(9\) for the variable 'x'. Guard the command, or"),
+        ("0.5 : (x'=x+1) + 0.5 : (y'=y+1)", r"out-of-bounds value \(4\) for the variable 'y'"),
+        ("0.6 : (x'=1) + 0.5 : (x'=2)", r"do not sum to one .*\(actually sum to 1.1\). Mend them"),
+        ("0.4 : (x'=1) + 0.5 : (x'=2)", r"do not sum to one .*\(actually sum to 0.9\). Mend them"),
+        ("(z'=1)", r"does not say why. Check the names in it: 'z' is assigned to but not declared\.$"),
+        ("(x'=z)", r"(?s)Parsing error at 6:20: .*\nA name that is not declared gives this message too"),
+    ],
+)
+def test_mistakes_in_a_prism_model(tmp_path: Path, command: str, message: str) -> None:
+    path = tmp_path / "wrong.prism"
+    path.write_text(MODULE.format(command))
+    with pytest.raises(ModelError, match=rf"wrong.prism: .*{message}" if "(?s)" not in message else message) as caught:
+        from_prism(path, damage="wet")
+    assert "normalise" not in str(caught.value)
+
+
+def test_an_init_value_out_of_range(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.prism"
+    path.write_text(MODULE.format("(x'=x+1)").replace("[0..4] init 0", "[0..4] init 9"))
+    with pytest.raises(ModelError, match=r"single initial state. Check that the init value"):
+        from_prism(path, damage="wet")
+
+
+def test_an_out_of_range_assignment_in_jani(tmp_path: Path) -> None:
+    model = jani(0, 0)
+    bounded = {"kind": "bounded", "base": "int", "lower-bound": 0, "upper-bound": 4}
+    model["variables"].append({"name": "x", "type": bounded, "initial-value": 0})
+    model["automata"][0]["edges"][0]["destinations"][0]["assignments"] = [
+        {"ref": "x", "value": {"op": "+", "left": "x", "right": 9}}
+    ]
+    path = tmp_path / "step.jani"
+    path.write_text(json.dumps(model))
+    with pytest.raises(ModelError, match=r"out-of-bounds value \(9\) for the variable 'x'"):
+        from_prism(path, damage="end")
+
+
+def test_probabilities_of_a_drn_file_that_do_not_sum_to_one(program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "sum.drn"
+    path.write_text(
+        "@type: MDP\n@parameters\n\n@reward_models\n\n@nr_states\n2\n@nr_choices\n2\n@model\n"
+        "state 0 init\n\taction 0\n\t\t0 : 0.6\n\t\t1 : 0.5\nstate 1 end\n\taction 0\n\t\t1 : 1\n"
+    )
+    with pytest.raises(AlmostSureError, match=r"sum") as caught:
+        from_prism(path, damage="end")
+    assert "normalise" not in str(caught.value)
+
+
+def test_a_cost_counts_negatively(program: Path) -> None:
+    mdp = from_prism(program, damage="cliff", constants="N=2", cost="toll")
+    plain = from_prism(program, damage="cliff", constants="N=2", reward="toll")
+    assert mdp.reward.tolist() == (-plain.reward).tolist()
+    assert mdp.reward.min() == -5
+    half = from_prism(program, damage="cliff", constants="N=2", reward="half")
+    both = from_prism(program, damage="cliff", constants="N=2", reward="half", cost="toll")
+    assert both.reward.tolist() == (half.reward - plain.reward).tolist()
+    with pytest.raises(UnknownName, match=r"unknown reward 'tool'. Did you mean 'toll'\?"):
+        from_prism(program, damage="cliff", constants="N=2", cost="tool")
+
+
+def test_load_knows_the_files_that_are_from_prisms() -> None:
+    assert set(STORM_ENDINGS) == {*storm.PRISM, *storm.JANI, *storm.DRN}
 
 
 def test_files_that_storm_cannot_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

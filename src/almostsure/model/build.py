@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from almostsure.model.mdp import MDP, Arrays, Floats, Initial, Ints, action_dtyp
 from almostsure.model.validate import MAX_DAMAGE, SUM_TOLERANCE, and_more
 
 MAX_ACTION = 2**31 - 2
+NAMES_REMEDY = " Use from_table for states and actions by name, or number them and pass state_names= and action_names=."
 COLUMNS = ("states", "actions", "next_states", "probabilities", "rewards", "damages")
 
 
@@ -64,13 +65,41 @@ def from_transitions(
     >>> mdp
     <MDP: 2 states, 3 choices, 3 outcomes, starts in 0>
     """
-    s, a, t = (_indices(name, x) for name, x in zip(COLUMNS[:3], (states, actions, next_states), strict=True))
-    p, r = _floats("probabilities", probabilities), _floats("rewards", rewards)
-    d = _damages(damages)
-    _check_lengths((s, a, t, p, r, d))
+    return build(
+        (states, actions, next_states, probabilities, rewards, damages), numbered=True,
+        num_states=num_states, terminal=terminal, initial=initial, action_names=action_names,
+        state_names=state_names, layout=layout, normalise=normalise,
+    )  # fmt: skip
+
+
+def build(
+    given: Sequence[npt.ArrayLike],
+    *,
+    numbered: bool = False,
+    num_states: int | None = None,
+    terminal: Iterable[int] = (),
+    initial: Initial = 0,
+    action_names: Sequence[str] | None = None,
+    state_names: Sequence[str] | None = None,
+    layout: Layout | None = None,
+    normalise: bool = False,
+) -> MDP:
+    """Build a model from its six columns.
+
+    For the other builders, whose users do not know the columns: messages name an entry by its state and action, and
+    by its number as well only where the entries are ``numbered`` by the user.
+    """
+    s, a, t = (_indices(name, x) for name, x in zip(COLUMNS[:3], given[:3], strict=True))
+    p, r = _floats("probabilities", given[3]), _floats("rewards", given[4])
+    hurt = _array("damages", given[5], "iufb", f"integers 0 … {MAX_DAMAGE}")
+    _check_lengths((s, a, t, p, r, hurt))
+    place = _Place(s, a, t, state_names, action_names, numbered)
     ends = _ends(terminal)
     count = _count_states(num_states, state_names, (s, t, ends))
-    _check_values(s, a, t, p, r)
+    _check_values(p, r, place)
+    d = _damages(hurt, place)
+    if ends.size:
+        _check_terminal((s, a, t, p, r, d), ends, place)
 
     columns = _possible((s, a, t, p, r, d), ends)
     columns = _with_loops(columns, ends, count, state_names)
@@ -89,6 +118,33 @@ def from_transitions(
 Columns = tuple[Ints, Ints, Ints, Floats, Floats, npt.NDArray[np.uint8]]
 
 
+class _Place(NamedTuple):
+    """How messages name an entry."""
+
+    states: Ints
+    actions: Ints
+    next_states: Ints
+    state_names: Sequence[str] | None
+    action_names: Sequence[str] | None
+    numbered: bool
+
+    def fail(self, bad: npt.NDArray[np.bool_], rule: str, remedy: str) -> NoReturn:
+        """Raise ModelError at the first bad entry, and count the others."""
+        at = int(np.argmax(bad))
+        s, a, t = (int(column[at]) for column in self[:3])
+        shown = (
+            f"state {s}{_named(self.state_names, s)}, action {a}{_named(self.action_names, a)}, "
+            f"next state {t}{_named(self.state_names, t)}"
+        )
+        where = f"entry {at} ({shown})" if self.numbered else shown
+        more = and_more(int(np.count_nonzero(bad)) - 1, "entry" if self.numbered else "outcome")
+        raise ModelError(f"{rule} at {where}{more}. {remedy}".rstrip(), state=s, action=a, outcome=at)
+
+
+def _named(names: Sequence[str] | None, index: int) -> str:
+    return f" {names[index]!r}" if names is not None and index < len(names) else ""
+
+
 def _array(name: str, values: npt.ArrayLike, kinds: str, wanted: str) -> npt.NDArray[Any]:
     try:
         array = np.asarray(values)
@@ -99,7 +155,8 @@ def _array(name: str, values: npt.ArrayLike, kinds: str, wanted: str) -> npt.NDA
     if array.ndim != 1:
         raise ModelError(f"{name} must be one-dimensional; got shape {array.shape}")
     if array.dtype.kind not in kinds:
-        raise ModelError(f"{name} must be {wanted}; got {array.dtype} such as {array[0]!r}")
+        remedy = NAMES_REMEDY if array.dtype.kind in "UO" and wanted == "integers" else ""
+        raise ModelError(f"{name} must be {wanted}; got {array.dtype} such as {array[0:1].tolist()[0]!r}.{remedy}")
     return array
 
 
@@ -128,20 +185,15 @@ def _floats(name: str, values: npt.ArrayLike) -> Floats:
     return _array(name, values, "iufb", "numbers").astype(np.float64, copy=False)
 
 
-def _damages(values: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-    array = _array("damages", values, "iufb", f"integers 0 … {MAX_DAMAGE}")
+def _damages(array: npt.NDArray[Any], place: _Place) -> npt.NDArray[np.uint8]:
     if array.dtype == np.uint8:
         return array
     bad = ~((array >= 0) & (array <= MAX_DAMAGE))
     if array.dtype.kind == "f":
         bad |= array != np.floor(array)
     if bad.any():
-        at = int(np.argmax(bad))
-        raise ModelError(
-            f"damages must be integers 0 … {MAX_DAMAGE}; got {array[at]} at entry {at}"
-            f"{and_more(int(bad.sum()) - 1, 'entry')}. Scale or round them first.",
-            outcome=at,
-        )
+        first = array[np.argmax(bad)]
+        place.fail(bad, f"damages must be integers 0 … {MAX_DAMAGE}; got {first}", "Scale or round them first.")
     return array.astype(np.uint8)
 
 
@@ -174,18 +226,26 @@ def _count_states(num_states: int | None, names: Sequence[str] | None, columns: 
     return int(count)
 
 
-def _check_values(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats) -> None:
+def _check_values(p: Floats, r: Floats, place: _Place) -> None:
     for good, rule, values in (
         ((p >= 0) & (p <= 1 + SUM_TOLERANCE), "probabilities must lie in 0 … 1", p),
         (np.isfinite(r), "rewards must be finite", r),
     ):
         if not good.all():
-            at = int(np.argmin(good))
-            raise ModelError(
-                f"{rule}; got {values[at]} at entry {at} (state {s[at]}, action {a[at]}, next state {t[at]})"
-                f"{and_more(int((~good).sum()) - 1, 'entry')}.",
-                state=int(s[at]), action=int(a[at]), outcome=at,
-            )  # fmt: skip
+            place.fail(~good, f"{rule}; got {values[np.argmin(good)]}", "")
+
+
+def _check_terminal(columns: Columns, ends: Ints, place: _Place) -> None:
+    s, _, t, p, r, d = columns
+    bad = np.isin(s, ends) & (p != 0) & ((t != s) | (r != 0) | (d != 0))
+    if bad.any():
+        at = int(np.argmax(bad))
+        place.fail(
+            bad,
+            f"terminal state {s[at]} must have damage- and reward-free self-loops or no outcomes; got "
+            f"reward {r[at]:g} and damage {d[at]}",
+            f"Take state {s[at]} out of terminal=, or give it no outcomes.",
+        )
 
 
 def _possible(columns: Columns, ends: Ints) -> Columns:
@@ -224,8 +284,6 @@ def _with_loops(columns: Columns, ends: Ints, count: int, names: Sequence[str] |
     has[missing] = True
     if not has.all():
         raise _no_choice(int(np.argmin(has)), int((~has).sum()) - 1, names)
-    if ends.size:
-        _check_terminal(s, t, r, d, ends, count)
     if not missing.size:
         return columns
     none = np.zeros(missing.size, np.uint8)
@@ -245,26 +303,11 @@ def _check_enough(s: Ints, ends: Ints, count: int, names: Sequence[str] | None) 
 
 
 def _no_choice(state: int, more: int, names: Sequence[str] | None) -> ModelError:
-    name = f" {names[state]!r}" if names is not None and state < len(names) else ""
     return ModelError(
-        f"every state must have a choice; state {state}{name} has none{and_more(more, 'state')}. "
+        f"every state must have a choice; state {state}{_named(names, state)} has none{and_more(more, 'state')}. "
         "If nothing happens there any more, list it in terminal=.",
         state=state,
     )
-
-
-def _check_terminal(s: Ints, t: Ints, r: Floats, d: npt.NDArray[np.uint8], ends: Ints, count: int) -> None:
-    is_end = np.zeros(count, np.bool_)
-    is_end[ends] = True
-    bad = is_end[s] & ((t != s) | (r != 0) | (d != 0))
-    if bad.any():
-        at = int(np.argmax(bad))
-        raise ModelError(
-            f"terminal state {s[at]} must have damage- and reward-free self-loops or no outcomes; got "
-            f"next state {t[at]}, reward {r[at]:g}, damage {d[at]} at entry {at}"
-            f"{and_more(int(bad.sum()) - 1, 'entry')}. Take it out of terminal=, or drop the entry.",
-            state=int(s[at]), outcome=at,
-        )  # fmt: skip
 
 
 # ---------------------------------------------------------------------- sorting, merging, compressing

@@ -1,8 +1,19 @@
 """Models from dense arrays and from SciPy's sparse matrices, in the layout of pymdptoolbox.
 
 ``P[a, s, t]`` is the probability of going from state ``s`` to ``t`` under action ``a``.  An action whose row is all
-zeros at a state is not available there.  Rewards and damages are numbers, one a state ``(S,)``, one a state and
-action ``(S, A)``, or one an outcome ``(A, S, S)``.
+zeros at a state is not available there.  Rewards and damages have one of four shapes, and the shape says when they
+count:
+
+==============  ==========================================================================
+a number        on every step
+``(S,)``        ``D[s]`` on every step *out of* ``s``
+``(S, A)``      ``D[s, a]`` on every step out of ``s`` by action ``a``
+``(A, S, S)``   ``D[a, s, t]`` on every step from ``s`` to ``t`` by action ``a``
+==============  ==========================================================================
+
+So damage that is taken on *entering* a state needs the last one: ``np.broadcast_to(D, (A, S, S))``, with ``D`` of shape
+``(S,)``, counts ``D[t]`` on every step into ``t``, and costs no memory.  A damage or reward of a state that has no
+action, or of an action that the state does not have, would never count; it is refused.
 """
 
 from __future__ import annotations
@@ -14,9 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ModelError
-from almostsure.model.build import from_transitions
+from almostsure.model.build import build
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial, Ints
+from almostsure.model.validate import and_more
 
 
 def from_dense(
@@ -38,7 +50,9 @@ def from_dense(
     probabilities
         Shape (A, S, S), or a sequence of A matrices.
     rewards, damages
-        Each a number, or an array of shape (S,), (S, A) or (A, S, S).
+        Each a number (counted on every step), or an array of shape (S,) (``D[s]`` on every step *out of* s), (S, A)
+        (``D[s, a]`` on every step out of s by a) or (A, S, S) (``D[a, s, t]`` on every step from s to t by a).  For
+        damage on *entering* a state, pass ``np.broadcast_to(D, (A, S, S))`` instead of ``D`` of shape (S,).
     terminal, initial, action_names, state_names, layout, normalise
         As in :func:`almostsure.from_transitions`.
 
@@ -55,8 +69,8 @@ def from_dense(
         raise ModelError(f"probabilities must have shape (actions, states, states); got {dense.shape}")
     a, s, t = np.nonzero(dense)
     place = _Places(actions=a, states=s, next_states=t, shape=(dense.shape[0], dense.shape[1]))
-    return from_transitions(
-        s, a, t, dense[a, s, t], place.values("rewards", rewards), place.values("damages", damages),
+    return build(
+        (s, a, t, dense[a, s, t], place.values("rewards", rewards), place.values("damages", damages)),
         num_states=dense.shape[1], terminal=terminal, initial=initial, action_names=action_names,
         state_names=state_names, layout=layout, normalise=normalise,
     )  # fmt: skip
@@ -93,8 +107,8 @@ def from_sparse(
     stored = p != 0  # NaN stays and is refused
     a, s, t, p = a[stored], s[stored], t[stored], p[stored]
     place = _Places(actions=a, states=s, next_states=t, shape=(len(parts), parts[0].shape[0]))
-    return from_transitions(
-        s, a, t, p, place.values("rewards", rewards), place.values("damages", damages),
+    return build(
+        (s, a, t, p, place.values("rewards", rewards), place.values("damages", damages)),
         num_states=parts[0].shape[0], terminal=terminal, initial=initial, action_names=action_names,
         state_names=state_names, layout=layout, normalise=normalise,
     )  # fmt: skip
@@ -110,6 +124,7 @@ class _Places:
     def values(self, name: str, quantity: Any) -> npt.NDArray[Any]:
         if _is_sparse(quantity):
             self._check_shape(name, quantity.shape, [(self.num_states, self.num_actions)])
+            self._check_choices(name, quantity.tocsr())
             return _read(quantity, self.states, self.actions)
         if isinstance(quantity, (list, tuple)) and any(_is_sparse(matrix) for matrix in quantity):
             return self._by_action(name, quantity)
@@ -121,19 +136,52 @@ class _Places:
         if array.ndim == 0:
             return np.full(self.states.size, array[()])
         if array.ndim == 1:
+            self._check_states(name, array)
             return array[self.states]
         if array.ndim == 2:
+            self._check_choices(name, array)
             return array[self.states, self.actions]
         return array[self.actions, self.states, self.next_states]
 
     def _by_action(self, name: str, matrices: Sequence[Any]) -> npt.NDArray[Any]:
         square = _square(name, matrices)
-        self._check_shape(name, (len(square), *square[0].shape), [(self.num_actions, self.num_states, self.num_states)])
+        self._check_shape(name, (len(square), *square[0].shape), [self._full])
         result = np.zeros(self.states.size, np.result_type(*(matrix.dtype for matrix in square)))
         for action, matrix in enumerate(square):
             mine = np.flatnonzero(self.actions == action)
             result[mine] = _read(matrix, self.states[mine], self.next_states[mine])
         return result
+
+    def _check_states(self, name: str, by_state: npt.NDArray[Any]) -> None:
+        idle = by_state != 0
+        idle[self.states] = False
+        if idle.any():
+            s = int(np.argmax(idle))
+            raise ModelError(
+                f"{name} of shape (S,) count on every step out of a state, so they must be 0 where a state has no "
+                f"available action; got {by_state[s]} at state {s}{and_more(int(idle.sum()) - 1, 'state')}. "
+                f"To count them on every step into a state, pass np.broadcast_to({name}, {self._full}).",
+                state=s,
+            )
+
+    def _check_choices(self, name: str, by_choice: Any) -> None:
+        """``by_choice`` is an array or CSR matrix of shape (S, A)."""
+        s, a = (index.astype(np.int64) for index in by_choice.nonzero())
+        available = self.states.astype(np.int64) * self.num_actions + self.actions
+        idle = ~np.isin(s * self.num_actions + a, available)
+        if idle.any():
+            at = int(np.argmax(idle))
+            raise ModelError(
+                f"{name} of shape (S, A) count on every step out of a state by an action, so they must be 0 where the "
+                f"action is not available; got {by_choice[s[at], a[at]]} at state {s[at]}, action {a[at]}"
+                f"{and_more(int(idle.sum()) - 1, 'choice')}. Set them to 0 there; to count them on every step into a "
+                f"state, use the shape (A, S, S) = {self._full}.",
+                state=int(s[at]), action=int(a[at]),
+            )  # fmt: skip
+
+    @property
+    def _full(self) -> tuple[int, int, int]:
+        return self.num_actions, self.num_states, self.num_states
 
     def _check_shape(self, name: str, found: tuple[int, ...], allowed: Sequence[tuple[int, ...]]) -> None:
         if found not in allowed:

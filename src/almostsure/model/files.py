@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from almostsure.model.foreign import to_mdp
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, fingerprint, index_dtype
 from almostsure.model.relay import with_relays
+from almostsure.model.tensors import tensors_kind
 from almostsure.model.umb import Umb
 from almostsure.model.validate import CHUNK, MAX_DAMAGE
 
@@ -39,6 +41,7 @@ TOOL = "almostsure"
 VERSION = 1
 GROUP = "almostsure"
 NAMES = "almostsure/state-names"
+STORM_ENDINGS = (".prism", ".pm", ".nm", ".sm", ".jani", ".drn")  # of files that from_prism reads
 MAPPED = 1 << 22  # outcomes; smaller models are copied into the narrow types of models built in memory
 
 DOUBLE = {"type": "double", "size": 64}
@@ -80,7 +83,7 @@ def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
         raise ModelError(f"names must be valid Unicode text; got {error.object[error.start : error.end]!r}") from None
 
 
-def load(path: Path, *, damage: str = "damage", reward: str | None = "reward") -> MDP:
+def load(path: Path, *, damage: str = "damage", reward: str | None = "reward", cost: str | None = None) -> MDP:
     """Load a model from a UMB file.
 
     A file written by :func:`save` comes back exactly, with names and layout.  If it is not compressed it is
@@ -102,7 +105,9 @@ def load(path: Path, *, damage: str = "damage", reward: str | None = "reward") -
         hurts once); ``label:name``, ``reward:name`` and ``action:name`` make clear which is meant.
     reward
         For files of other programs: the reward structure that counts as reward; None for none.  Without one called
-        ``reward``, and unless you ask for another, all rewards are 0.
+        ``reward``, and unless you ask for another, all rewards are 0.  Policies maximise the reward.
+    cost
+        For files of other programs: a reward structure that is to be kept small; it is subtracted from the reward.
 
     Raises
     ------
@@ -111,19 +116,35 @@ def load(path: Path, *, damage: str = "damage", reward: str | None = "reward") -
     UnknownName
         The file has no such damage or reward; the message lists what it has.
     """
+    _check_ending(path)
     umb = Umb(path)
     parameters = _parameters(umb)
     if parameters is not None:
-        if (damage, reward) != ("damage", "reward"):
+        if (damage, reward, cost) != ("damage", "reward", None):
             raise ModelError(
-                f"{umb.shown}: a saved model has its own damage and reward. Leave out damage= and reward=."
+                f"{umb.shown}: a saved model has its own damage and reward. Leave out damage=, reward= and cost=."
             )
         return _own(umb, parameters)
     if reward == "reward" and "reward" not in umb.names("reward"):
         reward = None
     if damage in umb.names("reward"):
         damage = f"reward:{damage}"
-    return to_mdp(umb, damage=damage, reward=reward)
+    return to_mdp(umb, damage=damage, reward=reward, cost=cost)
+
+
+def _check_ending(path: Path) -> None:
+    """Send files of other kinds to their readers; everything else may be a UMB file, whatever its name."""
+    ending = os.path.splitext(os.fspath(path))[1].lower()
+    if ending in STORM_ENDINGS:
+        raise FileError(
+            f"{os.fspath(path)} must be read with from_prism(path, damage=…), as it does not say what damage is.",
+            path=path,
+        )
+    if ending == ".txt":
+        raise FileError(f"{os.fspath(path)} must be read with from_map(Path(…)), if it is a map.", path=path)
+    if (kind := tensors_kind(path)) is not None:
+        reader = f"{kind.capitalize()}.load(path, mdp)"
+        raise FileError(f"{os.fspath(path)} holds a {kind}, not a model. Read it with {reader}.", path=path)
 
 
 # ---------------------------------------------------------------------- writing

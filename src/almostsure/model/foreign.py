@@ -13,29 +13,28 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.build import from_transitions
+from almostsure.model.build import build
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.naming import distinct, ranks
 from almostsure.model.umb import KINDS, Umb
-from almostsure.model.validate import MAX_DAMAGE, and_more
+from almostsure.model.validate import MAX_DAMAGE, RESCALE, and_more
 
 
-def to_mdp(umb: Umb, *, damage: str, reward: str | None) -> MDP:
-    """The model in a file, with damage named by reward structure, label or action (see :func:`resolve`)."""
+def to_mdp(umb: Umb, *, damage: str, reward: str | None, cost: str | None = None) -> MDP:
+    """The model in a file, with damage named by reward structure, label or action (see :func:`resolve`).
+
+    ``reward`` and ``cost`` name reward structures; the model's reward is the one minus the other.
+    """
     action, action_names = _distinct_actions(umb)
     state_names = umb.state_names()
     outcome_states = umb.choice_states[umb.outcome_choices]
     damages = _whole(umb, _damage(umb, damage), state_names)
-    rewards = np.zeros(umb.sizes.outcomes) if reward is None else umb.reward(reward)
+    nothing = np.zeros(umb.sizes.outcomes)
+    gain, loss = (nothing if name is None else umb.reward(name) for name in (reward, cost))
     is_initial = umb.is_initial()
     try:
-        return from_transitions(
-            outcome_states,
-            action[umb.outcome_choices],
-            umb.successor(),
-            umb.probability(),
-            rewards,
-            damages,
+        return build(
+            (outcome_states, action[umb.outcome_choices], umb.successor(), umb.probability(), gain - loss, damages),
             num_states=umb.sizes.states,
             terminal=_without_choices(umb),
             initial=is_initial / np.count_nonzero(is_initial),
@@ -43,7 +42,7 @@ def to_mdp(umb: Umb, *, damage: str, reward: str | None) -> MDP:
             state_names=state_names,
         )
     except ModelError as error:
-        umb.archive.fail(str(error).removesuffix("."), "Mend the model and export it again.")
+        umb.archive.fail(str(error).removesuffix(RESCALE).removesuffix("."), "Mend the model and export it again.")
 
 
 def resolve(umb: Umb, name: str) -> tuple[str, str]:

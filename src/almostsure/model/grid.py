@@ -22,6 +22,7 @@ Two ways to slip, each with probability ``slip`` to either side:
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,13 +31,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import ModelError, UnknownName
+from almostsure.errors import FileError, ModelError, UnknownName
 from almostsure.model.build import from_transitions
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.validate import MAX_DAMAGE
 
 SlipModel = Literal["forward", "side"]
+Map = str | Sequence[str | Sequence[str]] | npt.NDArray[Any] | os.PathLike[str]
 
 DIRECTIONS = ("north", "east", "south", "west")
 STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))  # of DIRECTIONS, in rows and columns
@@ -93,7 +95,7 @@ LEGEND: Mapping[str, Cell] = {
 
 
 def from_map(
-    text: str | Sequence[str],
+    text: Map,
     *,
     slip: float = 0.0,
     slip_model: SlipModel = "forward",
@@ -106,18 +108,20 @@ def from_map(
     Parameters
     ----------
     text
-        The map, one line a row; common indentation and blank lines around it do not count.
+        The map, one line a row; common indentation and blank lines around it do not count.  Or a list of its rows, a
+        two-dimensional array of characters, or the path of a text file as a ``Path`` (not as a string, which is a
+        map).
     slip
         Probability of slipping to the left, and as much to the right, at most 0.5.
     slip_model
-        ``"forward"`` or ``"side"``.
+        ``"forward"``: the step succeeds, and then drifts to its left or right; ``"side"``: it goes there instead.
     step_reward
         Reward of every step, also of the one into the goal.
     goal_reward
         Reward for entering ``G``, on top.
     legend
-        More characters: a :class:`Cell`, a number (the damage of a hazard), or the known character that they
-        behave like.  It may also change the meaning of the known ones.
+        More characters: the known character that they behave like, a number (the damage of a hazard), or a
+        :class:`Cell`; ``{"F": ".", "H": 1}`` makes F floor and H a hazard.  It may also change the known ones.
 
     Examples
     --------
@@ -132,6 +136,20 @@ def from_map(
     [Outcome(next_state=4, probability=1.0, reward=0.0, damage=2)]
     """
     meaning = _legend(legend or {}, goal_reward)
+    try:
+        rows, kind, cells = _read(_text(text), meaning)
+    except ModelError as error:
+        if isinstance(text, str) and _names_a_file(text):
+            raise ModelError(f"{error} To read the file {text!r}, pass Path({text!r}).") from None
+        raise
+    return _Terrain.of(kind, cells).model(slip=slip, slip_model=slip_model, step_reward=step_reward, text=rows)
+
+
+# ---------------------------------------------------------------------- reading a map
+
+
+def _read(text: str, meaning: Mapping[str, Cell]) -> tuple[tuple[str, ...], Ints, list[Cell]]:
+    """The rows of a map, which kind each of its cells has, [rows, columns], and what the kinds mean."""
     rows, first_line = _lines(text)
     characters = np.array([list(row) for row in rows])
     known, kind = np.unique(characters, return_inverse=True)
@@ -140,13 +158,42 @@ def from_map(
         if character not in meaning:
             row, column = np.argwhere(kind == number)[0].tolist()
             raise _unknown(character, first_line + row, column + 1, meaning)
-    cells = [meaning[character] for character in known.tolist()]
-    return _Terrain.of(kind, cells).model(
-        slip=slip, slip_model=slip_model, step_reward=step_reward, text=tuple(rows)
-    )  # fmt: skip
+    return tuple(rows), kind, [meaning[character] for character in known.tolist()]
 
 
-# ---------------------------------------------------------------------- reading a map
+def _text(given: Map) -> str:
+    """The text of a map, from any of its forms."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, os.PathLike):
+        return _file_text(given)
+    rows = given.tolist() if isinstance(given, np.ndarray) else given
+    if not isinstance(rows, (list, tuple)):
+        raise ModelError(f"a map must be text, rows, an array of characters or a Path; got {type(given).__name__}")
+    return "\n".join(row if isinstance(row, str) else _row_text(row) for row in rows)
+
+
+def _row_text(row: Any) -> str:
+    listed = row if isinstance(row, (list, tuple)) else [row]
+    characters = [c.decode("ascii", "replace") if isinstance(c, bytes) else c for c in listed]
+    for c in characters:
+        if not isinstance(c, str) or len(c) != 1 or c.isspace():
+            raise ModelError(f"the cells of a map must be single visible characters; got {c!r}")
+    return "".join(characters)
+
+
+def _file_text(path: os.PathLike[str]) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise FileError(f"cannot read the map {os.fspath(path)}: {error.strerror}", path=path) from error
+    except UnicodeDecodeError:
+        raise FileError(f"the map {os.fspath(path)} must be UTF-8 text; it is not", path=path) from None
+
+
+def _names_a_file(text: str) -> bool:
+    return "\n" not in text and "\0" not in text and (text.lower().endswith(".txt") or os.path.isfile(text))
 
 
 def _legend(given: Mapping[str, Cell | int | str], goal_reward: float) -> dict[str, Cell]:
@@ -167,10 +214,9 @@ def _legend(given: Mapping[str, Cell | int | str], goal_reward: float) -> dict[s
     return meaning
 
 
-def _lines(text: str | Sequence[str]) -> tuple[list[str], int]:
+def _lines(text: str) -> tuple[list[str], int]:
     """The rows of a map, and the line of the text on which the first one stands."""
-    whole = text if isinstance(text, str) else "\n".join(text)
-    lines = [line.rstrip() for line in textwrap.dedent(whole).splitlines()]
+    lines = [line.rstrip() for line in textwrap.dedent(text).splitlines()]
     while lines and not lines[-1]:
         lines.pop()
     rows = lines[next((i for i, line in enumerate(lines) if line), len(lines)) :]
@@ -189,7 +235,8 @@ def _lines(text: str | Sequence[str]) -> tuple[list[str], int]:
 def _unknown(character: str, line: int, column: int, meaning: Mapping[str, Cell]) -> ModelError:
     return ModelError(
         f"unknown map character {character!r} at line {line}, column {column}. Known: {' '.join(meaning)}. "
-        f"Give it a meaning with legend={{{character!r}: Cell(…)}}."
+        f"Give it a meaning, such as legend={{{character!r}: '.'}} for floor or legend={{{character!r}: 1}} for a "
+        "hazard with damage 1."
     )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from os import PathLike, fspath
 from pathlib import Path
 
-from almostsure.errors import FileError, UnknownName
+from almostsure.errors import UnknownName
 from almostsure.model.examples import example, example_names
+from almostsure.model.files import STORM_ENDINGS, load
 from almostsure.model.grid import from_map
 from almostsure.model.mdp import MDP
 
 Model = MDP | str | PathLike[str]  #: what every function that takes a model accepts
-
-STORM_SUFFIXES = (".prism", ".pm", ".nm", ".jani", ".drn")
 
 
 def as_model(model: Model) -> MDP:
@@ -42,25 +41,10 @@ def as_model(model: Model) -> MDP:
 
 def _from_file(path: Path) -> MDP:
     suffix = path.suffix.lower()
-    if suffix in STORM_SUFFIXES:
-        raise FileError(
-            f"{path} must be read with from_prism(path, damage=…), as it does not say what damage is.", path=path
-        )
-    if suffix == ".umb":
-        from almostsure.model.files import load
-
+    if suffix in (".umb", ".safetensors", *STORM_ENDINGS):  # load says who reads the others
         return load(path)
     if suffix == ".txt":
-        return from_map(_text(path))
+        return from_map(path)
     raise UnknownName(
         "model", str(path), example_names(), f"Name an example ({', '.join(example_names())}), or a .umb or .txt file."
     )
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"cannot read the map {path}: {error.strerror}", path=path) from error
-    except UnicodeDecodeError:
-        raise FileError(f"the map {path} must be UTF-8 text; it is not", path=path) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -27,6 +28,12 @@ PRISM = (".prism", ".pm", ".nm", ".sm")
 JANI = (".jani",)
 DRN = (".drn",)
 LIFTED = "Transition rewards are not supported"  # how Storm's message begins
+HINTS = {  # what to do about Storm's messages, by a part of them
+    "Parsing error": "A name that is not declared gives this message too: check the names there.",
+    "out-of-bounds": "Guard the command, or widen the variable's range.",
+    "do not sum to one": "Mend them: a command's probabilities must sum to 1.",
+    "single initial state": "Check that the init value of every variable lies in its range.",
+}
 
 Constant = bool | int | float | str
 
@@ -37,6 +44,7 @@ def from_prism(
     damage: str,
     constants: Mapping[str, Constant] | str | None = None,
     reward: str | None = None,
+    cost: str | None = None,
 ) -> MDP:
     """Build a model from a PRISM (``.prism``, ``.pm``, ``.nm``), JANI (``.jani``) or DRN (``.drn``) file.
 
@@ -53,7 +61,9 @@ def from_prism(
     constants
         Values of undefined constants, as ``{"N": 3, "p": 0.5}`` or ``"N=3,p=0.5"``.
     reward
-        The reward structure that becomes the reward; by default there is none.
+        The reward structure that becomes the reward; by default there is none.  Policies *maximise* it.
+    cost
+        A reward structure that is to be kept small, as time and energy are: it is subtracted from the reward.
 
     Returns
     -------
@@ -72,9 +82,10 @@ def from_prism(
     MissingExtra
         stormpy is not installed.
     UnknownName
-        The file has no such damage, reward or constant; the message lists what it has.
+        The file has no such damage, reward, cost or constant; the message lists what it has.
     ModelError
-        A constant is missing, a damage is no integer 0 … 255, or Storm finds fault with the model.
+        A constant is missing, a damage is no integer 0 … 255, or Storm finds fault with the model: probabilities that
+        do not sum to 1, an assignment that leaves its variable's range, a mistake in the language.
     """
     stormpy = _import_stormpy()
     if not os.path.isfile(path):
@@ -95,7 +106,7 @@ def from_prism(
                 f"damage bounds nothing; so {damage!r} must not be used. Give the states after a damaging step a "
                 "label, and name that as damage."
             )
-        return to_mdp(umb, damage=damage, reward=reward)
+        return to_mdp(umb, damage=damage, reward=reward, cost=cost)
 
 
 def to_storm(mdp: Model) -> Any:
@@ -138,7 +149,9 @@ def _storm(stormpy: Any, prefix: str) -> Iterator[None]:
     except AlmostSureError:
         raise
     except (RuntimeError, stormpy.exceptions.StormError) as error:
-        raise ModelError(prefix + str(error).strip()) from error
+        message = str(error).strip()
+        hint = next((hint for part, hint in HINTS.items() if part in message), "")
+        raise ModelError(f"{prefix}{message}{chr(10) if chr(10) in message else ' '}{hint}".rstrip()) from error
     finally:
         stormpy.developer.set_log_level(level)
 
@@ -153,7 +166,7 @@ def _build(stormpy: Any, path: str | PathLike[str], constants: Mapping[str, Cons
         drn.build_choice_labeling = True
         return stormpy.build_model_from_drn(name, options=drn), False
     if ending in PRISM:
-        program = stormpy.io.parse_prism_program(name)
+        program = _parse_prism(stormpy, name)
     elif ending in JANI:
         program = stormpy.io.parse_jani_model(name)[0]
     else:
@@ -169,6 +182,26 @@ def _build(stormpy: Any, path: str | PathLike[str], constants: Mapping[str, Cons
         return stormpy.build_model(program, options=_options(stormpy, lift=True)), True
 
 
+def _parse_prism(stormpy: Any, path: str) -> Any:
+    try:
+        return stormpy.io.parse_prism_program(path)
+    except RuntimeError as error:
+        if str(error) != "std::exception":
+            raise
+    with open(path, encoding="utf-8", errors="replace") as file:
+        unknown = ", ".join(repr(name) for name in _undeclared(file.read()))
+    assigned = f": {unknown} is assigned to but not declared" if unknown else ""
+    raise ModelError(f"{path}: Storm cannot read the model, and does not say why. Check the names in it{assigned}.")
+
+
+def _undeclared(program: str) -> list[str]:
+    """The variables of a PRISM program that are assigned to, but neither declared nor made by renaming a module."""
+    text = re.sub(r"//.*", "", program)
+    declared = re.findall(r"(\w+)\s*:\s*(?:\[|bool\b|int\b|clock\b)", text)
+    renamed = re.findall(r"=\s*(\w+)\s*[,\]]", text)
+    return sorted(set(re.findall(r"(\w+)'\s*=", text)).difference(declared, renamed))
+
+
 def _options(stormpy: Any, *, lift: bool) -> Any:
     options = stormpy.BuilderOptions()
     options.set_build_all_reward_models()
@@ -176,6 +209,7 @@ def _options(stormpy: Any, *, lift: bool) -> Any:
     options.set_build_state_valuations()
     options.set_build_choice_labels()
     options.set_scale_and_lift_transition_rewards(lift)
+    options.set_exploration_checks(True)  # without, x'=9 where x has 3 bits changes the variable beside it
     return options
 
 

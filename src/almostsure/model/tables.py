@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.build import from_transitions, initial_distribution
+from almostsure.model.build import build, initial_distribution
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial
 
@@ -39,7 +39,7 @@ def from_table(
     table: Mapping[Any, Any] | Sequence[Any],
     damage: Damage | None = None,
     *,
-    terminal: Iterable[Hashable] = (),
+    terminal: Iterable[Hashable] | str | int = (),
     initial: Any = None,
     action_names: Sequence[str] | None = None,
     normalise: bool = False,
@@ -56,7 +56,7 @@ def from_table(
         Given for a table in Gymnasium's form only, whose outcomes end in ``terminated`` instead of damage:
         ``damage(state, action, next_state, reward, terminated)`` returns the damage.
     terminal
-        States in which nothing happens any more.  Only these may be missing from the table.
+        The state, or the states, in which nothing happens any more.  Only these may be missing from the table.
     initial
         The initial state, or a mapping from states to probabilities; by default the first state of the table.
     action_names
@@ -75,7 +75,7 @@ def from_table(
     [Outcome(next_state=0, probability=1.0, reward=1.0, damage=1)]
     """
     entries = _entries(table)
-    listed = list(terminal)
+    listed = [terminal] if isinstance(terminal, (str, int, np.integer)) else list(terminal)
     states = _Labels("state", [*entries, *listed])
     actions = _Labels("action", (action for row in entries.values() for action in _actions(row)))
     if action_names is not None and not actions.plain:
@@ -94,7 +94,9 @@ def from_table(
     )  # fmt: skip
 
 
-def from_gymnasium(env_or_id: Any, damage: Damage, *, initial: Initial | None = None, **make_kwargs: Any) -> MDP:
+def from_gymnasium(
+    env_or_id: Any, damage: Damage, *, initial: Initial | None = None, normalise: bool = False, **make_kwargs: Any
+) -> MDP:
     """Build a model from the table ``P`` inside a Gymnasium environment (FrozenLake, CliffWalking, Taxi, …).
 
     Parameters
@@ -105,6 +107,8 @@ def from_gymnasium(env_or_id: Any, damage: Damage, *, initial: Initial | None = 
         ``damage(s, a, s2, r, terminated)`` returns the damage of an outcome, an integer 0 … 255.
     initial
         By default the environment's ``initial_state_distrib``, or state 0 where it has none.
+    normalise
+        Rescale the probabilities of each choice to sum to 1.
     **make_kwargs
         What ``gymnasium.make`` shall get, such as ``is_slippery=True``.
 
@@ -129,7 +133,8 @@ def from_gymnasium(env_or_id: Any, damage: Damage, *, initial: Initial | None = 
         layout = layout and replace(layout, cell=np.append(layout.cell, np.int32(-1)))
     return _assemble(
         rows, num_states=len(table) + (len(table) in ends), terminal=ends,
-        initial=dict(zip(where.tolist(), weights.tolist(), strict=True)), layout=layout, **names,
+        initial=dict(zip(where.tolist(), weights.tolist(), strict=True)), layout=layout,
+        normalise=normalise, **names,
     )  # fmt: skip
 
 
@@ -200,6 +205,8 @@ def _row(outcome: Any, state: Any, action: Any, states: _Labels, number: int, da
         ) from None
     ended = damage is not None and bool(last)
     hurt = last if damage is None else damage(state, action, successor, reward, ended)
+    if damage is not None and hurt is None:
+        raise ModelError(f"damage(…) must return an integer 0 … 255; it returned None at {place}. Is a return missing?")
     if damage is None and isinstance(last, (bool, np.bool_)):
         raise ModelError(
             f"the last entry of an outcome must be its damage; got {last} at {place}. For Gymnasium's (probability, "
@@ -256,8 +263,7 @@ def _end_episodes(rows: list[_Row], num_states: int, starts: set[int]) -> tuple[
 
 def _assemble(rows: Sequence[_Row], **options: Any) -> MDP:
     columns = list(zip(*rows, strict=True)) if rows else [()] * 7
-    s, a, t, p, r, d, _ = columns
-    return from_transitions(s, a, t, p, r, d, **options)
+    return build(columns[:6], **options)
 
 
 # ---------------------------------------------------------------------- Gymnasium's environments
@@ -290,7 +296,8 @@ def _table_of(env: Any) -> Mapping[Any, Any]:
     if not isinstance(table, (Mapping, list, tuple)) or not len(table):
         raise ModelError(
             f"{type(env).__name__} must have a transition table env.unwrapped.P; it has none. "
-            "Learn its budget from samples instead (learn_budget), or list its outcomes with from_transitions."
+            "List its outcomes with from_transitions, or, if its states are finitely many, learn its budget from "
+            "samples with learn_budget."
         )
     if getattr(env, "fickle_passenger", False):
         raise ModelError("a fickle passenger is not in the environment's table P. Make it with fickle_passenger=False.")

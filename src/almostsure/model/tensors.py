@@ -38,6 +38,21 @@ def save_tensors(
         file.write(content)
 
 
+def tensors_kind(path: str | PathLike[str]) -> str | None:
+    """What a file of :func:`save_tensors` holds ("budget", "shield", "policy"); None for any other file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with open(path, "rb") as file:
+            if file.read(9)[8:] != b"{":  # a header follows its length
+                return None
+        with safe_open(os.fspath(path), framework="np") as tensors:
+            package, _, kind = (tensors.metadata() or {}).get("format", "").partition(" ")
+    except (SafetensorError, OSError):
+        return None
+    return kind if package == "almostsure" else None
+
+
 def load_tensors(
     path: str | PathLike[str], *, kind: str, mdp: MDP
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SUM_TOLERANCE = 1e-9
 MAX_DAMAGE = 255
 CHUNK = 1 << 20
+RESCALE = " Pass normalise=True to rescale."
 
 Describe = Callable[[int], str]
 
@@ -122,7 +123,7 @@ def _check_chunk(arrays: Arrays, first: int, last: int, num_states: int, describ
         c = first + int(wrong[0])
         raise ModelError(
             f"probabilities of {describe(c)} must sum to 1 within {SUM_TOLERANCE:g}; "
-            f"got {sums[wrong[0]]:.12g}{and_more(wrong.size - 1, 'choice')}. Pass normalise=True to rescale.",
+            f"got {sums[wrong[0]]:.12g}{and_more(wrong.size - 1, 'choice')}.{RESCALE}",
             choice=c,
         )
 

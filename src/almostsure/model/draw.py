@@ -1,0 +1,91 @@
+"""Maps in the terminal: a gridworld as it was drawn, or with a number in each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ModelError
+from almostsure.model.mdp import MDP
+from almostsure.model.source import Model, as_model
+
+NO_BUDGET = 2**31 - 1  # almostsure.INFINITE, which is defined where budgets are: above models
+NOBODY = -1
+
+
+def draw(mdp: Model, values: npt.ArrayLike | None = None) -> str:
+    """The map of a model, or a value for each state in its cell.
+
+    Parameters
+    ----------
+    mdp
+        A model that has a layout: from :func:`almostsure.from_map`, most examples, FrozenLake and CliffWalking.
+    values
+        One value a state: numbers, such as ``budget.of_state``, or short texts.  ``INFINITE`` is drawn as ∞, and NaN
+        as a blank.  Cells without a state (rocks) keep the map's character.  By default the map itself is drawn.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.model.draw import draw
+    >>> mdp = asure.from_map('''
+    ...     S1X
+    ...     .#G
+    ... ''')
+    >>> print(draw(mdp))
+    S 1 X
+    . # G
+    >>> print(draw(mdp, asure.solve_budget(mdp).of_state))
+    0 0 ∞
+    0 # 0
+    """
+    model = as_model(mdp)
+    rows = cells(model)
+    if values is None:
+        return _aligned([[character for _, character in row] for row in rows])
+    texts = [show(value) for value in _per_state(values, model.num_states)]
+    return _aligned([[character if s == NOBODY else texts[s] for s, character in row] for row in rows])
+
+
+def cells(mdp: MDP) -> list[list[tuple[int, str]]]:
+    """The state (or ``NOBODY``) and the map's character of each cell, row by row."""
+    layout = mdp.layout
+    if layout is None:
+        raise ModelError("only a model with a layout can be drawn; this one has none. Models from from_map have one.")
+    drawn = np.flatnonzero(layout.cell >= 0)
+    state_at = np.full(layout.rows * layout.columns, NOBODY)
+    state_at[layout.cell[drawn]] = drawn
+    if np.unique(layout.cell[drawn]).size != drawn.size:
+        raise ModelError("only a model with one state a cell can be drawn; in this one several share a cell")
+    by_row = state_at.reshape(layout.rows, layout.columns).tolist()
+    return [list(zip(states, text, strict=True)) for states, text in zip(by_row, layout.text, strict=True)]
+
+
+def show(value: Any) -> str:
+    """A value as short as a cell needs it: ∞ for INFINITE, nothing for NaN, four digits of other floats."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and np.isnan(value):
+        return ""
+    if value in (NO_BUDGET, np.inf):
+        return "∞"
+    return "−∞" if value == -np.inf else f"{value:.4g}" if isinstance(value, float) else str(int(value))
+
+
+def _per_state(values: npt.ArrayLike, count: int) -> list[Any]:
+    array = np.asarray(values)
+    if array.shape != (count,) or array.dtype.kind not in "biufU":
+        raise ModelError(
+            f"values must hold one number or text for each of the {count} states; "
+            f"got {array.dtype} of shape {array.shape}"
+        )
+    result: list[Any] = array.tolist()
+    return result
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    width = max(len(text) for row in rows for text in row)
+    return "\n".join(" ".join(text.rjust(width) for text in row).rstrip() for row in rows)
