@@ -205,7 +205,7 @@ def test_a_long_tail_is_cut_and_counted():
     assert result.expected_damage == pytest.approx(9999, rel=1e-9)
     assert result.beyond == pytest.approx(0.9999**1000, rel=1e-9)
     assert result.exceeds(10) == pytest.approx(0.9999**11, rel=1e-9)
-    with pytest.raises(ArgumentError, match="known up to 999 damage; got 2000. Evaluate the policy with that total"):
+    with pytest.raises(ArgumentError, match=r"known up to 999 damage; got 2000. Evaluate the policy with that total"):
         result.exceeds(2000)
     assert evaluate(mdp, [0, 0], total=2000).overspends == pytest.approx(0.9999**2001, rel=1e-9)
 

@@ -118,7 +118,7 @@ def test_an_action_that_the_state_lacks(mdp):
 def test_an_action_that_nobody_has(mdp):
     with pytest.raises(PolicyError, match="got 7 at state 0"):
         Policy.from_table(mdp, [7, 1, 0])
-    with pytest.raises(PolicyError, match="unknown action 'bak'. Did you mean 'back'"):
+    with pytest.raises(PolicyError, match=r"unknown action 'bak'\. Did you mean 'back'"):
         Policy.from_table(mdp, {"home": "bak"})
     with pytest.raises(PolicyError, match="the policy's action at state 0 'home': unknown action"):
         Policy.from_function(mdp, lambda s: object())
@@ -149,7 +149,7 @@ def test_shapes(mdp):
         Policy.from_table(mdp, np.ones((3, 2)))
     with pytest.raises(PolicyError, match=r"with total=4 a table must have a row for each of 0 … 4; got 2 rows"):
         Policy.from_table(mdp, [[1, 1, 0], [1, 1, 0]], total=4)
-    with pytest.raises(PolicyError, match="must hold integers .* or floats"):
+    with pytest.raises(PolicyError, match=r"must hold integers .* or floats"):
         Policy.from_table(mdp, np.array([1j, 1j, 0]))
     with pytest.raises(PolicyError, match=r"keys must be \(state, remaining\); got 0"):
         Policy.from_table(mdp, {0: 1}, total=2)
@@ -229,7 +229,7 @@ def test_save_then_load_is_the_identity(tmp_path_factory, mdp, total, random):
     spread = Policy.from_function(mdp, lambda s: {a: 1 / len(mdp.actions(s)) for a in mdp.actions(s).tolist()})
     spread.save(path)
     assert Policy.load(path, mdp) == spread
-    assert pickle.loads(pickle.dumps(spread)) == copy.deepcopy(spread) == spread  # noqa: S301
+    assert pickle.loads(pickle.dumps(spread)) == copy.deepcopy(spread) == spread
 
 
 def test_a_rest_is_saved_too(coin, tmp_path):
@@ -248,7 +248,7 @@ def test_files_of_other_models_and_damaged_files(mdp, paper, tmp_path):
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(CorruptFile, match="damaged or not a policy file"):
         Policy.load(path, paper())
-    with pytest.raises(FileError, match="cannot read|damaged"):
+    with pytest.raises(FileError, match=r"cannot read|damaged"):
         Policy.load(tmp_path / "nothing", mdp)
 
 

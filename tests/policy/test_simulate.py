@@ -141,7 +141,7 @@ def test_compiled_play_raises_as_well(paper, monkeypatch):
 
 
 def test_a_gap_in_a_policy_raises(paper):
-    with pytest.raises(NoSafeAction, match="says nothing about what it reached .* at state 0 with 1 left"):
+    with pytest.raises(NoSafeAction, match=r"says nothing about what it reached .* at state 0 with 1 left"):
         simulate(paper(), [[1, 0], [-1, 0], [0, 0]], 10, seed=4)
 
 

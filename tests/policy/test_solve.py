@@ -399,7 +399,9 @@ def test_unbounded_names_the_cycle(paper):
     rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, 0, 0), (0, 1, 2, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[2], state_names=["a", "b", "end"])
     for constraint in (Expected(1), Chance(1, 0.5)):
-        with pytest.raises(UnboundedReturn, match="reward can be collected for ever in a, b. Use a discount") as error:
+        with pytest.raises(
+            UnboundedReturn, match=r"reward can be collected for ever in a, b\. Use a discount"
+        ) as error:
             solve_policy(mdp, constraint)
         assert error.value.cycle == (0, 1)
     assert solve_policy(mdp, Expected(1), discount=0.9).value == pytest.approx(1 / (1 - 0.81))
@@ -435,7 +437,7 @@ def test_rewards_that_cancel_out_on_a_cycle():
 
 
 def test_a_discounted_return_and_a_risk_do_not_mix(paper):
-    with pytest.raises(ArgumentError, match="risk between 0 and 1 must have discount=1; got 0.9"):
+    with pytest.raises(ArgumentError, match=r"risk between 0 and 1 must have discount=1; got 0\.9"):
         solve_policy(paper(), Chance(2, 0.1), discount=0.9)
     assert solve_policy(paper(), Chance(2, 0), discount=0.9).value == pytest.approx(1.9)
     assert solve_policy(paper(), Chance(2, 1), discount=0.9).value == pytest.approx(10)

@@ -12,6 +12,7 @@ happens any more; or after ``max_steps``.  The latter two are *truncated*.
 
 from __future__ import annotations
 
+import functools
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.budget.memory import require
 from almostsure.errors import ArgumentError, NoSafeAction
 from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.policy.constraints import check_discount, check_total
@@ -36,9 +38,11 @@ from almostsure.policy.simulate_plain import (
     play_plain,
 )  # fmt: skip
 from almostsure.policy.streams import open_streams
+from almostsure.waiting import compiling
 
 MAX_STEPS = 100_000
-PLAIN_STEPS = 1_000_000  # beyond about this many steps, compiling and playing is faster than NumPy
+PLAIN_STEPS = 5_000_000  # what NumPy plays before loading compiled code would have paid
+BYTES_AN_EPISODE = 48
 UNLIMITED = np.int64(2**62)  # the remaining budget of an episode without one
 
 
@@ -144,6 +148,9 @@ def simulate(
         state about which the policy says nothing.  The state, what remained and the episode are named.
     """
     count = _at_least_one("episodes", episodes)
+    require(
+        count * BYTES_AN_EPISODE, f"simulating {count:,} episodes", "Simulate fewer at a time, with different seeds."
+    )
     total = None if total is None else check_total(total)
     policy = as_policy(mdp, policy, total=total)
     start = policy.total if total is None else total
@@ -179,21 +186,41 @@ def _play(tables: Tables, rules: Rules, seed: int, count: int) -> Results:
 
 def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: int | None = None) -> Results:
     """Play with compiled code, in ``threads`` threads (all cores by default)."""
-    from almostsure.policy.simulate_kernel import play
+    with compiling("the simulator"):
+        from almostsure.policy.simulate_kernel import play
 
+        warm_up()
     start, step = open_streams(seed, np.arange(count))
     results = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint8)
 
-    def part(first: int, last: int) -> None:
-        piece = [x[first:last] for x in (start, step, *results)]
+    def part(first: int) -> None:
+        piece = [x[first : first + size] for x in (start, step, *results)]
         play(*tables, *rules, *piece)
 
     # A thread that is done takes the next piece, so one with long episodes holds nobody up.
     size = max(1, min(4096, count // 16))
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        for future in [pool.submit(part, at, min(at + size, count)) for at in range(0, count, size)]:
-            future.result()
+        try:
+            for _ in pool.map(part, range(0, count, size)):
+                pass
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
     return results
+
+
+@functools.cache
+def warm_up() -> None:
+    """Compile the kernel, or load it from the cache, for models with fewer than 2³¹ states."""
+    from almostsure.model.build import from_transitions
+    from almostsure.policy.simulate_kernel import play
+
+    mdp = from_transitions([0], [0], [1], [1], [0], [0], terminal=[1])
+    rules = Rules(
+        total=0, top=-1, overspent=-1, max_steps=1, discount=1.0, randomised=False, rests=False
+    )  # fmt: skip
+    outputs = np.zeros(1), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint8)
+    play(*build_tables(mdp, Policy.from_table(mdp, [0, 0])), *rules, *open_streams(0, np.arange(1)), *outputs)
 
 
 # ---------------------------------------------------------------------- pieces

@@ -14,6 +14,8 @@ from almostsure.policy.streams import mix, open_streams, uniform
 # How an episode ended.
 ENDED, TRUNCATED, RESTING, OVERSPENT, SILENT = range(5)
 
+STEP_COST = 500  # what moving all episodes on costs beside the episodes, in steps of one
+
 Results = tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint8]]
 
 
@@ -97,11 +99,11 @@ def _cumulative(values: Floats, ptr: npt.NDArray[np.int64]) -> Floats:
 
 
 def play_plain(tables: Tables, rules: Rules, seed: int, count: int, *, limit: int | None = None) -> Results | None:
-    """Play with NumPy, all episodes in step; None if that takes more than ``limit`` steps in all."""
+    """Play with NumPy, all episodes in step; None if that takes more than about ``limit`` steps in all."""
     lanes = Lanes(tables, rules, seed, np.arange(count))
     taken = 0
     while lanes.active.size:
-        taken += lanes.active.size
+        taken += lanes.active.size + STEP_COST
         if limit is not None and taken > limit:
             return None
         lanes.step()
