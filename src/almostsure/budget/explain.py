@@ -92,12 +92,15 @@ class Explanation:
             lines.append(f"  {i + 1}. {self._move(step)}; {spent} so far")
         return lines
 
+    def _show(self, needs: int) -> str:
+        return show(needs) if self.cap is None or needs < INFINITE else f"more than {self.cap}"
+
     def _move(self, step: Step) -> str:
         state, action = self.mdp.state_name, self.mdp.action_name
-        others = ", ".join(f"{action(a)} needs {show(k)}" for a, k in step.others[:6])
+        others = ", ".join(f"{action(a)} needs {self._show(k)}" for a, k in step.others[:6])
         others += ", …" if len(step.others) > 6 else ""
         hurt = f"damage {step.damage}" if step.damage else "no damage"
-        play = f"{state(step.state)}: {action(step.action)} (needs {show(step.needs)}{'; ' + others if others else ''})"
+        play = f"{state(step.state)}: {action(step.action)} (needs {self._show(step.needs)}{'; ' + others if others else ''})"
         return f"{play} → {state(step.next_state)}, {hurt}"
 
 

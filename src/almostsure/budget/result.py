@@ -113,11 +113,15 @@ class Budget:
             if total == INFINITE
             else f"a budget of {total} suffices"
         )
-        levels = f"0 … {max(counts)} ({len(counts)} levels)" if counts else "nowhere finite"
+        if len(counts) > 1:
+            levels = f"{min(counts)} … {max(counts)} ({len(counts)} levels)"
+        else:
+            levels = str(*counts) if counts else "nowhere a finite budget"
+        infinite = f"{stuck:,} need {above}" if stuck else f"none needs {above}"
         proof = "certificate verified" if self.checked else "certificate not yet verified: check_budget(mdp, budget)"
         return (
             f"<Budget: {need} at the start of {self.mdp.num_states:,} states\n"
-            f"  states need {levels}; {stuck:,} need {above}\n"
+            f"  states need {levels}; {infinite}\n"
             f"  solved by the {self.engine}; {proof}>"
         )
 

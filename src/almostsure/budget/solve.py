@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -57,7 +58,7 @@ def solve_budget(
     >>> import almostsure as asure
     >>> asure.solve_budget(asure.example("paper"))
     <Budget: a budget of 0 suffices at the start of 2 states
-      states need 0 … 0 (1 levels); 0 need ∞
+      states need 0; none needs ∞
       solved by the plain engine; certificate verified>
     """
     mdp = as_model(mdp)
@@ -76,8 +77,16 @@ def solve_budget(
     verify = check == "always" or (check == "auto" and (small or mdp.num_outcomes * CHECK_RATE < took / 10))
     budget = _budget(mdp, answer, None if cap is None else limit, engine, checked=verify)
     if verify:
-        check_budget(mdp, budget)
+        _check(mdp, budget)
     return budget
+
+
+def _check(mdp: MDP, budget: Budget) -> None:
+    try:
+        check_budget(mdp, budget)
+    except KeyboardInterrupt:
+        kept = replace(budget, checked=False)
+        raise Interrupted("interrupted while the certificate was verified; .kept is complete.", kept=kept) from None
 
 
 def _limit(cap: int | None) -> int:
