@@ -126,7 +126,7 @@ def test_text_with_a_cap(named):
 def test_text_where_nothing_is_finite():
     text = repr(solve_budget(from_transitions([0], [0], [0], [1], [0], [1])))
     assert "no budget suffices at the start" in text
-    assert "nowhere finite" in text
+    assert "nowhere a finite budget" in text
 
 
 # ---------------------------------------------------------------------- files

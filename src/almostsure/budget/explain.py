@@ -100,8 +100,8 @@ class Explanation:
         others = ", ".join(f"{action(a)} needs {self._show(k)}" for a, k in step.others[:6])
         others += ", …" if len(step.others) > 6 else ""
         hurt = f"damage {step.damage}" if step.damage else "no damage"
-        play = f"{state(step.state)}: {action(step.action)} (needs {self._show(step.needs)}{'; ' + others if others else ''})"
-        return f"{play} → {state(step.next_state)}, {hurt}"
+        needs = f"needs {self._show(step.needs)}" + (f"; {others}" if others else "")
+        return f"{state(step.state)}: {action(step.action)} ({needs}) → {state(step.next_state)}, {hurt}"
 
 
 def explain(budget: Budget, state: int | str, action: int | str | None) -> Explanation:
