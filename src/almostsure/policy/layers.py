@@ -21,6 +21,9 @@ longest way to the end that is worth considering).  Then V − e and V + e with 
 the lower layers, satisfy b + A (V − e) ≥ V − e on the policy's choices and b + A (V + e) ≤ V + e on all choices, which
 makes them a lower and an upper bound.  Both inequalities are verified on the numbers, with a margin for rounding, before
 anything is returned.
+
+This engine is plain NumPy and SciPy: small models never wait for a compiler.  Large ones are solved by
+:mod:`almostsure.policy.sweep`, in compiled code.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy.flow import STOP, Flow, end_components, mean_reward, touches
 from almostsure.policy.occupation import gainful, mean_gain
 
+PLAIN_STATES = 2000  # larger models are worth waiting for the compiler, once
 MAX_ITERATIONS = 1000
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -74,6 +78,10 @@ def solve_layers(
     report
         Called with each layer that is done.
     """
+    if mdp.num_states > PLAIN_STATES:
+        large = _solve_large(mdp, of_choice, total, discount, tolerance, report)
+        if large is not None:
+            return large
     shape = (total + 1, mdp.num_states)
     value, error = np.full(shape, np.nan), np.zeros(shape)
     choice = np.full(shape, -1, np.int32)
@@ -90,6 +98,19 @@ def solve_layers(
             report(remaining)
     _check_start(mdp, value[-1], error[-1], tolerance, gain)
     return Layers(lower=value - error, upper=value + error, choice=choice)
+
+
+def _solve_large(
+    mdp: MDP, of_choice: Ints, total: int, discount: float, tolerance: float, report: Callable[[int], None] | None
+) -> Layers | None:
+    """The same by the compiled engine; None where rewards can be gained for ever, perhaps, which it does not know."""
+    from almostsure.policy.sweep import Ground, may_gain, solve_sweeping
+
+    ground = Ground.read(mdp, of_choice, total, discount)
+    if may_gain(ground):
+        return None
+    lower, upper, choice = solve_sweeping(ground, tolerance, report)
+    return Layers(lower=lower, upper=upper, choice=choice)
 
 
 def _check_start(mdp: MDP, value: Floats, error: Floats, tolerance: float, gain: Ints | None) -> None:

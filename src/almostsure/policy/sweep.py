@@ -61,15 +61,15 @@ class Ground:
         """Take the arrays of a model."""
         return Ground(
             mdp=mdp,
-            choice_ptr=_narrow(mdp.choice_ptr),
-            outcome_ptr=_narrow(mdp.outcome_ptr),
-            successor=_narrow(mdp.successor),
+            choice_ptr=_unsigned(mdp.choice_ptr),
+            outcome_ptr=_unsigned(mdp.outcome_ptr),
+            successor=_unsigned(mdp.successor),
             probability=_normalised(mdp),
             rewards=mdp.reward,
             damage=mdp.damage,
-            of_choice=_narrow(of_choice),
+            of_choice=_unsigned(of_choice),
             reward=mean_reward(mdp),
-            owner=mdp.choice_states(),
+            owner=_unsigned(mdp.choice_states()),
             total=total,
             discount=discount,
         )
@@ -94,14 +94,11 @@ class Ground:
         return (self.of_choice <= remaining) & ~hurts
 
 
-def _narrow(array: Ints) -> Ints:
-    """The array as read-only int32 where its values fit; a model from a file may have wider ones."""
-    if array.dtype != np.int32 and array[-1] < 2**31 and array.max() < 2**31:
-        array = array.astype(np.int32)
-    if array.flags.writeable:
-        array = array.view()
-        array.flags.writeable = False
-    return array
+def _unsigned(array: Ints) -> Ints:
+    """The array as read-only uint32; see :class:`almostsure.policy.sweep_pockets.Compact`."""
+    result = array.view(np.uint32) if array.dtype == np.int32 else array.astype(np.uint32)
+    result.flags.writeable = False
+    return result
 
 
 def _normalised(mdp: MDP) -> Floats:
@@ -129,11 +126,11 @@ class Places:
     @staticmethod
     def single(ground: Ground, inside: Bools) -> Places:
         """Every state on its own; those with a choice inside may stay."""
-        states = np.arange(ground.num_states, dtype=np.int32)
+        states = np.arange(ground.num_states, dtype=np.uint32)
         can_stay = np.zeros(ground.num_states, np.bool_)
         can_stay[ground.owner[inside]] = True
         return Places(
-            place=states, member_ptr=np.arange(ground.num_states + 1, dtype=np.int32), member=states.copy(),
+            place=states, member_ptr=np.arange(ground.num_states + 1, dtype=np.uint32), member=states.copy(),
             can_stay=can_stay, inside=inside, graph=None,
         )  # fmt: skip
 
@@ -145,24 +142,47 @@ class Places:
         if component.max(initial=-1) + 1 == np.unique(graph.owner[inside]).size:  # each is one state
             return Places.single(ground, inside)
         alone = component < 0
-        label = np.where(alone, component.max() + 1 + np.cumsum(alone) - 1, component).astype(np.int32)
+        label = np.where(alone, component.max() + 1 + np.cumsum(alone) - 1, component).astype(np.uint32)
         can_stay = np.zeros(int(label.max()) + 1, np.bool_)
         can_stay[label[~alone]] = True
-        member = np.argsort(label, kind="stable").astype(np.int32)
-        member_ptr = np.searchsorted(label[member], np.arange(can_stay.size + 1)).astype(np.int32)
+        member = np.argsort(label, kind="stable").astype(np.uint32)
+        member_ptr = np.searchsorted(label[member], np.arange(can_stay.size + 1)).astype(np.uint32)
         return Places(place=label, member_ptr=member_ptr, member=member, can_stay=can_stay, inside=inside, graph=graph)
 
 
-def find_places(ground: Ground, remaining: int) -> Places:
-    """The places of a layer.  With a discount staying is nothing special."""
-    if ground.discount < 1:
-        return Places.single(ground, np.zeros(ground.reward.size, np.bool_))
-    resting = (ground.reward == 0) & ground.without_damage(remaining)
-    graph = ground.graph(resting)
-    away = graph.owner[graph.entry_choice] != graph.entry_state
-    if not away.any():  # terminal states and the like
-        return Places.single(ground, resting)
-    return Places.collapse(ground, resting)
+class Resting:
+    """The choices without damage and reward, and the places that they make of the states, layer by layer."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        if ground.discount < 1:  # staying is nothing special then
+            self.choices = np.zeros(0, np.int64)
+        else:
+            (free,) = np.nonzero((ground.reward == 0) & (ground.of_choice <= ground.total))
+            hurts = np.bitwise_or.reduceat(ground.damage, ground.outcome_ptr[:-1])[free] > 0 if free.size else free > 0
+            self.choices = free[~hurts]
+        self.needs = ground.of_choice[self.choices]
+        self.loops_only = self._loops_only()
+        self.last: tuple[int, Places] | None = None
+
+    def _loops_only(self) -> bool:
+        """Whether they all lead back to where they start, as in terminal states."""
+        ground = self.ground
+        mask = np.zeros(ground.reward.size, np.bool_)
+        mask[self.choices] = True
+        graph = ground.graph(mask)
+        return bool((graph.owner[graph.entry_choice] == graph.entry_state).all())
+
+    def places(self, remaining: int) -> Places:
+        """The places of a layer."""
+        allowed = self.choices[self.needs <= remaining]
+        if self.last is not None and self.last[0] == allowed.size:  # choices only ever come in
+            return self.last[1]
+        inside = np.zeros(self.ground.reward.size, np.bool_)
+        inside[allowed] = True
+        make = Places.single if self.loops_only else Places.collapse
+        self.last = allowed.size, make(self.ground, inside)
+        return self.last[1]
 
 
 def may_gain(ground: Ground) -> bool:
@@ -179,6 +199,37 @@ def may_gain(ground: Ground) -> bool:
 # ---------------------------------------------------------------------- the layers
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scratch:
+    """Memory that every layer uses again: fetching it anew from the system takes longer than filling it."""
+
+    judged: npt.NDArray[np.float32]
+    ptr: Ints
+    entry_ptr: Ints
+    column: Ints
+    factor: Floats
+    constant: Floats
+    origin: Ints
+    scale: Floats
+
+    @staticmethod
+    def make(ground: Ground) -> Scratch:
+        """Room for the largest layer."""
+        allowed = ground.of_choice <= ground.total
+        choices = int(np.count_nonzero(allowed)) + ground.num_states  # each state may have one more, to stay
+        entries = int(np.diff(ground.outcome_ptr)[allowed].sum())
+        return Scratch(
+            judged=np.empty((ground.reward.size, 4), np.float32),
+            ptr=np.empty(ground.num_states + 1, np.uint32),
+            entry_ptr=np.empty(choices + 1, np.uint32),
+            column=np.empty(entries, np.uint32),
+            factor=np.empty(entries),
+            constant=np.empty(choices),
+            origin=np.empty(choices, np.int32),
+            scale=np.empty(choices),
+        )
+
+
 class Sweeps:
     """The run over all layers."""
 
@@ -193,18 +244,18 @@ class Sweeps:
         self.constant = np.zeros(ground.reward.size)
         self.exit_chance = np.zeros(ground.reward.size)
         self.usable = np.zeros(ground.reward.size, np.bool_)
+        self.resting = Resting(ground)
         self.step = self._cheapest_step()
         size = np.abs(ground.reward[ground.reward != 0])
         self.width = float(np.median(size[:: max(1, size.size // 100_000)])) / 4 if size.size else 1.0
-        self.finite: Bools | None = None
+        self.scratch = Scratch.make(ground)
 
     def _cheapest_step(self) -> float:
         """The least that a step costs which does not rest; 0 if some are free, gain, or cost next to nothing."""
         ground = self.ground
         if ground.discount < 1:
             return 0.0
-        moving = ground.of_choice <= ground.total
-        moving &= ~find_places(ground, ground.total).inside
+        moving = (ground.of_choice <= ground.total) & ~self.resting.places(ground.total).inside
         if not moving.any():
             return 0.0
         rewards = ground.reward[moving]
@@ -218,7 +269,7 @@ class Sweeps:
         layer = self._gather(places, order)
         sweeper = Sweeper(layer, discounted=self.ground.discount < 1)
         value = guess[order]
-        policy = np.full(order.size, -1, np.int32)
+        policy = np.zeros(order.size, np.uint32)
         error = self._settle(remaining, sweeper, value, policy)
         at_place = np.full(places.can_stay.size, -np.inf)
         at_place[order] = value
@@ -230,12 +281,9 @@ class Sweeps:
     def _find_places(self, remaining: int) -> Places:
         """The places, and who leads to them; both are kept while they stay the same."""
         ground = self.ground
-        places = find_places(ground, remaining)
+        places = self.resting.places(remaining)
         old = self.places[-1] if self.places else None
-        if old is not None and old.graph is None and places.graph is None:
-            same = True
-        else:
-            same = old is not None and np.array_equal(old.place, places.place)
+        same = old is not None and (old is places or np.array_equal(old.place, places.place))
         if not same:
             self.predecessors = prepare.list_predecessors(
                 places.can_stay.size, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability,
@@ -248,17 +296,19 @@ class Sweeps:
     def _prepare(self, remaining: int, places: Places) -> tuple[Bools, Ints, Floats]:
         """Constants, the places with finite values, and these in order, with a first guess of all values."""
         ground = self.ground
-        self.room = prepare.open_layer(
+        prepare.open_layer(
             remaining, ground.outcome_ptr, ground.successor, ground.probability, ground.damage, ground.of_choice,
             ground.reward, ground.discount, self.value, self.constant, self.exit_chance, self.usable,
         )  # fmt: skip
         finite = self._surely(remaining, places)
-        value = np.empty(finite.size)
-        order = np.empty(finite.size, np.int32)
+        value = np.full(finite.size, -np.inf)
+        if remaining > 0:  # more budget is never worse
+            value[places.place] = self.value[remaining - 1]
+        order = np.empty(finite.size, np.uint32)
         count = prepare.estimate(
             ground.choice_ptr, self.place_of_choice, places.member_ptr, places.member, *self.predecessors,
-            places.can_stay, finite, self.usable, self.constant, self.exit_chance, ground.discount, self.width, value,
-            order,
+            places.can_stay, finite, self.usable, self.constant, self.exit_chance, ground.discount, self.width,
+            self.scratch.judged, value, order,
         )  # fmt: skip
         return finite, order[:count], value
 
@@ -275,22 +325,27 @@ class Sweeps:
         prepare.leave_surely(
             ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.damage, self.place_of_choice, places.place,
             places.member_ptr, places.member, pred_ptr, pred_choice, places.can_stay, self.exit_chance, self.usable,
-            finite, np.empty(finite.size, np.int32),
+            finite, np.empty(finite.size, np.uint32),
         )  # fmt: skip
         return finite
 
     def _gather(self, places: Places, order: Ints) -> Compact:
         ground = self.ground
-        position = np.full(places.can_stay.size, -1, np.int32)
-        position[order] = np.arange(order.size, dtype=np.int32)
-        ptr, entry_ptr, column, factor, constant, origin, scale = prepare.gather(
+        position = np.zeros(places.can_stay.size, np.uint32)
+        position[order] = np.arange(order.size, dtype=np.uint32)
+        if places.graph is not None:
+            position = position[places.place]
+        scratch = self.scratch
+        choices, entries = prepare.gather(
             order, position, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability, ground.damage,
-            places.place, places.member_ptr, places.member, places.can_stay, self.usable, self.constant, ground.discount,
-            *self.room,
+            places.member_ptr, places.member, places.can_stay, self.usable, self.constant, ground.discount, scratch.ptr,
+            scratch.entry_ptr, scratch.column, scratch.factor, scratch.constant, scratch.origin, scratch.scale,
         )  # fmt: skip
         return Compact(
-            ptr=ptr, entry_ptr=entry_ptr, column=column, factor=factor, constant=constant, origin=origin, scale=scale
-        )
+            ptr=scratch.ptr[: order.size + 1], entry_ptr=scratch.entry_ptr[: choices + 1],
+            column=scratch.column[:entries], factor=scratch.factor[:entries], constant=scratch.constant[:choices],
+            origin=scratch.origin[:choices], scale=scratch.scale[:choices],
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ errors
 

@@ -11,25 +11,29 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+STUCK = 32  # rounds after which a sweep looks further ahead
 
 @njit(cache=True)
 def state_predecessors(ptr, entry_ptr, column):
     """For each position, the positions that may lead to it, each once."""
     num = ptr.size - 1
-    start = np.zeros(num + 1, np.int64)
-    seen = np.full(num, -1, np.int32)
+    start = np.zeros(num + 1, np.uint32)
+    seen = np.zeros(num, np.uint32)
+    pred = np.empty(0, np.uint32)
+    at = start
     for fill in range(2):
         if fill == 1:
-            start[1:] = np.cumsum(start[1:])
+            for y in range(num):
+                start[y + 1] += start[y]
             at = start[:-1].copy()
-            pred = np.empty(start[num], np.int32)
-            seen[:] = -1
+            pred = np.empty(start[num], np.uint32)
+            seen[:] = 0
         for x in range(num):
             for e in range(entry_ptr[ptr[x]], entry_ptr[ptr[x + 1]]):
                 y = column[e]
-                if seen[y] == x:
+                if seen[y] == x + 1:
                     continue
-                seen[y] = x
+                seen[y] = x + 1
                 if fill == 0:
                     start[y + 1] += 1
                 else:
@@ -41,7 +45,7 @@ def state_predecessors(ptr, entry_ptr, column):
 @njit(cache=True)
 def _best(x, ptr, entry_ptr, column, factor, constant, value):
     """The best choice of a position and its worth."""
-    best, choice = -np.inf, -1
+    best, choice = -np.inf, ptr[x]
     for k in range(ptr[x], ptr[x + 1]):
         worth = constant[k]
         for e in range(entry_ptr[k], entry_ptr[k + 1]):
@@ -73,13 +77,15 @@ def _wake(x, chunk, pred_ptr, pred, active, is_dirty, lowest):
 
 
 @njit(cache=True)
-def sweep(threshold, chunk, lookahead, policy_sweeps, patience, max_updates, ptr, entry_ptr, column, factor, constant, value, policy, pred_ptr, pred, active, is_dirty, todo, changes, updates):  # noqa: E501
+def sweep(threshold, chunk, lookahead, policy_sweeps, patience, max_updates, ptr, entry_ptr, column, factor, constant, value, policy, pred_ptr, pred, active, is_dirty, todo, changes, account):  # noqa: E501
     """Update active positions, chunk by chunk, until all are within ``threshold`` of their best choice's worth.
 
-    A round visits the first ``lookahead`` chunks with active positions, in order.  A full visit looks at all
-    choices and puts what it sees to rest; the next few visits look at the policy's choices only.  A value that
-    changes by more than the threshold wakes its predecessors.  Returns −1 when everybody rests, −2 after
-    ``max_updates``, or else a chunk in which some value has changed ``patience`` times.
+    A round visits the first ``lookahead`` chunks with active positions, in order, and more of them the longer the
+    first one has been stuck: it may wait for somebody far ahead.  A full visit looks at all choices and puts what it
+    sees to rest; the next few visits look at the policy's choices only.  A value that changes by more than the
+    threshold wakes its predecessors.  Returns −1 when everybody rests, −2 after ``max_updates``, or else a chunk in
+    which some value has changed ``patience`` times.  ``account`` holds updates made, first chunk ever reached, and
+    rounds since then.
     """
     num, num_chunks = value.size, is_dirty.size
     lowest = 0
@@ -88,10 +94,14 @@ def sweep(threshold, chunk, lookahead, policy_sweeps, patience, max_updates, ptr
             lowest += 1
         if lowest == num_chunks:
             return -1
-        if updates[0] > max_updates:
+        if account[0] > max_updates:
             return -2
+        account[2] += 1
+        if lowest > account[1]:
+            account[1], account[2] = lowest, 0
         visited, j = 0, lowest
-        while j < num_chunks and visited < lookahead:
+        reach = lookahead * (1 + account[2] // STUCK)
+        while j < num_chunks and visited < reach:
             if not is_dirty[j]:
                 j += 1
                 continue
@@ -103,7 +113,7 @@ def sweep(threshold, chunk, lookahead, policy_sweeps, patience, max_updates, ptr
             for x in range(j * chunk, min(num, (j + 1) * chunk)):
                 if not active[x]:
                     continue
-                updates[0] += 1
+                account[0] += 1
                 if full:
                     active[x] = False
                     worth, policy[x] = _best(x, ptr, entry_ptr, column, factor, constant, value)
@@ -256,7 +266,7 @@ def improve(members, threshold, ptr, entry_ptr, column, factor, constant, value,
 
 
 @njit(cache=True)
-def wake_changed(members, old, threshold, chunk, value, pred_ptr, pred, active, is_dirty, todo, changes):
+def wake_changed(members, old, chunk, value, pred_ptr, pred, active, is_dirty, todo, changes):
     """After a direct solve: members that changed, and who looks at them, become active."""
     for f in range(members.size):
         x = members[f]
@@ -264,7 +274,7 @@ def wake_changed(members, old, threshold, chunk, value, pred_ptr, pred, active, 
         active[x] = True
         is_dirty[x // chunk] = True
         todo[x // chunk] = 0
-        if abs(value[x] - old[f]) > threshold:
+        if value[x] != old[f]:
             _wake(x, chunk, pred_ptr, pred, active, is_dirty, 0)
 
 

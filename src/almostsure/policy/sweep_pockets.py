@@ -22,19 +22,24 @@ from almostsure.errors import LimitReached
 from almostsure.model.mdp import Floats, Ints
 from almostsure.policy import sweep_kernels as kernels
 
-CHUNK = 1024  # positions that are visited together
-LOOKAHEAD = 32  # chunks that a round visits, in a model with locality
+CHUNK = 128  # positions that are visited together
+LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality
 POLICY_SWEEPS = 3  # visits that look at the policy's choices only, after one that looks at all
 PATIENCE = 60  # changes after which a position belongs to a pocket
+POCKET_REACH = 1 << 16  # how far apart, in positions, its members may be
 POCKET_LIMIT = 16_000  # members for which LU is tried
 SCATTERED_LIMIT = 1_000  # the same in a model without locality
+SEEDS = 4_000  # positions that may change often before a pocket counts as no pocket any more
 FEW_MEMBERS = 2_000  # up to so many, a pocket's policy is iterated to the end
 UPDATES_PER_POSITION = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Compact:
-    """One layer, places in the order in which they are swept."""
+    """One layer, places in the order in which they are swept.
+
+    Indices are unsigned: Numba then leaves out the test for negative ones, which makes sweeps much faster.
+    """
 
     ptr: Ints  # [positions + 1], offsets of choices
     entry_ptr: Ints  # [choices + 1], offsets of entries
@@ -54,7 +59,7 @@ class Compact:
         from scipy.sparse import csr_array
 
         shape = (self.origin.size, self.size)
-        matrix = csr_array((self.factor, self.column, self.entry_ptr), shape=shape)
+        matrix = csr_array((self.factor, self.column.view(np.int32), self.entry_ptr.view(np.int32)), shape=shape)
         return self.constant + matrix @ value
 
     def owner(self) -> Ints:
@@ -77,11 +82,13 @@ class Sweeper:
         self.layer = layer
         self.discounted = discounted
         self.pred_ptr, self.pred = kernels.state_predecessors(layer.ptr, layer.entry_ptr, layer.column)
-        self.lookahead, self.limit = (LOOKAHEAD, POCKET_LIMIT) if layer.is_local() else (2**30, SCATTERED_LIMIT)
+        self.is_local = layer.is_local()
+        self.lookahead = max(16, int(LOOKAHEAD * layer.size**0.5) // CHUNK) if self.is_local else 2**20
+        self.limit = POCKET_LIMIT if self.is_local else SCATTERED_LIMIT
         size = layer.size
         self.mark = np.zeros(size, np.bool_)
         self.local = np.full(size, -1, np.int32)
-        self.found = np.empty(size, np.int32)
+        self.found = np.empty(size, np.uint32)
 
     def run(self, constant: Floats, value: Floats, policy: Ints, threshold: float) -> None:
         """Bring ``value`` within ``threshold`` of its best choices' worth; they are in ``policy`` afterwards."""
@@ -92,13 +99,13 @@ class Sweeper:
         self.todo = np.zeros(self.is_dirty.size, np.int32)
         self.changes = np.zeros(size, np.int32)
         self.level = np.zeros(size, np.int32)
-        updates = np.zeros(1, np.int64)
+        self.account = np.zeros(3, np.int64)
         patience = PATIENCE
         while True:
             chunk = kernels.sweep(
                 threshold, CHUNK, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size, *self._arrays,
                 self.value, self.policy, self.pred_ptr, self.pred, self.active, self.is_dirty, self.todo, self.changes,
-                updates,
+                self.account,
             )  # fmt: skip
             if chunk == -1:
                 return
@@ -106,8 +113,8 @@ class Sweeper:
                 raise LimitReached(
                     f"the values did not settle within {UPDATES_PER_POSITION:,} updates a state. Pass a larger tolerance."
                 )
-            if self._settle(chunk, patience) > FEW_MEMBERS:
-                patience += patience // 4  # large pockets are expensive: try harder without
+            if not 0 < self._settle(chunk, patience) <= FEW_MEMBERS:
+                patience += patience // 2  # no pocket stands out, or a large one: sweep on for longer
 
     @property
     def _arrays(self) -> tuple[Any, ...]:
@@ -119,6 +126,8 @@ class Sweeper:
     def _settle(self, chunk: int, patience: int) -> int:
         """Solve the pocket around a chunk directly; returns how large it was."""
         members = self._pocket(chunk, patience)
+        if members.size == 0:
+            return 0
         before = self.value[members]
         self.local[members] = np.arange(members.size, dtype=np.int32)
         proper = kernels.make_proper(members, self.local, *self._arrays, self.value, self.policy)
@@ -126,20 +135,32 @@ class Sweeper:
             self._iterate(members)
         self.local[members] = -1
         kernels.wake_changed(
-            members, before, self.threshold, CHUNK, self.value, self.pred_ptr, self.pred, self.active, self.is_dirty,
+            members, before, CHUNK, self.value, self.pred_ptr, self.pred, self.active, self.is_dirty,
             self.todo, self.changes,
         )  # fmt: skip
         return members.size
 
     def _pocket(self, chunk: int, patience: int) -> Ints:
+        """The members of the pocket around a chunk: those that changed most often, and their neighbourhood."""
         layer = self.layer
-        begin = max(0, chunk - self.lookahead) * CHUNK
-        end = min(layer.size, (chunk + self.lookahead) * CHUNK)
+        reach = POCKET_REACH if self.is_local else layer.size
+        begin, end = max(0, chunk * CHUNK - reach), min(layer.size, chunk * CHUNK + reach)
+        often = self._often(begin, end, patience)
+        if often > patience:
+            self.changes[begin:end] = 0
+            return np.arange(0 if self.is_local else layer.size, dtype=np.uint32)
         count = kernels.pocket(
-            begin, end, patience // 2, self.limit, self.changes, self.level, layer.ptr, layer.entry_ptr, layer.column,
+            begin, end, often, self.limit, self.changes, self.level, layer.ptr, layer.entry_ptr, layer.column,
             self.pred_ptr, self.pred, self.mark, self.found,
         )  # fmt: skip
         return np.sort(self.found[:count])
+
+    def _often(self, begin: int, end: int, patience: int) -> int:
+        """How often a position must have changed to belong to a pocket that is not too large."""
+        counts = np.bincount(np.minimum(self.changes[begin:end], patience), minlength=patience + 1)
+        at_least = np.cumsum(counts[::-1])[::-1]
+        fits = np.flatnonzero(at_least[patience // 2 :] <= SEEDS)
+        return patience // 2 + int(fits[0]) if fits.size else patience + 1
 
     def _iterate(self, members: Ints) -> None:
         """Policy iteration on the members."""

@@ -21,12 +21,16 @@ def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probabilit
 
     Returns offsets by place, choices and (single precision, for estimates only) probabilities.
     """
-    ptr = np.zeros(num_places + 1, np.int64)
+    ptr = np.zeros(num_places + 1, np.uint32)
+    position = ptr
+    choices = np.empty(0, np.uint32)
+    chances = np.empty(0, np.float32)
     for fill in range(2):
         if fill == 1:
-            ptr[1:] = np.cumsum(ptr[1:])
+            for i in range(num_places):
+                ptr[i + 1] += ptr[i]
             position = ptr[:-1].copy()
-            choices = np.empty(ptr[num_places], np.int32)
+            choices = np.empty(ptr[num_places], np.uint32)
             chances = np.empty(ptr[num_places], np.float32)
         for s in range(choice_ptr.size - 1):
             here = place[s]
@@ -48,31 +52,25 @@ def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probabilit
 
 @njit(cache=True)
 def open_layer(remaining, outcome_ptr, successor, probability, damage, of_choice, reward, discount, values, constant, exit_chance, usable):  # noqa: E501
-    """Fold reward and solved lower layers into one constant a choice; returns how many choices and entries are usable.
+    """Fold reward and solved lower layers into one constant a choice.
 
     A choice is usable if the budget allows it and none of its exits is worth −∞.
     """
-    choices, entries = 0, 0
     for c in range(of_choice.size):
         usable[c] = False
         if of_choice[c] > remaining:
             continue
-        worth, chance, stays = 0.0, 0.0, 0
+        worth, chance = 0.0, 0.0
         for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
             d = damage[o]
             if d > 0:
                 worth += probability[o] * values[remaining - d, successor[o]]
                 chance += probability[o]
-            else:
-                stays += 1
         if worth == -np.inf:
             continue
         usable[c] = True
         constant[c] = reward[c] + discount * worth
         exit_chance[c] = chance
-        choices += 1
-        entries += stays
-    return choices, entries
 
 
 @njit(cache=True)
@@ -182,8 +180,10 @@ def _first_guess(i, choice_ptr, member_ptr, member, can_stay, usable, constant, 
 
 
 @njit(cache=True)
-def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_chance, can_stay, finite, usable, constant, exit_chance, discount, width, value, order):  # noqa: E501
-    """Settle the places one by one, the most valuable first; fills ``value`` and ``order``, returns their number.
+def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_chance, can_stay, finite, usable, constant, exit_chance, discount, width, judged, value, order):  # noqa: E501
+    """Settle the places one by one, the most valuable first; fills ``order``, returns how many there are.
+
+    ``value`` holds lower bounds before and estimates afterwards.
 
     As in Dijkstra's algorithm, but with expectations: a choice is judged by its settled outcomes, as if the others
     led back to where one is, or, when they are few, as far behind as the settled ones are ahead.  The estimates
@@ -191,17 +191,17 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
     equal within ``width``: the queue is a ring of buckets, with one more for what lies too far behind.
     """
     size = finite.size
-    worth, settled_chance = constant.copy(), exit_chance.copy()
-    ahead = np.full(constant.size, np.nan)  # what the first settled outcome of a choice is worth
+    for c in range(constant.size):  # settled worth and chance, and what the first settled outcome is worth
+        judged[c, 0], judged[c, 1], judged[c, 2] = constant[c], exit_chance[c] if usable[c] else np.nan, np.nan
     slot_of = np.full(size, -1, np.int32)
     before, after = np.empty(size, np.int32), np.empty(size, np.int32)
     head, tail = np.full(RING + 1, -1, np.int32), np.full(RING + 1, -1, np.int32)
     done = ~finite
     top, waiting, settled, current = -np.inf, 0, 0, np.int64(0)
     for i in range(size):
-        value[i] = -np.inf
         if finite[i]:
-            value[i] = _first_guess(i, choice_ptr, member_ptr, member, can_stay, usable, constant, exit_chance, discount)
+            guess = _first_guess(i, choice_ptr, member_ptr, member, can_stay, usable, constant, exit_chance, discount)
+            value[i] = max(value[i], guess)
             top = max(top, value[i])
             if value[i] > -np.inf:
                 _move(i, RING, slot_of, before, after, head, tail)
@@ -231,17 +231,19 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
         for q in range(pred_ptr[i], pred_ptr[i + 1]):
             c = pred_choice[q]
             j = owner[c]
-            if done[j] or not usable[c]:
+            chance = judged[c, 1]
+            if done[j] or np.isnan(chance):
                 continue
-            worth[c] += discount * pred_chance[q] * value[i]
-            settled_chance[c] += pred_chance[q]
-            if np.isnan(ahead[c]):
-                ahead[c] = value[i]
-            later_chance = discount * max(0.0, 1.0 - settled_chance[c])
+            worth = judged[c, 0] + discount * pred_chance[q] * value[i]
+            chance += pred_chance[q]
+            judged[c, 0], judged[c, 1] = worth, chance
+            if np.isnan(judged[c, 2]):
+                judged[c, 2] = value[i]
+            later_chance = discount * max(0.0, 1.0 - chance)
             if later_chance < NOT_LATE:
-                guess = (worth[c] - later_chance * ahead[c]) / (1.0 - 2.0 * later_chance)
+                guess = (worth - later_chance * judged[c, 2]) / (1.0 - 2.0 * later_chance)
             else:
-                guess = worth[c] / (1.0 - later_chance)
+                guess = worth / (1.0 - later_chance)
             if guess > value[j]:
                 value[j] = guess
                 bucket = max(current, _bucket(top, guess, width))
@@ -252,26 +254,18 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
 
 
 @njit(cache=True)
-def gather(order, position, choice_ptr, outcome_ptr, successor, probability, damage, place, member_ptr, member, can_stay, usable, constant, discount, choice_room, entry_room):  # noqa: E501
-    """The layer as compact arrays, places in the given order, own loops divided out.
+def gather(order, position, choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, can_stay, usable, constant, discount, ptr, entry_ptr, column, factor, worth, origin, scaled):  # noqa: E501
+    """The layer as compact arrays, places in the given order, own loops divided out; ``position`` is by state.
 
-    Returns offsets of choices by position, offsets of entries by choice, positions and factors of the entries, the
-    choices' constants, which choice of the model each is (−1: stay), and by what own loops scaled it.
+    Fills the arrays of :class:`almostsure.policy.sweep_pockets.Compact`; returns how many choices and entries there are.
     """
     num = order.size
-    ptr = np.zeros(num + 1, np.int32)
-    entry_ptr = np.zeros(choice_room + num + 1, np.int64)
-    column = np.empty(entry_room, np.int32)
-    factor = np.empty(entry_room, np.float64)
-    worth = np.empty(choice_room + num, np.float64)
-    origin = np.empty(choice_room + num, np.int32)
-    scaled = np.ones(choice_room + num, np.float64)
+    ptr[0], entry_ptr[0] = 0, 0
     k, z = 0, 0
     for x in range(num):
         i = order[x]
         if can_stay[i]:
-            worth[k] = 0.0
-            origin[k] = -1
+            worth[k], scaled[k], origin[k] = 0.0, 1.0, -1
             k += 1
             entry_ptr[k] = z
         for m in range(member_ptr[i], member_ptr[i + 1]):
@@ -284,12 +278,12 @@ def gather(order, position, choice_ptr, outcome_ptr, successor, probability, dam
                     if damage[o] > 0:
                         away += probability[o]
                         continue
-                    j = place[successor[o]]
-                    if j == i:
+                    y = position[successor[o]]
+                    if y == x:
                         loops = True
                         continue
                     away += probability[o]
-                    column[z] = position[j]
+                    column[z] = y
                     factor[z] = discount * probability[o]
                     z += 1
                 if away == 0.0 and discount == 1.0:
@@ -298,10 +292,8 @@ def gather(order, position, choice_ptr, outcome_ptr, successor, probability, dam
                 scale = 1.0 / (1.0 - discount + discount * away) if loops else 1.0
                 for e in range(start, z):
                     factor[e] *= scale
-                worth[k] = constant[c] * scale
-                scaled[k] = scale
-                origin[k] = c
+                worth[k], scaled[k], origin[k] = constant[c] * scale, scale, c
                 k += 1
                 entry_ptr[k] = z
         ptr[x + 1] = k
-    return ptr, entry_ptr[: k + 1], column[:z], factor[:z], worth[:k], origin[:k], scaled[:k]
+    return k, z
