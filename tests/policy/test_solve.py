@@ -41,6 +41,7 @@ def test_the_assured_return_of_the_paper(paper, q, total):
     assert solution.lower <= solution.value <= solution.upper
     assert solution.policy.act(0, 0) == 1
     assert all(solution.policy.act(0, k) == 0 for k in range(1, total + 1))
+    assert solution.layers.upper[:, 0].tolist() == pytest.approx(solution.curve.tolist())
     assert simulate(paper(q), solution.policy, 200, seed=0).damages.tolist() == [total] * 200
 
 

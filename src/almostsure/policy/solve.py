@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from almostsure.policy.flow import Flow, layered_flow, plain_flow, reachable
 from almostsure.policy.lagrange import Answer, Proof
 from almostsure.policy.occupation import Endless, NoEnd, Programme
 from almostsure.policy.policy import Policy
+
+if TYPE_CHECKING:
+    from almostsure.policy.layers import Layers
 
 ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
 
@@ -57,6 +60,7 @@ class Solution:
     tolerance: float
     used: float  # the policy's expected damage, or its risk; for AlmostSure the most damage that it may take
     price: float  # what one more unit of the limit or of the risk would add to the return; NaN for AlmostSure
+    layers: Layers | None = None  # AlmostSure only: bounds for every remaining budget and state
     _curve: Floats | None = None
 
     @property
@@ -170,7 +174,7 @@ def _assured(mdp: MDP, constraint: AlmostSure, discount: float, tolerance: float
     return Solution(
         mdp=mdp, constraint=constraint, value=float(curve[-1]), lower=float(lower[-1]), upper=float(upper[-1]),
         policy=Policy(mdp, choice=layers.choice, total=total), discount=discount, tolerance=tolerance,
-        used=float(total), price=math.nan, _curve=curve,
+        used=float(total), price=math.nan, layers=layers, _curve=curve,
     )  # fmt: skip
 
 
