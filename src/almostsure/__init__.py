@@ -20,6 +20,7 @@ from almostsure.budget.solve import solve_budget
 from almostsure.errors import AlmostSureError
 from almostsure.model.build import from_transitions
 from almostsure.model.convert import from_dense, from_sparse
+from almostsure.model.draw import draw
 from almostsure.model.examples import example, example_names
 from almostsure.model.files import load
 from almostsure.model.grid import from_map
@@ -59,6 +60,7 @@ __all__ = [
     "barrier",
     "budget_operator",
     "check_budget",
+    "draw",
     "evaluate",
     "example",
     "example_names",
