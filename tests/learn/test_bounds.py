@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from almostsure.errors import ArgumentError, UnknownName
 from almostsure.learn.bounds import (
-    Confidence, at_least, confidence, delta_bought, most_outcomes, mu_bought, percent, samples_needed,
+    Confidence,
+    at_least,
+    confidence,
+    delta_bought,
+    most_outcomes,
+    mu_bought,
+    percent,
+    samples_needed,
 )  # fmt: skip
 
 sizes = st.integers(1, 10**6)

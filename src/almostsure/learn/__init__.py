@@ -1,0 +1,31 @@
+"""Learning budgets from a sampler, and while an agent runs.
+
+``docs/learning.md`` says which guarantee each way gives.
+"""
+
+from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
+from almostsure.learn.budget import LearnedBudget, learn_budget
+from almostsure.learn.kernel import Kernel, build_kernel
+from almostsure.learn.ledger import Ledger, Surprise, Violation
+from almostsure.learn.online import OnlineShield
+from almostsure.learn.sampler import Sampler
+from almostsure.learn.simulators import EnvSampler, FunctionSampler
+
+__all__ = [
+    "Confidence",
+    "EnvSampler",
+    "FunctionSampler",
+    "Kernel",
+    "LearnedBudget",
+    "Ledger",
+    "OnlineShield",
+    "Sampler",
+    "Surprise",
+    "Violation",
+    "build_kernel",
+    "confidence",
+    "delta_bought",
+    "learn_budget",
+    "mu_bought",
+    "samples_needed",
+]

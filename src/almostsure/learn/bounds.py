@@ -11,11 +11,12 @@ probability at most (1 − μ)ⁿ, and by the union bound all of them are seen w
 ==================  =========================================================================
 
 The second one counts outcomes better: their probabilities add up to 1 and none is below μ, so there are at most
-⌊1/μ⌋.  It also does without the estimate −ln(1 − μ) ≥ μ.  With different numbers of samples n(s, a), the same argument gives
-δ ≤ Σ over choices of m (1 − μ)^{n(s, a)}: see :func:`confidence`.
+⌊1/μ⌋.  It also does without the estimate −ln(1 − μ) ≥ μ.  With different numbers of samples n(s, a), the same
+argument gives δ ≤ Σ over choices of m (1 − μ)^{n(s, a)}: see :func:`confidence`.
 
-The choice of where to sample next may depend on what was seen: imagine that the samples of each choice had been drawn
-beforehand.  The bound is about the first n of each of these lists, and in which order they are read does not change them.
+The choice of where to sample next may depend on what was seen: imagine that the samples of each choice had been
+drawn beforehand.  The bound is about the first n of each of these lists, and in which order they are read does not
+change them.
 
 Everything is rounded to the safe side: sample numbers up, probabilities of failure up, ⌊1/μ⌋ up where 1/μ is an
 integer but for rounding (1/0.1 has 10 outcomes, although the double nearest to 0.1 is a little larger than it).

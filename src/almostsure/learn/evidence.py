@@ -1,0 +1,131 @@
+"""When a choice has been sampled enough, if where to sample next may depend on everything seen so far.
+
+Suppose that no outcome is rarer than μ, so a choice has at most M = ⌊1/μ⌋ of them.  Say that a choice is at *level*
+j if j different outcomes of it were seen, and *incomplete* there if it has more than j.  Each sample of an
+incomplete choice takes it to the next level with probability at least μ, whatever happened before.  A choice is
+*accepted* by one of two rules; the first one may err with probability δ₁ in all, the second with δ₂, and δ₁ + δ₂ =
+δ.
+
+**By count.**  Accepted at level j after N_j samples in all, the least number with (j + 1)(1 − μ)^{N_j} ≤ x, where
+x = ε / (1 + ε) and ε = δ₁ / C for C choices.
+
+*Proof.*  A choice with m outcomes that is accepted by count at level j < m has u = m − j unseen ones, also after
+its first N_j samples (it had seen no more then).  There are at most binom(m, u) ways to choose them, each with
+probability at most (1 − uμ)^{N_j} ≤ (1 − μ)^{u N_j} ≤ (x / (j + 1))^u.  As binom(m, u) is the product of 1 + j/i
+over i = 1 … u, it is at most (j + 1)^u.  So the probability is at most x^u, and summed over u = 1, 2, … at most x /
+(1 − x) = ε.  The samples of a choice may be imagined as drawn beforehand, so it does not matter in which order
+choices are sampled.  There are C choices.  ∎
+
+This is like the union bound of :mod:`almostsure.learn.bounds`, but counts j + 1 instead of M outcomes.
+
+**By silence.**  Accepted at level j after ℓ samples at that level, none of which was new, if (1 − μ)^ℓ ≤ δ₂ a_j
+w_{e+1}.  Here e is the number of choices that *left* level j, plus the number of those that are at level j and not
+accepted by any rule; the shares a_j of the levels 1 … M − 1 sum to 1; and the weights w_1 > w_2 > … sum to at most
+1.
+
+*Proof.*  Number the incomplete choices that come to level j by when they come: the k-th has the *stake* (j, k),
+worth a_j w_k until it comes.  Whenever it is sampled at level j, its worth becomes 0 if it leaves, and is divided
+by 1 − μ if it stays.  It leaves with probability at least μ, so the expected worth never rises, and the worth W of
+all stakes together is a supermartingale that starts at 1 or less.  By Ville's inequality, W ever reaches 1/δ₂ with
+probability at most δ₂, and it is allowed to look at any time, and to choose what to sample by what was seen.
+Suppose now that some choice is accepted by silence at level j although it is incomplete, and take the one that came
+first.  Among the incomplete choices that came before it, each has left, or is still there and not accepted by
+silence: then it is not accepted at all, or by count and wrongly so, which is among the errors of the first rule
+already.  So there are at most e before it, its number k is at most e + 1, and its stake is worth a_j w_k (1 −
+μ)^{−ℓ} ≥ 1/δ₂.  ∎
+
+The second rule does without a union bound over the choices.  It wins where nobody leaves a level: in most worlds
+choices have the same few numbers of outcomes, and whoever has seen as many as the others have is complete.  It
+costs about ln(1/δ)/μ samples then, instead of ln(C/δ)/μ.
+
+At level M nothing can be unseen, and every choice is accepted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.learn.bounds import UPWARD, most_outcomes
+from almostsure.model.mdp import Bools, Floats, Ints
+
+BY_COUNT = 0.25  # the share of δ that the first rule gets
+COMMON_LEVELS = 3  # worlds whose choices mostly have up to so many outcomes are the common ones
+ZETA_3 = 1.2020569031595943  # Σ 1/k³, rounded up
+
+
+@final
+@dataclass(frozen=True)
+class Evidence:
+    """The two rules, for given μ, δ and numbers of choices and of pairs (next state, damage)."""
+
+    mu: float
+    delta: float
+    num_choices: int
+    num_pairs: int
+
+    @cached_property
+    def top(self) -> int:
+        """M: the level at which nothing can be unseen."""
+        return min(most_outcomes(self.mu), self.num_pairs)
+
+    @property
+    def _rate(self) -> float:
+        return -math.log1p(-self.mu)
+
+    def by_count(self, levels: Ints) -> npt.NDArray[np.int64]:
+        """How many samples suffice at each of the given levels, whatever happens elsewhere."""
+        error = BY_COUNT * self.delta / self.num_choices
+        power = np.log(levels + 1.0) + math.log1p(error) - math.log(error)
+        return np.where(levels >= self.top, 1, self._samples(power))
+
+    def by_silence(self, level: int, before: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """How many silent samples suffice at a level that ``before`` incomplete choices may have come to earlier."""
+        earlier = np.asarray(before, np.float64)
+        if level >= self.top:
+            return np.zeros(earlier.shape, np.int64)
+        power = 3 * np.log(earlier + 1) + math.log(ZETA_3) - math.log((1 - BY_COUNT) * self.delta * self._share(level))
+        return self._samples(power)
+
+    def _samples(self, power: Floats) -> npt.NDArray[np.int64]:
+        """The least ℓ with (1 − μ)^ℓ ≤ exp(−power), rounded up."""
+        samples: npt.NDArray[np.int64] = np.ceil(np.minimum(power / self._rate * UPWARD, 2.0**62)).astype(np.int64)
+        return samples
+
+    def _share(self, level: int) -> float:
+        """a_j: equal for the common levels, and a quarter of the one below for each further level."""
+        others = self.top - 1 - COMMON_LEVELS
+        total = min(self.top - 1, COMMON_LEVELS) + (1 - 0.25**others) / 3 if others > 0 else self.top - 1
+        return float(0.25 ** max(0, level - COMMON_LEVELS) / total)
+
+    # ------------------------------------------------------------------ the state of a run
+
+    def accepted(self, levels: Ints, samples: Ints, silent: Ints) -> Bools:
+        """Which choices are accepted, [num_choices].
+
+        Parameters
+        ----------
+        levels, samples, silent
+            For each choice: how many outcomes were seen, in how many samples, and how many samples there were since the
+            last new one.
+        """
+        result = (samples > 0) & (samples >= self.by_count(levels))
+        for level in np.unique(levels[(samples > 0) & ~result]).tolist():
+            result |= self._accepted_by_silence(level, levels, silent, result)
+        return result
+
+    def _accepted_by_silence(self, level: int, levels: Ints, silent: Ints, by_count: Bools) -> Bools:
+        """Those at a level that are accepted by silence; the more of them, the easier for each."""
+        here = (levels == level) & ~by_count
+        left = int(np.count_nonzero(levels > level))
+        loudest_last = np.sort(silent[here])[::-1]
+        others = np.arange(loudest_last.size)[::-1]  # if the first ones up to here are accepted, so many are not
+        possible = np.flatnonzero(loudest_last >= self.by_silence(level, left + others))
+        if not possible.size:
+            return np.zeros_like(here)
+        return np.asarray(here & (silent >= loudest_last[possible[-1]]))

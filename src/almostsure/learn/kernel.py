@@ -1,0 +1,259 @@
+"""Algorithm 2: count the outcomes of N samples of every choice, and call what was counted the model.
+
+For k* only which outcomes occurred matters.  What was seen is possible, so the k* of the counted model is never
+above that of the real one (its maxima run over fewer outcomes), and equal to it once every outcome of every choice
+was seen.  How many samples that takes is in :mod:`almostsure.learn.bounds`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Any, Literal, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ArgumentError, Interrupted, UnknownName
+from almostsure.learn.bounds import Confidence, confidence, count
+from almostsure.learn.checkpoint import Checkpoint
+from almostsure.learn.parallel import Crew, cores, uninterrupted
+from almostsure.learn.plan import Counter, Plan
+from almostsure.learn.sampler import Source, as_source
+from almostsure.learn.tally import Tally
+from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, index_dtype
+from almostsure.progress import Bar
+
+ABSTRACTION = (
+    "This is about the abstraction that encode makes, in which set_state picks the real states: "
+    "real states that share a number may differ from it."
+)
+UNKNOWN = ("refuse", "allow")
+Unknown = Literal["refuse", "allow"]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kernel:
+    """How often which outcome of which choice was seen, and with which reward.  Made by :func:`build_kernel`.
+
+    The arrays of outcomes are ordered by (choice, next state, damage).
+    """
+
+    blank: MDP = field(repr=False)  # the choices, and nothing else: see almostsure.learn.sampler
+    choice: npt.NDArray[np.int64]  # [outcomes seen]
+    next_state: npt.NDArray[np.int64]  # [outcomes seen]
+    damage: npt.NDArray[np.uint8]  # [outcomes seen]
+    count: npt.NDArray[np.int64]  # [outcomes seen]
+    reward: Floats  # [outcomes seen] on average
+    samples: npt.NDArray[np.int64]  # [num_choices]
+    seed: int
+    num_damages: int = 256  # how many different ones are possible
+    is_abstraction: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many samples were drawn."""
+        return int(self.samples.sum())
+
+    def to_mdp(self, unknown: Unknown = "refuse", *, known: Bools | None = None) -> MDP:
+        """The model in which every outcome is as probable as it was frequent.
+
+        Parameters
+        ----------
+        unknown
+            What becomes of choices that were never sampled.  ``"refuse"`` makes them lead to an extra state, the
+            last one, that hurts for ever, so that every shield refuses them (it is there only if there are such
+            choices); ``"allow"`` makes them do nothing at all, so that they cost nothing until more is known.
+        known
+            Which choices to believe, [num_choices]; by default those that were sampled.
+        """
+        if unknown not in UNKNOWN:
+            raise UnknownName("value of unknown", unknown, UNKNOWN, f"Choose from {', '.join(UNKNOWN)}.")
+        believed = (self.samples > 0) if known is None else known & (self.samples > 0)
+        missing = np.flatnonzero(~believed)
+        if unknown == "allow" or not missing.size:
+            return self._model(self.blank, believed, self.blank.successor[missing])
+        trap = with_trap(self.blank)
+        return self._model(trap, believed, np.full(missing.size, self.blank.num_states))
+
+    def _model(self, frame: MDP, believed: Bools, elsewhere: Ints) -> MDP:
+        """The choices of ``frame``: those believed as counted, the others leading ``elsewhere``, the rest as it is."""
+        kept, missing = believed[self.choice], np.flatnonzero(~believed)
+        more = np.arange(believed.size, frame.num_choices)
+        choice = np.concatenate([self.choice[kept], missing, more])
+        order = np.argsort(choice, kind="stable")
+        none, share = np.zeros(missing.size), (self.count / self.samples[self.choice])[kept]
+        columns: tuple[tuple[npt.NDArray[Any], ...], ...] = (
+            (self.next_state[kept], elsewhere, frame.successor[more]), (share, none + 1, frame.probability[more]),
+            (self.reward[kept], none, frame.reward[more]),
+            (self.damage[kept], none.astype(np.uint8), frame.damage[more]),
+        )  # fmt: skip
+        successor, probability, reward, damage = (np.concatenate(parts)[order] for parts in columns)
+        ptr = np.zeros(frame.num_choices + 1, index_dtype(choice.size + 1))
+        np.cumsum(np.bincount(choice, minlength=frame.num_choices), out=ptr[1:])
+        arrays = Arrays(
+            choice_ptr=frame.choice_ptr, choice_action=frame.choice_action, outcome_ptr=ptr,
+            successor=successor.astype(index_dtype(frame.num_states)), probability=probability, reward=reward + 0.0,
+            damage=damage,
+        )  # fmt: skip
+        return MDP(
+            arrays, initial=(frame.initial_states, frame.initial_probabilities), state_names=frame.state_names,
+            action_names=frame.action_names, layout=frame.layout,
+        )  # fmt: skip
+
+    def confidence(self, mu: float) -> Confidence:
+        """With which probability every outcome was seen, if none is rarer than ``mu``."""
+        result = confidence(self.samples, mu, num_states=self.blank.num_states, num_damages=self.num_damages)
+        return replace(result, caveat=ABSTRACTION if self.is_abstraction else "")
+
+    def __str__(self) -> str:
+        sampled = int(np.count_nonzero(self.samples))
+        return (
+            f"{self.total:,} samples of {sampled:,} of {self.samples.size:,} choices "
+            f"showed {self.choice.size:,} outcomes (seed {self.seed})"
+        )
+
+
+def build_kernel(
+    sampler: Any,
+    samples: int,
+    *,
+    seed: int | None = None,
+    workers: int | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> Kernel:
+    """Draw ``samples`` outcomes of every choice and count them: Algorithm 2.
+
+    Parameters
+    ----------
+    sampler
+        A :class:`almostsure.learn.Sampler`, a model, or the name of an example or file.
+    samples
+        How many of each choice; see :func:`almostsure.samples_needed`.
+    seed
+        The same seed gives the same kernel on every machine, with any number of workers.  By default a fresh one,
+        which the result tells.
+    workers
+        How many cores to use: threads for a model, processes for anything else.  By default all cores for a model,
+        one for anything else.
+    checkpoint
+        A file in which the run keeps what it has.  If it exists, the run goes on from there; the result is the same as
+        that of a run that was never interrupted.
+    checkpoint_seconds
+        How much work may be lost.
+
+    Raises
+    ------
+    ModelError
+        The sampler returns something that it must not.
+    FileError
+        The checkpoint belongs to another run.
+    Interrupted
+        On Ctrl-C.  The checkpoint is up to date, and ``kept`` is the kernel of what was drawn so far.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.learn import build_kernel
+    >>> kernel = build_kernel(asure.example("paper", damage_probability=0.6), 50, seed=1)
+    >>> print(kernel)
+    150 samples of 3 of 3 choices showed 4 outcomes (seed 1)
+    >>> asure.solve_budget(kernel.to_mdp()).of("circle", "left")
+    1
+    """
+    source, number = as_source(sampler), count("samples", samples)
+    seed = None if seed is None else count("seed", seed, least=0)
+    store = Checkpoint(checkpoint, source, {"samples of every choice": str(number)}, check_seconds(checkpoint_seconds))
+    resumed = store.read(seed)
+    tally, done, seed = resumed or (new_tally(source), {"chunk": 0}, fresh_seed() if seed is None else seed)
+    counter, choices = Counter(source), np.arange(source.blank.num_choices)
+    plan = counter.plan(choices, np.full(choices.size, number), seed)
+    try:
+        with Bar("sampling", plan.total, notice=f"{plan.total:,} samples") as bar:
+            _draw(plan, counter, store, tally, done, check_workers(workers, source), bar)
+    except KeyboardInterrupt:
+        store.write(tally, done, seed)
+        where = "" if checkpoint is None else f", which are in the checkpoint {checkpoint!s}: run it again to go on"
+        kept = kernel_of(source, tally, seed)
+        raise Interrupted(f"interrupted after {kept.total:,} of {plan.total:,} samples{where}.", kept=kept) from None
+    store.write(tally, done, seed)
+    return kernel_of(source, tally, seed)
+
+
+def _draw(
+    plan: Plan, counter: Counter, store: Checkpoint, tally: Tally, done: dict[str, int], workers: int, bar: Bar
+) -> None:
+    with Crew(counter.count, workers, processes=counter.source.model is None) as crew:
+        for block in crew.in_order(plan.chunks(done["chunk"])):
+            with uninterrupted():
+                tally.add(block)
+                done["chunk"] += 1
+            store.write(tally, done, plan.seed, now=False)
+            bar.update(min(done["chunk"] * plan.size, plan.total))
+
+
+def with_trap(blank: MDP) -> MDP:
+    """The blank model and one more state, the last one, that hurts for ever: where what is unknown leads."""
+    a, names, layout = blank.arrays, blank.state_names, blank.layout
+    count = blank.num_choices
+    if names is not None:
+        names = (*names, next(name for name in _trap_names() if name not in names))
+    return MDP(
+        Arrays(
+            choice_ptr=np.append(a.choice_ptr, count + 1).astype(index_dtype(count + 2)),
+            choice_action=np.append(a.choice_action, a.choice_action.dtype.type(0)),
+            outcome_ptr=np.arange(count + 2, dtype=index_dtype(count + 2)),
+            successor=np.append(a.successor, blank.num_states).astype(index_dtype(blank.num_states + 1)),
+            probability=np.ones(count + 1), reward=np.zeros(count + 1),
+            damage=np.append(a.damage, np.uint8(1)),
+        ),
+        initial=(blank.initial_states, blank.initial_probabilities), state_names=names,
+        action_names=blank.action_names,
+        layout=layout and replace(layout, cell=np.append(layout.cell, layout.cell.dtype.type(-1))),
+    )  # fmt: skip
+
+
+def _trap_names() -> Iterator[str]:
+    yield "unknown"
+    yield from (f"unknown {number}" for number in itertools.count(2))
+
+
+# ---------------------------------------------------------------------- pieces that other learners use too
+
+
+def new_tally(source: Source) -> Tally:
+    """A tally that has seen nothing."""
+    return Tally(source.blank.num_choices, source.blank.num_states)
+
+
+def kernel_of(source: Source, tally: Tally, seed: int) -> Kernel:
+    """The kernel of a tally."""
+    counted = tally.count
+    return Kernel(
+        blank=source.blank, choice=tally.choice, next_state=tally.next_state, damage=tally.damage,
+        count=counted.copy(), reward=tally.reward / counted, samples=tally.samples.copy(), seed=seed,
+        num_damages=source.max_damage + 1, is_abstraction=source.is_abstraction,
+    )  # fmt: skip
+
+
+def fresh_seed() -> int:
+    """A seed that nobody chose."""
+    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+
+
+def check_workers(workers: int | None, source: Source) -> int:
+    """How many workers to use."""
+    if workers is None:
+        return 1 if source.model is None else cores()
+    return count("workers", workers)
+
+
+def check_seconds(seconds: float) -> float:
+    """``seconds`` as a number, 0 or more."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
+        raise ArgumentError(f"checkpoint_seconds must be a number, 0 or more; got {seconds!r}")
+    return float(seconds)

@@ -1,0 +1,179 @@
+"""Doing numbered tasks on several cores, and handing on their results in order.
+
+Models are counted by compiled code that lets other threads run, so threads do.  A simulator written in Python needs
+processes.  They are forked where the system can: a simulator is often a lambda or holds an open environment, which
+could not be sent to a fresh process.  A worker that dies takes its tasks with it; they are done again, and since a
+task's result depends on its number alone, nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from types import FrameType, TracebackType
+from typing import Any, Generic, Self, TypeVar, final
+
+from almostsure.errors import AlmostSureError, LimitReached, ModelError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+AHEAD = 2  # tasks that a worker has waiting, so that it never idles and results do not pile up
+PATIENCE = 5  # deaths in a row without a single result
+
+_task: Callable[[Any], Any] | None = None  # what a worker does; forked workers inherit it
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@final
+class Crew(Generic[Item, Result]):
+    """Workers that do one kind of task until the block ends.
+
+    Parameters
+    ----------
+    task
+        What is done with each item.
+    workers
+        How many threads or processes.  One does the work right here.
+    processes
+        Whether they are processes.
+    """
+
+    def __init__(self, task: Callable[[Item], Result], workers: int, *, processes: bool) -> None:
+        self.task, self.workers, self.processes = task, workers, processes
+        self._pool: ThreadPoolExecutor | ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            # After an error nobody waits: workers end by themselves after what they are at.
+            self._pool.shutdown(wait=error is None, cancel_futures=True)
+            self._pool = None
+
+    def in_order(self, items: Iterable[Item]) -> Iterator[Result]:
+        """The results of the items, in their order."""
+        if self.workers == 1:
+            yield from map(self.task, items)
+            return
+        waiting, deaths = iter(items), 0
+        flight: deque[tuple[Item, Future[Result]]] = deque()
+        while True:
+            while len(flight) < AHEAD * self.workers and (item := next(waiting, None)) is not None:
+                flight.append((item, self._submit(item)))
+            if not flight:
+                return
+            try:
+                result = flight[0][1].result()
+            except BrokenProcessPool as error:
+                deaths += 1
+                self._bury(deaths, error)
+                flight = deque((item, self._submit(item)) for item, _ in flight)
+                continue
+            flight.popleft()
+            deaths = 0
+            yield result
+
+    def _submit(self, item: Item) -> Future[Result]:
+        if self._pool is None:
+            self._pool = _fork(self.task, self.workers) if self.processes else ThreadPoolExecutor(self.workers)
+        try:
+            return self._pool.submit(_do if self.processes else self.task, item)
+        except BrokenProcessPool as error:  # a worker died while nobody was looking
+            failed: Future[Result] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def _bury(self, deaths: int, error: BrokenProcessPool) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool = None
+        if deaths >= PATIENCE:
+            raise LimitReached(
+                f"the processes that sample died {deaths} times in a row without a result (killed, or out of memory). "
+                "Use fewer workers, or workers=1 to see where."
+            ) from error
+
+
+# ---------------------------------------------------------------------- processes
+
+
+def _fork(task: Callable[[Any], Any], workers: int) -> ProcessPoolExecutor:
+    global _task
+    can_fork = "fork" in multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("fork" if can_fork else "spawn")
+    arguments = (os.getpid(), None if can_fork else task)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=arguments)
+    _task = task
+    with warnings.catch_warnings():
+        # Newer Pythons warn of forking beside threads; ours hold no lock while they wait.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with contextlib.suppress(BrokenProcessPool):
+            pool.submit(os.getpid).result()  # the workers are forked here
+    _task = None
+    return pool
+
+
+def _begin(parent: int, task: Callable[[Any], Any] | None) -> None:
+    """In a worker: leave Ctrl-C to the parent, and end with it even if it is killed."""
+    global _task
+    if task is not None:
+        _task = task
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _do(item: Any) -> Any:
+    assert _task is not None
+    try:
+        return _task(item)
+    except ModelError as error:  # without what cannot be sent to another process
+        fields = {name: getattr(error, name) for name in ("state", "action", "choice", "outcome")}
+        raise ModelError(str(error), **fields) from None
+    except AlmostSureError as error:
+        raise ModelError(str(error)) from None
+
+
+# ---------------------------------------------------------------------- Ctrl-C
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put off Ctrl-C until the block is done, so that it leaves nothing half-written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Ctrl-C never strikes here
+        return
+    pressed: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        pressed.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
+    if pressed:
+        signal.raise_signal(signal.SIGINT)

@@ -1,0 +1,288 @@
+"""Shields that learn while an agent runs: what they know, what they refuse, and how often they can be wrong."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import almostsure as asure
+from almostsure.errors import (
+    ArgumentError,
+    CorruptFile,
+    ModelError,
+    ModelMismatch,
+    NoSafeAction,
+    UnknownName,
+)
+from almostsure.learn import OnlineShield, build_kernel, samples_needed
+from almostsure.testing import mdps
+
+
+def draw(mdp, state, action, rng):
+    outcomes = mdp.outcomes(state, action)
+    weights = np.array([o.probability for o in outcomes])
+    return outcomes[rng.choice(len(outcomes), p=weights / weights.sum())]
+
+
+def episode(mdp, shield, total, rng, steps=30):
+    """Random play under the shield; returns whether it ended because nothing was safe, and in which step."""
+    state, left = int(rng.choice(mdp.initial_states, p=mdp.initial_probabilities)), total
+    for step in range(steps):
+        try:
+            actions = shield.allowed(state, left)
+        except NoSafeAction:
+            return step
+        outcome = draw(mdp, state, int(action := rng.choice(actions)), rng)
+        shield.watch(state, int(action), outcome.next_state, outcome.damage, reward=outcome.reward, remaining=left)
+        state, left = outcome.next_state, left - outcome.damage
+    return None
+
+
+# ---------------------------------------------------------------------- the optimistic one
+
+
+@settings(max_examples=60)
+@given(mdps(max_damage=3), st.integers(0, 4), st.integers(0, 2**30))
+def test_every_violation_reveals_a_damaging_outcome(mdp, total, seed):
+    shield, rng = OnlineShield(mdp, unknown="allow"), np.random.default_rng(seed)
+    for _ in range(15):
+        before = len(shield.ledger.surprises)
+        stuck = episode(mdp, shield, total, rng)
+        if stuck:  # it got stuck right after a surprise, not on known ground
+            assert len(shield.ledger.surprises) > before
+            assert shield.ledger.surprises[-1].step == shield.ledger.steps
+    violations = shield.ledger.violations
+    assert all(v.new and v.allowed and v.damage > v.remaining >= 0 for v in violations)
+    places = {(v.state, v.action, v.next_state, v.damage) for v in violations}
+    assert len(places) == len(violations)
+    damaging = {
+        (c, t, d)
+        for c, t, d in zip(mdp.outcome_choices().tolist(), mdp.successor.tolist(), mdp.damage.tolist(), strict=True)
+        if d
+    }
+    assert len(violations) <= len(damaging)
+
+
+@settings(max_examples=60)
+@given(mdps(max_damage=3), st.integers(0, 2**30))
+def test_what_is_known_is_the_budget_of_what_was_seen(mdp, seed):
+    shield, rng = OnlineShield(mdp, unknown="allow"), np.random.default_rng(seed)
+    truth = asure.solve_budget(mdp)
+    for _ in range(40):
+        choice = int(rng.integers(mdp.num_choices))
+        state, action = int(mdp.choice_states()[choice]), int(mdp.choice_action[choice])
+        outcome = draw(mdp, state, action, rng)
+        before = shield.of_choice
+        surprised = shield.watch(state, action, outcome.next_state, outcome.damage)
+        assert (shield.of_choice >= before).all()
+        assert surprised or np.array_equal(shield.of_choice, before)
+    assert (shield.of_choice <= truth.of_choice).all()
+    frozen = shield.freeze()
+    assert np.array_equal(frozen.budget.of_choice, shield.of_choice)
+    assert np.array_equal(frozen.budget.of_state, shield.of_state)
+    for state in range(mdp.num_states):
+        for left in (0, 1, 5):
+            try:
+                expected = frozen.allowed(state, left).tolist()
+            except NoSafeAction:
+                with pytest.raises(NoSafeAction, match="is safe with"):
+                    shield.mask([state], left)
+                continue
+            assert shield.allowed(state, left).tolist() == expected
+            assert np.flatnonzero(shield.mask([state], left)[0]).tolist() == expected
+
+
+def test_long_runs_settle(hazard):
+    shield, rng = OnlineShield(hazard, unknown="allow"), np.random.default_rng(1)
+    for _ in range(150):
+        episode(hazard, shield, 1, rng, steps=40)
+    early = len(shield.ledger.surprises)
+    late = OnlineShield(hazard, unknown="allow", known=shield.kernel)
+    for _ in range(30):
+        episode(hazard, late, 1, rng, steps=40)
+    assert len(late.ledger.surprises) < early / 4
+    assert (late.of_choice >= shield.of_choice).all()  # it never forgets
+
+
+# ---------------------------------------------------------------------- the default
+
+
+def test_unknown_choices_are_refused():
+    shield = OnlineShield("paper")
+    with pytest.raises(NoSafeAction, match="some of its actions are unknown, and refused"):
+        shield.allowed("circle", 100)
+    assert shield.watch("circle", "right", "square", 0)
+    with pytest.raises(NoSafeAction, match="unknown"):
+        shield.allowed("circle", 0)  # the square is unknown
+    shield.watch("square", 0, "square", 0)
+    assert shield.allowed("circle", 0).tolist() == [1]
+    assert shield.mask([0, 1], 0).tolist() == [[False, True], [True, False]]
+    shield.watch("circle", "left", "circle", 1)
+    assert shield.allowed("circle", 1).tolist() == [0, 1]
+    assert not shield.watch("circle", "left", "circle", 1)
+    assert shield.watch("circle", "left", "circle", 2)  # a surprise about a known choice
+    assert shield.allowed("circle", 1).tolist() == [1]
+
+
+def test_needed_is_how_often_a_choice_must_be_seen():
+    shield = OnlineShield("paper", needed=3)
+    for seen in range(3):
+        with pytest.raises(NoSafeAction, match="unknown"):
+            shield.allowed("square", 0)
+        assert shield.watch("square", 0, "square", 0) == (seen == 0)
+    assert shield.allowed("square", 0).tolist() == [0]
+    late = OnlineShield("paper", needed=2)  # the last sample that is needed is itself new
+    late.watch("square", 0, "square", 0)
+    late.watch("square", 0, "circle", 0)
+    assert late.of_choice[2] == asure.INFINITE  # the circle is unknown
+    late.watch("circle", 1, "square", 0)
+    late.watch("circle", 1, "square", 0)
+    assert late.of_choice.tolist() == [asure.INFINITE, 0, 0]
+
+
+@settings(max_examples=40)
+@given(mdps(max_damage=3), st.integers(0, 2**30), st.integers(1, 4))
+def test_a_refusing_shield_is_that_of_its_known_choices(mdp, seed, needed):
+    shield, rng = OnlineShield(mdp, needed=needed), np.random.default_rng(seed)
+    for step in range(60):
+        choice = int(rng.integers(mdp.num_choices))
+        state, action = int(mdp.choice_states()[choice]), int(mdp.choice_action[choice])
+        outcome = draw(mdp, state, action, rng)
+        shield.watch(state, action, outcome.next_state, outcome.damage)
+        if step % 10 == 9:
+            frozen = shield.freeze().budget
+            assert np.array_equal(frozen.of_choice[: mdp.num_choices], shield.of_choice)
+
+
+def test_enough_samples_make_it_safe(hazard):
+    needed = samples_needed(hazard.num_states, hazard.num_actions, mu=0.1, delta=0.01, num_damages=4)
+    known = build_kernel(hazard, needed, seed=1)
+    shield, rng = OnlineShield(hazard, needed=needed, known=known), np.random.default_rng(1)
+    assert np.array_equal(shield.of_choice, asure.solve_budget(hazard).of_choice)
+    for _ in range(100):
+        assert episode(hazard, shield, 2, rng, steps=50) is None
+    assert shield.ledger.violations == []
+    assert shield.ledger.surprises == []
+    promise = shield.confidence(0.1)
+    assert promise.delta <= 0.01
+    assert promise.statement.startswith("If no outcome is rarer than 10 %, this shield never overspends with")
+    assert "promise nothing" in str(OnlineShield(hazard, unknown="allow").confidence(0.1))
+    assert OnlineShield(hazard).confidence(0.1).delta == 1
+
+
+# ---------------------------------------------------------------------- the ledger, files
+
+
+def test_the_ledger_tells_when_and_where():
+    shield = OnlineShield("paper", unknown="allow")
+    shield.watch(0, 1, 1, 0, remaining=0)
+    shield.watch(0, 0, 0, 2, remaining=1)
+    shield.watch(0, 0, 0, 2, remaining=1)  # against the shield
+    first, second = shield.ledger.violations
+    assert (first.step, first.state, first.action, first.damage, first.remaining) == (2, 0, 0, 2, 1)
+    assert (first.allowed, first.new, second.allowed, second.new) == (True, True, False, False)
+    assert [s.step for s in shield.ledger.surprises] == [1, 2]
+    assert "3 steps, 2 surprises (0 raised a budget), 2 violations" in str(shield.ledger)
+    assert "against the shield" in str(shield.ledger)
+    assert "2 of 3 choices are known; the others are allowed" in repr(shield)
+
+
+@pytest.mark.parametrize("unknown", ["allow", "refuse"])
+def test_saved_and_resumed(hazard, tmp_path, unknown):
+    rng, path = np.random.default_rng(1), tmp_path / "shield"
+    start = build_kernel(hazard, 3, seed=1)
+    straight = OnlineShield(hazard, unknown=unknown, known=start)
+    for _ in range(5):
+        episode(hazard, straight, 2, rng)
+    straight.save(path)
+    resumed = OnlineShield.load(path, hazard)
+    assert (resumed.unknown, resumed.needed) == (unknown, 1)
+    assert resumed.ledger == straight.ledger
+    assert np.array_equal(resumed.of_choice, straight.of_choice)
+    first, second = np.random.default_rng(2), np.random.default_rng(2)
+    for _ in range(5):
+        episode(hazard, straight, 2, first)
+        episode(hazard, resumed, 2, second)
+    assert np.array_equal(resumed.of_choice, straight.of_choice)
+    assert resumed.ledger.steps == straight.ledger.steps
+    assert [s[:5] for s in resumed.ledger.surprises] == [s[:5] for s in straight.ledger.surprises]
+    assert np.array_equal(resumed.kernel.reward, straight.kernel.reward)
+
+
+def test_files_that_are_not_its_own(hazard, tmp_path):
+    path = tmp_path / "shield"
+    OnlineShield(hazard).save(path)
+    with pytest.raises(ModelMismatch, match="belongs to another model"):
+        OnlineShield.load(path, "paper")
+    asure.solve_budget(hazard).save(path)
+    with pytest.raises(CorruptFile, match="is not a learning shield file"):
+        OnlineShield.load(path, hazard)
+    from almostsure.learn.sampler import blank_of
+    from almostsure.model.tensors import save_tensors
+
+    nothing, table = np.zeros(0, np.int64), np.zeros((0, 6), np.int64)
+    arrays = {"key": nothing, "count": nothing, "reward": nothing, "surprises": table, "violations": np.zeros((0, 8))}
+    strings = {"unknown": "refuse", "needed": "1", "steps": "0"}
+
+    def write(arrays, strings):
+        save_tensors(path, kind="learning shield", mdp=blank_of(hazard), arrays=arrays, strings=strings)
+
+    write({**arrays, "key": np.array([2**60]), "count": np.array([1]), "reward": np.array([0.0])}, strings)
+    with pytest.raises(CorruptFile, match="outcomes that do not exist"):
+        OnlineShield.load(path, hazard)
+    write({**arrays, "key": np.array([3])}, strings)
+    with pytest.raises(CorruptFile, match="not in order"):
+        OnlineShield.load(path, hazard)
+    write(arrays, {**strings, "needed": "many"})
+    with pytest.raises(CorruptFile, match="does not hold an online shield"):
+        OnlineShield.load(path, hazard)
+    write({"key": nothing}, strings)
+    with pytest.raises(CorruptFile, match="it must hold key, count"):
+        OnlineShield.load(path, hazard)
+
+
+# ---------------------------------------------------------------------- tables, bad input
+
+
+def test_masks_agree_before_and_after_the_table_is_made(hazard):
+    shield = OnlineShield(hazard, unknown="allow", known=build_kernel(hazard, 30, seed=1))
+    states = np.flatnonzero(shield.of_state <= 1)
+    few = [shield.mask(states[i : i + 1], 1)[0] for i in range(states.size)]
+    for _ in range(20):
+        many = shield.mask(states, 1)
+    assert np.array_equal(many, np.array(few))
+    assert shield.mask(states[:4].reshape(2, 2), 1).shape == (2, 2, 4)
+    allowed = int(np.flatnonzero(many[0])[0])
+    shield.watch(int(states[0]), allowed, int(states[0]), 3)  # a surprise: the table is of no use any more
+    assert not shield.mask(states[:1], 1)[0, allowed]
+
+
+def test_bad_input(hazard):
+    shield = OnlineShield(hazard, unknown="allow")
+    with pytest.raises(UnknownName, match="Choose from refuse, allow"):
+        OnlineShield(hazard, unknown="perhaps")
+    with pytest.raises(ArgumentError, match="needed must be at least 1"):
+        OnlineShield(hazard, needed=0)
+    with pytest.raises(ModelMismatch, match="other states and actions"):
+        OnlineShield(hazard, known=build_kernel("paper", 2))
+    for bad in (0.5, -1, 256, None, float("nan"), True):
+        with pytest.raises(ModelError, match="damage must be an integer 0 … 255"):
+            shield.watch(0, 0, 0, bad)
+    with pytest.raises(ModelError, match="reward must be finite"):
+        shield.watch(0, 0, 0, 0, reward=float("nan"))
+    with pytest.raises(UnknownName, match="unknown state 134"):
+        shield.watch(0, 0, 134, 0)
+    with pytest.raises(UnknownName, match="unknown state"):
+        shield.watch(500, 0, 0, 0)
+    with pytest.raises(UnknownName, match="unknown action"):
+        shield.watch(0, 9, 0, 0)
+    with pytest.raises(ArgumentError, match="remaining must be a whole number"):
+        shield.watch(0, 0, 0, 0, remaining=0.5)
+    with pytest.raises(UnknownName, match="unknown state -1"):
+        shield.mask([0, -1], 1)
+    with pytest.raises(NoSafeAction, match="the budget is overspent by 1"):
+        shield.allowed(0, -1)
+    with pytest.raises(NoSafeAction, match="overspent by 2"):
+        shield.mask([0], -2)
+    assert shield.ledger.steps == 0
+    assert not shield.of_choice.any()
