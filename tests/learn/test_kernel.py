@@ -344,7 +344,7 @@ def test_ctrl_c_waits_for_the_end_of_a_block():
             done.append("all of it")
         done.append("more")
 
-    with pytest.raises(KeyboardInterrupt, match="^$"):
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
         block()
     assert done == ["all of it"]
     thread = threading.Thread(target=lambda: uninterrupted().__enter__())  # handlers belong to the main thread

@@ -26,6 +26,8 @@ In the same way, an allowed choice leads to a state without a safe action only b
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any, NoReturn, Self, final
@@ -139,7 +141,7 @@ class OnlineShield:
         """
         choice, target = self._choice(state, action), self._blank.state(next_state)
         harm = self._damage(damage, choice)
-        if not np.isfinite(reward):
+        if not math.isfinite(reward):
             raise ModelError(f"reward must be finite; got {reward!r}", choice=choice)
         left = None if remaining is None else whole("remaining", remaining)
         was_allowed = left is None or bool(self._now().of_choice[choice] <= min(left, INFINITE - 1))
@@ -147,22 +149,26 @@ class OnlineShield:
             self._now()  # values to raise from
         key = (choice * self._blank.num_states + target) * DAMAGES + harm
         is_new = key not in self._times
-        with uninterrupted():
-            self.ledger.steps += 1
+        self.ledger.steps += 1
+        self._samples[choice] += 1
+        with uninterrupted() if is_new else contextlib.nullcontext():
             self._times[key] = self._times.get(key, 0) + 1
             self._rewards[key] = self._rewards.get(key, 0.0) + float(reward)
-            self._samples[choice] += 1
-            where = (self.ledger.steps, int(self._blank.successor[choice]), int(self._blank.choice_action[choice]))
             if is_new:
-                raised = self._surprise(where[1], where[2], target, harm, choice)
-                self.ledger.surprises.append(Surprise(*where, target, harm, raised))
+                self._surprise(choice, target, harm)
             elif self._samples[choice] == self.needed:
                 self._now_known()
-            if left is not None and harm > left >= 0:
-                self.ledger.violations.append(Violation(*where, target, harm, left, was_allowed, is_new))
+        if left is not None and harm > left >= 0:
+            where = self.ledger.steps, *self._place(choice)
+            self.ledger.violations.append(Violation(*where, target, harm, left, was_allowed, is_new))
         return is_new
 
-    def _surprise(self, state: int, action: int, target: int, harm: int, choice: int) -> int:
+    def _surprise(self, choice: int, target: int, harm: int) -> None:
+        state, action = self._place(choice)
+        raised = self._raise(state, action, target, harm, choice)
+        self.ledger.surprises.append(Surprise(self.ledger.steps, state, action, target, harm, raised))
+
+    def _raise(self, state: int, action: int, target: int, harm: int, choice: int) -> int:
         """Raise what must be raised; returns how many states it is."""
         seen = int(self._samples[choice])
         if self.unknown == "refuse" and seen <= self.needed:
@@ -178,6 +184,9 @@ class OnlineShield:
     def _now_known(self) -> None:
         if self.unknown == "refuse":
             self._growing, self._table, self._asked = None, None, 0
+
+    def _place(self, choice: int) -> tuple[int, int]:
+        return int(self._blank.successor[choice]), int(self._blank.choice_action[choice])  # successor: of a self-loop
 
     def _choice(self, state: int | str, action: int | str) -> int:
         try:
@@ -284,7 +293,8 @@ class OnlineShield:
         key = np.array(sorted(self._times), np.int64)
         times = np.array([self._times[k] for k in key.tolist()], np.int64)
         rewards = np.array([self._rewards[k] for k in key.tolist()], np.float64)
-        tally.restore(key, times, rewards, self._samples, np.zeros_like(self._samples))
+        samples = np.bincount(key // (tally.num_states * DAMAGES), weights=times, minlength=self._samples.size)
+        tally.restore(key, times, rewards, samples.astype(np.int64), np.zeros_like(self._samples))
         return kernel_of(self.source, tally, 0)
 
     def freeze(self) -> Shield:
