@@ -155,23 +155,17 @@ class Resting:
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
-        if ground.discount < 1:  # staying is nothing special then
-            self.choices = np.zeros(0, np.int64)
-        else:
-            (free,) = np.nonzero((ground.reward == 0) & (ground.of_choice <= ground.total))
-            hurts = np.bitwise_or.reduceat(ground.damage, ground.outcome_ptr[:-1])[free] > 0 if free.size else free > 0
-            self.choices = free[~hurts]
+        free = (ground.reward == 0) & (ground.of_choice <= ground.total)
+        if free.any():
+            free &= ground.without_damage(ground.total)
+        graph = ground.graph(free)
+        leaves = graph.having(graph.owner[graph.entry_choice] != graph.entry_state)
+        if ground.discount < 1:  # then nothing is collapsed, but terminal states are known
+            free &= ~leaves
+        self.loops_only = not (free & leaves).any()
+        (self.choices,) = np.nonzero(free)
         self.needs = ground.of_choice[self.choices]
-        self.loops_only = self._loops_only()
         self.last: tuple[int, Places] | None = None
-
-    def _loops_only(self) -> bool:
-        """Whether they all lead back to where they start, as in terminal states."""
-        ground = self.ground
-        mask = np.zeros(ground.reward.size, np.bool_)
-        mask[self.choices] = True
-        graph = ground.graph(mask)
-        return bool((graph.owner[graph.entry_choice] == graph.entry_state).all())
 
     def places(self, remaining: int) -> Places:
         """The places of a layer."""

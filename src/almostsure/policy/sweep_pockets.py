@@ -7,8 +7,10 @@ already nearly right: the work goes where the residual is.
 *Pockets.*  Where a policy leaves a region only after hundreds of steps, sweeps crawl.  Positions that changed too often
 are taken out and settled together, by policy iteration with sparse LU on their equations, everything around as it
 is.  Each member starts with its best choice if that leads out; otherwise with one that does, so that no policy that
-runs in circles is ever evaluated.  A pocket that comes back is widened.  In models without any locality factors would
-fill up; there, and where a pocket is too large, GMRES takes the place of LU.
+runs in circles is ever evaluated.  A pocket that comes back is widened.
+
+*Scattered models.*  Where choices lead anywhere there is no order, there are no pockets, and factors would fill up; but
+few modes are slow.  After every few sweeps GMRES brings the values of all positions near those of the policy.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ CHUNK = 128  # positions that are visited together
 LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality
 POLICY_SWEEPS = 3  # visits that look at the policy's choices only, after one that looks at all
 PATIENCE = 60  # changes after which a position belongs to a pocket
+SCATTERED_PATIENCE = 8  # changes after which GMRES is called, in a model without locality
+GMRES_GAIN = 1e-3  # by how much it is to lower the residual
 POCKET_REACH = 1 << 16  # how far apart, in positions, its members may be
 POCKET_LIMIT = 16_000  # members for which LU is tried
-SCATTERED_LIMIT = 1_000  # the same in a model without locality
 SEEDS = 4_000  # positions that may change often before a pocket counts as no pocket any more
 FEW_MEMBERS = 2_000  # up to so many, a pocket's policy is iterated to the end
 UPDATES_PER_POSITION = 20_000
@@ -84,7 +87,6 @@ class Sweeper:
         self.pred_ptr, self.pred = kernels.state_predecessors(layer.ptr, layer.entry_ptr, layer.column)
         self.is_local = layer.is_local()
         self.lookahead = max(16, int(LOOKAHEAD * layer.size**0.5) // CHUNK) if self.is_local else 2**20
-        self.limit = POCKET_LIMIT if self.is_local else SCATTERED_LIMIT
         size = layer.size
         self.mark = np.zeros(size, np.bool_)
         self.local = np.full(size, -1, np.int32)
@@ -100,7 +102,7 @@ class Sweeper:
         self.changes = np.zeros(size, np.int32)
         self.level = np.zeros(size, np.int32)
         self.account = np.zeros(3, np.int64)
-        patience = PATIENCE
+        patience = PATIENCE if self.is_local else SCATTERED_PATIENCE
         while True:
             chunk = kernels.sweep(
                 threshold, CHUNK, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size, *self._arrays,
@@ -114,7 +116,7 @@ class Sweeper:
                     f"the values did not settle within {UPDATES_PER_POSITION:,} updates a state. Pass a larger tolerance."
                 )
             if not 0 < self._settle(chunk, patience) <= FEW_MEMBERS:
-                patience += patience // 2  # no pocket stands out, or a large one: sweep on for longer
+                patience += patience // 4  # no pocket stands out, or a large one: sweep on for longer
 
     @property
     def _arrays(self) -> tuple[Any, ...]:
@@ -143,14 +145,15 @@ class Sweeper:
     def _pocket(self, chunk: int, patience: int) -> Ints:
         """The members of the pocket around a chunk: those that changed most often, and their neighbourhood."""
         layer = self.layer
-        reach = POCKET_REACH if self.is_local else layer.size
-        begin, end = max(0, chunk * CHUNK - reach), min(layer.size, chunk * CHUNK + reach)
+        if not self.is_local:
+            return np.arange(layer.size, dtype=np.uint32)
+        begin, end = max(0, chunk * CHUNK - POCKET_REACH), min(layer.size, chunk * CHUNK + POCKET_REACH)
         often = self._often(begin, end, patience)
         if often > patience:
             self.changes[begin:end] = 0
-            return np.arange(0 if self.is_local else layer.size, dtype=np.uint32)
+            return np.zeros(0, np.uint32)
         count = kernels.pocket(
-            begin, end, often, self.limit, self.changes, self.level, layer.ptr, layer.entry_ptr, layer.column,
+            begin, end, often, POCKET_LIMIT, self.changes, self.level, layer.ptr, layer.entry_ptr, layer.column,
             self.pred_ptr, self.pred, self.mark, self.found,
         )  # fmt: skip
         return np.sort(self.found[:count])
@@ -163,35 +166,36 @@ class Sweeper:
         return patience // 2 + int(fits[0]) if fits.size else patience + 1
 
     def _iterate(self, members: Ints) -> None:
-        """Policy iteration on the members."""
-        rounds = 30 if members.size <= FEW_MEMBERS else 3
+        """Policy iteration on the members; one step of it in a model without locality."""
+        rounds = 1 if not self.is_local else 30 if members.size <= FEW_MEMBERS else 3
         for _ in range(rounds):
-            start, columns, factors, right = kernels.equations(
-                members, self.local, *self._arrays[1:], self.value, self.policy
-            )
-            if not self._evaluate(members, start, columns, factors, right):
+            equations = kernels.equations(members, self.local, *self._arrays[1:], self.value, self.policy)
+            solution = (self._factor if self.is_local else self._approach)(members, *equations)
+            if solution is None or not np.isfinite(solution).all():
                 return
+            self.value[members] = solution
             if kernels.improve(members, self.threshold, *self._arrays, self.value, self.policy) == 0:
                 return
 
-    def _evaluate(self, members: Ints, start: Ints, columns: Ints, factors: Floats, right: Floats) -> bool:
-        """Solve the equations of the members' values; False if that failed and nothing was changed."""
-        from scipy.sparse import csc_array, csr_array
-        from scipy.sparse.linalg import gmres, splu
+    def _factor(self, members: Ints, start: Ints, columns: Ints, factors: Floats, right: Floats) -> Floats | None:
+        """Solve the equations of the members' values by LU; None if they are singular to working precision."""
+        from scipy.sparse import csc_array
+        from scipy.sparse.linalg import splu
 
-        shape = (members.size, members.size)
-        if members.size <= self.limit:
-            try:
-                solution = splu(csc_array((factors, columns, start), shape=shape)).solve(right, "T")
-            except RuntimeError:  # singular to working precision
-                return False
-        else:
-            matrix = csr_array((factors, columns, start), shape=shape)
-            guess = self.value[members]
-            solution, _ = gmres(matrix, right, x0=guess, rtol=0.0, atol=self.threshold, restart=30, maxiter=4)
-            if np.abs(matrix @ solution - right).max() >= np.abs(matrix @ guess - right).max():
-                return False
-        if not np.isfinite(solution).all():
-            return False
-        self.value[members] = solution
-        return members.size <= self.limit
+        try:
+            transposed = splu(csc_array((factors, columns, start), shape=(members.size, members.size)))
+        except RuntimeError:
+            return None
+        return transposed.solve(right, "T")  # type: ignore[no-any-return]
+
+    def _approach(self, members: Ints, start: Ints, columns: Ints, factors: Floats, right: Floats) -> Floats | None:
+        """Approach the solution of the equations by GMRES; None if that does not come nearer."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.linalg import gmres
+
+        matrix = csr_array((factors, columns, start), shape=(members.size, members.size))
+        guess = self.value[members]
+        residual = float(np.linalg.norm(right - matrix @ guess))
+        solution, _ = gmres(matrix, right, x0=guess, rtol=0.0, atol=GMRES_GAIN * residual, restart=30, maxiter=3)
+        nearer = np.linalg.norm(right - matrix @ solution) < residual
+        return solution if nearer else None  # type: ignore[no-any-return]

@@ -174,7 +174,7 @@ def _first_guess(i, choice_ptr, member_ptr, member, can_stay, usable, constant, 
     best = 0.0 if can_stay[i] else -np.inf
     for m in range(member_ptr[i], member_ptr[i + 1]):
         for c in range(choice_ptr[member[m]], choice_ptr[member[m] + 1]):
-            if usable[c] and (exit_chance[c] > 0.0 or discount < 1.0):
+            if usable[c] and exit_chance[c] > 0.0:
                 best = max(best, constant[c] / (1.0 - discount * (1.0 - exit_chance[c])))
     return best
 
@@ -191,8 +191,10 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
     equal within ``width``: the queue is a ring of buckets, with one more for what lies too far behind.
     """
     size = finite.size
+    lowest = 0.0
     for c in range(constant.size):  # settled worth and chance, and what the first settled outcome is worth
         judged[c, 0], judged[c, 1], judged[c, 2] = constant[c], exit_chance[c] if usable[c] else np.nan, np.nan
+        lowest = min(lowest, constant[c]) if usable[c] else lowest
     slot_of = np.full(size, -1, np.int32)
     before, after = np.empty(size, np.int32), np.empty(size, np.int32)
     head, tail = np.full(RING + 1, -1, np.int32), np.full(RING + 1, -1, np.int32)
@@ -206,9 +208,15 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
             if value[i] > -np.inf:
                 _move(i, RING, slot_of, before, after, head, tail)
     while True:
-        if waiting == 0:  # go to the nearest of those that lay too far behind
+        if waiting == 0 and head[RING] < 0:  # discounted, nobody has to come to rest: take those who cannot
+            for i in range(size):
+                if not done[i]:
+                    value[i] = max(value[i], lowest / (1.0 - discount) if discount < 1.0 else lowest)
+                    top = max(top, value[i])
+                    _move(i, RING, slot_of, before, after, head, tail)
             if head[RING] < 0:
                 return settled
+        if waiting == 0:  # go to the nearest of those that lay too far behind
             nearest, i = -np.inf, head[RING]
             while i >= 0:
                 nearest, i = max(nearest, value[i]), after[i]
