@@ -9,7 +9,6 @@ task's result depends on its number alone, nothing is counted twice.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import threading
@@ -17,8 +16,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, Executor, Future
 from types import FrameType, TracebackType
 from typing import Any, Generic, Self, TypeVar, final
 
@@ -54,7 +52,7 @@ class Crew(Generic[Item, Result]):
 
     def __init__(self, task: Callable[[Item], Result], workers: int, *, processes: bool) -> None:
         self.task, self.workers, self.processes = task, workers, processes
-        self._pool: ThreadPoolExecutor | ProcessPoolExecutor | None = None
+        self._pool: Executor | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +79,7 @@ class Crew(Generic[Item, Result]):
                 return
             try:
                 result = flight[0][1].result()
-            except BrokenProcessPool as error:
+            except BrokenExecutor as error:
                 deaths += 1
                 self._bury(deaths, error)
                 flight = deque((item, self._submit(item)) for item, _ in flight)
@@ -92,15 +90,15 @@ class Crew(Generic[Item, Result]):
 
     def _submit(self, item: Item) -> Future[Result]:
         if self._pool is None:
-            self._pool = _fork(self.task, self.workers) if self.processes else ThreadPoolExecutor(self.workers)
+            self._pool = _fork(self.task, self.workers) if self.processes else _threads(self.workers)
         try:
             return self._pool.submit(_do if self.processes else self.task, item)
-        except BrokenProcessPool as error:  # a worker died while nobody was looking
+        except BrokenExecutor as error:  # a worker died while nobody was looking
             failed: Future[Result] = Future()
             failed.set_exception(error)
             return failed
 
-    def _bury(self, deaths: int, error: BrokenProcessPool) -> None:
+    def _bury(self, deaths: int, error: BrokenExecutor) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
         self._pool = None
@@ -111,10 +109,19 @@ class Crew(Generic[Item, Result]):
             ) from error
 
 
-# ---------------------------------------------------------------------- processes
+# ---------------------------------------------------------------------- pools, imported when they are needed
 
 
-def _fork(task: Callable[[Any], Any], workers: int) -> ProcessPoolExecutor:
+def _threads(workers: int) -> Executor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(workers)
+
+
+def _fork(task: Callable[[Any], Any], workers: int) -> Executor:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
     global _task
     can_fork = "fork" in multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if can_fork else "spawn")
@@ -124,7 +131,7 @@ def _fork(task: Callable[[Any], Any], workers: int) -> ProcessPoolExecutor:
     with warnings.catch_warnings():
         # Newer Pythons warn of forking beside threads; ours hold no lock while they wait.
         warnings.simplefilter("ignore", DeprecationWarning)
-        with contextlib.suppress(BrokenProcessPool):
+        with contextlib.suppress(BrokenExecutor):
             pool.submit(os.getpid).result()  # the workers are forked here
     _task = None
     return pool

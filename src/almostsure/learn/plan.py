@@ -133,6 +133,13 @@ def _compiled() -> Callable[..., None]:
     return cast(Callable[..., None], kernel)
 
 
+def warm_up() -> None:
+    """Compile the kernel, or load it from the cache."""
+    one, none = np.ones(1, np.int64), np.zeros(1, np.int64)
+    pointer, sums = np.arange(2), np.full(1, 2.0)
+    _compiled()(none, one, none, pointer, sums, np.uint64(0), np.uint64(1), one.copy(), one.copy())
+
+
 def _merged(
     mdp: MDP, choice: Ints, outcome: Ints, counts: Ints, first: Ints, sampled: Ints, samples: Ints
 ) -> Block:  # fmt: skip
