@@ -168,20 +168,20 @@ def test_large_totals_and_long_plays() -> None:
         (7, "must have shape"),
         ([[0], [0, 1]], "must be an array"),
         ([True] * 4, "must hold actions or probabilities; got bool"),
-        ([0, 0, 1, 1], "only actions that the state has; at state 3 'end': unknown action 'climb'"),
+        ([1, 1, 1, 0], "only actions that the state has; at state 1 'ledge': unknown action 'climb'"),
         ([5, 0, 1, 0], "only actions that the state has; at state 0 'start': unknown action 5"),
         ([-2, 0, 1, 0], "only actions that the state has; at state 0 'start': unknown action -2"),
         (np.array([2**64 - 2, 0, 1, 0], np.uint64), "only actions that the state has"),
         ([-1, 0, 1, 0], "reaches state 0 'start' with 2 left and says nothing there"),
         ([None, 0, 1, 0], "reaches state 0 'start' with 2 left and says nothing there"),
-        (["jump", "jump", "climb", "jmp"], "at state 3 'end': unknown action 'jmp'. Did you mean 'jump'"),
+        (["jmp", "jump", "climb", "jump"], "at state 0 'start': unknown action 'jmp'. Did you mean 'jump'"),
         (np.zeros((4, 3)), "says nothing there"),
         (np.full((4, 3), 0.5), "must be 0 or more and sum to 1"),
         ([[2.0, -1.0, 0.0]] * 4, "must be 0 or more and sum to 1"),
         ([[float("nan"), 0.0, 0.0]] * 4, "must be 0 or more and sum to 1"),
         ({}, "says nothing there"),
-        ({0: 0}, "reaches state 3 'end' with 1 left and says nothing"),
-        ({(0, 2): 0, (3, 2): 0}, "reaches state 3 'end' with 1 left and says nothing"),
+        ({0: 1}, "reaches state 1 'ledge' with 2 left and says nothing"),
+        ({(0, 2): 1, (1, 1): 0}, "reaches state 1 'ledge' with 2 left and says nothing"),
         (lambda s: None, "says nothing there"),
         (lambda s: True, "must be an action or a distribution; got True"),
         (lambda s: {1, 2}, "must be an action or a distribution"),
@@ -195,6 +195,30 @@ def test_large_totals_and_long_plays() -> None:
 def test_policies_that_are_none(shield: Shield, policy: Any, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         shield.is_feasible(policy, 2)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [[0, 0, 1, 2], [0, 0, 1, -1], {0: 0}, lambda state: {0: "jump"}[state], np.array([[1.0, 0, 0]] * 3 + [[0, 7, 0]])],
+)
+def test_what_is_said_about_terminal_states_is_ignored(shield: Shield, policy: Any) -> None:
+    assert shield.is_feasible(policy, 1)
+    assert str(shield.first_violation(policy, 0)).startswith("with 0 left the policy may play choice 0")
+
+
+def test_a_model_that_starts_at_its_end() -> None:
+    mdp = asure.from_transitions([], [], [], [], [], [], num_states=1, terminal=[0])
+    assert Shield(mdp, asure.solve_budget(mdp)).is_feasible([5], 0)
+
+
+def test_a_solution_is_judged_by_its_policy(fall: asure.MDP, shield: Shield) -> None:
+    solution = asure.solve_policy(fall, asure.AlmostSure(2))
+    assert shield.is_feasible(solution)
+    assert shield.is_feasible(asure.solve_policy(fall, asure.Expected(1)), 0) is False
+
+
+def test_the_shield_as_a_function_is_feasible(shield: Shield) -> None:
+    assert shield.is_feasible(lambda state, remaining: shield.allowed(state, remaining)[0], 2)
 
 
 def test_an_unknown_state_in_a_mapping(shield: Shield) -> None:

@@ -146,3 +146,11 @@ def test_a_restricted_model_that_would_not_fit(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("almostsure.shield.inside.FREE", 100)
     with pytest.raises(MemoryError, match=r"the restricted model needs about .* Restrict to a smaller total"):
         Shield(mdp, asure.solve_budget(mdp)).restrict(10**6)
+
+
+def test_short_reprs() -> None:
+    mdp = example("quicksand")
+    shield = Shield(mdp, asure.solve_budget(mdp))
+    assert repr(shield.trim(3)).startswith("<Trimmed: mdp 64 states, 144 choices")
+    assert repr(shield.restrict(3)).startswith("<Restricted: mdp 180 states")
+    assert len(repr(shield.restrict(3))) < 200

@@ -188,7 +188,6 @@ def test_states_out_of_range_never_wrap_around(shield: Shield, states: object) -
     [
         ([0.5], 2, "states must be whole numbers; got 0.5 at entry 0"),
         ([True], 2, "states must be whole numbers; got bool"),
-        (["start"], 2, "states must be whole numbers; got <U5"),
         (None, 2, "states must be whole numbers; got object"),
         ([2**70], 2, "states must be whole numbers; got object"),
         ([[0], [0, 1]], 2, "states must be whole numbers"),
@@ -203,6 +202,31 @@ def test_states_out_of_range_never_wrap_around(shield: Shield, states: object) -
 def test_masks_refuse_nonsense(shield: Shield, states: object, remaining: object, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         shield.mask(states, remaining)  # type: ignore[arg-type]
+
+
+def test_masks_of_names(shield: Shield) -> None:
+    start, ledge = shield.mdp.state("start"), shield.mdp.state("ledge")
+    expected = shield.mask([[start], [ledge]], 2)
+    for names in ([["start"], ["ledge"]], np.array([["start"], ["ledge"]]), [["start"], [ledge]]):
+        assert np.array_equal(shield.mask(names, 2), expected)
+    with pytest.raises(UnknownName, match=r"unknown state 'strat'. Did you mean 'start'"):
+        shield.mask(["start", "strat"], 2)
+
+
+def test_choices_have_empty_states_where_masks_raise(shield: Shield) -> None:
+    mdp = shield.mdp
+    table = np.zeros((mdp.num_states, mdp.num_actions), bool)
+    table[mdp.choice_states(), mdp.choice_action] = shield.choices(1)
+    enough = shield.budget.of_state <= 1
+    assert not enough.all()
+    assert np.array_equal(table.any(axis=1), enough)
+    assert np.array_equal(table[enough], shield.mask(np.flatnonzero(enough), 1))
+
+
+def test_a_shield_is_loaded_for_a_model_by_name(tmp_path: Path) -> None:
+    mdp = asure.example("paper")
+    Shield(mdp, asure.solve_budget(mdp)).save(tmp_path / "paper.shield")
+    assert Shield.load(tmp_path / "paper.shield", "paper").mdp == mdp
 
 
 def test_few_of_many_actions_use_the_sparse_table() -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.certificate import show
-from almostsure.budget.result import Budget
+from almostsure.budget.result import Budget, known_total
 from almostsure.errors import ArgumentError, CertificateError, Infeasible, ModelMismatch
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.numbers import whole as whole
@@ -96,6 +96,13 @@ def _check_chunk(mdp: MDP, budget: Budget, first: int, last: int) -> None:
             "Solve again with solve_budget(mdp).",
             choice=first + at,
         )
+
+
+def require_total(mdp: MDP, budget: Budget, total: object) -> int:
+    """``total`` as an int that the budget knows about and that every initial state can do with."""
+    number = known_total(budget, total)
+    require_start(mdp, budget, number)
+    return number
 
 
 def require_start(mdp: MDP, budget: Budget, total: int) -> None:

@@ -57,12 +57,19 @@ class Violation(NamedTuple):
 
 def first_violation(mdp: MDP, budget: Budget, policy: Any, total: int | None) -> Violation | None:
     """The first refused choice that the policy may play, most remaining first, or None if there is none."""
-    rule, own_total = read(mdp, policy)
+    policy = policy.policy if isinstance(getattr(policy, "policy", None), Layered) else policy  # of a Solution
+    said, own_total = read(mdp, policy)
     start = own_total if total is None else whole("total", total)
     if start is None:
         raise ArgumentError("total must be given with a policy that does not carry one: the budget at the start")
     if start < 0:
         raise ArgumentError(f"total must be 0 or more; got {start}")
+    is_terminal = mdp.is_terminal()
+
+    def rule(states: Ints, remaining: int) -> Ints:
+        living = states[~is_terminal[states]]  # whatever is said about the others, nothing happens there
+        return said(living, remaining) if living.size else np.zeros(0, np.int64)
+
     for remaining, _, choices in explore(mdp, rule, start):
         bad = choices[budget.of_choice[choices] > min(remaining, INFINITE - 1)]
         if bad.size:

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from almostsure.budget.memory import require
-from almostsure.budget.result import Budget, known_total
+from almostsure.budget.result import Budget
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
 from almostsure.model.source import Model
-from almostsure.shield.checks import check_model, check_never_too_small, require_start
+from almostsure.shield.checks import check_model, check_never_too_small, require_total
 from almostsure.shield.explore import explore
 from almostsure.shield.table import spans
 
@@ -37,6 +37,9 @@ class Trimmed:
     states: Ints  # [mdp.num_states] each state's index in the whole model, ascending
     choices: Ints  # [mdp.num_choices] the same for choices
 
+    def __repr__(self) -> str:
+        return f"<Trimmed: mdp {repr(self.mdp)[6:-1]}; states and choices say where each was>"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Restricted:
@@ -45,6 +48,9 @@ class Restricted:
     mdp: MDP
     states: Ints  # [mdp.num_states] the state of each pair
     remaining: Ints  # [mdp.num_states] what is left there
+
+    def __repr__(self) -> str:
+        return f"<Restricted: mdp {repr(self.mdp)[6:-1]}; states and remaining say what each stands for>"
 
 
 def trim(mdp: Model, budget: Budget, total: int) -> Trimmed:
@@ -123,9 +129,7 @@ def restrict(mdp: Model, budget: Budget, total: int) -> Restricted:
 def _checked(model: Model, budget: Budget, total: int) -> tuple[MDP, int]:
     mdp = check_model(model, budget)
     check_never_too_small(mdp, budget)
-    number = known_total(budget, total)
-    require_start(mdp, budget, number)
-    return mdp, number
+    return mdp, require_total(mdp, budget, total)
 
 
 def _model(

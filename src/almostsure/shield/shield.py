@@ -13,7 +13,7 @@ from almostsure.budget.answer import INFINITE
 from almostsure.budget.result import Budget, read_budget, write_budget
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction, UnknownName
 from almostsure.model.mdp import MDP, Bools, Ints
-from almostsure.model.source import Model
+from almostsure.model.source import Model, as_model
 from almostsure.shield import checks
 from almostsure.shield.feasible import Violation, first_violation
 from almostsure.shield.table import Table, table_of
@@ -110,7 +110,7 @@ class Shield:
         Parameters
         ----------
         states, remaining
-            State indices and what is left in each; either may be one number for all.
+            States, indices or names, and what is left in each; either may be one for all.  Indices are faster.
 
         Returns
         -------
@@ -121,7 +121,8 @@ class Shield:
         Raises
         ------
         NoSafeAction
-            If any row would be empty; it names the first one and counts them.
+            If any row would be empty; it names the first one and counts them.  Where empty rows are wanted, use
+            :meth:`choices`.
         """
         s, left, shape = self._look_ups(states, remaining)
         table, needed = self._ready_table(), self.budget.of_state
@@ -136,7 +137,25 @@ class Shield:
         return result.reshape(*shape, self.mdp.num_actions)
 
     def choices(self, remaining: int) -> Bools:
-        """Which choices of the model are allowed with ``remaining`` left, [num_choices]; none where too little is."""
+        """Which choices of the model are allowed with ``remaining`` left, [num_choices].
+
+        This is the whole table for one remaining budget, and the only one that has states without any safe action:
+        all choices of a state that needs more than ``remaining`` are False.
+
+        Examples
+        --------
+        One row a state and one column an action:
+
+        >>> import almostsure as asure
+        >>> mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 2], [1] * 3, [1, 0, 0], [1, 0, 2], terminal=[2])
+        >>> shield = Shield(mdp, asure.solve_budget(mdp))
+        >>> table = np.zeros((mdp.num_states, mdp.num_actions), bool)
+        >>> table[mdp.choice_states(), mdp.choice_action] = shield.choices(1)
+        >>> table
+        array([[False, False],
+               [False, False],
+               [ True, False]])
+        """
         left = checks.whole("remaining", remaining)
         allowed: Bools = self.budget.of_choice <= min(left, INFINITE - 1)
         return allowed
@@ -149,10 +168,12 @@ class Shield:
         Parameters
         ----------
         policy
-            An ``almostsure.Policy``; a table of actions, [num_states] or [budgets, num_states]; a table of
-            probabilities, [num_states, num_actions] or [budgets, num_states, num_actions]; a mapping from states
-            or from (state, remaining); or a function of the state, or of the state and what remains.  Functions
-            and mappings answer with an action, a distribution (a mapping from actions, or one number an action).
+            An ``almostsure.Policy``, or the ``Solution`` that holds it; a table of actions, [num_states] or
+            [budgets, num_states]; a table of probabilities, [num_states, num_actions] or
+            [budgets, num_states, num_actions]; a mapping from states or from (state, remaining); or a
+            function of the state, or of the state and what remains.  Functions and mappings answer with an
+            action or a distribution (a mapping from actions, or one number an action).
+            What is said about terminal states is ignored: nothing happens there.
         total
             The budget at the start; by default the one that the policy carries.
         """
@@ -184,8 +205,9 @@ class Shield:
         write_budget(self.budget, path, kind="shield")
 
     @classmethod
-    def load(cls, path: str | PathLike[str], mdp: MDP) -> Shield:
+    def load(cls, path: str | PathLike[str], mdp: Model) -> Shield:
         """Read a shield of ``mdp``.  A file whose budgets are too small anywhere is refused."""
+        mdp = as_model(mdp)
         budget = read_budget(path, mdp, kind="shield")
         try:
             return cls(mdp, budget)
@@ -239,7 +261,7 @@ class Shield:
 
     def _look_ups(self, states: npt.ArrayLike, remaining: npt.ArrayLike) -> tuple[Ints, Ints, tuple[int, ...]]:
         """States, one a look-up; what remains, one a look-up or one for all; and their common shape.  Checked."""
-        s = checks.whole_array("states", self.mdp.state(states) if isinstance(states, str) else states)
+        s = checks.whole_array("states", self._indices(states))
         # A Python integer may be larger than any NumPy one, and nobody needs more than INFINITE.
         left = checks.whole_array("remaining", min(remaining, INFINITE) if type(remaining) is int else remaining)
         if left.dtype == np.uint64:
@@ -257,6 +279,21 @@ class Shield:
                 f"states and remaining must have shapes that fit together; got {list(s.shape)} and {list(left.shape)}"
             ) from None
         return np.broadcast_to(s, shape).ravel(), np.broadcast_to(left, shape).ravel(), shape
+
+    def _indices(self, states: npt.ArrayLike) -> npt.ArrayLike:
+        """States as indices, where they are names; other things are left to be checked."""
+        if isinstance(states, str):
+            return self.mdp.state(states)
+        if isinstance(states, (int, np.generic)) or (isinstance(states, np.ndarray) and states.dtype.kind in "iu"):
+            return states
+        try:
+            named = np.asarray(states).dtype.kind == "U"
+        except (ValueError, OverflowError):
+            named = False
+        if not named:
+            return states
+        flat = np.asarray(states, np.object_)  # a list may mix names and indices
+        return np.array([self.mdp.state(state) for state in flat.ravel().tolist()], np.int64).reshape(flat.shape)
 
     def _refuse_first(self, states: Ints, remaining: Ints) -> NoReturn:
         """Name the first look-up that has no safe action, and say how many there are."""
