@@ -61,3 +61,7 @@ def test_an_initial_distribution_comes_along():
 def test_what_does_not_fit_is_refused_at_once(paper):
     with pytest.raises(NotEnoughMemory, match=r"the augmented model \(.* outcomes\) needs about"):
         augment(paper(), 2**31 - 2)
+
+
+def test_a_model_by_name():
+    assert augment("paper", 1).num_states == 5

@@ -218,3 +218,9 @@ def test_no_budget_no_overspending(paper):
 def test_rare_risks_keep_their_digits():
     mdp = from_transitions([0, 0], [0, 0], [1, 1], [1 - 1e-12, 1e-12], [0, 0], [0, 1], terminal=[1])
     assert evaluate(mdp, [[0, 0]], total=0).overspends == pytest.approx(1e-12, rel=1e-6)
+
+
+def test_a_model_by_name_and_the_same_chances_everywhere():
+    facts = evaluate("paper", np.full((2, 2), 0.5))
+    assert facts.ends == pytest.approx(1)
+    assert facts.expected_length == pytest.approx(2)

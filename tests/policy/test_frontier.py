@@ -69,3 +69,7 @@ def test_the_picture(hazard, paper, tmp_path):
         assert "risk of more than" in right.get_xlabel()
     steps = hazard.plot().axes[0].lines[1]
     assert np.array_equal(steps.get_xydata(), np.column_stack([hazard.totals, hazard.assured]))
+
+
+def test_a_model_by_name():
+    assert frontier("corridor", 1, limits=[0], risks=[0]).totals.tolist() == [0, 1]

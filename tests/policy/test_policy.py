@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from almostsure import from_transitions
-from almostsure.errors import ArgumentError, CorruptFile, FileError, ModelMismatch, NoSafeAction, PolicyError
+from almostsure import AlmostSure, Shield, evaluate, from_transitions, simulate, solve_budget, solve_policy
+from almostsure.errors import (
+    ArgumentError,
+    CorruptFile,
+    FileError,
+    Infeasible,
+    ModelMismatch,
+    NoSafeAction,
+    PolicyError,
+)
 from almostsure.policy.policy import Policy, Rest, as_policy
 from almostsure.testing import mdps
 
@@ -45,8 +53,92 @@ def test_a_mapping_may_be_partial_and_random(mdp):
     policy = Policy.from_table(mdp, {"home": {"out": 0.25, "back": 0.75}, "field": "back"})
     assert policy.probabilities("home").tolist() == [0.25, 0.75, 0]
     assert not policy.is_deterministic
-    with pytest.raises(NoSafeAction, match="says nothing about state 2 'end'"):
-        policy.act("end")
+    half = Policy.from_table(mdp, {"home": {"out": 0.25, "back": 0.75}})
+    with pytest.raises(NoSafeAction, match="says nothing about state 1 'field'"):
+        half.act("field")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        [0, 1, 1],
+        [0, 1, -7],
+        ["out", "back", "dash"],
+        np.array([[1.0, 0, 0], [0, 1, 0], [0.3, 0.3, 0.3]]),
+        np.array([[1.0, 0, 0], [0, 1, 0], [np.nan, 0, 0]]),
+        {"home": "out", "field": "back", "end": "dash"},
+        {"home": "out", "field": {"back": 1.0}, "end": {"dash": 0.5}},
+        {"home": "out", "field": "back"},
+        lambda state: ["out", "back"][state],
+    ],
+)
+def test_what_is_said_about_terminal_states_is_ignored(mdp, policy):
+    assert as_policy(mdp, policy) == Policy.from_table(mdp, [0, 1, 0])
+    assert as_policy(mdp, policy).act("end") == 0
+
+
+@given(mdps())
+def test_uniform_play_and_one_action_everywhere_are_policies_unless_a_living_state_lacks_it(mdp):
+    living = [s for s in range(mdp.num_states) if not mdp.is_terminal()[s]]
+    if all(len(mdp.actions(s)) == mdp.num_actions for s in living):
+        uniform = Policy.from_table(mdp, np.full((mdp.num_states, mdp.num_actions), 1 / mdp.num_actions))
+        assert all((uniform.probabilities(s) > 0).all() for s in living)
+    if all(0 in mdp.actions(s) for s in living):
+        assert all(Policy.from_function(mdp, lambda state: 0).act(s) == 0 for s in living)
+    else:
+        with pytest.raises(PolicyError, match="only actions that the state has"):
+            Policy.from_function(mdp, lambda state: 0)
+
+
+def test_a_function_that_finds_nothing_safe_says_nothing_there(mdp):
+    shield = Shield(mdp, solve_budget(mdp))
+    policy = as_policy(mdp, lambda state, remaining: shield.allowed(state, remaining)[-1], total=3)
+    assert policy.act("home", 0) == 1
+    assert evaluate(mdp, policy).overspends == 0
+
+    def careful(state, remaining):
+        raise NoSafeAction("not here", state=state)
+
+    with pytest.raises(NoSafeAction, match="state 0 'home' with 3 left, and says nothing"):
+        evaluate(mdp, careful, total=3)
+
+
+@given(mdps(), st.integers(0, 6))
+def test_the_random_shielded_policy_never_overspends(mdp, total):
+    shield = Shield(mdp, solve_budget(mdp))
+    needed = shield.budget.smallest_total()
+    if needed > total:
+        with pytest.raises(Infeasible, match=r"enough at the start"):
+            Policy.from_shield(shield, total)
+        return
+    policy = Policy.from_shield(shield, total)
+    assert evaluate(mdp, policy).overspends == 0
+    assert shield.is_feasible(policy)
+    for state in range(mdp.num_states):
+        for remaining in range(total + 1):
+            if shield.budget.of_state[state] <= remaining:
+                shares = policy.probabilities(state, remaining)
+                assert np.flatnonzero(shares).tolist() == shield.allowed(state, remaining).tolist()
+                assert np.ptp(shares[shares > 0]) == 0
+
+
+def test_no_shielded_policy_beyond_the_cap(mdp):
+    with pytest.raises(ArgumentError, match="total must be at most the cap 1"):
+        Policy.from_shield(Shield(mdp, solve_budget(mdp, cap=1)), 2)
+
+
+def test_a_solution_stands_for_its_policy(mdp):
+    solution = solve_policy(mdp, AlmostSure(2))
+    assert as_policy(mdp, solution) is solution.policy
+    assert evaluate(mdp, solution).expected_return == solution.value
+    assert simulate(mdp, solution, 3, seed=1).returns.max() <= solution.upper
+
+
+def test_models_by_name(tmp_path):
+    policy = Policy.from_function("paper", lambda state: "right")
+    assert policy == Policy.from_table("paper", ["right", "right"])
+    policy.save(tmp_path / "right.policy")
+    assert Policy.load(tmp_path / "right.policy", "paper") == policy
 
 
 def test_a_mapping_on_state_and_remaining(mdp):

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from almostsure import from_transitions
-from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
+from almostsure.errors import ArgumentError, Interrupted, ModelMismatch, NoSafeAction
 from almostsure.policy import simulate as module
 from almostsure.policy.policy import Policy, Rest
 from almostsure.policy.simulate import play_compiled, simulate
@@ -202,3 +202,49 @@ def test_another_models_policy(paper):
 def test_an_unknown_episode(paper):
     with pytest.raises(ArgumentError, match="episode must lie in 0 … 2; got 3"):
         simulate(paper(), [1, 0], 3, seed=0).trajectory(3)
+
+
+def test_one_action_in_every_state_although_the_end_has_another(paper):
+    assert simulate(paper(), lambda state: "right", 5, seed=0).lengths.tolist() == [1] * 5
+    uniform = np.full((2, 2), 0.5)
+    assert simulate(paper(), uniform, 5, seed=0).truncated.sum() == 0
+
+
+def test_a_model_by_name():
+    assert simulate("paper", ["right", "right"], 2, seed=0).lengths.tolist() == [1, 1]
+
+
+def test_truncated_episodes_are_noted(paper, coin):
+    waiting = simulate(coin, ["wait", "wait"], 3, seed=0, max_steps=7)
+    assert repr(waiting) == "<Episodes: 3, return 0 on average, 3 of them truncated, seed 0>"
+    assert "truncated 3 of 3, 3 of them after max_steps = 7: the policy may never end" in str(waiting)
+    ended = simulate(paper(), [1, 0], 3, seed=0)
+    assert repr(ended) == "<Episodes: 3, return 0 on average, seed 0>"
+    assert "truncated" not in str(ended)
+    rest = Rest(probability=np.array([[1.0, 0.0]]), choice=np.array([0, 2]))
+    resting = simulate(coin, Policy(coin, choice=np.array([[1, 2]]), rest=rest), 3, seed=0)
+    assert "truncated 3 of 3, come to rest" in str(resting)
+
+
+def test_a_trajectory_shows_names(paper):
+    path = simulate(paper(), {0: "left"}, 1, seed=0, max_steps=50).trajectory(0)
+    assert repr(path) == "<Trajectory: 50 steps from 0 to 0, return 50, damage 50>"
+    assert "0  left  0, reward 1, damage 1" in str(path)
+    assert str(path).endswith("… and 10 more steps")
+    assert str(simulate(paper(), [1, 0], 1, seed=0).trajectory(0)).splitlines()[1:] == ["0  right  1"]
+
+
+def test_long_plays_show_how_far_they_are_and_may_be_stopped(paper, monkeypatch):
+    seen = []
+    monkeypatch.setattr(module.Bar, "update", lambda self, done, note="": seen.append((done, self.total)))
+    monkeypatch.setattr(module, "PLAIN_STEPS", 0)
+    simulate(paper(), [0, 0], 100, seed=0, max_steps=10)
+    assert seen[-1] == (100, 100)
+    assert len(seen) > 10
+
+    def stop(self, done, note=""):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.Bar, "update", stop)
+    with pytest.raises(Interrupted, match="simulation of 100 episodes was stopped"):
+        simulate(paper(), [0, 0], 100, seed=0, max_steps=10)

@@ -17,12 +17,13 @@ from almostsure.budget.memory import require
 from almostsure.errors import ArgumentError
 from almostsure.model.build import from_transitions
 from almostsure.model.mdp import MDP
+from almostsure.model.source import Model, as_model
 from almostsure.policy.constraints import check_total
 
 BYTES_AN_OUTCOME = 150  # while it is built: six columns, their sorted copies, and the model itself
 
 
-def augment(mdp: MDP, total: int) -> MDP:
+def augment(mdp: Model, total: int) -> MDP:
     """The augmented model of ``mdp`` with the budget ``total``; it starts with all of it.
 
     Examples
@@ -32,7 +33,7 @@ def augment(mdp: MDP, total: int) -> MDP:
     >>> augment(mdp, 2)
     <MDP: 7 states, 10 choices, 10 outcomes, starts in 0 @2>
     """
-    total = check_total(total)
+    mdp, total = as_model(mdp), check_total(total)
     outcomes = mdp.num_outcomes * (total + 1)
     require(
         outcomes * BYTES_AN_OUTCOME, f"the augmented model ({outcomes:,} outcomes)", "solve_policy does without it."

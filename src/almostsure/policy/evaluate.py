@@ -28,6 +28,7 @@ import numpy as np
 
 from almostsure.errors import ArgumentError
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.source import Model, as_model
 from almostsure.policy.chain import Block, Moves, block, explore
 from almostsure.policy.constraints import check_discount, check_total
 from almostsure.policy.policy import Policy, as_policy
@@ -87,15 +88,16 @@ class Evaluation:
         return "\n".join([*lines, f"accuracy         {self.accuracy:.1g}"])
 
 
-def evaluate(mdp: MDP, policy: Any, *, total: int | None = None, discount: float = 1.0) -> Evaluation:
+def evaluate(mdp: Model, policy: Any, *, total: int | None = None, discount: float = 1.0) -> Evaluation:
     """Evaluate a policy exactly, from the model's initial state or distribution.
 
     Parameters
     ----------
     mdp
-        The model.
+        The model, an example's name, or a file.
     policy
-        A Policy of it, or a table, mapping or function that is one (see :meth:`Policy.from_table`).
+        A Policy of it, a Solution that holds one, or a table, mapping or function that is one (see
+        :meth:`Policy.from_table` and :meth:`Policy.from_function`).
     total
         The starting budget; by default the policy's.  For a stationary policy it changes nothing but
         ``overspends``.
@@ -109,7 +111,7 @@ def evaluate(mdp: MDP, policy: Any, *, total: int | None = None, discount: float
         nothing about that, ``expected_return``, ``expected_damage``, ``expected_length`` and ``ends`` are NaN; the
         distribution up to ``total`` and ``overspends`` are exact all the same.)
     """
-    discount = check_discount(discount)
+    mdp, discount = as_model(mdp), check_discount(discount)
     total = None if total is None else check_total(total)
     policy = as_policy(mdp, policy, total=total)
     start = policy.total if total is None else total

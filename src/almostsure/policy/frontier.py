@@ -11,6 +11,7 @@ import numpy as np
 
 from almostsure.errors import ArgumentError, Infeasible, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
+from almostsure.model.source import Model, as_model
 from almostsure.policy.constraints import (
     AlmostSure,
     Chance,
@@ -67,7 +68,7 @@ class Frontier:
 
 
 def frontier(
-    mdp: MDP,
+    mdp: Model,
     total: int,
     *,
     limits: Iterable[float] | None = None,
@@ -80,7 +81,7 @@ def frontier(
     Parameters
     ----------
     mdp
-        The model.
+        The model, an example's name, or a file.
     total
         The largest budget; the risks are those of more damage than that.
     limits
@@ -91,7 +92,7 @@ def frontier(
     discount, tolerance
         As for :func:`solve_policy`.
     """
-    total, discount = check_total(total), check_discount(discount)
+    mdp, total, discount = as_model(mdp), check_total(total), check_discount(discount)
     tolerance = check_tolerance(tolerance)
     by_default = np.union1d(np.linspace(0, total, POINTS), np.arange(total + 1))
     means = [Expected(x) for x in (by_default.tolist() if limits is None else limits)]

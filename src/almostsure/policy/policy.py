@@ -30,13 +30,17 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.budget.memory import require
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, PolicyError
 from almostsure.model.mdp import MDP, Floats
+from almostsure.model.source import Model, as_model
 from almostsure.policy import tables
 from almostsure.policy.constraints import check_total
+from almostsure.shield.checks import require_total
 
 if TYPE_CHECKING:
     from almostsure.policy.history import HistoryPolicy
+    from almostsure.shield.shield import Shield
 
 
 @final
@@ -52,8 +56,12 @@ class Rest:
 class Policy:
     """What to do in every state, or in every state with every remaining budget.  It knows its model.
 
-    Use :meth:`from_table` or :meth:`from_function`; :func:`almostsure.solve_policy` returns one.  See the
-    module's documentation for layers and for what they mean.
+    Use :meth:`from_table`, :meth:`from_function` or :meth:`from_shield`; :func:`almostsure.solve_policy` returns one.
+
+    It is a table with one row a *layer*: one in all for a stationary policy (``total`` is None), otherwise one for
+    each remaining budget 0 … ``total``, and perhaps a last one for what to do once the budget is overspent.  With more
+    than ``total`` left the top layer is used.  Where a policy says nothing (a state that it never reaches, or from
+    which no budget suffices) the choice is −1, or all probabilities are 0; asking it there raises NoSafeAction.
 
     Parameters
     ----------
@@ -110,11 +118,15 @@ class Policy:
     # ------------------------------------------------------------------ ways in
 
     @classmethod
-    def from_table(cls, mdp: MDP, table: Any, *, total: int | None = None, overspent: Any = None) -> Policy:
+    def from_table(cls, mdp: Model, table: Any, *, total: int | None = None, overspent: Any = None) -> Policy:
         """Build a policy from an array or a mapping.
+
+        What it says about terminal states is ignored: nothing happens there.
 
         Parameters
         ----------
+        mdp
+            The model, an example's name, or a file.
         table
             Integers or names are actions: one a state, or one row for each remaining budget 0 … total.
             Floats are probabilities: one row a state and one column an action, or one such matrix for each
@@ -132,7 +144,7 @@ class Policy:
         >>> Policy.from_table(mdp, [[1, 0], [0, 0]]).total  # with nothing left, action 1; with one unit, action 0
         1
         """
-        total = None if total is None else check_total(total)
+        mdp, total = as_model(mdp), None if total is None else check_total(total)
         if isinstance(table, Mapping):
             if total is None and table and all(isinstance(key, tuple) and len(key) == 2 for key in table):
                 total = max(check_total(remaining, "remaining") for _, remaining in table)
@@ -148,15 +160,55 @@ class Policy:
 
     @classmethod
     def from_function(
-        cls, mdp: MDP, function: tables.Function, *, total: int | None = None, overspent: Any = None
+        cls, mdp: Model, function: tables.Function, *, total: int | None = None, overspent: Any = None
     ) -> Policy:
         """Build a policy by asking ``function(state)``, or with ``total`` ``function(state, remaining)``.
 
-        It returns an action (id or name), a mapping from actions to probabilities, or None where it says nothing.
+        It is asked about every state that is not terminal, with everything that may remain, whether that is ever
+        reached or not.  It returns an action (id or name), a mapping from actions to probabilities, or None where it
+        says nothing; raising NoSafeAction, as a shield does, says nothing too.
         """
-        total = None if total is None else check_total(total)
+        mdp, total = as_model(mdp), None if total is None else check_total(total)
         content = tables.from_function(mdp, function, None if total is None else total + 1)
         return cls._from(mdp, content, total, overspent)
+
+    @classmethod
+    def from_shield(cls, shield: Shield, total: int) -> Policy:
+        """The random shielded policy: with whatever remains, every action that is allowed is equally likely.
+
+        It never takes more than ``total`` damage, and it is the baseline that a learned or a solved policy should beat.
+
+        Parameters
+        ----------
+        shield
+            Says what is allowed; the policy is one of its model.
+        total
+            The budget at the start.
+
+        Raises
+        ------
+        Infeasible
+            If an initial state needs more; ``needed`` is the total that suffices.
+        ArgumentError
+            If ``total`` is negative, fractional, or above the cap of the shield's budget.
+
+        Examples
+        --------
+        >>> import almostsure as asure
+        >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
+        >>> policy = Policy.from_shield(asure.Shield(mdp, asure.solve_budget(mdp)), 2)
+        >>> policy.probabilities(0, 2), policy.probabilities(0, 0)
+        (array([0.5, 0.5]), array([0., 1.]))
+        """
+        mdp = shield.mdp
+        total = require_total(mdp, shield.budget, total)
+        require(
+            8 * (total + 1) * mdp.num_choices, "the random shielded policy", "Ask shield.allowed as you go instead."
+        )
+        allowed = np.stack([shield.choices(remaining) for remaining in range(total + 1)]).astype(np.float64)
+        counts = np.add.reduceat(allowed, mdp.choice_ptr[:-1].astype(np.int64), axis=1)
+        allowed /= np.maximum(counts, 1.0)[:, mdp.choice_states()]
+        return cls(mdp, probability=allowed, total=total)
 
     @classmethod
     def _from(cls, mdp: MDP, content: tables.Table, total: int | None, overspent: Any) -> Policy:
@@ -288,11 +340,11 @@ class Policy:
         save(self, path)
 
     @staticmethod
-    def load(path: str | PathLike[str], mdp: MDP) -> Policy:
+    def load(path: str | PathLike[str], mdp: Model) -> Policy:
         """Read a policy of ``mdp``; raises ModelMismatch for another model's, CorruptFile for a damaged file."""
         from almostsure.policy.files import load
 
-        return load(path, mdp)
+        return load(path, as_model(mdp))
 
     def to_history_policy(self, total: int | None = None) -> HistoryPolicy:
         """The same policy as a function of the history (Lemma 1).  See :mod:`almostsure.policy.history`."""
@@ -355,7 +407,11 @@ class Play:
 
 
 def as_policy(mdp: MDP, policy: Any, *, total: int | None = None) -> Policy:
-    """A policy of ``mdp`` from a Policy, table, mapping or function; with a total, a function may ask what remains."""
+    """A policy of ``mdp`` from a Policy or Solution, a table, mapping or function.
+
+    With a total, a function may ask what remains.
+    """
+    policy = policy.policy if isinstance(getattr(policy, "policy", None), Policy) else policy  # of a Solution
     if isinstance(policy, Policy):
         policy.check_model(mdp)
         return policy

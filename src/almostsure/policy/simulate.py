@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.memory import require
-from almostsure.errors import ArgumentError, NoSafeAction
+from almostsure.errors import ArgumentError, Interrupted, NoSafeAction
 from almostsure.model.mdp import MDP, Bools, Floats
+from almostsure.model.source import Model, as_model
 from almostsure.policy.constraints import check_discount, check_total
 from almostsure.policy.policy import Policy, as_policy
 from almostsure.policy.simulate_plain import (
@@ -38,9 +39,12 @@ from almostsure.policy.simulate_plain import (
     play_plain,
 )  # fmt: skip
 from almostsure.policy.streams import open_streams
+from almostsure.progress import Bar
 from almostsure.waiting import compiling
 
 MAX_STEPS = 100_000
+MOST_STEPS = 40  # of a trajectory that are printed
+PIECE = 20_000_000  # steps in a piece of work, at most: so that progress shows and Ctrl-C is heard
 PLAIN_STEPS = 5_000_000  # what NumPy plays before loading compiled code would have paid
 BYTES_AN_EPISODE = 48
 UNLIMITED = np.int64(2**62)  # the remaining budget of an episode without one
@@ -78,6 +82,11 @@ class Episodes:
             raise ArgumentError(f"episode must lie in 0 … {len(self) - 1}; got {episode}")
         return _replay(self.mdp, self._tables, self._rules, self.seed, int(episode))
 
+    def __repr__(self) -> str:
+        cut = int(self.truncated.sum())
+        note = f", {cut:,} of them truncated" if cut else ""
+        return f"<Episodes: {len(self):,}, return {self.returns.mean():.6g} on average{note}, seed {self.seed}>"
+
     def __str__(self) -> str:
         count = len(self)
         lines = [
@@ -89,15 +98,23 @@ class Episodes:
         if self.total is not None:
             lines.append(f"overspent {int(self.overspent.sum()):,} of {count:,} (more than {self.total})")
         if self.truncated.any():
-            lines.append(f"truncated {int(self.truncated.sum()):,} of {count:,}")
+            lines.append(f"truncated {int(self.truncated.sum()):,} of {count:,}{self._where_cut()}")
         return "\n".join(lines)
+
+    def _where_cut(self) -> str:
+        """Whether episodes were cut, or came to rest: only the former may have had more to tell."""
+        cut = int((self.truncated & (self.lengths >= self._rules.max_steps)).sum())
+        if not cut:
+            return ", come to rest"
+        return f", {cut:,} of them after max_steps = {self._rules.max_steps:,}: the policy may never end"
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trajectory:
-    """One episode, step by step."""
+    """One episode, step by step.  Print it: it names its states and actions."""
 
+    mdp: MDP = field(repr=False)
     states: npt.NDArray[np.int64]  # [steps + 1]
     actions: npt.NDArray[np.int64]  # [steps]
     rewards: Floats  # [steps]
@@ -110,9 +127,28 @@ class Trajectory:
             result += [int(self.actions[t]), float(self.rewards[t]), int(self.damages[t]), int(self.states[t + 1])]
         return tuple(result)
 
+    def __repr__(self) -> str:
+        first, last = (self.mdp.state_name(int(self.states[at])) for at in (0, -1))
+        return (
+            f"<Trajectory: {self.actions.size:,} steps from {first} to {last}, "
+            f"return {self.rewards.sum():.6g}, damage {int(self.damages.sum())}>"
+        )
+
+    def __str__(self) -> str:
+        steps = [self._step(t) for t in range(min(self.actions.size, MOST_STEPS))]
+        more = self.actions.size - len(steps)
+        cut = [f"… and {more:,} more steps"] if more else []
+        return "\n".join([repr(self)[1:-1], *steps, *cut])
+
+    def _step(self, t: int) -> str:
+        before, after = (self.mdp.state_name(int(self.states[at])) for at in (t, t + 1))
+        gained = f", reward {self.rewards[t]:.6g}" if self.rewards[t] else ""
+        hurt = f", damage {self.damages[t]}" if self.damages[t] else ""
+        return f"{before}  {self.mdp.action_name(int(self.actions[t]))}  {after}{gained}{hurt}"
+
 
 def simulate(
-    mdp: MDP,
+    mdp: Model,
     policy: Any,
     episodes: int,
     *,
@@ -126,9 +162,10 @@ def simulate(
     Parameters
     ----------
     mdp
-        The model.
+        The model, an example's name, or a file.
     policy
-        A Policy of it, or a table, mapping or function that is one (see :meth:`Policy.from_table`).
+        A Policy of it, a Solution that holds one, or a table, mapping or function that is one (see
+        :meth:`Policy.from_table` and :meth:`Policy.from_function`).
     episodes
         How many to play.
     total
@@ -137,7 +174,8 @@ def simulate(
         0 … 2⁶⁴ − 1; by default a fresh one, which the result tells.  The same seed gives the same episodes on every
         machine, with any number of threads, compiled or not.
     max_steps
-        Longer episodes are cut, and marked as truncated.
+        Longer episodes are cut, and marked as truncated.  A policy that may never end plays all of these steps:
+        ``evaluate(mdp, policy).ends`` says how likely it ends.
     discount
         Of the returns.
 
@@ -146,7 +184,10 @@ def simulate(
     NoSafeAction
         An episode overspends and the policy says nothing about that (an assured policy never does), or it reaches a
         state about which the policy says nothing.  The state, what remained and the episode are named.
+    Interrupted
+        Ctrl-C.
     """
+    mdp = as_model(mdp)
     count = _at_least_one("episodes", episodes)
     require(
         count * BYTES_AN_EPISODE, f"simulating {count:,} episodes", "Simulate fewer at a time, with different seeds."
@@ -198,14 +239,14 @@ def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: 
         play(*tables, *rules, *piece)
 
     # A thread that is done takes the next piece, so one with long episodes holds nobody up.
-    size = max(1, min(4096, count // 16))
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+    size = max(1, min(4096, count // 16, PIECE // rules.max_steps))
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool, Bar("playing", count) as bar:
         try:
-            for _ in pool.map(part, range(0, count, size)):
-                pass
+            for done, _ in enumerate(pool.map(part, range(0, count, size)), start=1):
+                bar.update(min(done * size, count))
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
-            raise
+            raise Interrupted(f"the simulation of {count:,} episodes was stopped; nothing of it is kept") from None
     return results
 
 
@@ -255,6 +296,7 @@ def _replay(mdp: MDP, tables: Tables, rules: Rules, seed: int, episode: int) -> 
     at = np.array(outcomes, np.int64)
     choice = np.searchsorted(tables.outcome_ptr, at, side="right") - 1
     return Trajectory(
+        mdp=mdp,
         states=np.array(states, np.int64),
         actions=mdp.choice_action[choice].astype(np.int64),
         rewards=mdp.reward[at],

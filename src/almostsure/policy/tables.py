@@ -2,6 +2,9 @@
 
 Everything ends as one of two arrays with one row a layer (see :mod:`almostsure.policy.policy`): the choice of
 each state, −1 where the policy says nothing, or the probability of each choice, all zero where it says nothing.
+
+In terminal states nothing happens any more, so what is said about them is ignored, whether it fits their actions or
+not: every policy that is read here plays the first choice there.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import PolicyError, UnknownName
+from almostsure.errors import NoSafeAction, PolicyError, UnknownName
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.validate import SUM_TOLERANCE, and_more
 from almostsure.policy.constraints import check_total
@@ -68,25 +71,35 @@ def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) 
 
 
 def from_function(mdp: MDP, function: Function, layers: int | None) -> Table:
-    """Ask a function for every state, or for every state and remaining budget."""
+    """Ask a function for every state, or for every state and remaining budget; not where nothing happens any more.
+
+    A NoSafeAction, such as a shield raises, says nothing there: that matters only if the policy gets there.
+    """
+
+    def ask(*pair: int) -> Decision:
+        try:
+            return function(*pair)
+        except NoSafeAction:
+            return None
+
+    living = np.flatnonzero(~mdp.is_terminal()).tolist()
     if layers is None:
-        return _collect(mdp, {(0, s): function(s) for s in range(mdp.num_states)}, 1)
-    every = ((remaining, state) for remaining in range(layers) for state in range(mdp.num_states))
-    return _collect(mdp, {(row, state): function(state, row) for row, state in every}, layers)
+        return _collect(mdp, {(0, state): ask(state) for state in living}, 1)
+    return _collect(mdp, {(row, state): ask(state, row) for row in range(layers) for state in living}, layers)
 
 
 def choices_of_actions(mdp: MDP, actions: Ints) -> npt.NDArray[Any]:
-    """The choice of each action id, [layers, num_states]; −1 stays −1."""
-    width = mdp.num_actions
+    """The choice of each action id, [layers, num_states]; −1 stays −1, and a terminal state's is its first."""
+    width, is_terminal = mdp.num_actions, mdp.is_terminal()
     keys = mdp.choice_states().astype(np.int64) * width + mdp.choice_action
     wanted = np.arange(mdp.num_states, dtype=np.int64) * width + actions
     at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    bad = (actions != -1) & ((actions < 0) | (actions >= width) | (keys[at] != wanted))
+    bad = ~is_terminal & (actions != -1) & ((actions < 0) | (actions >= width) | (keys[at] != wanted))
     if bad.any():
         row, state = (int(x[0]) for x in np.nonzero(bad))
         _refuse_action(mdp, state, int(actions[row, state]), int(np.count_nonzero(bad)) - 1)
     dtype = np.int32 if mdp.num_choices < 2**31 else np.int64
-    return np.where(actions == -1, -1, at).astype(dtype)
+    return np.where(is_terminal, mdp.choice_ptr[:-1], np.where(actions == -1, -1, at)).astype(dtype)
 
 
 def check_probabilities(mdp: MDP, probability: Floats) -> None:
@@ -129,16 +142,26 @@ def _ids(mdp: MDP, names: npt.NDArray[Any]) -> Ints:
 
 def _probabilities_of_matrix(mdp: MDP, matrix: Floats) -> Floats:
     state, action = mdp.choice_states(), mdp.choice_action.astype(np.int64)
-    absent = np.ones(matrix.shape[1:], np.bool_)
+    absent = np.repeat(~mdp.is_terminal()[:, None], matrix.shape[2], axis=1)
     absent[state, action] = False
     bad = absent & (matrix != 0)
     if bad.any():
         _, at_state, at_action = (int(x[0]) for x in np.nonzero(bad))
         _refuse_action(mdp, at_state, at_action, int(np.count_nonzero(bad)) - 1)
-    return np.ascontiguousarray(matrix[:, state, action])
+    return _rest_at_the_end(mdp, np.ascontiguousarray(matrix[:, state, action]))
+
+
+def _rest_at_the_end(mdp: MDP, probability: Floats) -> Floats:
+    """The same, with the first choice in every terminal state, whatever it was."""
+    is_terminal = mdp.is_terminal()
+    probability[:, is_terminal[mdp.choice_states()]] = 0.0
+    probability[:, mdp.choice_ptr[:-1][is_terminal]] = 1.0
+    return probability
 
 
 def _collect(mdp: MDP, decisions: Mapping[tuple[int, int], Decision], layers: int) -> Table:
+    is_terminal = mdp.is_terminal()
+    decisions = {pair: decision for pair, decision in decisions.items() if not is_terminal[pair[1]]}
     if any(_is_distribution(d) for d in decisions.values()):
         return Table(None, _collect_probabilities(mdp, decisions, layers))
     actions = np.full((layers, mdp.num_states), -1, np.int64)
@@ -164,7 +187,7 @@ def _collect_probabilities(mdp: MDP, decisions: Mapping[tuple[int, int], Decisio
             raise PolicyError(
                 f"a policy's probabilities at {mdp.describe_state(state)} must sum to 1; got 0", state=state
             )
-    return probability
+    return _rest_at_the_end(mdp, probability)
 
 
 def _is_distribution(decision: Decision) -> bool:
