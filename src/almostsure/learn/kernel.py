@@ -72,7 +72,11 @@ class Kernel:
         """
         if unknown not in UNKNOWN:
             raise UnknownName("value of unknown", unknown, UNKNOWN, f"Choose from {', '.join(UNKNOWN)}.")
-        believed = (self.samples > 0) if known is None else known & (self.samples > 0)
+        believed = self.samples > 0
+        if known is not None:
+            if np.shape(known) != believed.shape or np.asarray(known).dtype != np.bool_:
+                raise ArgumentError(f"known must be {believed.size} booleans, one a choice; got {np.shape(known)}")
+            believed &= known
         missing = np.flatnonzero(~believed)
         if unknown == "allow" or not missing.size:
             return self._model(self.blank, believed, self.blank.successor[missing])
