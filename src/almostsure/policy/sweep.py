@@ -296,14 +296,18 @@ class Sweeps:
         )  # fmt: skip
         finite = self._surely(remaining, places)
         value = np.full(finite.size, -np.inf)
-        if remaining > 0:  # more budget is never worse
+        if remaining > 0 and ground.discount == 1:  # more budget is never worse
             value[places.place] = self.value[remaining - 1]
         order = np.empty(finite.size, np.uint32)
-        count = prepare.estimate(
+        count, lowest = prepare.estimate(
             ground.choice_ptr, self.place_of_choice, places.member_ptr, places.member, *self.predecessors,
-            places.can_stay, finite, self.usable, self.constant, self.exit_chance, ground.discount, self.width,
-            self.scratch.judged, value, order,
+            places.can_stay, finite, self.usable, self.constant, self.exit_chance, ground.reward, ground.discount,
+            self.width, self.scratch.judged, value, order,
         )  # fmt: skip
+        if ground.discount < 1:  # estimates give the order, but the least possible values are a better start
+            value[:] = lowest
+            if remaining > 0:
+                value[places.place] = np.maximum(lowest, self.value[remaining - 1])
         return finite, order[:count], value
 
     def _surely(self, remaining: int, places: Places) -> Bools:

@@ -163,27 +163,31 @@ def _move(i, slot, slot_of, before, after, head, tail):
 
 
 @njit(cache=True)
-def _bucket(top, worth, width):
-    """How many widths a value lies behind the best one."""
-    return np.int64(min((top - worth) / width, 1e18))
+def _bucket(worth, top, width, lowest, discount):
+    """How far a value lies behind the best one: in widths or, discounted, in quarters of a step."""
+    if discount == 1.0:
+        return np.int64(min((top - worth) / width, 1e18))
+    if worth <= lowest or top <= lowest:
+        return np.int64(2**60)
+    return np.int64(min(4.0 * np.log((worth - lowest) / (top - lowest)) / np.log(discount), 1e18))
 
 
 @njit(cache=True)
-def _first_guess(i, choice_ptr, member_ptr, member, can_stay, usable, constant, exit_chance, discount):
+def _first_guess(i, choice_ptr, member_ptr, member, can_stay, judged, discount):
     """What a place is worth if every outcome that does not leave the layer led back to it."""
     best = 0.0 if can_stay[i] else -np.inf
     for m in range(member_ptr[i], member_ptr[i + 1]):
         for c in range(choice_ptr[member[m]], choice_ptr[member[m] + 1]):
-            if usable[c] and exit_chance[c] > 0.0:
-                best = max(best, constant[c] / (1.0 - discount * (1.0 - exit_chance[c])))
+            if judged[c, 1] > 0.0:
+                best = max(best, judged[c, 3] + judged[c, 0] / (1.0 - discount * (1.0 - judged[c, 1])))
     return best
 
 
 @njit(cache=True)
-def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_chance, can_stay, finite, usable, constant, exit_chance, discount, width, judged, value, order):  # noqa: E501
+def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_chance, can_stay, finite, usable, constant, exit_chance, reward, discount, width, judged, value, order):  # noqa: E501
     """Settle the places one by one, the most valuable first; fills ``order``, returns how many there are.
 
-    ``value`` holds lower bounds before and estimates afterwards.
+    ``value`` holds lower bounds before and estimates afterwards; discounted, the lowest possible value is returned too.
 
     As in Dijkstra's algorithm, but with expectations: a choice is judged by its settled outcomes, as if the others
     led back to where one is, or, when they are few, as far behind as the settled ones are ahead.  The estimates
@@ -192,9 +196,12 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
     """
     size = finite.size
     lowest = 0.0
-    for c in range(constant.size):  # settled worth and chance, and what the first settled outcome is worth
-        judged[c, 0], judged[c, 1], judged[c, 2] = constant[c], exit_chance[c] if usable[c] else np.nan, np.nan
-        lowest = min(lowest, constant[c]) if usable[c] else lowest
+    for c in range(constant.size):  # settled worth and chance, what the first settled outcome is worth, and gains
+        gain = max(reward[c], 0.0)  # is not counted again and again while outcomes are unsettled, as costs are
+        judged[c, 0], judged[c, 1] = constant[c] - gain, exit_chance[c] if usable[c] else np.nan
+        judged[c, 2], judged[c, 3] = np.nan, gain
+        if discount < 1.0 and usable[c]:  # nobody is worth less than the worst choice for ever
+            lowest = min(lowest, constant[c] / (1.0 - discount * (1.0 - exit_chance[c])))
     slot_of = np.full(size, -1, np.int32)
     before, after = np.empty(size, np.int32), np.empty(size, np.int32)
     head, tail = np.full(RING + 1, -1, np.int32), np.full(RING + 1, -1, np.int32)
@@ -202,7 +209,7 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
     top, waiting, settled, current = -np.inf, 0, 0, np.int64(0)
     for i in range(size):
         if finite[i]:
-            guess = _first_guess(i, choice_ptr, member_ptr, member, can_stay, usable, constant, exit_chance, discount)
+            guess = _first_guess(i, choice_ptr, member_ptr, member, can_stay, judged, discount)
             value[i] = max(value[i], guess)
             top = max(top, value[i])
             if value[i] > -np.inf:
@@ -211,18 +218,18 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
         if waiting == 0 and head[RING] < 0:  # discounted, nobody has to come to rest: take those who cannot
             for i in range(size):
                 if not done[i]:
-                    value[i] = max(value[i], lowest / (1.0 - discount) if discount < 1.0 else lowest)
+                    value[i] = max(value[i], lowest)
                     top = max(top, value[i])
                     _move(i, RING, slot_of, before, after, head, tail)
             if head[RING] < 0:
-                return settled
+                return settled, lowest
         if waiting == 0:  # go to the nearest of those that lay too far behind
             nearest, i = -np.inf, head[RING]
             while i >= 0:
                 nearest, i = max(nearest, value[i]), after[i]
-            current, i = _bucket(top, nearest, width), head[RING]
+            current, i = _bucket(nearest, top, width, lowest, discount), head[RING]
             while i >= 0:
-                later, bucket = after[i], _bucket(top, value[i], width)
+                later, bucket = after[i], _bucket(value[i], top, width, lowest, discount)
                 if bucket < current + RING:
                     _move(i, bucket % RING, slot_of, before, after, head, tail)
                     waiting += 1
@@ -249,12 +256,12 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
                 judged[c, 2] = value[i]
             later_chance = discount * max(0.0, 1.0 - chance)
             if later_chance < NOT_LATE:
-                guess = (worth - later_chance * judged[c, 2]) / (1.0 - 2.0 * later_chance)
+                guess = judged[c, 3] + (worth - later_chance * judged[c, 2]) / (1.0 - 2.0 * later_chance)
             else:
-                guess = worth / (1.0 - later_chance)
+                guess = judged[c, 3] + worth / (1.0 - later_chance)
             if guess > value[j]:
                 value[j] = guess
-                bucket = max(current, _bucket(top, guess, width))
+                bucket = max(current, _bucket(guess, top, width, lowest, discount))
                 slot = bucket % RING if bucket < current + RING else RING
                 if slot != slot_of[j]:
                     waiting += (slot < RING) - (0 <= slot_of[j] < RING)

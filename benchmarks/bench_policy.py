@@ -1,0 +1,187 @@
+"""The assured policy beside Storm's sound solver on the unfolded model: same values, same tolerance, same run.
+
+    python benchmarks/bench_policy.py [--only NAME …] [--seeds N] [--limit SECONDS] [--large] [--json FILE]
+
+Each case runs in processes of its own, ours and Storm's in turn.  Ours is measured from arrays to proved bounds for
+all states and budgets 0 … 5, k* included; Storm's is its solution alone, without building the model.  If values differ
+by more than 1e-5 (relative to values above 1) the run fails.  Storm gets SECONDS and is then given up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import almostsure as asure
+from almostsure.model.families import garnet
+from almostsure.model.grid import grid_family
+from almostsure.model.mdp import MDP
+
+TOTAL = 5
+TOLERANCE = 1e-6
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family of models, one for each seed; with discount 1 every step costs 1."""
+
+    name: str
+    make: Callable[[int], MDP]
+    discount: float = 1.0
+    large: bool = False
+
+
+def cases() -> Iterator[Case]:
+    side = {"slip_model": "side", "hazard": 0.0, "lakes": 0.05, "pits": 0.0}
+    lone = {"slip_model": "side", "hazard": 0.01, "lakes": 0.0, "pits": 0.0}
+    for n in (100, 300, 1000):
+        yield Case(f"forward-{n}", lambda seed, n=n: grid_family(n, seed=seed), large=n == 1000)
+    yield Case("forward-300-discounted", lambda seed: grid_family(300, seed=seed), discount=0.99)
+    yield Case("side-300", lambda seed: grid_family(300, seed=seed, **side))
+    yield Case("side-300-discounted", lambda seed: grid_family(300, seed=seed, **side), discount=0.99)
+    yield Case("side-lone-300", lambda seed: grid_family(300, seed=seed, **lone))
+    yield Case("side-lone-300-discounted", lambda seed: grid_family(300, seed=seed, **lone), discount=0.99)
+    yield Case("everywhere-300", lambda seed: slippery(300, seed))
+    yield Case("everywhere-300-discounted", lambda seed: slippery(300, seed), discount=0.99)
+    yield Case("random-100000", scattered)
+    yield Case("random-100000-discounted", scattered, discount=0.99)
+    yield Case("side-1000", lambda seed: grid_family(1000, seed=seed, **side), large=True)
+
+
+def slippery(n: int, seed: int) -> MDP:
+    """A map on which one may slip to every side; water hurts only who means to enter it."""
+    rng = np.random.default_rng(seed)
+    water = rng.random((n, n)) < 0.25
+    water[0, 0] = water[-1, -1] = False
+    row, column = (x.ravel() for x in np.indices((n, n)))
+    moves = ((-1, 0), (0, 1), (1, 0), (0, -1))
+    beside = np.stack([np.clip(row + y, 0, n - 1) * n + np.clip(column + x, 0, n - 1) for y, x in moves], axis=1)
+    states = np.arange(n * n - 1)
+    s, a, k = (x.ravel() for x in np.broadcast_arrays(states[:, None, None], np.arange(4)[:, None], np.arange(4)))
+    t = beside[s, k]
+    p = np.where(a == k, 0.7, 0.1)
+    damage = (a == k) & water.ravel()[t]
+    return asure.from_transitions(s, a, t, p, (t == n * n - 1) * 1.0, damage, terminal=[n * n - 1])
+
+
+def scattered(seed: int) -> MDP:
+    """A random model; one state in a thousand is an end."""
+    return garnet(100_000, branching=4, seed=seed, damage_rate=0.02, terminal_rate=0.001)
+
+
+# ---------------------------------------------------------------------- ours
+
+
+def prepared(case: Case, seed: int) -> MDP:
+    """The model with the rewards of the case: step costs, or the positive part of its own rewards."""
+    mdp = case.make(seed)
+    owner = mdp.choice_states()[mdp.outcome_choices()]
+    ends = mdp.is_terminal()[owner]
+    reward = np.where(ends, 0.0, -1.0) if case.discount == 1 else np.where(ends, 0.0, np.maximum(mdp.reward, 0.0))
+    return asure.from_transitions(
+        owner, mdp.choice_action[mdp.outcome_choices()], mdp.successor, mdp.probability, reward, mdp.damage,
+        num_states=mdp.num_states, initial=int(mdp.initial_states[0]), normalise=True,
+    )  # fmt: skip
+
+
+def ours(case: Case, seed: int, file: str) -> None:
+    """Solve twice, the second time measured: the first may compile."""
+    from almostsure.policy.layers import solve_layers
+
+    mdp = prepared(case, seed)
+    small = prepared(Case("", lambda seed: grid_family(60, seed=seed), discount=case.discount), 0)
+    for warm in (small, mdp) if mdp.num_states > 500_000 else (small, mdp, mdp):
+        wall, cpu = time.perf_counter(), time.process_time()
+        budget = asure.solve_budget(warm, cap=TOTAL)
+        shield = time.process_time() - cpu
+        layers = solve_layers(warm, budget.of_choice, TOTAL, discount=case.discount, tolerance=TOLERANCE)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    names = ("choice_ptr", "choice_action", "outcome_ptr", "successor", "probability", "reward", "damage")
+    np.savez(file, **{n: getattr(mdp, n) for n in names}, of_choice=budget.of_choice, terminal=mdp.is_terminal())
+    np.save(file + ".bounds.npy", np.stack([layers.lower, layers.upper]))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"wall": wall, "cpu": cpu, "shield_cpu": shield, "peak_mb": peak}))
+
+
+# ---------------------------------------------------------------------- side by side
+
+
+def compare(case: Case, seed: int, limit: float) -> dict[str, object]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/model.npz"
+        command = [sys.executable, __file__, "--child", case.name, str(seed), file]
+        found: dict[str, object] = {"case": case.name, "seed": seed, "ours": _json(command, None)}
+        storm = [sys.executable, str(HERE / "storm_policy.py"), file, str(TOTAL), str(case.discount)]
+        found["storm"] = _json(storm, limit)
+        if found["storm"] is not None:
+            found["difference"] = difference(np.load(file + ".bounds.npy"), np.load(file + ".values.npy"))
+    return found
+
+
+def _json(command: list[str], limit: float | None) -> dict[str, float] | None:
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
+    except subprocess.TimeoutExpired:
+        return None
+    return json.loads(run.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def difference(bounds: np.ndarray, values: np.ndarray) -> float:
+    lower, upper = bounds
+    if (np.isnan(lower) != np.isnan(values)).any() or (np.isneginf(lower) != np.isneginf(values)).any():
+        return float("inf")
+    good = np.isfinite(lower)
+    middle = (lower[good] + upper[good]) / 2
+    return float((np.abs(middle - values[good]) / np.maximum(1, np.abs(middle))).max(initial=0.0))
+
+
+def show(found: dict[str, object]) -> str:
+    mine, storm = found["ours"], found["storm"]
+    assert isinstance(mine, dict)
+    text = f"{found['case']:<28}{found['seed']:>4}  ours {mine['wall']:8.3f} s {mine['cpu']:8.3f} cpu {mine['peak_mb']:7.0f} MB"
+    if not isinstance(storm, dict):
+        return text + "   Storm gave no answer in time"
+    return (
+        f"{text}   Storm {storm['wall']:8.2f} s {storm['cpu']:8.2f} cpu {storm['peak_mb']:7.0f} MB"
+        f"   {storm['wall'] / mine['wall']:6.1f}× wall {storm['cpu'] / mine['cpu']:6.1f}× cpu  differ by {found['difference']:.1e}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=120.0, metavar="SECONDS", help="for Storm, building included")
+    parser.add_argument("--large", action="store_true", help="also a million states: Storm takes ten minutes and 7 GB")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        name, seed, file = options.child
+        ours(next(case for case in cases() if case.name == name), int(seed), file)
+        return
+    rows = []
+    for case in cases():
+        if case.name in options.only if options.only else options.large or not case.large:
+            for seed in range(options.seeds):
+                rows.append(compare(case, seed, options.limit))
+                print(show(rows[-1]), flush=True)
+                if rows[-1].get("difference", 0.0) > 1e-5:  # type: ignore[operator]
+                    sys.exit("values differ")
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
