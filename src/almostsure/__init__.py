@@ -18,6 +18,10 @@ from almostsure.budget.reference import algorithm_1, barrier, budget_operator
 from almostsure.budget.result import Budget
 from almostsure.budget.solve import solve_budget
 from almostsure.errors import AlmostSureError
+from almostsure.learn.bounds import samples_needed
+from almostsure.learn.budget import learn_budget
+from almostsure.learn.kernel import build_kernel
+from almostsure.learn.online import OnlineShield
 from almostsure.model.build import from_transitions
 from almostsure.model.convert import from_dense, from_sparse
 from almostsure.model.draw import draw
@@ -52,6 +56,7 @@ __all__ = [
     "Chance",
     "Expected",
     "GrowingBudget",
+    "OnlineShield",
     "Policy",
     "Shield",
     "algorithm_1",
@@ -59,6 +64,7 @@ __all__ = [
     "augment",
     "barrier",
     "budget_operator",
+    "build_kernel",
     "check_budget",
     "draw",
     "evaluate",
@@ -72,7 +78,9 @@ __all__ = [
     "from_table",
     "from_transitions",
     "frontier",
+    "learn_budget",
     "load",
+    "samples_needed",
     "simulate",
     "solve_budget",
     "solve_policy",

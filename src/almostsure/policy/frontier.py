@@ -15,7 +15,6 @@ from almostsure.model.source import Model, as_model
 from almostsure.policy.constraints import (
     AlmostSure,
     Chance,
-    Constraint,
     Expected,
     check_discount,
     check_tolerance,
@@ -124,8 +123,7 @@ def _assured(mdp: MDP, total: int, discount: float, tolerance: float) -> Floats:
         return np.append(below, math.inf)
 
 
-def _value(mdp: MDP, constraint: Constraint, programme: Programme, tolerance: float) -> float:
-    assert isinstance(constraint, (Expected, Chance))
+def _value(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> float:
     try:
         return solve_programme(mdp, constraint, programme, tolerance).value
     except Infeasible:
