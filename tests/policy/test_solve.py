@@ -477,3 +477,18 @@ def test_solutions_read_well(paper):
     assert "best return  2" in text
     assert "another unit is worth 1" in text
     assert repr(solve_policy(paper(), AlmostSure(2))) == "<Solution: return 2 with never more than 2 damage>"
+
+
+def test_no_risk_has_no_price(paper):
+    text = str(solve_policy(paper(), Chance(2, 0)))
+    assert "risk         0 of 0 is used" in text
+    assert "nan" not in text
+
+
+def test_a_policy_that_may_never_end_says_so(coin, paper):
+    assert "ends         with probability 0 only" in str(solve_policy(coin, AlmostSure(0)))
+    assert "ends" not in str(solve_policy(paper(), AlmostSure(3)))
+
+
+def test_a_model_by_name():
+    assert solve_policy("paper", AlmostSure(2)).value == pytest.approx(2)

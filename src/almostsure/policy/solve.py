@@ -27,10 +27,12 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from almostsure.budget.answer import INFINITE
+from almostsure.budget.memory import require
 from almostsure.budget.result import Budget
 from almostsure.budget.solve import solve_budget
-from almostsure.errors import ArgumentError, Infeasible, LimitReached, UnboundedReturn
+from almostsure.errors import AlmostSureError, ArgumentError, Infeasible, Interrupted, LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.source import Model, as_model
 from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expected, check_discount, check_tolerance
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.extract import TINY, extract
@@ -38,10 +40,14 @@ from almostsure.policy.flow import Flow, layered_flow, plain_flow, reachable
 from almostsure.policy.lagrange import Answer, Proof
 from almostsure.policy.occupation import Endless, NoEnd, Programme
 from almostsure.policy.policy import Policy
+from almostsure.progress import Bar
 
 if TYPE_CHECKING:
     from almostsure.policy.layers import Layers
 
+BYTES_A_PAIR = 36  # of state and remaining budget, while layers are solved
+ASKED = 100_000  # pairs up to which printing a solution evaluates its policy
+SURELY = 1e-9  # an end that is missed with no more probability than this is sure
 ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
 
 
@@ -107,22 +113,35 @@ class Solution:
                     f"damage       {self.used:.6g} of {limit:g} on average, another unit is worth {self.price:.6g}"
                 )
             case Chance(risk=risk):
-                worth = f"another per cent is worth {self.price / 100:.6g}"
-                lines.append(f"risk         {self.used:.6g} of {risk:g} is used, {worth}")
-        return "\n".join(lines)
+                worth = "" if math.isnan(self.price) else f", another per cent is worth {self.price / 100:.6g}"
+                lines.append(f"risk         {self.used:.6g} of {risk:g} is used{worth}")
+        return "\n".join([*lines, *self._may_never_end()])
+
+    def _may_never_end(self) -> list[str]:
+        """A line for policies that do not surely end, where that is cheap to know."""
+        if self.policy.num_layers * self.mdp.num_states > ASKED:
+            return []
+        try:
+            ends = self.evaluate().ends
+        except AlmostSureError:
+            return []
+        return [f"ends         with probability {ends:.6g} only"] if ends < 1 - SURELY else []
 
 
-def solve_policy(mdp: MDP, constraint: Constraint, *, discount: float = 1.0, tolerance: float = 1e-8) -> Solution:
+def solve_policy(mdp: Model, constraint: Constraint, *, discount: float = 1.0, tolerance: float = 1e-8) -> Solution:
     """The best policy under a constraint on damage.
 
     Parameters
     ----------
     mdp
-        The model; the policy starts in its initial state or distribution.
+        The model, an example's name, or a file; the policy starts in the initial state or distribution.
     constraint
         ``AlmostSure(total)``, ``Expected(limit)`` or ``Chance(total, risk)``.
     discount
-        In (0, 1].  What it applies to is said in the module's documentation.
+        In (0, 1], of the return.  ``AlmostSure`` is about every trajectory, so its damage counts in full.
+        ``Expected`` discounts damage as it discounts reward.  ``Chance`` with a risk strictly between 0 and 1 needs
+        ``discount=1``: a policy on (state, remaining) cannot trade a discounted return against an undiscounted risk
+        optimally.
     tolerance
         How far apart the bounds may be, times the value if that is above 1.
 
@@ -134,6 +153,13 @@ def solve_policy(mdp: MDP, constraint: Constraint, *, discount: float = 1.0, tol
         The return has no bound; ``cycle`` holds the states that give it.
     LimitReached
         The bounds are further apart than the tolerance.
+    Interrupted
+        Ctrl-C.
+
+    Notes
+    -----
+    The best policy need not ever end, where going on costs nothing; printing the solution says so for models of
+    moderate size, ``solution.evaluate().ends`` for all.
 
     Examples
     --------
@@ -147,7 +173,7 @@ def solve_policy(mdp: MDP, constraint: Constraint, *, discount: float = 1.0, tol
     0      0 0.75, 1 0.25
     1      0
     """
-    discount, tolerance = check_discount(discount), check_tolerance(tolerance)
+    mdp, discount, tolerance = as_model(mdp), check_discount(discount), check_tolerance(tolerance)
     match constraint:
         case AlmostSure():
             return _assured(mdp, constraint, discount, tolerance)
@@ -162,13 +188,11 @@ def solve_policy(mdp: MDP, constraint: Constraint, *, discount: float = 1.0, tol
 
 
 def _assured(mdp: MDP, constraint: AlmostSure, discount: float, tolerance: float) -> Solution:
-    from almostsure.policy.layers import solve_layers
-
     total = constraint.total
     budget = solve_budget(mdp, cap=total)
     if budget.smallest_total() > total:
         raise _too_little(mdp, total)
-    layers = solve_layers(mdp, budget.of_choice, total, discount=discount, tolerance=tolerance)
+    layers = _solve_layers(mdp, budget, total, discount, tolerance)
     lower, upper = (_at_start(mdp, bound) for bound in (layers.lower, layers.upper))
     curve = _middle(lower, upper)
     return Solution(
@@ -176,6 +200,24 @@ def _assured(mdp: MDP, constraint: AlmostSure, discount: float, tolerance: float
         policy=Policy(mdp, choice=layers.choice, total=total), discount=discount, tolerance=tolerance,
         used=float(total), price=math.nan, layers=layers, _curve=curve,
     )  # fmt: skip
+
+
+def _solve_layers(mdp: MDP, budget: Budget, total: int, discount: float, tolerance: float) -> Layers:
+    """Bounds and policy for every remaining budget, with a bar that shows how far it is."""
+    from almostsure.policy.plateau import solve_budgets
+
+    require(
+        BYTES_A_PAIR * (total + 1) * mdp.num_states, f"the best policy for budgets up to {total:,}",
+        "Solve for a smaller total: a policy for it keeps larger ones too.",
+    )  # fmt: skip
+    with Bar("solving", total + 1) as bar:
+        try:
+            return solve_budgets(
+                mdp, budget.of_choice, total, discount=discount, tolerance=tolerance,
+                report=lambda layer: bar.update(layer + 1, f"{layer + 1:,} of {total + 1:,} remaining budgets"),
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            raise Interrupted("the search for the best policy was stopped; nothing of it is kept") from None
 
 
 def _at_start(mdp: MDP, values: Floats) -> Floats:
