@@ -15,12 +15,11 @@ components*: sets of states in which a policy can stay for ever.
 
 On what remains, policy iteration from a proper policy (one that surely stops) goes on until no choice is better.
 
-**Bounds.**  Let V be what was computed, δ an upper bound of |b + A V − V| on the policy's choices and of b + A V − V
-on all others, rounding included, and w ≥ 1 + A w on all choices that are within reach of being best (its policy: the
-longest way to the end that is worth considering).  Then V − e and V + e with e = ε + 2 δ w, where ε bounds the error of
-the lower layers, satisfy b + A (V − e) ≥ V − e on the policy's choices and b + A (V + e) ≤ V + e on all choices, which
-makes them a lower and an upper bound.  Both inequalities are verified on the numbers, with a margin for rounding, before
-anything is returned.
+**Bounds.**  Let V be what was computed, δ(c) an upper bound of |b + A V − V| on the policy's choices and of
+b + A V − V on all others, rounding included, and ε(c) what the errors of the lower layers are worth at the exits.  With
+e ≥ 2 δ + ε + A e on all choices that are within reach of being best, V − e and V + e satisfy b − ε + A (V − e) ≥ V − e
+on the policy's choices and b + ε + A (V + e) ≤ V + e on all choices, which makes them a lower and an upper bound.  Both
+inequalities are verified on the numbers, with a margin for rounding, before anything is returned.
 
 This engine is plain NumPy and SciPy: small models never wait for a compiler.  Large ones are solved by
 :mod:`almostsure.policy.sweep`, in compiled code.
@@ -37,7 +36,7 @@ import numpy.typing as npt
 
 from almostsure.errors import LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.policy.flow import STOP, Flow, end_components, mean_reward, touches
+from almostsure.policy.flow import STOP, Flow, add_up, end_components, mean_reward, touches
 from almostsure.policy.occupation import gainful, mean_gain
 
 PLAIN_STATES = 2000  # larger models are worth waiting for the compiler, once
@@ -88,9 +87,9 @@ def solve_layers(
     moves = _Moves(mdp)
     gain: Ints | None = None
     for remaining in range(total + 1):
-        layer = _Layer(moves, of_choice <= remaining, remaining, value, discount)
+        layer = _Layer(moves, of_choice <= remaining, remaining, value, error, discount)
         gain = layer.endless if gain is None and layer.endless.size else gain
-        layer.solve(float(error[:remaining].max(initial=0.0)))
+        layer.solve()
         value[remaining, layer.states] = layer.value
         error[remaining, layer.states] = layer.error
         choice[remaining, layer.states] = layer.choice
@@ -125,7 +124,10 @@ def _check_start(mdp: MDP, value: Floats, error: Floats, tolerance: float, gain:
     finite = np.isfinite(value[start])
     gap = 2 * error[start][finite] / np.maximum(1.0, np.abs(value[start][finite]))
     if gap.size and gap.max() > tolerance:
-        raise LimitReached(f"the bounds must be within {tolerance:g} of each other; {gap.max():.2g} is the best that 64-bit numbers give here. Pass a larger tolerance.")  # noqa: E501
+        raise LimitReached(
+            f"the bounds must be within {tolerance:g} of each other; {gap.max():.2g} is the best that 64-bit numbers "
+            "give here. Pass a larger tolerance."
+        )
 
 
 class _Moves:
@@ -141,7 +143,9 @@ class _Moves:
 class _Layer:
     """One layer: its states, the allowed choices with their constants, and the solution."""
 
-    def __init__(self, moves: _Moves, allowed: Bools, remaining: int, lower_layers: Floats, discount: float) -> None:
+    def __init__(
+        self, moves: _Moves, allowed: Bools, remaining: int, value: Floats, error: Floats, discount: float
+    ) -> None:
         mdp = moves.mdp
         self.mdp, self.discount = mdp, discount
         self.states = np.unique(moves.owner[allowed])
@@ -153,8 +157,10 @@ class _Layer:
         target, damage = mdp.successor[outcomes], mdp.damage[outcomes].astype(np.int64)
         weight = discount * mdp.probability[outcomes]
         leaves = damage > 0
-        worth = np.zeros(outcomes.size)
-        worth[leaves] = weight[leaves] * lower_layers[remaining - damage[leaves], target[leaves]]
+        exits = remaining - damage[leaves], target[leaves]
+        worth, blur = np.zeros(outcomes.size), np.zeros(outcomes.size)
+        worth[leaves] = weight[leaves] * value[exits]
+        blur[leaves] = weight[leaves] * error[exits]
         stays = ~leaves
         from scipy.sparse import csr_array
 
@@ -162,14 +168,15 @@ class _Layer:
             (weight[stays], (row[stays], position[target[stays]])), shape=(choices.size, self.states.size)
         )
         owner = position[moves.owner[choices]]
-        self.constant = moves.reward[choices] + np.bincount(row, worth, minlength=choices.size)
-        self.size = np.abs(moves.reward[choices]) + np.bincount(row, np.abs(worth), minlength=choices.size)
+        self.constant = moves.reward[choices] + add_up(row, worth, choices.size)
+        self.size = np.abs(moves.reward[choices]) + add_up(row, np.abs(worth), choices.size)
+        self.blur = add_up(row, blur, choices.size)
         self.flow = Flow(
             choice_ptr=np.searchsorted(owner, np.arange(self.states.size + 1)),
             owner=owner,
             moves=inside,
             reward=moves.reward[choices],
-            cost=np.bincount(row[leaves], weight[leaves], minlength=choices.size),  # who leaves pays, here
+            cost=add_up(row[leaves], weight[leaves], choices.size),  # who leaves pays, here
             initial=np.zeros(self.states.size),
             state=self.states,
             choice=choices,
@@ -182,7 +189,9 @@ class _Layer:
     def _endless(self) -> Ints:
         """Mark where the return is +∞; returns the states of the model among which it is collected."""
         flow = self.flow
-        forever = gainful(flow) if self.discount == 1 and (flow.reward > 0).any() else np.zeros(flow.num_states, np.bool_)
+        forever = np.zeros(flow.num_states, np.bool_)
+        if self.discount == 1 and (flow.reward > 0).any():
+            forever = gainful(flow)
         found = self.states[forever]
         to_gain = np.isposinf(self.constant)
         self.infinite = forever.copy()
@@ -198,16 +207,16 @@ class _Layer:
 
     # ------------------------------------------------------------------ solving
 
-    def solve(self, inherited: float) -> None:
-        """Find values, choices and errors; the exits are known up to ``inherited``."""
+    def solve(self) -> None:
+        """Find values, choices and errors."""
         self.value[self.infinite] = np.inf
         usable = np.isfinite(self.constant)
         keep = ~self.infinite
         position = np.flatnonzero(keep)
         part = self.flow.keep(keep, usable)
         kept = np.flatnonzero(usable & keep[self.flow.owner] & ~touches(self.flow.moves, ~keep))
-        game = _Game(part, self.constant[kept], self.size[kept], self.discount, self.mdp)
-        game.solve(inherited)
+        game = _Game(part, self.constant[kept], self.size[kept], self.blur[kept], self.discount, self.mdp)
+        game.solve()
         self.value[position], self.error[position] = game.value, game.error
         chosen = game.choice >= 0
         self.choice[position[chosen]] = part.choice[game.choice[chosen]]
@@ -216,14 +225,15 @@ class _Layer:
 class _Game:
     """Maximal total reward with constants and exits folded in: collapse, iterate, prove."""
 
-    def __init__(self, flow: Flow, constant: Floats, size: Floats, discount: float, mdp: MDP) -> None:
+    def __init__(self, flow: Flow, constant: Floats, size: Floats, blur: Floats, discount: float, mdp: MDP) -> None:
         self.flow, self.mdp, self.discount = flow, mdp, discount
         if discount == 1:
             label, self.inner = end_components(flow, (flow.reward == 0) & (flow.cost == 0))
         else:
             label, self.inner = np.full(flow.num_states, -1), np.zeros(flow.num_choices, np.bool_)
         single = label < 0
-        _, self.place = np.unique(np.where(single, label.max(initial=0) + 1 + np.arange(label.size), label), return_inverse=True)
+        label = np.where(single, label.max(initial=0) + 1 + np.arange(label.size), label)
+        _, self.place = np.unique(label, return_inverse=True)
         count = int(self.place.max(initial=-1)) + 1
         resting = np.unique(self.place[~single])
         kept = np.flatnonzero(~self.inner)
@@ -238,12 +248,13 @@ class _Game:
         self.moves = csr_array(moves)
         self.constant = np.concatenate([constant[kept], none])[order]
         self.size = np.concatenate([size[kept], none])[order]
+        self.blur = np.concatenate([blur[kept], none])[order]
         self.leaks = np.concatenate([flow.cost[kept] > 0, none == 0])[order]
         self.origin = np.concatenate([kept, np.full(resting.size, STOP)])[order]
         self.reward = np.concatenate([flow.reward[kept], none])[order]
         self.count = count
 
-    def solve(self, inherited: float) -> None:
+    def solve(self) -> None:
         """Values, errors and choices of the game's states (−1: none that is better than another)."""
         if self.discount == 1:
             self._check_cancelling()
@@ -255,7 +266,7 @@ class _Game:
         chosen = np.full(self.count, -1)
         if live.any():
             solver = _Iteration(self, live, usable, policy)
-            value[live], error[live] = solver.run(inherited)
+            value[live], error[live] = solver.run()
             chosen[live] = solver.rows[solver.policy]
         self.value, self.error = value[self.place], error[self.place]
         self.choice = self._unfold(chosen)
@@ -307,7 +318,7 @@ class _Game:
         rests = inside[resting[self.place[flow.owner[inside]]]]
         result[flow.owner[rests][::-1]] = rests[::-1]
         back = flow.moves.tocsc()
-        frontier = np.flatnonzero(result >= 0)
+        frontier: Ints = np.flatnonzero(result >= 0)
         while frontier.size:
             rows = np.unique(back[:, frontier].indices)
             frontier = _give(result, flow.owner, rows[self.inner[rows]])
@@ -329,16 +340,16 @@ class _Iteration:
         at = np.cumsum(live) - 1
         self.matrix = game.moves[self.rows][:, live]
         self.owner = at[game.owner[self.rows]]
-        self.constant, self.size = game.constant[self.rows], game.size[self.rows]
+        self.constant, self.size, self.blur = game.constant[self.rows], game.size[self.rows], game.blur[self.rows]
         self.count = int(live.sum())
-        self.policy = np.searchsorted(self.rows, policy[live])
+        self.policy: Ints = np.searchsorted(self.rows, policy[live])
         self.starts = np.searchsorted(self.owner, np.arange(self.count))
         self.discount = game.discount
 
-    def run(self, inherited: float) -> tuple[Floats, Floats]:
+    def run(self) -> tuple[Floats, Floats]:
         """Values and their errors."""
         self.policy, value = self._improve(self.policy, self.constant, np.ones(self.owner.size, np.bool_))
-        return value, self._prove(value, inherited)
+        return value, self._prove(value)
 
     def _factor(self, policy: Ints) -> Any:
         from scipy.sparse import csc_array, eye_array
@@ -363,37 +374,34 @@ class _Iteration:
             policy = np.where(better, first, policy)
         raise LimitReached(f"policy iteration did not settle within {MAX_ITERATIONS} rounds. Pass a larger tolerance.")
 
-    def _prove(self, value: Floats, inherited: float) -> Floats:
+    def _prove(self, value: Floats) -> Floats:
         """An error bound that was verified on the numbers (see the module's docstring)."""
         margin = self._rounding(value)
         gain = self.constant + self.matrix @ value - value[self.owner]
-        step = max(float(np.abs(gain[self.policy]).max()), float(gain.max())) + 2 * float(margin.max())
-        step += 16 * EPSILON * inherited  # rounding of the error itself; doubling a step of 0 would get nowhere
+        step = np.maximum(gain, 0.0) + 2 * margin
+        step[self.policy] = np.abs(gain[self.policy]) + 2 * margin[self.policy]
         near = gain > -1e-6 * (1 + np.abs(value[self.owner]))
         for _ in range(60):
-            length = self._longest(near)
-            error = inherited + 2 * step * length
-            spread = self.matrix @ error + inherited * np.maximum(0.0, 1 - np.asarray(self.matrix.sum(axis=1)).ravel())
-            change = spread - error[self.owner]
-            slack = margin + 8 * EPSILON * error[self.owner]
+            error = self._spread(2 * step + (1 + 32 * EPSILON) * self.blur, near)
+            change = self.blur + self.matrix @ error - error[self.owner]
+            slack = margin + 8 * EPSILON * (error[self.owner] + self.blur)
             too_high = gain + change + slack > 0
             too_low = -gain[self.policy] + change[self.policy] + slack[self.policy] > 0
             if not too_high.any() and not too_low.any():
                 return error
             near |= too_high
-            step *= 2
+            step = 2 * step + 32 * EPSILON * error[self.owner]
         raise LimitReached("the bounds could not be proved in 64-bit numbers. Pass a larger tolerance.")
 
-    def _longest(self, near: Bools) -> Floats:
-        """w ≥ 1 + A w for all choices that may be best: the longest way to the end among them."""
-        if self.discount < 1:
-            return np.full(self.count, 1.001 / (1 - self.discount))
+    def _spread(self, step: Floats, near: Bools) -> Floats:
+        """The least e ≥ step + A e on all choices that may be best, and a little more."""
         among = near.copy()
         among[self.policy] = True
-        _, length = self._improve(self.policy, np.ones(self.owner.size), among)
-        return 1.001 * length
+        _, error = self._improve(self.policy, step, among)
+        return 1.001 * np.maximum(error, 0.0)
 
     def _rounding(self, value: Floats) -> Floats:
         """How far b + A V − V may be off because numbers have 64 bits."""
         terms = np.diff(self.matrix.indptr) + 3
-        return 2 * EPSILON * terms * (self.size + self.matrix @ np.abs(value) + np.abs(value[self.owner]))
+        bound: Floats = 2 * EPSILON * terms * (self.size + self.matrix @ np.abs(value) + np.abs(value[self.owner]))
+        return bound
