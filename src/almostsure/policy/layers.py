@@ -10,7 +10,8 @@ components*: sets of states in which a policy can stay for ever.
 
 - Where a mean reward above 0 can be kept up, the return is +∞, and so it is wherever this can be reached.
 - Where all rewards are 0, the states are collapsed into one, which may stop there for 0 or leave by any exit.
-- Where gains and losses cancel out exactly, the return of staying has no value: an error.
+- Where gains and losses cancel out exactly, staying for ever has no return and does not compete, but going round and
+  then leaving does: such states are collapsed too, by a potential (:mod:`almostsure.policy.cancelling`).
 - Everywhere else staying for ever costs −∞.  States from which no policy surely leaves or stops have the return −∞.
 
 On what remains, policy iteration from a proper policy (one that surely stops) goes on until no choice is better.
@@ -36,8 +37,9 @@ import numpy.typing as npt
 
 from almostsure.errors import LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.policy.flow import STOP, Flow, add_up, end_components, mean_reward, touches
-from almostsure.policy.occupation import gainful, mean_gain
+from almostsure.policy.cancelling import free_choices, lead_to
+from almostsure.policy.flow import Flow, add_up, end_components, mean_reward, touches
+from almostsure.policy.occupation import gainful
 
 PLAIN_STATES = 2000  # larger models are worth waiting for the compiler, once
 MAX_ITERATIONS = 1000
@@ -147,7 +149,7 @@ class _Layer:
         self, moves: _Moves, allowed: Bools, remaining: int, value: Floats, error: Floats, discount: float
     ) -> None:
         mdp = moves.mdp
-        self.mdp, self.discount = mdp, discount
+        self.discount = discount
         self.states = np.unique(moves.owner[allowed])
         position = np.full(mdp.num_states, -1)
         position[self.states] = np.arange(self.states.size)
@@ -215,7 +217,7 @@ class _Layer:
         position = np.flatnonzero(keep)
         part = self.flow.keep(keep, usable)
         kept = np.flatnonzero(usable & keep[self.flow.owner] & ~touches(self.flow.moves, ~keep))
-        game = _Game(part, self.constant[kept], self.size[kept], self.blur[kept], self.discount, self.mdp)
+        game = _Game(part, self.constant[kept], self.size[kept], self.blur[kept], self.discount)
         game.solve()
         self.value[position], self.error[position] = game.value, game.error
         chosen = game.choice >= 0
@@ -225,39 +227,41 @@ class _Layer:
 class _Game:
     """Maximal total reward with constants and exits folded in: collapse, iterate, prove."""
 
-    def __init__(self, flow: Flow, constant: Floats, size: Floats, blur: Floats, discount: float, mdp: MDP) -> None:
-        self.flow, self.mdp, self.discount = flow, mdp, discount
+    def __init__(self, flow: Flow, constant: Floats, size: Floats, blur: Floats, discount: float) -> None:
+        self.flow, self.discount = flow, discount
+        free, self.potential = np.zeros(flow.num_choices, np.bool_), np.zeros(flow.num_states)
         if discount == 1:
-            label, self.inner = end_components(flow, (flow.reward == 0) & (flow.cost == 0))
-        else:
-            label, self.inner = np.full(flow.num_states, -1), np.zeros(flow.num_choices, np.bool_)
+            free, self.potential = free_choices(flow)
+        label, self.inner = end_components(flow, free)
         single = label < 0
         label = np.where(single, label.max(initial=0) + 1 + np.arange(label.size), label)
         _, self.place = np.unique(label, return_inverse=True)
         count = int(self.place.max(initial=-1)) + 1
-        resting = np.unique(self.place[~single])
+        self.rest, self.resting = end_components(flow, free & (flow.reward == 0))
+        number, spot = np.unique(self.rest, return_index=True)
+        number, spot = number[number >= 0], spot[number >= 0]
         kept = np.flatnonzero(~self.inner)
-        owner = np.concatenate([self.place[flow.owner[kept]], resting])
+        owner = np.concatenate([self.place[flow.owner[kept]], self.place[spot]])
         order = np.argsort(owner, kind="stable")
         from scipy.sparse import csr_array, vstack
 
         merge = csr_array((np.ones(single.size), (np.arange(single.size), self.place)), shape=(single.size, count))
-        moves = csr_array(vstack([flow.moves[kept] @ merge, csr_array((resting.size, count))]))[order]
-        none = np.zeros(resting.size)
+        moves = csr_array(vstack([flow.moves[kept] @ merge, csr_array((spot.size, count))]))[order]
+        height, none = np.abs(self.potential), np.zeros(spot.size)
+        constant = constant + flow.moves @ self.potential - self.potential[flow.owner]
+        size = size + flow.moves @ height + height[flow.owner]
         self.owner = owner[order]
         self.moves = csr_array(moves)
-        self.constant = np.concatenate([constant[kept], none])[order]
-        self.size = np.concatenate([size[kept], none])[order]
+        self.constant = np.concatenate([constant[kept], -self.potential[spot]])[order]
+        self.size = np.concatenate([size[kept], height[spot]])[order]
         self.blur = np.concatenate([blur[kept], none])[order]
         self.leaks = np.concatenate([flow.cost[kept] > 0, none == 0])[order]
-        self.origin = np.concatenate([kept, np.full(resting.size, STOP)])[order]
-        self.reward = np.concatenate([flow.reward[kept], none])[order]
+        self.origin = np.concatenate([kept, -1 - number])[order]  # below 0: rest
         self.count = count
 
     def solve(self) -> None:
         """Values, errors and choices of the game's states (−1: none that is better than another)."""
         if self.discount == 1:
-            self._check_cancelling()
             live, usable, policy = self._proper()
         else:
             live, usable = np.ones(self.count, np.bool_), np.ones(self.owner.size, np.bool_)
@@ -268,28 +272,9 @@ class _Game:
             solver = _Iteration(self, live, usable, policy)
             value[live], error[live] = solver.run()
             chosen[live] = solver.rows[solver.policy]
-        self.value, self.error = value[self.place], error[self.place]
+        self.value = value[self.place] + self.potential
+        self.error = error[self.place] + 2 * EPSILON * np.abs(self.potential)
         self.choice = self._unfold(chosen)
-
-    def _check_cancelling(self) -> None:
-        """Refuse cycles whose gains and losses cancel out: the return of staying there has no value."""
-        flow = Flow(
-            choice_ptr=np.searchsorted(self.owner, np.arange(self.count + 1)), owner=self.owner, moves=self.moves,
-            reward=self.reward, cost=self.leaks.astype(np.float64), initial=np.zeros(self.count),
-            state=np.arange(self.count), choice=np.arange(self.owner.size),
-        )  # fmt: skip
-        label, inner = end_components(flow, ~self.leaks)
-        for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
-            part = inner & (label[flow.owner] == number)
-            scale = float(np.abs(flow.reward[part]).max())
-            if mean_gain(flow, part) > -1e-9 * scale:
-                states = self.flow.state[np.isin(self.place, np.flatnonzero(label == number))]
-                names = ", ".join(self.mdp.state_name(int(s)) for s in states[:8])
-                raise UnboundedReturn(
-                    f"the return has no value: gains and losses cancel out for ever among: {names}. "
-                    "Give the cycle a cost, or pass discount below 1.",
-                    cycle=tuple(int(s) for s in states),
-                )
 
     def _proper(self) -> tuple[Bools, Bools, Ints]:
         """Which states can surely stop, by which choices, and one policy that does."""
@@ -309,20 +294,14 @@ class _Game:
     def _unfold(self, chosen: Ints) -> Ints:
         """The choice of each state from those of the places: inside a place, everybody goes to where it is left."""
         flow = self.flow
-        option = np.where(chosen >= 0, self.origin[np.maximum(chosen, 0)], STOP)
+        option = self.origin[chosen[chosen >= 0]]
+        exits, rests = option[option >= 0], np.isin(self.rest, -1 - option[option < 0])
         result = np.full(flow.num_states, -1)
-        exits = option[option >= 0]
         result[flow.owner[exits]] = exits
-        inside = np.flatnonzero(self.inner)
-        resting = (chosen >= 0) & (option == STOP)
-        rests = inside[resting[self.place[flow.owner[inside]]]]
-        result[flow.owner[rests][::-1]] = rests[::-1]
-        back = flow.moves.tocsc()
-        frontier: Ints = np.flatnonzero(result >= 0)
-        while frontier.size:
-            rows = np.unique(back[:, frontier].indices)
-            frontier = _give(result, flow.owner, rows[self.inner[rows]])
-        return result
+        staying = np.flatnonzero(self.resting & rests[flow.owner])
+        result[flow.owner[staying][::-1]] = staying[::-1]
+        way = lead_to(flow, self.inner, np.flatnonzero(result >= 0))
+        return np.where(result >= 0, result, way)
 
 
 def _give(policy: Ints, owner: Ints, choices: Ints) -> Ints:

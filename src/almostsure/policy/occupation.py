@@ -141,15 +141,17 @@ def gainful(flow: Flow) -> Bools:
     result = np.zeros(flow.num_states, np.bool_)
     for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
         choices = inner & (label[flow.owner] == number)
-        if (flow.reward[choices] >= 0).all() or mean_gain(flow, choices) > FEASIBLE * np.abs(
-            flow.reward[choices]
-        ).max():
+        least = FEASIBLE * np.abs(flow.reward[choices]).max()
+        if (flow.reward[choices] >= 0).all() or mean_gain(flow, choices)[0] > least:
             result[label == number] = True
     return result
 
 
-def mean_gain(flow: Flow, choices: Bools) -> float:
-    """The best mean reward per step among choices of one end component: a programme over circulations."""
+def mean_gain(flow: Flow, choices: Bools) -> tuple[float, Floats]:
+    """The best mean reward per step among choices of one end component: a programme over circulations.
+
+    Its dual solution comes with it, [states]: numbers h with h ≥ reward − mean + P h on all of the choices.
+    """
     part = np.flatnonzero(choices)
     states, owner = np.unique(flow.owner[part], return_inverse=True)
     balance = _outgoing(owner, states.size) - flow.moves[part][:, states].T
@@ -159,7 +161,9 @@ def mean_gain(flow: Flow, choices: Bools) -> float:
     right = np.append(np.zeros(states.size), 1.0)
     answer = _highs(matrix, flow.reward[part], right, right)
     answer.run()
-    return float(answer.getInfo().objective_function_value)
+    potential = np.zeros(flow.num_states)
+    potential[states] = np.array(answer.getSolution().row_dual)[:-1]
+    return float(answer.getInfo().objective_function_value), potential
 
 
 # ---------------------------------------------------------------------- solving
