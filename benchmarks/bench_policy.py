@@ -60,18 +60,19 @@ def cases() -> Iterator[Case]:
 
 
 def slippery(n: int, seed: int) -> MDP:
-    """A map on which one may slip to every side; water hurts only who means to enter it."""
+    """A map on which one may slip to every side, or wait; water hurts only who means to enter it."""
     rng = np.random.default_rng(seed)
     water = rng.random((n, n)) < 0.25
     water[0, 0] = water[-1, -1] = False
     row, column = (x.ravel() for x in np.indices((n, n)))
     moves = ((-1, 0), (0, 1), (1, 0), (0, -1))
     beside = np.stack([np.clip(row + y, 0, n - 1) * n + np.clip(column + x, 0, n - 1) for y, x in moves], axis=1)
+    beside = np.column_stack([beside, np.arange(n * n)])
     states = np.arange(n * n - 1)
-    s, a, k = (x.ravel() for x in np.broadcast_arrays(states[:, None, None], np.arange(4)[:, None], np.arange(4)))
+    s, a, k = (x.ravel() for x in np.broadcast_arrays(states[:, None, None], np.arange(5)[:, None], np.arange(5)))
     t = beside[s, k]
-    p = np.where(a == k, 0.7, 0.1)
-    damage = (a == k) & water.ravel()[t]
+    p = np.where(a == k, 0.6, 0.1)
+    damage = (a == k) & (k < 4) & water.ravel()[t]
     return asure.from_transitions(s, a, t, p, (t == n * n - 1) * 1.0, damage, terminal=[n * n - 1])
 
 
@@ -84,11 +85,12 @@ def scattered(seed: int) -> MDP:
 
 
 def prepared(case: Case, seed: int) -> MDP:
-    """The model with the rewards of the case: step costs, or the positive part of its own rewards."""
+    """The model with the rewards of the case: step costs, or what its choices gain on average."""
     mdp = case.make(seed)
     owner = mdp.choice_states()[mdp.outcome_choices()]
     ends = mdp.is_terminal()[owner]
-    reward = np.where(ends, 0.0, -1.0) if case.discount == 1 else np.where(ends, 0.0, np.maximum(mdp.reward, 0.0))
+    gains = np.add.reduceat(mdp.probability * np.maximum(mdp.reward, 0.0), mdp.outcome_ptr[:-1])
+    reward = np.where(ends, 0.0, -1.0 if case.discount == 1 else gains[mdp.outcome_choices()])
     return asure.from_transitions(
         owner, mdp.choice_action[mdp.outcome_choices()], mdp.successor, mdp.probability, reward, mdp.damage,
         num_states=mdp.num_states, initial=int(mdp.initial_states[0]), normalise=True,

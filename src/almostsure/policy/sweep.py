@@ -319,7 +319,7 @@ class Sweeps:
             return finite
         if remaining > 0:  # what is finite with less budget is finite with more
             finite[places.place[self.value[remaining - 1] > -np.inf]] = True
-        pred_ptr, pred_choice, _ = self.predecessors
+        pred_ptr, pred_choice, *_ = self.predecessors
         prepare.leave_surely(
             ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.damage, self.place_of_choice, places.place,
             places.member_ptr, places.member, pred_ptr, pred_choice, places.can_stay, self.exit_chance, self.usable,

@@ -29,7 +29,8 @@ LOOKAHEAD = 24  # times the square root of the number of positions: how many a r
 POLICY_SWEEPS = 3  # visits that look at the policy's choices only, after one that looks at all
 PATIENCE = 60  # changes after which a position belongs to a pocket
 SCATTERED_PATIENCE = 8  # changes after which GMRES is called, in a model without locality
-GMRES_GAIN = 1e-3  # by how much it is to lower the residual
+KRYLOV_SIZE = 30  # products with the matrix in a call of GMRES
+KRYLOV_GAIN = 1e-3  # by how much it is to lower the residual
 POCKET_REACH = 1 << 16  # how far apart, in positions, its members may be
 POCKET_LIMIT = 16_000  # members for which LU is tried
 SEEDS = 4_000  # positions that may change often before a pocket counts as no pocket any more
@@ -191,11 +192,40 @@ class Sweeper:
     def _approach(self, members: Ints, start: Ints, columns: Ints, factors: Floats, right: Floats) -> Floats | None:
         """Approach the solution of the equations by GMRES; None if that does not come nearer."""
         from scipy.sparse import csr_array
-        from scipy.sparse.linalg import gmres
 
         matrix = csr_array((factors, columns, start), shape=(members.size, members.size))
         guess = self.value[members]
-        residual = float(np.linalg.norm(right - matrix @ guess))
-        solution, _ = gmres(matrix, right, x0=guess, rtol=0.0, atol=GMRES_GAIN * residual, restart=30, maxiter=3)
-        nearer = np.linalg.norm(right - matrix @ solution) < residual
-        return solution if nearer else None  # type: ignore[no-any-return]
+        before = right - matrix @ guess
+        step = krylov(matrix, before, KRYLOV_SIZE, KRYLOV_GAIN)
+        after = before - matrix @ step
+        return guess + step if _norm(after) < _norm(before) else None
+
+
+def krylov(matrix: Any, right: Floats, size: int, gain: float) -> Floats:
+    """The step of GMRES that lowers the residual most: by ``gain``, or what ``size`` products with the matrix allow.
+
+    Inner products go through ``einsum``: BLAS would start threads, which cost more than they give at this size.
+    """
+    basis = np.empty((size + 1, right.size))
+    small = np.zeros((size + 1, size))
+    length = _norm(right)
+    basis[0] = right / length if length > 0 else 0.0
+    used, weights = 0, np.zeros(0)
+    for used in range(1, size + 1):
+        fresh = matrix @ basis[used - 1]
+        for _ in range(2):  # once more against rounding
+            along = np.einsum("ij,j->i", basis[:used], fresh)
+            fresh -= np.einsum("i,ij->j", along, basis[:used])
+            small[:used, used - 1] += along
+        small[used, used - 1] = norm = _norm(fresh)
+        target = np.zeros(used + 1)
+        target[0] = length
+        weights, rest, *_ = np.linalg.lstsq(small[: used + 1, :used], target, rcond=None)
+        if norm <= 1e-14 * length or (rest.size and rest[0] <= (gain * length) ** 2):
+            break
+        basis[used] = fresh / norm
+    return np.einsum("i,ij->j", weights, basis[:used])
+
+
+def _norm(vector: Floats) -> float:
+    return float(np.einsum("i,i->", vector, vector)) ** 0.5

@@ -19,12 +19,14 @@ NOT_LATE = 0.3  # up to this probability of unsettled outcomes, `estimate` extra
 def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probability, damage, of_choice, total, place):
     """For each place, the choices elsewhere that may lead to it without damage, and how likely.
 
-    Returns offsets by place, choices and (single precision, for estimates only) probabilities.
+    Returns offsets by place, choices and probabilities, and how likely each choice leads back to where it starts;
+    in single precision, for estimates only.
     """
     ptr = np.zeros(num_places + 1, np.uint32)
     position = ptr
     choices = np.empty(0, np.uint32)
     chances = np.empty(0, np.float32)
+    own = np.zeros(of_choice.size, np.float32)
     for fill in range(2):
         if fill == 1:
             for i in range(num_places):
@@ -39,15 +41,17 @@ def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probabilit
                     continue
                 for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
                     there = place[successor[o]]
-                    if damage[o] > 0 or there == here:
+                    if damage[o] > 0:
                         continue
-                    if fill == 0:
+                    if there == here:
+                        own[c] += fill * probability[o]
+                    elif fill == 0:
                         ptr[there + 1] += 1
                     else:
                         choices[position[there]] = c
                         chances[position[there]] = probability[o]
                         position[there] += 1
-    return ptr, choices, chances
+    return ptr, choices, chances, own
 
 
 @njit(cache=True)
@@ -184,7 +188,7 @@ def _first_guess(i, choice_ptr, member_ptr, member, can_stay, judged, discount):
 
 
 @njit(cache=True)
-def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_chance, can_stay, finite, usable, constant, exit_chance, reward, discount, width, judged, value, order):  # noqa: E501
+def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_chance, own, can_stay, finite, usable, constant, exit_chance, reward, discount, width, judged, value, order):  # noqa: E501
     """Settle the places one by one, the most valuable first; fills ``order``, returns how many there are.
 
     ``value`` holds lower bounds before and estimates afterwards; discounted, the lowest possible value is returned too.
@@ -254,11 +258,11 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
             judged[c, 0], judged[c, 1] = worth, chance
             if np.isnan(judged[c, 2]):
                 judged[c, 2] = value[i]
-            later_chance = discount * max(0.0, 1.0 - chance)
-            if later_chance < NOT_LATE:
-                guess = judged[c, 3] + (worth - later_chance * judged[c, 2]) / (1.0 - 2.0 * later_chance)
+            later, away = discount * max(0.0, 1.0 - chance - own[c]), 1.0 - discount * own[c]
+            if later < NOT_LATE * away:
+                guess = judged[c, 3] + (worth - later * judged[c, 2]) / (away - 2.0 * later)
             else:
-                guess = judged[c, 3] + worth / (1.0 - later_chance)
+                guess = judged[c, 3] + worth / (away - later)
             if guess > value[j]:
                 value[j] = guess
                 bucket = max(current, _bucket(guess, top, width, lowest, discount))
