@@ -70,7 +70,10 @@ class Unfolded:
             while True:
                 more = {
                     s for s in alive - reached
-                    if any(all(t in alive for t, _ in to) and any(t in reached for t, _ in to) for _, to in self.choices[s].values())
+                    if any(
+                        all(t in alive for t, _ in to) and any(t in reached for t, _ in to)
+                        for _, to in self.choices[s].values()
+                    )
                 }  # fmt: skip
                 if not more:
                     break
@@ -279,7 +282,9 @@ def test_a_slow_pocket_is_solved_directly(monkeypatch):
     length = 300
     solved = []
     settle = sweep_pockets.Sweeper._settle
-    monkeypatch.setattr(sweep_pockets.Sweeper, "_settle", lambda self, *a: solved.append(settle(self, *a)) or solved[-1])
+    monkeypatch.setattr(
+        sweep_pockets.Sweeper, "_settle", lambda self, *a: solved.append(settle(self, *a)) or solved[-1]
+    )
     inner = np.arange(1, length)
     s = np.repeat(np.r_[inner, length], 2)
     t = np.stack([np.r_[inner - 1, length - 1], np.r_[inner + 1, length]], axis=1).ravel()

@@ -6,12 +6,16 @@ are ``ptr[x] … ptr[x+1] − 1``, the entries of choice k are ``entry_ptr[k] �
     worth of choice k  =  constant[k] + Σ factor[e] · value[column[e]].
 """
 
+# mypy: ignore-errors
+# Numba infers the types of these functions; annotations would say nothing to it.
+
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
 STUCK = 32  # rounds after which a sweep looks further ahead
+
 
 @njit(cache=True)
 def state_predecessors(ptr, entry_ptr, column):
@@ -77,7 +81,7 @@ def _wake(x, chunk, pred_ptr, pred, active, is_dirty, lowest):
 
 
 @njit(cache=True)
-def sweep(threshold, chunk, lookahead, policy_sweeps, patience, max_updates, ptr, entry_ptr, column, factor, constant, value, policy, pred_ptr, pred, active, is_dirty, todo, changes, account):  # noqa: E501
+def sweep(threshold, chunk, lookahead, policy_sweeps, patience, max_updates, ptr, entry_ptr, column, factor, constant, value, policy, pred_ptr, pred, active, is_dirty, todo, changes, account):  # noqa: E501  # fmt: skip
     """Update active positions, chunk by chunk, until all are within ``threshold`` of their best choice's worth.
 
     A round visits the first ``lookahead`` chunks with active positions, in order, and more of them the longer the
@@ -282,7 +286,7 @@ def wake_changed(members, old, chunk, value, pred_ptr, pred, active, is_dirty, t
 
 
 @njit(cache=True)
-def check_bounds(remaining, discount, choice_ptr, outcome_ptr, successor, probability, rewards, damage, of_choice, reward, place, can_stay, choice, lower, upper, proved):  # noqa: E501
+def check_bounds(remaining, discount, choice_ptr, outcome_ptr, successor, probability, rewards, damage, of_choice, reward, place, can_stay, choice, lower, upper, proved):  # noqa: E501  # fmt: skip
     """Verify one layer's bounds on the model itself; returns the first state that fails, or −1.
 
     Upper bound: no allowed choice is worth more than it.  Lower bound: the policy's choice is worth at least that.
@@ -307,7 +311,8 @@ def check_bounds(remaining, discount, choice_ptr, outcome_ptr, successor, probab
                 d, t, p = damage[o], successor[o], discount * probability[o]
                 above += p * upper[remaining - d, t]
                 below += p * lower[remaining - d, t]
-                size += p * (abs(lower[remaining - d, t]) + abs(upper[remaining - d, t])) + probability[o] * abs(rewards[o])
+                size += p * (abs(lower[remaining - d, t]) + abs(upper[remaining - d, t]))
+                size += probability[o] * abs(rewards[o])
                 inside = inside and d == 0 and place[t] == place[s]
             if inside:
                 continue
