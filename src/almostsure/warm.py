@@ -8,12 +8,14 @@ import time
 def main() -> None:
     """Compile everything that is not yet in the cache."""
     from almostsure.budget import certificate, levels
+    from almostsure.learn import plan
     from almostsure.policy import simulate
 
     start = time.perf_counter()
     levels.warm_up()
     certificate.warm_up()
     simulate.warm_up()
+    plan.warm_up()
     print(f"Kernels are compiled and cached ({time.perf_counter() - start:.1f} s).")
 
 
