@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from almostsure import AlmostSure, from_transitions, solve_budget, solve_policy
-from almostsure.errors import LimitReached
+from almostsure.errors import LimitReached, UnboundedReturn
 from almostsure.policy.layers import solve_layers
 
 
@@ -23,6 +23,14 @@ def test_a_long_way_elsewhere_does_not_blur_the_start():
     assert np.nanmax(width[:, 1]) > 1e-3
     assert np.nanmax(width[:, 0]) < 1e-12
     assert np.array_equal(np.isnan(found.lower[:, 0]), [True, False, False])
+
+
+def test_the_cycle_that_is_named_is_one_that_is_reached():
+    """State 3 gains for ever too, with less budget even, but nobody gets there."""
+    rows = [(0, 0, 1, 0.5, 0, 1), (0, 0, 0, 0.5, 0, 0), (1, 0, 2, 1, 2, 0), (2, 0, 1, 1, -1, 0), (3, 0, 3, 1, 1, 0)]
+    with pytest.raises(UnboundedReturn, match=r"without damage, among: 1, 2\. Give") as caught:
+        layers([*rows, (4, 0, 5, 1, 0, 0)], 3)
+    assert caught.value.cycle == (1, 2)
 
 
 # ---------------------------------------------------------------------- gains and losses that cancel out

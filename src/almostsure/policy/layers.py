@@ -87,17 +87,18 @@ def solve_layers(
     value, error = np.full(shape, np.nan), np.zeros(shape)
     choice = np.full(shape, -1, np.int32)
     moves = _Moves(mdp)
-    gain: Ints | None = None
+    cycles: dict[tuple[int, int], Ints] = {}
     for remaining in range(total + 1):
         layer = _Layer(moves, of_choice <= remaining, remaining, value, error, discount)
-        gain = layer.endless if gain is None and layer.endless.size else gain
+        cycles |= {(remaining, int(s)): cycle for cycle in layer.cycles for s in cycle}
         layer.solve()
         value[remaining, layer.states] = layer.value
         error[remaining, layer.states] = layer.error
         choice[remaining, layer.states] = layer.choice
         if report is not None:
             report(remaining)
-    _check_start(mdp, value[-1], error[-1], tolerance, gain)
+    _check_bounded(mdp, value, choice, cycles)
+    _check_gap(mdp, value[-1], error[-1], tolerance)
     return Layers(lower=value - error, upper=value + error, choice=choice)
 
 
@@ -114,15 +115,31 @@ def _solve_large(
     return Layers(lower=lower, upper=upper, choice=choice)
 
 
-def _check_start(mdp: MDP, value: Floats, error: Floats, tolerance: float, gain: Ints | None) -> None:
-    start = mdp.initial_states
-    if gain is not None and np.isposinf(value[start]).any():
-        names = ", ".join(mdp.state_name(int(s)) for s in gain[:8]) + (", …" if gain.size > 8 else "")
-        raise UnboundedReturn(
-            f"the return has no bound: reward can be collected for ever, without damage, among: {names}. "
-            "Give the cycle a cost, or pass discount below 1.",
-            cycle=tuple(gain.tolist()),
+def _check_bounded(mdp: MDP, value: Floats, choice: Ints, cycles: dict[tuple[int, int], Ints]) -> None:
+    """Refuse a start that is worth +∞, naming the cycle that the policy gets to; cycles are by remaining and state."""
+    total = value.shape[0] - 1
+    queue = [(total, int(s)) for s in mdp.initial_states if np.isposinf(value[total, s])]
+    seen = set(queue)
+    for pair in queue:
+        if pair in cycles:
+            cycle = cycles[pair]
+            names = ", ".join(mdp.state_name(int(s)) for s in cycle[:8]) + (", …" if cycle.size > 8 else "")
+            raise UnboundedReturn(
+                f"the return has no bound: reward can be collected for ever, without damage, among: {names}. "
+                "Give the cycle a cost, or pass discount below 1.",
+                cycle=tuple(cycle.tolist()),
+            )
+        outcomes = slice(*mdp.outcome_ptr[choice[pair] :][:2])
+        ahead = zip(
+            (pair[0] - mdp.damage[outcomes].astype(int)).tolist(), mdp.successor[outcomes].tolist(), strict=True
         )
+        fresh = [further for further in ahead if further not in seen]
+        seen.update(fresh)
+        queue.extend(fresh)
+
+
+def _check_gap(mdp: MDP, value: Floats, error: Floats, tolerance: float) -> None:
+    start = mdp.initial_states
     finite = np.isfinite(value[start])
     gap = 2 * error[start][finite] / np.maximum(1.0, np.abs(value[start][finite]))
     if gap.size and gap.max() > tolerance:
@@ -186,15 +203,18 @@ class _Layer:
         self.value = np.full(self.states.size, -np.inf)
         self.error = np.zeros(self.states.size)
         self.choice = self.flow.choice[self.flow.choice_ptr[:-1]]
-        self.endless = self._endless()
+        self.cycles: list[Ints] = []  # of states of the model, among which reward can be collected for ever
+        self._mark_infinite()
 
-    def _endless(self) -> Ints:
-        """Mark where the return is +∞; returns the states of the model among which it is collected."""
+    def _mark_infinite(self) -> None:
+        """Find where the return is +∞."""
         flow = self.flow
         forever = np.zeros(flow.num_states, np.bool_)
         if self.discount == 1 and (flow.reward > 0).any():
             forever = gainful(flow)
-        found = self.states[forever]
+        if forever.any():
+            label, _ = end_components(flow, flow.cost == 0)
+            self.cycles = [self.states[label == number] for number in np.unique(label[forever])]
         to_gain = np.isposinf(self.constant)
         self.infinite = forever.copy()
         while True:
@@ -204,7 +224,7 @@ class _Layer:
             fresh = np.flatnonzero(good & ~self.infinite[flow.owner])
             self.choice[flow.owner[fresh]] = flow.choice[fresh]
             if (more == self.infinite).all():
-                return found
+                return
             self.infinite = more
 
     # ------------------------------------------------------------------ solving
