@@ -85,7 +85,10 @@ class Ground:
         (outcomes,) = np.nonzero(np.repeat(choices, per_choice))
         entry_choice = np.repeat(np.flatnonzero(choices), per_choice[choices])
         return Graph(
-            num_states=self.num_states, owner=self.owner, entry_choice=entry_choice, entry_state=self.successor[outcomes]
+            num_states=self.num_states,
+            owner=self.owner,
+            entry_choice=entry_choice,
+            entry_state=self.successor[outcomes],
         )
 
     def without_damage(self, remaining: int) -> Bools:
@@ -107,7 +110,7 @@ def _normalised(mdp: MDP) -> Floats:
     sums = np.add.reduceat(mdp.probability, starts)
     if np.abs(sums - 1).max() <= 1e-15 * int(np.diff(mdp.outcome_ptr).max()):
         return mdp.probability
-    result = mdp.probability / np.repeat(sums, np.diff(mdp.outcome_ptr))
+    result: Floats = mdp.probability / np.repeat(sums, np.diff(mdp.outcome_ptr))
     result.flags.writeable = False
     return result
 
@@ -370,7 +373,8 @@ class Sweeps:
     def _spread(self, remaining: int, sweeper: Sweeper, value: Floats, policy: Ints, threshold: float) -> Floats:
         """How far the values may be off when every residual is below the threshold."""
         ground, layer = self.ground, sweeper.layer
-        rounding = 64 * np.finfo(np.float64).eps * float(np.abs(value).max(initial=0.0) + np.abs(layer.constant).max(initial=0.0))
+        largest = float(np.abs(value).max(initial=0.0) + np.abs(layer.constant).max(initial=0.0))
+        rounding = 64 * float(np.finfo(np.float64).eps) * largest
         inherited = np.zeros(ground.reward.size)
         prepare.open_layer(
             remaining, ground.outcome_ptr, ground.successor, ground.probability, ground.damage, ground.of_choice,
@@ -414,8 +418,8 @@ class Sweeps:
             )  # fmt: skip
             if state >= 0:
                 raise LimitReached(
-                    f"the bounds of {ground.mdp.describe_state(state)} with {remaining} remaining could not be proved in "
-                    "64-bit numbers. Pass a larger tolerance."
+                    f"the bounds of {ground.mdp.describe_state(state)} with {remaining} remaining could not be proved "
+                    "in 64-bit numbers. Pass a larger tolerance."
                 )
 
 

@@ -15,6 +15,7 @@ few modes are slow.  After every few sweeps GMRES brings the values of all posit
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,7 +115,8 @@ class Sweeper:
                 return
             if chunk == -2:
                 raise LimitReached(
-                    f"the values did not settle within {UPDATES_PER_POSITION:,} updates a state. Pass a larger tolerance."
+                    f"the values did not settle within {UPDATES_PER_POSITION:,} updates a state. "
+                    "Pass a larger tolerance."
                 )
             if not 0 < self._settle(chunk, patience) <= FEW_MEMBERS:
                 patience += patience // 4  # no pocket stands out, or a large one: sweep on for longer
@@ -187,7 +189,8 @@ class Sweeper:
             transposed = splu(csc_array((factors, columns, start), shape=(members.size, members.size)))
         except RuntimeError:
             return None
-        return transposed.solve(right, "T")  # type: ignore[no-any-return]
+        solution: Floats = transposed.solve(right, "T")  # type: ignore[call-overload]  # SciPy's stubs miss this
+        return solution
 
     def _approach(self, members: Ints, start: Ints, columns: Ints, factors: Floats, right: Floats) -> Floats | None:
         """Approach the solution of the equations by GMRES; None if that does not come nearer."""
@@ -210,7 +213,8 @@ def krylov(matrix: Any, right: Floats, size: int, gain: float) -> Floats:
     small = np.zeros((size + 1, size))
     length = _norm(right)
     basis[0] = right / length if length > 0 else 0.0
-    used, weights = 0, np.zeros(0)
+    used = 0
+    weights: Any = np.zeros(0)
     for used in range(1, size + 1):
         fresh = matrix @ basis[used - 1]
         for _ in range(2):  # once more against rounding
@@ -224,8 +228,9 @@ def krylov(matrix: Any, right: Floats, size: int, gain: float) -> Floats:
         if norm <= 1e-14 * length or (rest.size and rest[0] <= (gain * length) ** 2):
             break
         basis[used] = fresh / norm
-    return np.einsum("i,ij->j", weights, basis[:used])
+    step: Floats = np.einsum("i,ij->j", weights, basis[:used])
+    return step
 
 
 def _norm(vector: Floats) -> float:
-    return float(np.einsum("i,i->", vector, vector)) ** 0.5
+    return math.sqrt(np.einsum("i,i->", vector, vector))

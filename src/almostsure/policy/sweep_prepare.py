@@ -6,6 +6,9 @@ otherwise a place is a state.  ``place`` maps states to places, ``member_ptr`` a
 Numba compiles these functions when they are first called and keeps the result on disk.
 """
 
+# mypy: ignore-errors
+# Numba infers the types of these functions; annotations would say nothing to it.
+
 from __future__ import annotations
 
 import numpy as np
@@ -55,7 +58,7 @@ def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probabilit
 
 
 @njit(cache=True)
-def open_layer(remaining, outcome_ptr, successor, probability, damage, of_choice, reward, discount, values, constant, exit_chance, usable):  # noqa: E501
+def open_layer(remaining, outcome_ptr, successor, probability, damage, of_choice, reward, discount, values, constant, exit_chance, usable):  # noqa: E501  # fmt: skip
     """Fold reward and solved lower layers into one constant a choice.
 
     A choice is usable if the budget allows it and none of its exits is worth −∞.
@@ -78,7 +81,7 @@ def open_layer(remaining, outcome_ptr, successor, probability, damage, of_choice
 
 
 @njit(cache=True)
-def leave_surely(choice_ptr, outcome_ptr, successor, damage, owner, place, member_ptr, member, pred_ptr, pred_choice, can_stay, exit_chance, usable, finite, queue):  # noqa: E501
+def leave_surely(choice_ptr, outcome_ptr, successor, damage, owner, place, member_ptr, member, pred_ptr, pred_choice, can_stay, exit_chance, usable, finite, queue):  # noqa: E501  # fmt: skip
     """Extend ``finite`` (known places) to all from which some policy surely comes to rest or leaves the layer.
 
     Repeats two steps until nothing changes: search backwards from exits and known places along usable choices;
@@ -188,7 +191,7 @@ def _first_guess(i, choice_ptr, member_ptr, member, can_stay, judged, discount):
 
 
 @njit(cache=True)
-def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_chance, own, can_stay, finite, usable, constant, exit_chance, reward, discount, width, judged, value, order):  # noqa: E501
+def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_chance, own, can_stay, finite, usable, constant, exit_chance, reward, discount, width, judged, value, order):  # noqa: E501  # fmt: skip
     """Settle the places one by one, the most valuable first; fills ``order``, returns how many there are.
 
     ``value`` holds lower bounds before and estimates afterwards; discounted, the lowest possible value is returned too.
@@ -273,10 +276,10 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
 
 
 @njit(cache=True)
-def gather(order, position, choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, can_stay, usable, constant, discount, ptr, entry_ptr, column, factor, worth, origin, scaled):  # noqa: E501
+def gather(order, position, choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, can_stay, usable, constant, discount, ptr, entry_ptr, column, factor, worth, origin, scaled):  # noqa: E501  # fmt: skip
     """The layer as compact arrays, places in the given order, own loops divided out; ``position`` is by state.
 
-    Fills the arrays of :class:`almostsure.policy.sweep_pockets.Compact`; returns how many choices and entries there are.
+    Fills the arrays of :class:`almostsure.policy.sweep_pockets.Compact`; returns how many choices and entries it has.
     """
     num = order.size
     ptr[0], entry_ptr[0] = 0, 0
