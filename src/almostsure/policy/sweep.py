@@ -29,7 +29,6 @@ from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy import sweep_kernels as kernels
 from almostsure.policy import sweep_prepare as prepare
 from almostsure.policy.components import Graph, end_components, lead_inside
-from almostsure.policy.flow import mean_reward
 from almostsure.policy.sweep_pockets import Compact, Sweeper
 
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
@@ -37,6 +36,7 @@ SLACK = 0.9  # the share of the allowed residual at which sweeps stop
 CHEAP_STEP = 1e-4  # with a step cheaper than this share of the dearest one, scaling the values proves too little
 FIRST_STEPS = 100.0  # how long an episode is thought to be, until it is known
 REFINEMENTS = 8
+ROUNDINGS = 4.0  # by how many roundings an outcome probabilities may be off a sum of 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,10 +48,10 @@ class Ground:
     outcome_ptr: Ints
     successor: Ints
     probability: Floats
-    rewards: Floats
     damage: npt.NDArray[np.uint8]
     of_choice: Ints
-    reward: Floats  # [num_choices], expected
+    reward: Floats  # [num_choices], expected; exactly 0 where rewards cancel out
+    reward_size: Floats  # [num_choices], expected absolute value
     owner: Ints  # [num_choices], the state
     total: int
     discount: float
@@ -59,16 +59,21 @@ class Ground:
     @staticmethod
     def read(mdp: MDP, of_choice: Ints, total: int, discount: float) -> Ground:
         """Take the arrays of a model."""
+        outcome_ptr, probability = _unsigned(mdp.outcome_ptr), mdp.probability
+        reward, size = np.empty(mdp.num_choices), np.empty(mdp.num_choices)
+        if prepare.read_choices(outcome_ptr, probability, mdp.reward, reward, size) > ROUNDINGS:
+            probability = _normalised(mdp)
+            prepare.read_choices(outcome_ptr, probability, mdp.reward, reward, size)
         return Ground(
             mdp=mdp,
             choice_ptr=_unsigned(mdp.choice_ptr),
-            outcome_ptr=_unsigned(mdp.outcome_ptr),
+            outcome_ptr=outcome_ptr,
             successor=_unsigned(mdp.successor),
-            probability=_normalised(mdp),
-            rewards=mdp.reward,
+            probability=probability,
             damage=mdp.damage,
             of_choice=_unsigned(of_choice),
-            reward=mean_reward(mdp),
+            reward=reward,
+            reward_size=size,
             owner=_unsigned(mdp.choice_states()),
             total=total,
             discount=discount,
@@ -81,20 +86,29 @@ class Ground:
 
     def graph(self, choices: Bools) -> Graph:
         """The graph of some choices; the others are there, but lead nowhere."""
-        per_choice = np.diff(self.outcome_ptr)
-        (outcomes,) = np.nonzero(np.repeat(choices, per_choice))
-        entry_choice = np.repeat(np.flatnonzero(choices), per_choice[choices])
+        (kept,) = np.nonzero(choices)
+        start, end = self.outcome_ptr[kept].astype(np.int64), self.outcome_ptr[kept + 1].astype(np.int64)
+        outcomes = _ranges(start, end)
         return Graph(
             num_states=self.num_states,
             owner=self.owner,
-            entry_choice=entry_choice,
+            entry_choice=np.repeat(kept, end - start),
             entry_state=self.successor[outcomes],
+            entry_damage=self.damage[outcomes],
         )
 
     def without_damage(self, remaining: int) -> Bools:
         """The allowed choices that never hurt, [num_choices]."""
-        hurts = np.bitwise_or.reduceat(self.damage, self.outcome_ptr[:-1]) > 0
-        return (self.of_choice <= remaining) & ~hurts
+        allowed = self.of_choice <= remaining
+        (outcomes,) = np.nonzero(self.damage)
+        allowed[np.searchsorted(self.outcome_ptr, outcomes, side="right") - 1] = False
+        return allowed
+
+
+def _ranges(begin: Ints, end: Ints) -> Ints:
+    """The numbers begin … end − 1 of several ranges, one after the other."""
+    length = end - begin
+    return np.arange(int(length.sum())) + np.repeat(end - np.cumsum(length), length)
 
 
 def _unsigned(array: Ints) -> Ints:
@@ -106,10 +120,7 @@ def _unsigned(array: Ints) -> Ints:
 
 def _normalised(mdp: MDP) -> Floats:
     """Probabilities that sum to 1 up to rounding; a model's may be off by a little more."""
-    starts = mdp.outcome_ptr[:-1]
-    sums = np.add.reduceat(mdp.probability, starts)
-    if np.abs(sums - 1).max() <= 1e-15 * int(np.diff(mdp.outcome_ptr).max()):
-        return mdp.probability
+    sums = np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1])
     result: Floats = mdp.probability / np.repeat(sums, np.diff(mdp.outcome_ptr))
     result.flags.writeable = False
     return result
@@ -159,9 +170,8 @@ class Resting:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
         free = (ground.reward == 0) & (ground.of_choice <= ground.total)
-        if free.any():
-            free &= ground.without_damage(ground.total)
         graph = ground.graph(free)
+        free &= ~graph.having(graph.entry_damage > 0)
         leaves = graph.having(graph.owner[graph.entry_choice] != graph.entry_state)
         if ground.discount < 1:  # then nothing is collapsed, but terminal states are known
             free &= ~leaves
@@ -212,9 +222,8 @@ class Scratch:
     @staticmethod
     def make(ground: Ground) -> Scratch:
         """Room for the largest layer."""
-        allowed = ground.of_choice <= ground.total
-        choices = int(np.count_nonzero(allowed)) + ground.num_states  # each state may have one more, to stay
-        entries = int(np.diff(ground.outcome_ptr)[allowed].sum())
+        choices = ground.reward.size + ground.num_states  # each state may have one more, to stay
+        entries = ground.successor.size
         return Scratch(
             judged=np.empty((ground.reward.size, 4), np.float32),
             ptr=np.empty(ground.num_states + 1, np.uint32),
@@ -241,10 +250,11 @@ class Sweeps:
         self.constant = np.zeros(ground.reward.size)
         self.exit_chance = np.zeros(ground.reward.size)
         self.usable = np.zeros(ground.reward.size, np.bool_)
+        self.needs = np.minimum.reduceat(ground.of_choice, ground.choice_ptr[:-1])
         self.resting = Resting(ground)
         self.step = self._cheapest_step()
-        size = np.abs(ground.reward[ground.reward != 0])
-        self.width = float(np.median(size[:: max(1, size.size // 100_000)])) / 4 if size.size else 1.0
+        size = np.abs(ground.reward[:: max(1, ground.reward.size // 10_000)])
+        self.width = float(np.median(size[size > 0])) / 4 if (size > 0).any() else 1.0
         self.scratch = Scratch.make(ground)
 
     def _cheapest_step(self) -> float:
@@ -394,8 +404,11 @@ class Sweeps:
     def _extract(self, remaining: int, places: Places, order: Ints, chosen: Ints) -> None:
         """The choice of every state, from those of the places: inside a place, everybody goes to where it is left."""
         ground, choice = self.ground, self.choice[remaining]
-        allowed = np.flatnonzero(ground.of_choice <= remaining)
-        choice[ground.owner[allowed][::-1]] = allowed[::-1]  # where the value is −∞, any will do
+        (lost,) = np.nonzero(np.isneginf(self.value[remaining]) & (self.needs <= remaining))
+        begin, end = ground.choice_ptr[lost].astype(np.int64), ground.choice_ptr[lost + 1].astype(np.int64)
+        some = _ranges(begin, end)
+        some = some[ground.of_choice[some] <= remaining]
+        choice[ground.owner[some][::-1]] = some[::-1]  # any will do
         exits = chosen[chosen >= 0]
         resting = np.zeros(places.can_stay.size, np.bool_)
         resting[order[chosen < 0]] = True
@@ -413,7 +426,7 @@ class Sweeps:
         for remaining, places in enumerate(self.places):
             state = kernels.check_bounds(
                 remaining, ground.discount, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability,
-                ground.rewards, ground.damage, ground.of_choice, ground.reward, places.place, places.can_stay,
+                ground.damage, ground.of_choice, ground.reward, ground.reward_size, places.place, places.can_stay,
                 self.choice, lower, upper, np.zeros(places.can_stay.size, np.bool_),
             )  # fmt: skip
             if state >= 0:

@@ -286,7 +286,7 @@ def wake_changed(members, old, chunk, value, pred_ptr, pred, active, is_dirty, t
 
 
 @njit(cache=True)
-def check_bounds(remaining, discount, choice_ptr, outcome_ptr, successor, probability, rewards, damage, of_choice, reward, place, can_stay, choice, lower, upper, proved):  # noqa: E501  # fmt: skip
+def check_bounds(remaining, discount, choice_ptr, outcome_ptr, successor, probability, damage, of_choice, reward, reward_size, place, can_stay, choice, lower, upper, proved):  # noqa: E501  # fmt: skip
     """Verify one layer's bounds on the model itself; returns the first state that fails, or −1.
 
     Upper bound: no allowed choice is worth more than it.  Lower bound: the policy's choice is worth at least that.
@@ -306,13 +306,12 @@ def check_bounds(remaining, discount, choice_ptr, outcome_ptr, successor, probab
         for c in range(choice_ptr[s], choice_ptr[s + 1]):
             if of_choice[c] > remaining:
                 continue
-            above, below, size, inside = reward[c], reward[c], 0.0, discount == 1.0
+            above, below, size, inside = reward[c], reward[c], reward_size[c], discount == 1.0
             for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
                 d, t, p = damage[o], successor[o], discount * probability[o]
                 above += p * upper[remaining - d, t]
                 below += p * lower[remaining - d, t]
                 size += p * (abs(lower[remaining - d, t]) + abs(upper[remaining - d, t]))
-                size += probability[o] * abs(rewards[o])
                 inside = inside and d == 0 and place[t] == place[s]
             if inside:
                 continue

@@ -27,7 +27,7 @@ from almostsure.policy import sweep_kernels as kernels
 
 CHUNK = 128  # positions that are visited together
 LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality
-POLICY_SWEEPS = 3  # visits that look at the policy's choices only, after one that looks at all
+POLICY_SWEEPS = 2  # visits that look at the policy's choices only, after one that looks at all
 PATIENCE = 60  # changes after which a position belongs to a pocket
 SCATTERED_PATIENCE = 8  # changes after which GMRES is called, in a model without locality
 KRYLOV_SIZE = 30  # products with the matrix in a call of GMRES
@@ -73,8 +73,8 @@ class Compact:
 
     def is_local(self) -> bool:
         """Whether most entries lead to positions nearby."""
-        (sample,) = np.nonzero(np.diff(self.entry_ptr))
-        sample = sample[:: max(1, sample.size // 10_000)]
+        sample = np.arange(0, self.origin.size, max(1, self.origin.size // 10_000))
+        sample = sample[self.entry_ptr[sample] < self.entry_ptr[sample + 1]]
         at = np.searchsorted(self.ptr, sample, side="right") - 1
         distance = np.abs(self.column[self.entry_ptr[sample]].astype(np.int64) - at)
         return bool(np.mean(distance > self.size / 8) < 0.05) if sample.size else True

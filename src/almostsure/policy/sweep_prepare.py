@@ -19,6 +19,25 @@ NOT_LATE = 0.3  # up to this probability of unsettled outcomes, `estimate` extra
 
 
 @njit(cache=True)
+def read_choices(outcome_ptr, probability, rewards, mean, size):
+    """Expected reward of each choice, exactly 0 where rewards cancel out up to rounding, and expected size.
+
+    Returns how far, at most, probabilities are off a sum of 1, in units of rounding.
+    """
+    worst = 0.0
+    for c in range(mean.size):
+        chance, worth, absolute = 0.0, 0.0, 0.0
+        for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+            chance += probability[o]
+            worth += probability[o] * rewards[o]
+            absolute += probability[o] * abs(rewards[o])
+        mean[c] = 0.0 if abs(worth) <= 1e-12 * absolute else worth
+        size[c] = absolute
+        worst = max(worst, abs(chance - 1.0) / (outcome_ptr[c + 1] - outcome_ptr[c]))
+    return worst / 2.0**-52
+
+
+@njit(cache=True)
 def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probability, damage, of_choice, total, place):
     """For each place, the choices elsewhere that may lead to it without damage, and how likely.
 
