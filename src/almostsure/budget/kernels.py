@@ -168,6 +168,8 @@ def spread(
 def stride(ptr):
     """How many items each owner has, where all have equally many; otherwise 0."""
     width = ptr[1] - ptr[0]
+    if ptr[-1] == ptr.size - 1:  # as many items as owners, and everybody has one
+        return 1
     for begin in range(0, ptr.size - 1, 4096):
         differs = ptr[0] & 0
         for i in range(begin, min(begin + 4096, ptr.size - 1)):  # without a branch: the processor takes several at once
@@ -259,8 +261,8 @@ def peel(
                 node[2 * blocker + 1] = s
             else:
                 node[2 * s] = best
-                # where a choice may loop with damage, only now is it known what it costs
-                doomed[s] = LOOPED if loops else PEELED
+                if loops:  # only now is it known what it costs to loop with damage
+                    doomed[s] = LOOPED
                 rank[s] = settled
                 order[settled] = s
                 settled += 1
@@ -312,6 +314,22 @@ def rule_out(choice_ptr, outcome_ptr, successor, damage, kind, relies, rank, nex
 
 
 # ---------------------------------------------------------------------- the compact game
+
+
+@njit(cache=True, nogil=True)
+def measure(choice_ptr, outcome_ptr, doomed):
+    """How many choices and outcomes the doomed states have, and how many outcomes their longest choice has."""
+    choices = 0
+    outcomes = 0
+    longest = 0
+    for s in range(unsigned(doomed.size)):
+        if doomed[s] == DOOMED:
+            first, last = unsigned(choice_ptr[s]), unsigned(choice_ptr[s + unsigned(1)])
+            choices += last - first
+            outcomes += np.int64(outcome_ptr[last]) - np.int64(outcome_ptr[first])
+            for c in range(first, last):
+                longest = max(longest, np.int64(outcome_ptr[c + unsigned(1)]) - np.int64(outcome_ptr[c]))
+    return np.int64(choices), outcomes, longest
 
 
 @njit(cache=True, nogil=True)

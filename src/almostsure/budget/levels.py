@@ -165,8 +165,7 @@ class _Run:
         """Settle the doomed states."""
         states = self.game.num_states
         node = np.full(2 * states, kernels.NOWHERE, self.index)
-        node[::2] = 0
-        np.subtract(node[::2], self.doomed, out=node[::2], casting="unsafe")  # 0 where settled, else UNSETTLED
+        np.negative(self.doomed, out=node[::2], dtype=self.index, casting="unsafe")  # 0 where settled, else UNSETTLED
         reached, order = np.empty(states, self.index), np.empty(self.num_doomed, self.index)
         peeled = kernels.peel(
             kernels.stride(self.game.choice_ptr), kernels.stride(self.game.outcome_ptr), *self._arrays, self.doomed,
@@ -177,6 +176,7 @@ class _Run:
         del reached, order
         value = node[::2].astype(np.int32)
         del node
+        self.doomed += (self.doomed == kernels.DOOMED) & (value >= 0)  # they are PEELED
         left = self.num_doomed - peeled
         if left:
             np.copyto(value, kernels.INFINITE, where=self.doomed == kernels.DOOMED)
@@ -261,19 +261,14 @@ class _Compact:
         self.run_of = run
         game = run.game
         local = np.full(game.num_states, kernels.NOWHERE, run.index)
-        is_left = run.doomed == kernels.DOOMED
-        per_state = np.diff(game.choice_ptr)[is_left].sum(dtype=np.int64)
-        begin, end = game.outcome_ptr[game.choice_ptr[:-1]][is_left], game.outcome_ptr[game.choice_ptr[1:]][is_left]
-        outcomes = int((end - begin).sum(dtype=np.int64))
-        del is_left, begin, end
+        choices, outcomes, longest = kernels.measure(game.choice_ptr, game.outcome_ptr, run.doomed)
         peeled = int(np.count_nonzero(run.doomed >= kernels.PEELED))
         count = 1 + left + min(peeled, outcomes)
         packed = index_dtype(count << kernels.DAMAGE_BITS)
         self.states = np.empty(count, run.index)
-        ptrs = np.empty(left + 2, run.index), np.empty(int(per_state) + 1, run.index)
+        ptrs = np.empty(left + 2, run.index), np.empty(choices + 1, run.index)
         outcome = np.empty(outcomes, packed)
-        long = int(np.diff(game.outcome_ptr).max()) > kernels.MANY
-        reached = np.empty(int(per_state) if long else 0, run.index)
+        reached = np.empty(choices if longest > kernels.MANY else 0, run.index)
         count, choices, size, widest = kernels.extract(
             *run._arrays, run.doomed, run.value, local, self.states, *ptrs, outcome, reached
         )
