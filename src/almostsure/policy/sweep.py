@@ -273,7 +273,7 @@ class Sweeps:
         """Solve one layer; the lower ones are solved."""
         places = self._find_places(remaining)
         finite, order, guess = self._prepare(remaining, places)
-        layer = self._gather(places, order)
+        layer = self._gather(places, finite, order)
         sweeper = Sweeper(layer, discounted=self.ground.discount < 1)
         value = guess[order]
         policy = np.zeros(order.size, np.uint32)
@@ -294,7 +294,7 @@ class Sweeps:
         if not same:
             self.predecessors = prepare.list_predecessors(
                 places.can_stay.size, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability,
-                ground.damage, ground.of_choice, ground.total, places.place,
+                ground.damage, ground.of_choice, ground.total, places.place, ground.discount,
             )  # fmt: skip
             self.place_of_choice = ground.owner if places.graph is None else places.place[ground.owner]
         self.places.append(places)
@@ -313,8 +313,7 @@ class Sweeps:
             value[places.place] = self.value[remaining - 1]
         order = np.empty(finite.size, np.uint32)
         count, lowest = prepare.estimate(
-            ground.choice_ptr, self.place_of_choice, places.member_ptr, places.member, *self.predecessors,
-            places.can_stay, finite, self.usable, self.constant, self.exit_chance, ground.reward, ground.discount,
+            self.place_of_choice, *self.predecessors, places.can_stay, finite, self.usable, self.constant, self.exit_chance, ground.reward, ground.discount,
             self.width, self.scratch.judged, value, order,
         )  # fmt: skip
         if ground.discount < 1:  # estimates give the order, but the least possible values are a better start
@@ -340,20 +339,22 @@ class Sweeps:
         )  # fmt: skip
         return finite
 
-    def _gather(self, places: Places, order: Ints) -> Compact:
+    def _gather(self, places: Places, finite: Bools, order: Ints) -> Compact:
         ground = self.ground
         position = np.zeros(places.can_stay.size, np.uint32)
         position[order] = np.arange(order.size, dtype=np.uint32)
         if places.graph is not None:
             position = position[places.place]
         scratch = self.scratch
-        choices, entries = prepare.gather(
-            order, position, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability, ground.damage,
+        size = prepare.gather(
+            position, finite, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability, ground.damage,
             places.member_ptr, places.member, places.can_stay, self.usable, self.constant, ground.discount, scratch.ptr,
             scratch.entry_ptr, scratch.column, scratch.factor, scratch.constant, scratch.origin, scratch.scale,
         )  # fmt: skip
+        choices = int(scratch.ptr[size])
+        entries = int(scratch.entry_ptr[choices])
         return Compact(
-            ptr=scratch.ptr[: order.size + 1], entry_ptr=scratch.entry_ptr[: choices + 1],
+            ptr=scratch.ptr[: size + 1], entry_ptr=scratch.entry_ptr[: choices + 1],
             column=scratch.column[:entries], factor=scratch.factor[:entries], constant=scratch.constant[:choices],
             origin=scratch.origin[:choices], scale=scratch.scale[:choices],
         )  # fmt: skip

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 RING = 4096  # buckets of the queue in `estimate`
+DONE = -2  # the slot of places that are settled, or not to be settled
 NOT_LATE = 0.3  # up to this probability of unsettled outcomes, `estimate` extrapolates
 
 
@@ -38,42 +39,41 @@ def read_choices(outcome_ptr, probability, rewards, mean, size):
 
 
 @njit(cache=True)
-def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probability, damage, of_choice, total, place):
-    """For each place, the choices elsewhere that may lead to it without damage, and how likely.
+def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probability, damage, of_choice, total, place, discount):  # noqa: E501  # fmt: skip
+    """For each place, the choices elsewhere that may lead to it without damage, and whose they are.
 
-    Returns offsets by place, choices and probabilities, and how likely each choice leads back to where it starts;
-    in single precision, for estimates only.
+    Returns offsets by place, choices, their places, and factors: discounted probabilities with own loops divided
+    out.  And by choice, the probability to stay.  Single precision: they serve estimates only.
     """
     ptr = np.zeros(num_places + 1, np.uint32)
-    position = ptr
-    choices = np.empty(0, np.uint32)
-    chances = np.empty(0, np.float32)
     own = np.zeros(of_choice.size, np.float32)
-    for fill in range(2):
-        if fill == 1:
-            for i in range(num_places):
-                ptr[i + 1] += ptr[i]
-            position = ptr[:-1].copy()
-            choices = np.empty(ptr[num_places], np.uint32)
-            chances = np.empty(ptr[num_places], np.float32)
-        for s in range(choice_ptr.size - 1):
-            here = place[s]
-            for c in range(choice_ptr[s], choice_ptr[s + 1]):
-                if of_choice[c] > total:
-                    continue
+    for s in range(choice_ptr.size - 1):
+        for c in range(choice_ptr[s], choice_ptr[s + 1]):
+            if of_choice[c] <= total:
                 for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                    there = place[successor[o]]
-                    if damage[o] > 0:
-                        continue
-                    if there == here:
-                        own[c] += fill * probability[o]
-                    elif fill == 0:
-                        ptr[there + 1] += 1
-                    else:
-                        choices[position[there]] = c
-                        chances[position[there]] = probability[o]
-                        position[there] += 1
-    return ptr, choices, chances, own
+                    if damage[o] == 0:
+                        if place[successor[o]] == place[s]:
+                            own[c] += probability[o]
+                        else:
+                            ptr[place[successor[o]] + 1] += 1
+    for i in range(num_places):
+        ptr[i + 1] += ptr[i]
+    at = ptr[:-1].copy()
+    choices = np.empty(ptr[num_places], np.uint32)
+    places = np.empty(ptr[num_places], np.uint32)
+    factors = np.empty(ptr[num_places], np.float32)
+    for s in range(choice_ptr.size - 1):
+        for c in range(choice_ptr[s], choice_ptr[s + 1]):
+            if of_choice[c] > total:
+                continue
+            scale = discount / max(1e-6, 1.0 - discount * own[c])
+            for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                there = place[successor[o]]
+                if damage[o] == 0 and there != place[s]:
+                    q = at[there]
+                    choices[q], places[q], factors[q] = c, place[s], scale * probability[o]
+                    at[there] = q + 1
+    return ptr, choices, places, factors, own
 
 
 @njit(cache=True)
@@ -166,7 +166,7 @@ def leave_surely(choice_ptr, outcome_ptr, successor, damage, owner, place, membe
 
 @njit(cache=True)
 def _move(i, slot, slot_of, before, after, head, tail):
-    """Put a place at the end of another bucket (or, with slot −1, in none)."""
+    """Put a place at the end of another bucket (or, with a negative slot, in none)."""
     old = slot_of[i]
     if old >= 0:
         if before[i] >= 0:
@@ -199,18 +199,30 @@ def _bucket(worth, top, width, lowest, discount):
 
 
 @njit(cache=True)
-def _first_guess(i, choice_ptr, member_ptr, member, can_stay, judged, discount):
-    """What a place is worth if every outcome that does not leave the layer led back to it."""
-    best = 0.0 if can_stay[i] else -np.inf
-    for m in range(member_ptr[i], member_ptr[i + 1]):
-        for c in range(choice_ptr[member[m]], choice_ptr[member[m] + 1]):
-            if judged[c, 1] > 0.0:
-                best = max(best, judged[c, 3] + judged[c, 0] / (1.0 - discount * (1.0 - judged[c, 1])))
-    return best
+def _judge(owner, own, finite, usable, constant, exit_chance, reward, discount, judged, value):
+    """Prepare the judgement of every choice; raises ``value`` to what exits promise.  Returns the lowest possible value.
+
+    By choice: worth of settled outcomes, chance of unsettled ones, worth of the first settled one, and gain.  A gain
+    is not counted again and again while outcomes are unsettled, as a cost is.
+    """
+    lowest = 0.0
+    for c in range(constant.size):
+        away = 1.0 - discount * own[c]
+        judged[c, 1] = np.nan
+        if not usable[c] or away < 1e-6:
+            continue
+        gain = max(reward[c], 0.0) / away
+        later = discount * max(0.0, 1.0 - own[c] - exit_chance[c]) / away
+        judged[c, 0], judged[c, 1], judged[c, 2], judged[c, 3] = constant[c] / away - gain, later, np.nan, gain
+        if exit_chance[c] > 0.0 and finite[owner[c]]:
+            value[owner[c]] = max(value[owner[c]], gain + (constant[c] / away - gain) / (1.0 - later))
+        if discount < 1.0:  # nobody is worth less than the worst choice for ever
+            lowest = min(lowest, constant[c] / (1.0 - discount * (1.0 - exit_chance[c])))
+    return lowest
 
 
 @njit(cache=True)
-def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_chance, own, can_stay, finite, usable, constant, exit_chance, reward, discount, width, judged, value, order):  # noqa: E501  # fmt: skip
+def estimate(owner, pred_ptr, pred_choice, pred_place, pred_factor, own, can_stay, finite, usable, constant, exit_chance, reward, discount, width, judged, value, order):  # noqa: E501  # fmt: skip
     """Settle the places one by one, the most valuable first; fills ``order``, returns how many there are.
 
     ``value`` holds lower bounds before and estimates afterwards; discounted, the lowest possible value is returned too.
@@ -221,29 +233,24 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
     equal within ``width``: the queue is a ring of buckets, with one more for what lies too far behind.
     """
     size = finite.size
-    lowest = 0.0
-    for c in range(constant.size):  # settled worth and chance, what the first settled outcome is worth, and gains
-        gain = max(reward[c], 0.0)  # is not counted again and again while outcomes are unsettled, as costs are
-        judged[c, 0], judged[c, 1] = constant[c] - gain, exit_chance[c] if usable[c] else np.nan
-        judged[c, 2], judged[c, 3] = np.nan, gain
-        if discount < 1.0 and usable[c]:  # nobody is worth less than the worst choice for ever
-            lowest = min(lowest, constant[c] / (1.0 - discount * (1.0 - exit_chance[c])))
+    lowest = _judge(owner, own, finite, usable, constant, exit_chance, reward, discount, judged, value)
     slot_of = np.full(size, -1, np.int32)
     before, after = np.empty(size, np.int32), np.empty(size, np.int32)
     head, tail = np.full(RING + 1, -1, np.int32), np.full(RING + 1, -1, np.int32)
-    done = ~finite
     top, waiting, settled, current = -np.inf, 0, 0, np.int64(0)
     for i in range(size):
-        if finite[i]:
-            guess = _first_guess(i, choice_ptr, member_ptr, member, can_stay, judged, discount)
-            value[i] = max(value[i], guess)
-            top = max(top, value[i])
-            if value[i] > -np.inf:
-                _move(i, RING, slot_of, before, after, head, tail)
+        if not finite[i]:
+            slot_of[i] = DONE
+            continue
+        if can_stay[i]:
+            value[i] = max(value[i], 0.0)
+        top = max(top, value[i])
+        if value[i] > -np.inf:
+            _move(i, RING, slot_of, before, after, head, tail)
     while True:
         if waiting == 0 and head[RING] < 0:  # discounted, nobody has to come to rest: take those who cannot
             for i in range(size):
-                if not done[i]:
+                if slot_of[i] != DONE:
                     value[i] = max(value[i], lowest)
                     top = max(top, value[i])
                     _move(i, RING, slot_of, before, after, head, tail)
@@ -255,36 +262,33 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
                 nearest, i = max(nearest, value[i]), after[i]
             current, i = _bucket(nearest, top, width, lowest, discount), head[RING]
             while i >= 0:
-                later, bucket = after[i], _bucket(value[i], top, width, lowest, discount)
+                following, bucket = after[i], _bucket(value[i], top, width, lowest, discount)
                 if bucket < current + RING:
                     _move(i, bucket % RING, slot_of, before, after, head, tail)
                     waiting += 1
-                i = later
+                i = following
         i = head[current % RING]
         if i < 0:
             current += 1
             continue
-        _move(i, -1, slot_of, before, after, head, tail)
+        _move(i, DONE, slot_of, before, after, head, tail)
         waiting -= 1
-        done[i] = True
         order[settled] = i
         settled += 1
+        here = value[i]
         for q in range(pred_ptr[i], pred_ptr[i + 1]):
-            c = pred_choice[q]
-            j = owner[c]
-            chance = judged[c, 1]
-            if done[j] or np.isnan(chance):
+            c, j = pred_choice[q], pred_place[q]
+            if slot_of[j] == DONE or np.isnan(judged[c, 1]):
                 continue
-            worth = judged[c, 0] + discount * pred_chance[q] * value[i]
-            chance += pred_chance[q]
-            judged[c, 0], judged[c, 1] = worth, chance
+            worth = judged[c, 0] + pred_factor[q] * here
+            later = max(0.0, judged[c, 1] - pred_factor[q])
+            judged[c, 0], judged[c, 1] = worth, later
             if np.isnan(judged[c, 2]):
-                judged[c, 2] = value[i]
-            later, away = discount * max(0.0, 1.0 - chance - own[c]), 1.0 - discount * own[c]
-            if later < NOT_LATE * away:
-                guess = judged[c, 3] + (worth - later * judged[c, 2]) / (away - 2.0 * later)
+                judged[c, 2] = here
+            if later < NOT_LATE:
+                guess = judged[c, 3] + (worth - later * judged[c, 2]) / (1.0 - 2.0 * later)
             else:
-                guess = judged[c, 3] + worth / (away - later)
+                guess = judged[c, 3] + worth / (1.0 - later)
             if guess > value[j]:
                 value[j] = guess
                 bucket = max(current, _bucket(guess, top, width, lowest, discount))
@@ -295,46 +299,60 @@ def estimate(choice_ptr, owner, member_ptr, member, pred_ptr, pred_choice, pred_
 
 
 @njit(cache=True)
-def gather(order, position, choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, can_stay, usable, constant, discount, ptr, entry_ptr, column, factor, worth, origin, scaled):  # noqa: E501  # fmt: skip
+def gather(position, finite, choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, can_stay, usable, constant, discount, ptr, entry_ptr, column, factor, worth, origin, scaled):  # noqa: E501  # fmt: skip
     """The layer as compact arrays, places in the given order, own loops divided out; ``position`` is by state.
 
-    Fills the arrays of :class:`almostsure.policy.sweep_pockets.Compact`; returns how many choices and entries it has.
+    Fills the arrays of :class:`almostsure.policy.sweep_pockets.Compact`; returns how many positions there are.
+    Reads the model in its own order and writes where the positions say: memory waits less for writes.
     """
-    num = order.size
-    ptr[0], entry_ptr[0] = 0, 0
-    k, z = 0, 0
-    for x in range(num):
-        i = order[x]
-        if can_stay[i]:
-            worth[k], scaled[k], origin[k] = 0.0, 1.0, -1
-            k += 1
-            entry_ptr[k] = z
-        for m in range(member_ptr[i], member_ptr[i + 1]):
-            for c in range(choice_ptr[member[m]], choice_ptr[member[m] + 1]):
-                if not usable[c]:
-                    continue
-                start = z
-                away, loops = 0.0, False
-                for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                    if damage[o] > 0:
-                        away += probability[o]
-                        continue
-                    y = position[successor[o]]
-                    if y == x:
-                        loops = True
-                        continue
-                    away += probability[o]
-                    column[z] = y
-                    factor[z] = discount * probability[o]
-                    z += 1
-                if away == 0.0 and discount == 1.0:
-                    z = start  # stays here for ever: never better than what else there is
-                    continue
-                scale = 1.0 / (1.0 - discount + discount * away) if loops else 1.0
-                for e in range(start, z):
-                    factor[e] *= scale
-                worth[k], scaled[k], origin[k] = constant[c] * scale, scale, c
+    num = 0
+    for i in range(finite.size):
+        num += finite[i]
+    first = np.zeros(num + 1, np.uint32)  # entries of each position, then the first of them
+    ptr[: num + 1] = 0
+    for fill in range(2):
+        for i in range(finite.size):
+            if not finite[i]:
+                continue
+            x = position[member[member_ptr[i]]]
+            k, z = 0, 0
+            if fill == 1:
+                k, z = ptr[x], first[x]
+            k0, z0 = k, z
+            if can_stay[i]:
+                if fill == 1:
+                    worth[k], scaled[k], origin[k], entry_ptr[k] = 0.0, 1.0, -1, z
                 k += 1
-                entry_ptr[k] = z
-        ptr[x + 1] = k
-    return k, z
+            for m in range(member_ptr[i], member_ptr[i + 1]):
+                for c in range(choice_ptr[member[m]], choice_ptr[member[m] + 1]):
+                    if not usable[c]:
+                        continue
+                    start, away, loops = z, 0.0, False
+                    for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                        if damage[o] > 0:
+                            away += probability[o]
+                        elif position[successor[o]] == x:
+                            loops = True
+                        else:
+                            away += probability[o]
+                            if fill == 1:
+                                column[z] = position[successor[o]]
+                                factor[z] = discount * probability[o]
+                            z += 1
+                    if away == 0.0 and discount == 1.0:
+                        continue  # stays here for ever: never better than what else there is
+                    if fill == 1:
+                        scale = 1.0 / (1.0 - discount + discount * away) if loops else 1.0
+                        if loops:
+                            for e in range(start, z):
+                                factor[e] *= scale
+                        worth[k], scaled[k], origin[k], entry_ptr[k] = constant[c] * scale, scale, c, start
+                    k += 1
+            if fill == 0:
+                ptr[x + 1], first[x + 1] = k - k0, z - z0
+        if fill == 0:
+            for x in range(num):
+                ptr[x + 1] += ptr[x]
+                first[x + 1] += first[x]
+    entry_ptr[ptr[num]] = first[num]
+    return num
