@@ -151,12 +151,14 @@ def difference(bounds: np.ndarray, values: np.ndarray) -> float:
 def show(found: dict[str, object]) -> str:
     mine, storm = found["ours"], found["storm"]
     assert isinstance(mine, dict)
-    text = f"{found['case']:<28}{found['seed']:>4}  ours {mine['wall']:8.3f} s {mine['cpu']:8.3f} cpu {mine['peak_mb']:7.0f} MB"
+    text = f"{found['case']:<28}{found['seed']:>4}  ours {mine['wall']:8.3f} s {mine['cpu']:8.3f} cpu"
+    text += f" {mine['peak_mb']:7.0f} MB"
     if not isinstance(storm, dict):
         return text + "   Storm gave no answer in time"
     return (
         f"{text}   Storm {storm['wall']:8.2f} s {storm['cpu']:8.2f} cpu {storm['peak_mb']:7.0f} MB"
-        f"   {storm['wall'] / mine['wall']:6.1f}× wall {storm['cpu'] / mine['cpu']:6.1f}× cpu  differ by {found['difference']:.1e}"
+        f"   {storm['wall'] / mine['wall']:6.1f}× wall {storm['cpu'] / mine['cpu']:6.1f}× cpu"
+        f"  differ by {found['difference']:.1e}"
     )
 
 

@@ -20,7 +20,8 @@ from almostsure.model.mdp import MDP, Arrays
 
 def unfold(arrays: dict[str, np.ndarray], total: int, steps: bool) -> tuple[MDP, np.ndarray]:
     """The shielded model on (state, remaining), and the number of each pair (−1: infeasible)."""
-    choice_ptr, outcome_ptr, of_choice = arrays["choice_ptr"], arrays["outcome_ptr"].astype(np.int64), arrays["of_choice"]
+    choice_ptr, of_choice = arrays["choice_ptr"], arrays["of_choice"]
+    outcome_ptr = arrays["outcome_ptr"].astype(np.int64)
     count = choice_ptr.size - 1
     owner = np.repeat(np.arange(count), np.diff(choice_ptr))
     lengths = np.diff(outcome_ptr)

@@ -239,3 +239,24 @@ def test_errors_carry_the_place_as_fields():
     with pytest.raises(ModelError, match="rewards must be finite") as caught:
         build(rewards=[0, 0, np.inf])
     assert (caught.value.state, caught.value.action, caught.value.outcome) == (0, 1, 2)
+
+
+def test_sums_that_are_tolerated_but_off_by_more_than_rounding_are_rescaled_once():
+    third = 1 / 3
+    mdp = from_transitions(
+        [0, 0, 1, 1, 1],
+        [0] * 5,
+        [0, 1, 0, 1, 2],
+        [0.5, 0.5 + 5e-10, third, third, third],
+        [0] * 5,
+        [0] * 5,
+        terminal=[2],
+    )
+    sums = np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1])
+    assert abs(sums[0] - 1) < 1e-15
+    assert mdp.probability[2:5].tolist() == [third] * 3  # 1 up to rounding: left alone
+    again = from_transitions(
+        mdp.choice_states()[mdp.outcome_choices()], mdp.choice_action[mdp.outcome_choices()], mdp.successor,
+        mdp.probability, mdp.reward, mdp.damage,
+    )  # fmt: skip
+    assert again == mdp

@@ -331,6 +331,7 @@ def test_gains_for_ever_are_left_to_the_plain_engine(monkeypatch):
 
 def test_a_tolerance_that_numbers_cannot_give_is_refused(monkeypatch):
     monkeypatch.setattr(plain, "PLAIN_STATES", 1)
+    monkeypatch.setattr(plain, "STUBBORN", 0)
     mdp = with_rewards(grid_family(30, seed=1), -1.0)
     of_choice = solve_budget(mdp, cap=1).of_choice
     with pytest.raises(LimitReached, match="could not be proved in 64-bit numbers"):
@@ -338,6 +339,15 @@ def test_a_tolerance_that_numbers_cannot_give_is_refused(monkeypatch):
     monkeypatch.setattr(sweep_pockets, "UPDATES_PER_POSITION", 1)
     with pytest.raises(LimitReached, match="did not settle within 1 updates a state"):
         solve_layers(mdp, of_choice, 1)
+
+
+def test_where_sweeps_do_not_settle_a_small_model_is_solved_exactly(monkeypatch):
+    mdp = with_rewards(grid_family(30, seed=1), -1.0)
+    of_choice = solve_budget(mdp, cap=1).of_choice
+    exact = solve_layers(mdp, of_choice, 1)
+    monkeypatch.setattr(plain, "PLAIN_STATES", 1)
+    monkeypatch.setattr(sweep_pockets, "UPDATES_PER_POSITION", 1)
+    assert np.array_equal(solve_layers(mdp, of_choice, 1).lower, exact.lower, equal_nan=True)
 
 
 def test_probabilities_that_are_slightly_off_are_read_as_meant():

@@ -14,6 +14,7 @@ from almostsure.model.mdp import MDP, Arrays, Floats, Initial, Ints, action_dtyp
 from almostsure.model.validate import MAX_DAMAGE, SUM_TOLERANCE, and_more
 
 MAX_ACTION = 2**31 - 2
+ROUNDING = 1e-15  # by which a sum may miss 1 for each of its terms
 NAMES_REMEDY = " Use from_table for states and actions by name, or number them and pass state_names= and action_names=."
 COLUMNS = ("states", "actions", "next_states", "probabilities", "rewards", "damages")
 
@@ -56,7 +57,7 @@ def from_transitions(
         Where the states stand in a drawing.
     normalise
         Rescale the probabilities of each choice to sum to 1, for example after reading them from 32-bit
-        floats.  Without it they must do so within 1e-9.
+        floats.  Without it they must do so within 1e-9, and what is off by more than rounding is rescaled.
 
     Examples
     --------
@@ -363,8 +364,14 @@ def _compress(
     outcome_ptr: Ints = np.append(starts, s.size).astype(index_dtype(s.size + 1))
     choice_ptr = np.zeros(count + 1, index_dtype(starts.size + 1))
     np.cumsum(np.bincount(s[starts], minlength=count), out=choice_ptr[1:])
-    if normalise:
-        p = p / np.repeat(np.add.reduceat(p, starts), np.diff(outcome_ptr))
+    sums = np.add.reduceat(p, starts)
+    # What is off by more than rounding, but tolerated, is rescaled here, once: everything that follows may then rely on
+    # sums of 1.  Sums that are 1 up to rounding stay as they are, so that building a model anew gives the same model.
+    width = np.diff(outcome_ptr)
+    off = np.abs(sums - 1)
+    slightly = (off > ROUNDING * (width + 2)) & (off <= SUM_TOLERANCE)
+    if normalise or slightly.any():
+        p = p / np.repeat(np.where(slightly | normalise, sums, 1.0), width)
     return Arrays(
         choice_ptr=choice_ptr,
         choice_action=a[starts].astype(action_dtype(int(a.max()) + 1)),

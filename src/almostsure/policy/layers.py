@@ -42,6 +42,7 @@ from almostsure.policy.flow import Flow, add_up, end_components, mean_reward, to
 from almostsure.policy.occupation import gainful
 
 PLAIN_STATES = 2000  # larger models are worth waiting for the compiler, once
+STUBBORN = 200_000  # pairs (state, remaining) up to which exact solves are tried where sweeps do not settle
 MAX_ITERATIONS = 1000
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -111,7 +112,12 @@ def _solve_large(
     ground = Ground.read(mdp, of_choice, total, discount)
     if may_gain(ground):
         return None
-    lower, upper, choice = solve_sweeping(ground, tolerance, report)
+    try:
+        lower, upper, choice = solve_sweeping(ground, tolerance, report)
+    except LimitReached:
+        if mdp.num_states * (total + 1) > STUBBORN:
+            raise
+        return None  # ill-conditioned, and small enough for exact solves
     return Layers(lower=lower, upper=upper, choice=choice)
 
 

@@ -308,14 +308,20 @@ class Sweeps:
             ground.reward, ground.discount, self.value, self.constant, self.exit_chance, self.usable,
         )  # fmt: skip
         finite = self._surely(remaining, places)
-        value = np.full(finite.size, -np.inf)
-        if remaining > 0 and ground.discount == 1:  # more budget is never worse
+        value, order = np.full(finite.size, -np.inf), np.empty(finite.size, np.uint32)
+        known = np.zeros(0, np.bool_)
+        if remaining > 0 and ground.discount == 1:  # start from the layer below: more budget is never worse
             value[places.place] = self.value[remaining - 1]
-        order = np.empty(finite.size, np.uint32)
+            known = value > -np.inf
+        fresh = finite & ~known if known.size else finite
         count, lowest = prepare.estimate(
-            self.place_of_choice, *self.predecessors, places.can_stay, finite, self.usable, self.constant, self.exit_chance, ground.reward, ground.discount,
-            self.width, self.scratch.judged, value, order,
+            ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability, ground.damage,
+            places.member_ptr, places.member, places.place, *self.predecessors, places.can_stay, fresh, known,
+            self.usable, self.constant, self.exit_chance, ground.reward, ground.discount, self.width,
+            self.scratch.judged, value, order,
         )  # fmt: skip
+        if known.size:
+            count = prepare.rank(value, finite, self.width, order)
         if ground.discount < 1:  # estimates give the order, but the least possible values are a better start
             value[:] = lowest
             if remaining > 0:
@@ -347,7 +353,8 @@ class Sweeps:
             position = position[places.place]
         scratch = self.scratch
         size = prepare.gather(
-            position, finite, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability, ground.damage,
+            position, finite, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability,
+            ground.damage,
             places.member_ptr, places.member, places.can_stay, self.usable, self.constant, ground.discount, scratch.ptr,
             scratch.entry_ptr, scratch.column, scratch.factor, scratch.constant, scratch.origin, scratch.scale,
         )  # fmt: skip

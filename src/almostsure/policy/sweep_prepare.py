@@ -199,47 +199,68 @@ def _bucket(worth, top, width, lowest, discount):
 
 
 @njit(cache=True)
-def _judge(owner, own, finite, usable, constant, exit_chance, reward, discount, judged, value):
-    """Prepare the judgement of every choice; raises ``value`` to what exits promise.  Returns the lowest possible value.
+def _judge(choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, place, own, fresh, known, usable, constant, exit_chance, reward, discount, judged, value):  # noqa: E501  # fmt: skip
+    """Prepare the judgement of fresh places' choices; raises ``value`` to what exits and known places promise.
 
-    By choice: worth of settled outcomes, chance of unsettled ones, worth of the first settled one, and gain.  A gain
-    is not counted again and again while outcomes are unsettled, as a cost is.
+    By choice: worth of settled outcomes, chance of unsettled ones, worth of the best settled one, and gain.  A gain
+    is not counted again and again while outcomes are unsettled, as a cost is.  Returns the lowest possible value.
     """
     lowest = 0.0
-    for c in range(constant.size):
-        away = 1.0 - discount * own[c]
-        judged[c, 1] = np.nan
-        if not usable[c] or away < 1e-6:
+    for i in range(fresh.size):
+        if not fresh[i]:
             continue
-        gain = max(reward[c], 0.0) / away
-        later = discount * max(0.0, 1.0 - own[c] - exit_chance[c]) / away
-        judged[c, 0], judged[c, 1], judged[c, 2], judged[c, 3] = constant[c] / away - gain, later, np.nan, gain
-        if exit_chance[c] > 0.0 and finite[owner[c]]:
-            value[owner[c]] = max(value[owner[c]], gain + (constant[c] / away - gain) / (1.0 - later))
-        if discount < 1.0:  # nobody is worth less than the worst choice for ever
-            lowest = min(lowest, constant[c] / (1.0 - discount * (1.0 - exit_chance[c])))
+        for m in range(member_ptr[i], member_ptr[i + 1]):
+            for c in range(choice_ptr[member[m]], choice_ptr[member[m] + 1]):
+                away = 1.0 - discount * own[c]
+                judged[c, 1] = np.nan
+                if not usable[c] or away < 1e-6:
+                    continue
+                gain, settled = max(reward[c], 0.0) / away, exit_chance[c]
+                worth, ahead = constant[c] / away - gain, np.nan
+                if known.size > 0:
+                    for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                        j = place[successor[o]]
+                        if damage[o] == 0 and known[j]:
+                            settled += probability[o]
+                            worth += discount * probability[o] * value[j] / away
+                            ahead = value[j] if np.isnan(ahead) else max(ahead, value[j])
+                later = discount * max(0.0, 1.0 - own[c] - settled) / away
+                judged[c, 0], judged[c, 1], judged[c, 2], judged[c, 3] = worth, later, ahead, gain
+                if settled > 0.0:
+                    value[i] = max(value[i], _guess(worth, later, ahead, gain))
+                if discount < 1.0:  # nobody is worth less than the worst choice for ever
+                    lowest = min(lowest, constant[c] / (1.0 - discount * (1.0 - exit_chance[c])))
     return lowest
 
 
 @njit(cache=True)
-def estimate(owner, pred_ptr, pred_choice, pred_place, pred_factor, own, can_stay, finite, usable, constant, exit_chance, reward, discount, width, judged, value, order):  # noqa: E501  # fmt: skip
-    """Settle the places one by one, the most valuable first; fills ``order``, returns how many there are.
+def _guess(worth, later, ahead, gain):
+    """What a choice is worth: unsettled outcomes lead back, or as far behind as settled ones are ahead."""
+    if later < NOT_LATE and not np.isnan(ahead):
+        return gain + (worth - later * ahead) / (1.0 - 2.0 * later)
+    return gain + worth / (1.0 - later)
 
-    ``value`` holds lower bounds before and estimates afterwards; discounted, the lowest possible value is returned too.
+
+@njit(cache=True)
+def estimate(choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, place, pred_ptr, pred_choice, pred_place, pred_factor, own, can_stay, fresh, known, usable, constant, exit_chance, reward, discount, width, judged, value, order):  # noqa: E501  # fmt: skip
+    """Settle the fresh places one by one, the most valuable first; fills ``order``, returns how many there are.
+
+    ``value`` holds those of known places (``known`` is empty if there are none) and estimates of fresh ones
+    afterwards; discounted, the lowest possible value is returned too.
 
     As in Dijkstra's algorithm, but with expectations: a choice is judged by its settled outcomes, as if the others
     led back to where one is, or, when they are few, as far behind as the settled ones are ahead.  The estimates
     need not be right; the order in which they are found is what makes sweeps converge fast.  Values count as
     equal within ``width``: the queue is a ring of buckets, with one more for what lies too far behind.
     """
-    size = finite.size
-    lowest = _judge(owner, own, finite, usable, constant, exit_chance, reward, discount, judged, value)
+    size = fresh.size
+    lowest = _judge(choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, place, own, fresh, known, usable, constant, exit_chance, reward, discount, judged, value)  # noqa: E501  # fmt: skip
     slot_of = np.full(size, -1, np.int32)
     before, after = np.empty(size, np.int32), np.empty(size, np.int32)
     head, tail = np.full(RING + 1, -1, np.int32), np.full(RING + 1, -1, np.int32)
     top, waiting, settled, current = -np.inf, 0, 0, np.int64(0)
     for i in range(size):
-        if not finite[i]:
+        if not fresh[i]:
             slot_of[i] = DONE
             continue
         if can_stay[i]:
@@ -285,10 +306,7 @@ def estimate(owner, pred_ptr, pred_choice, pred_place, pred_factor, own, can_sta
             judged[c, 0], judged[c, 1] = worth, later
             if np.isnan(judged[c, 2]):
                 judged[c, 2] = here
-            if later < NOT_LATE:
-                guess = judged[c, 3] + (worth - later * judged[c, 2]) / (1.0 - 2.0 * later)
-            else:
-                guess = judged[c, 3] + worth / (1.0 - later)
+            guess = _guess(worth, later, judged[c, 2], judged[c, 3])
             if guess > value[j]:
                 value[j] = guess
                 bucket = max(current, _bucket(guess, top, width, lowest, discount))
@@ -296,6 +314,28 @@ def estimate(owner, pred_ptr, pred_choice, pred_place, pred_factor, own, can_sta
                 if slot != slot_of[j]:
                     waiting += (slot < RING) - (0 <= slot_of[j] < RING)
                     _move(j, slot, slot_of, before, after, head, tail)
+
+
+@njit(cache=True)
+def rank(value, finite, width, order):
+    """Put finite places in order of value, by counting how many lie in each of many buckets; returns their number."""
+    top, bottom, num = -np.inf, np.inf, 0
+    for i in range(finite.size):
+        if finite[i]:
+            top, bottom, num = max(top, value[i]), min(bottom, value[i]), num + 1
+    width = max(width, (top - bottom) / (4.0 * num + 1.0))
+    start = np.zeros(int((top - bottom) / width) + 2 if num > 0 else 2, np.uint32)
+    for i in range(finite.size):
+        if finite[i]:
+            start[int((top - value[i]) / width) + 1] += 1
+    for b in range(start.size - 1):
+        start[b + 1] += start[b]
+    for i in range(finite.size):
+        if finite[i]:
+            b = int((top - value[i]) / width)
+            order[start[b]] = i
+            start[b] += 1
+    return num
 
 
 @njit(cache=True)
