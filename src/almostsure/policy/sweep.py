@@ -255,6 +255,7 @@ class Sweeps:
         self.step = self._cheapest_step()
         size = np.abs(ground.reward[:: max(1, ground.reward.size // 10_000)])
         self.width = float(np.median(size[size > 0])) / 4 if (size > 0).any() else 1.0
+        self.lowest = 0.0
         self.scratch = Scratch.make(ground)
 
     def _cheapest_step(self) -> float:
@@ -310,7 +311,7 @@ class Sweeps:
         finite = self._surely(remaining, places)
         value, order = np.full(finite.size, -np.inf), np.empty(finite.size, np.uint32)
         known = np.zeros(0, np.bool_)
-        if remaining > 0 and ground.discount == 1:  # start from the layer below: more budget is never worse
+        if remaining > 0:  # start from the layer below: more budget is never worse
             value[places.place] = self.value[remaining - 1]
             known = value > -np.inf
         fresh = finite & ~known if known.size else finite
@@ -320,12 +321,11 @@ class Sweeps:
             self.usable, self.constant, self.exit_chance, ground.reward, ground.discount, self.width,
             self.scratch.judged, value, order,
         )  # fmt: skip
+        self.lowest = min(self.lowest, lowest)
         if known.size:
-            count = prepare.rank(value, finite, self.width, order)
+            count = prepare.rank(value, finite, self.width, self.lowest, ground.discount, order)
         if ground.discount < 1:  # estimates give the order, but the least possible values are a better start
-            value[:] = lowest
-            if remaining > 0:
-                value[places.place] = np.maximum(lowest, self.value[remaining - 1])
+            value[fresh] = self.lowest
         return finite, order[:count], value
 
     def _surely(self, remaining: int, places: Places) -> Bools:

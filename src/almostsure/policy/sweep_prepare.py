@@ -317,22 +317,23 @@ def estimate(choice_ptr, outcome_ptr, successor, probability, damage, member_ptr
 
 
 @njit(cache=True)
-def rank(value, finite, width, order):
+def rank(value, finite, width, lowest, discount, order):
     """Put finite places in order of value, by counting how many lie in each of many buckets; returns their number."""
     top, bottom, num = -np.inf, np.inf, 0
     for i in range(finite.size):
         if finite[i]:
             top, bottom, num = max(top, value[i]), min(bottom, value[i]), num + 1
     width = max(width, (top - bottom) / (4.0 * num + 1.0))
-    start = np.zeros(int((top - bottom) / width) + 2 if num > 0 else 2, np.uint32)
+    last = np.int64(4 * num + 1)
+    start = np.zeros(last + 2, np.uint32)
     for i in range(finite.size):
         if finite[i]:
-            start[int((top - value[i]) / width) + 1] += 1
-    for b in range(start.size - 1):
+            start[min(last, _bucket(value[i], top, width, lowest, discount)) + 1] += 1
+    for b in range(last + 1):
         start[b + 1] += start[b]
     for i in range(finite.size):
         if finite[i]:
-            b = int((top - value[i]) / width)
+            b = min(last, _bucket(value[i], top, width, lowest, discount))
             order[start[b]] = i
             start[b] += 1
     return num
