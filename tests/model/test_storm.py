@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from almostsure import MDP, from_transitions
+from almostsure import MDP, example, example_names, from_transitions
 from almostsure.errors import AlmostSureError, FileError, MissingExtra, ModelError, UnknownName
 from almostsure.model import storm
 from almostsure.model.files import STORM_ENDINGS, load
@@ -446,3 +446,26 @@ def test_storm_computes_with_our_damage() -> None:
     formula = stormpy.parse_property('R{"damage"}max=? [F "terminal"]')
     result = stormpy.model_checking(to_storm(mdp), formula)
     assert float(result.get_value(0)) == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", example_names())
+def test_every_example_goes_through_storm_and_back(name: str, tmp_path: Path) -> None:
+    import stormpy
+    from stormpy.io import export_to_umb
+
+    mdp, path = example(name), tmp_path / "model.umb"
+    mdp.save(path, relay=True)
+    model = stormpy.build_model_from_umb(str(path))
+    assert (model.nr_states, model.nr_choices, model.nr_transitions) == (
+        mdp.num_states, mdp.num_choices, mdp.num_outcomes,
+    )  # fmt: skip
+    export_to_umb(to_storm(mdp), str(tmp_path / "back.umb"))
+    assert _by_name(load(tmp_path / "back.umb")) == _by_name(mdp)
+
+
+def _by_name(mdp: MDP) -> list[tuple[Any, ...]]:
+    """Every outcome; other programs number actions in another order, so that only their names can be compared."""
+    choice = mdp.outcome_choices()
+    actions = [mdp.action_name(a) for a in mdp.choice_action[choice].tolist()]
+    columns = (mdp.choice_states()[choice], mdp.successor, mdp.probability, mdp.reward, mdp.damage)
+    return sorted(zip(actions, *(column.tolist() for column in columns), strict=True))
