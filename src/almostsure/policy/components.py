@@ -23,7 +23,6 @@ class Graph:
     owner: Ints  # [num_choices], the state of each choice
     entry_choice: Ints  # [num_entries], the choice of each entry, ascending
     entry_state: Ints  # [num_entries], the state that it leads to
-    entry_damage: Ints  # [num_entries]
 
     def having(self, entries: Bools) -> Bools:
         """The choices that have at least one of the marked entries."""

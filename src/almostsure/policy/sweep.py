@@ -52,6 +52,7 @@ class Ground:
     of_choice: Ints
     reward: Floats  # [num_choices], expected; exactly 0 where rewards cancel out
     reward_size: Floats  # [num_choices], expected absolute value
+    hurts: Bools  # [num_choices], whether some outcome has damage
     owner: Ints  # [num_choices], the state
     total: int
     discount: float
@@ -60,10 +61,10 @@ class Ground:
     def read(mdp: MDP, of_choice: Ints, total: int, discount: float) -> Ground:
         """Take the arrays of a model."""
         outcome_ptr, probability = _unsigned(mdp.outcome_ptr), mdp.probability
-        reward, size = np.empty(mdp.num_choices), np.empty(mdp.num_choices)
-        if prepare.read_choices(outcome_ptr, probability, mdp.reward, reward, size) > ROUNDINGS:
+        reward, size, hurts = np.empty(mdp.num_choices), np.empty(mdp.num_choices), np.empty(mdp.num_choices, np.bool_)
+        if prepare.read_choices(outcome_ptr, probability, mdp.reward, mdp.damage, reward, size, hurts) > ROUNDINGS:
             probability = _normalised(mdp)
-            prepare.read_choices(outcome_ptr, probability, mdp.reward, reward, size)
+            prepare.read_choices(outcome_ptr, probability, mdp.reward, mdp.damage, reward, size, hurts)
         return Ground(
             mdp=mdp,
             choice_ptr=_unsigned(mdp.choice_ptr),
@@ -74,6 +75,7 @@ class Ground:
             of_choice=_unsigned(of_choice),
             reward=reward,
             reward_size=size,
+            hurts=hurts,
             owner=_unsigned(mdp.choice_states()),
             total=total,
             discount=discount,
@@ -94,15 +96,11 @@ class Ground:
             owner=self.owner,
             entry_choice=np.repeat(kept, end - start),
             entry_state=self.successor[outcomes],
-            entry_damage=self.damage[outcomes],
         )
 
     def without_damage(self, remaining: int) -> Bools:
         """The allowed choices that never hurt, [num_choices]."""
-        allowed = self.of_choice <= remaining
-        (outcomes,) = np.nonzero(self.damage)
-        allowed[np.searchsorted(self.outcome_ptr, outcomes, side="right") - 1] = False
-        return allowed
+        return (self.of_choice <= remaining) & ~self.hurts
 
 
 def _ranges(begin: Ints, end: Ints) -> Ints:
@@ -135,6 +133,7 @@ class Places:
     member: Ints  # [num_states]
     can_stay: Bools  # [places]
     inside: Bools  # [num_choices], choices by which places rest
+    inner: Ints  # the same as a list
     graph: Graph | None  # of the choices inside; None if every place is one state
 
     @staticmethod
@@ -145,7 +144,7 @@ class Places:
         can_stay[ground.owner[inside]] = True
         return Places(
             place=states, member_ptr=np.arange(ground.num_states + 1, dtype=np.uint32), member=states.copy(),
-            can_stay=can_stay, inside=inside, graph=None,
+            can_stay=can_stay, inside=inside, inner=np.flatnonzero(inside), graph=None,
         )  # fmt: skip
 
     @staticmethod
@@ -161,7 +160,10 @@ class Places:
         can_stay[label[~alone]] = True
         member = np.argsort(label, kind="stable").astype(np.uint32)
         member_ptr = np.searchsorted(label[member], np.arange(can_stay.size + 1)).astype(np.uint32)
-        return Places(place=label, member_ptr=member_ptr, member=member, can_stay=can_stay, inside=inside, graph=graph)
+        return Places(
+            place=label, member_ptr=member_ptr, member=member, can_stay=can_stay, inside=inside,
+            inner=np.flatnonzero(inside), graph=graph,
+        )  # fmt: skip
 
 
 class Resting:
@@ -170,8 +172,8 @@ class Resting:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
         free = (ground.reward == 0) & (ground.of_choice <= ground.total)
+        free &= ~ground.hurts
         graph = ground.graph(free)
-        free &= ~graph.having(graph.entry_damage > 0)
         leaves = graph.having(graph.owner[graph.entry_choice] != graph.entry_state)
         if ground.discount < 1:  # then nothing is collapsed, but terminal states are known
             free &= ~leaves
@@ -305,8 +307,8 @@ class Sweeps:
         """Constants, the places with finite values, and these in order, with a first guess of all values."""
         ground = self.ground
         prepare.open_layer(
-            remaining, ground.outcome_ptr, ground.successor, ground.probability, ground.damage, ground.of_choice,
-            ground.reward, ground.discount, self.value, self.constant, self.exit_chance, self.usable,
+            remaining, ground.outcome_ptr, ground.successor, ground.probability, ground.damage, ground.hurts,
+            ground.of_choice, ground.reward, ground.discount, self.value, self.constant, self.exit_chance, self.usable,
         )  # fmt: skip
         finite = self._surely(remaining, places)
         value, order = np.full(finite.size, -np.inf), np.empty(finite.size, np.uint32)
@@ -317,7 +319,7 @@ class Sweeps:
         fresh = finite & ~known if known.size else finite
         count, lowest = prepare.estimate(
             ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability, ground.damage,
-            places.member_ptr, places.member, places.place, *self.predecessors, places.can_stay, fresh, known,
+            places.member_ptr, places.member, places.place, *self.predecessors[:5], places.can_stay, fresh, known,
             self.usable, self.constant, self.exit_chance, ground.reward, ground.discount, self.width,
             self.scratch.judged, value, order,
         )  # fmt: skip
@@ -353,10 +355,10 @@ class Sweeps:
             position = position[places.place]
         scratch = self.scratch
         size = prepare.gather(
-            position, finite, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability,
-            ground.damage,
-            places.member_ptr, places.member, places.can_stay, self.usable, self.constant, ground.discount, scratch.ptr,
-            scratch.entry_ptr, scratch.column, scratch.factor, scratch.constant, scratch.origin, scratch.scale,
+            position, finite, self.predecessors[5], ground.choice_ptr, ground.outcome_ptr, ground.successor,
+            ground.probability, ground.damage, places.member_ptr, places.member, places.can_stay, self.usable,
+            self.constant, self.exit_chance, ground.discount, scratch.ptr, scratch.entry_ptr, scratch.column,
+            scratch.factor, scratch.constant, scratch.origin, scratch.scale,
         )  # fmt: skip
         choices = int(scratch.ptr[size])
         entries = int(scratch.entry_ptr[choices])
@@ -395,8 +397,8 @@ class Sweeps:
         rounding = 64 * float(np.finfo(np.float64).eps) * largest
         inherited = np.zeros(ground.reward.size)
         prepare.open_layer(
-            remaining, ground.outcome_ptr, ground.successor, ground.probability, ground.damage, ground.of_choice,
-            np.full(ground.reward.size, 2 * threshold + rounding), 1.0, self.error, inherited,
+            remaining, ground.outcome_ptr, ground.successor, ground.probability, ground.damage, ground.hurts,
+            ground.of_choice, np.full(ground.reward.size, 2 * threshold + rounding), 1.0, self.error, inherited,
             np.empty(ground.reward.size), np.empty(ground.reward.size, np.bool_),
         )  # fmt: skip
         constant = np.where(layer.origin >= 0, inherited[layer.origin] * layer.scale, 0.0)
@@ -420,11 +422,13 @@ class Sweeps:
         exits = chosen[chosen >= 0]
         resting = np.zeros(places.can_stay.size, np.bool_)
         resting[order[chosen < 0]] = True
-        (inner,) = np.nonzero(places.inside & resting[places.place[ground.owner]])
-        choice[ground.owner[inner][::-1]] = inner[::-1]
+        stays = places.inner[resting[places.place[ground.owner[places.inner]]]]
+        choice[ground.owner[stays][::-1]] = stays[::-1]
         if places.graph is not None:
             goals = ground.owner[exits].astype(np.int64)
-            way = lead_inside(places.graph, places.inside & ~resting[places.place[ground.owner]], goals)
+            moving = places.inside.copy()
+            moving[stays] = False
+            way = lead_inside(places.graph, moving, goals)
             choice[way >= 0] = way[way >= 0]
         choice[ground.owner[exits]] = exits
 

@@ -20,20 +20,21 @@ NOT_LATE = 0.3  # up to this probability of unsettled outcomes, `estimate` extra
 
 
 @njit(cache=True)
-def read_choices(outcome_ptr, probability, rewards, mean, size):
-    """Expected reward of each choice, exactly 0 where rewards cancel out up to rounding, and expected size.
+def read_choices(outcome_ptr, probability, rewards, damage, mean, size, hurts):
+    """Expected reward of each choice, exactly 0 where rewards cancel out up to rounding, and size; whether it may hurt.
 
     Returns how far, at most, probabilities are off a sum of 1, in units of rounding.
     """
     worst = 0.0
     for c in range(mean.size):
-        chance, worth, absolute = 0.0, 0.0, 0.0
+        chance, worth, absolute, most = 0.0, 0.0, 0.0, 0
         for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
             chance += probability[o]
             worth += probability[o] * rewards[o]
             absolute += probability[o] * abs(rewards[o])
+            most = max(most, damage[o])
         mean[c] = 0.0 if abs(worth) <= 1e-12 * absolute else worth
-        size[c] = absolute
+        size[c], hurts[c] = absolute, most > 0
         worst = max(worst, abs(chance - 1.0) / (outcome_ptr[c + 1] - outcome_ptr[c]))
     return worst / 2.0**-52
 
@@ -43,10 +44,12 @@ def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probabilit
     """For each place, the choices elsewhere that may lead to it without damage, and whose they are.
 
     Returns offsets by place, choices, their places, and factors: discounted probabilities with own loops divided
-    out.  And by choice, the probability to stay.  Single precision: they serve estimates only.
+    out.  By choice, the probability to stay, and how many outcomes lead elsewhere without damage.  Probabilities are in
+    single precision: they serve estimates only.
     """
     ptr = np.zeros(num_places + 1, np.uint32)
     own = np.zeros(of_choice.size, np.float32)
+    entries = np.zeros(of_choice.size, np.uint32)
     for s in range(choice_ptr.size - 1):
         for c in range(choice_ptr[s], choice_ptr[s + 1]):
             if of_choice[c] <= total:
@@ -56,6 +59,7 @@ def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probabilit
                             own[c] += probability[o]
                         else:
                             ptr[place[successor[o]] + 1] += 1
+                            entries[c] += 1
     for i in range(num_places):
         ptr[i + 1] += ptr[i]
     at = ptr[:-1].copy()
@@ -73,11 +77,11 @@ def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probabilit
                     q = at[there]
                     choices[q], places[q], factors[q] = c, place[s], scale * probability[o]
                     at[there] = q + 1
-    return ptr, choices, places, factors, own
+    return ptr, choices, places, factors, own, entries
 
 
 @njit(cache=True)
-def open_layer(remaining, outcome_ptr, successor, probability, damage, of_choice, reward, discount, values, constant, exit_chance, usable):  # noqa: E501  # fmt: skip
+def open_layer(remaining, outcome_ptr, successor, probability, damage, hurts, of_choice, reward, discount, values, constant, exit_chance, usable):  # noqa: E501  # fmt: skip
     """Fold reward and solved lower layers into one constant a choice.
 
     A choice is usable if the budget allows it and none of its exits is worth −∞.
@@ -87,11 +91,12 @@ def open_layer(remaining, outcome_ptr, successor, probability, damage, of_choice
         if of_choice[c] > remaining:
             continue
         worth, chance = 0.0, 0.0
-        for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-            d = damage[o]
-            if d > 0:
-                worth += probability[o] * values[remaining - d, successor[o]]
-                chance += probability[o]
+        if hurts[c]:
+            for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                d = damage[o]
+                if d > 0:
+                    worth += probability[o] * values[remaining - d, successor[o]]
+                    chance += probability[o]
         if worth == -np.inf:
             continue
         usable[c] = True
@@ -108,6 +113,9 @@ def leave_surely(choice_ptr, outcome_ptr, successor, damage, owner, place, membe
     """
     num_places = finite.size
     candidate = np.zeros(num_places, np.bool_)
+    any_known = False
+    for i in range(num_places):
+        any_known = any_known or finite[i]
     for i in range(num_places):
         if not finite[i]:
             for m in range(member_ptr[i], member_ptr[i + 1]):
@@ -131,8 +139,9 @@ def leave_surely(choice_ptr, outcome_ptr, successor, damage, owner, place, membe
                     if not usable[c]:
                         continue
                     hit = hit or exit_chance[c] > 0
-                    for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                        hit = hit or (damage[o] == 0 and finite[place[successor[o]]])
+                    if any_known and not hit:
+                        for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                            hit = hit or (damage[o] == 0 and finite[place[successor[o]]])
             if hit:
                 queue[found] = i
                 found += 1
@@ -340,60 +349,63 @@ def rank(value, finite, width, lowest, discount, order):
 
 
 @njit(cache=True)
-def gather(position, finite, choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, can_stay, usable, constant, discount, ptr, entry_ptr, column, factor, worth, origin, scaled):  # noqa: E501  # fmt: skip
+def gather(position, finite, entries, choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, can_stay, usable, constant, exit_chance, discount, ptr, entry_ptr, column, factor, worth, origin, scaled):  # noqa: E501  # fmt: skip
     """The layer as compact arrays, places in the given order, own loops divided out; ``position`` is by state.
 
     Fills the arrays of :class:`almostsure.policy.sweep_pockets.Compact`; returns how many positions there are.
-    Reads the model in its own order and writes where the positions say: memory waits less for writes.
+    Reads the model in its own order and writes where the positions say: memory waits less for writes.  A choice that
+    stays where it is for ever is never better than what else there is, and becomes unusable.
     """
     num = 0
     for i in range(finite.size):
         num += finite[i]
     first = np.zeros(num + 1, np.uint32)  # entries of each position, then the first of them
-    ptr[: num + 1] = 0
-    for fill in range(2):
-        for i in range(finite.size):
-            if not finite[i]:
-                continue
-            x = position[member[member_ptr[i]]]
-            k, z = 0, 0
-            if fill == 1:
-                k, z = ptr[x], first[x]
-            k0, z0 = k, z
-            if can_stay[i]:
-                if fill == 1:
-                    worth[k], scaled[k], origin[k], entry_ptr[k] = 0.0, 1.0, -1, z
-                k += 1
+    ptr[0] = 0
+    for i in range(finite.size):
+        if finite[i]:
+            k, z = np.int64(can_stay[i]), np.int64(0)
             for m in range(member_ptr[i], member_ptr[i + 1]):
                 for c in range(choice_ptr[member[m]], choice_ptr[member[m] + 1]):
-                    if not usable[c]:
-                        continue
-                    start, away, loops = z, 0.0, False
-                    for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                        if damage[o] > 0:
-                            away += probability[o]
-                        elif position[successor[o]] == x:
-                            loops = True
-                        else:
-                            away += probability[o]
-                            if fill == 1:
-                                column[z] = position[successor[o]]
-                                factor[z] = discount * probability[o]
-                            z += 1
-                    if away == 0.0 and discount == 1.0:
-                        continue  # stays here for ever: never better than what else there is
-                    if fill == 1:
-                        scale = 1.0 / (1.0 - discount + discount * away) if loops else 1.0
-                        if loops:
-                            for e in range(start, z):
-                                factor[e] *= scale
-                        worth[k], scaled[k], origin[k], entry_ptr[k] = constant[c] * scale, scale, c, start
-                    k += 1
-            if fill == 0:
-                ptr[x + 1], first[x + 1] = k - k0, z - z0
-        if fill == 0:
-            for x in range(num):
-                ptr[x + 1] += ptr[x]
-                first[x + 1] += first[x]
+                    if entries[c] == 0 and exit_chance[c] == 0.0 and discount == 1.0:
+                        usable[c] = False
+                    if usable[c]:
+                        k += 1
+                        z += np.int64(entries[c])
+            x = position[member[member_ptr[i]]]
+            ptr[x + 1], first[x + 1] = k, z
+    for x in range(num):
+        ptr[x + 1] += ptr[x]
+        first[x + 1] += first[x]
+    for i in range(finite.size):
+        if not finite[i]:
+            continue
+        x = position[member[member_ptr[i]]]
+        k, z = np.int64(ptr[x]), np.int64(first[x])
+        if can_stay[i]:
+            worth[k], scaled[k], origin[k], entry_ptr[k] = 0.0, 1.0, -1, z
+            k += 1
+        for m in range(member_ptr[i], member_ptr[i + 1]):
+            for c in range(choice_ptr[member[m]], choice_ptr[member[m] + 1]):
+                if not usable[c]:
+                    continue
+                start, away, loops = z, 0.0, False
+                for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                    y = position[successor[o]]
+                    if damage[o] > 0:
+                        away += probability[o]
+                    elif y == x:
+                        loops = True
+                    else:
+                        away += probability[o]
+                        column[z] = y
+                        factor[z] = discount * probability[o]
+                        z += 1
+                scale = 1.0
+                if loops:
+                    scale = 1.0 / (1.0 - discount + discount * away)
+                    for e in range(start, z):
+                        factor[e] *= scale
+                worth[k], scaled[k], origin[k], entry_ptr[k] = constant[c] * scale, scale, c, start
+                k += 1
     entry_ptr[ptr[num]] = first[num]
     return num
