@@ -263,8 +263,6 @@ class Sweeps:
     def _cheapest_step(self) -> float:
         """The least that a step costs which does not rest; 0 if some are free, gain, or cost next to nothing."""
         ground = self.ground
-        if ground.discount < 1:
-            return 0.0
         moving = (ground.of_choice <= ground.total) & ~self.resting.places(ground.total).inside
         if not moving.any():
             return 0.0
@@ -373,12 +371,12 @@ class Sweeps:
     def _settle(self, remaining: int, sweeper: Sweeper, value: Floats, policy: Ints) -> Floats:
         """Solve for the values to the residual that the bounds need; returns their error."""
         constant, discount = sweeper.layer.constant, self.ground.discount
+        if self.step > 1 - discount:
+            sweeper.run(constant, value, policy, SLACK * self.half * self.step)
+            return self.half * np.abs(value)
         if discount < 1:
             sweeper.run(constant, value, policy, SLACK * self.half * (1 - discount))
             return np.full(value.size, self.half)
-        if self.step > 0:
-            sweeper.run(constant, value, policy, SLACK * self.half * self.step)
-            return self.half * np.abs(value)
         allowed = self.half * (remaining + 1) / (self.ground.total + 1)
         threshold = allowed / FIRST_STEPS
         for _ in range(REFINEMENTS):

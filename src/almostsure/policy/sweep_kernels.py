@@ -293,7 +293,7 @@ def check_bounds(remaining, discount, choice_ptr, outcome_ptr, successor, probab
     Both with a margin for rounding.  Choices that stay within a collapsed place are left out; a place is proved
     by the member at which it is left, or by staying, for 0.
     """
-    epsilon = 2.0**-52
+    epsilon = 2.0**-53
     for s in range(choice_ptr.size - 1):
         high, low = upper[remaining, s], lower[remaining, s]
         if not (high > -np.inf):
@@ -306,19 +306,21 @@ def check_bounds(remaining, discount, choice_ptr, outcome_ptr, successor, probab
         for c in range(choice_ptr[s], choice_ptr[s + 1]):
             if of_choice[c] > remaining:
                 continue
-            above, below, size, inside = reward[c], reward[c], reward_size[c], discount == 1.0
+            above, below, inside = reward[c], reward[c], discount == 1.0
+            size_above, size_below = 2.0 * reward_size[c], 2.0 * reward_size[c]
             for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
                 d, t, p = damage[o], successor[o], discount * probability[o]
                 above += p * upper[remaining - d, t]
                 below += p * lower[remaining - d, t]
-                size += p * (abs(lower[remaining - d, t]) + abs(upper[remaining - d, t]))
+                size_above += p * abs(upper[remaining - d, t])
+                size_below += p * abs(lower[remaining - d, t])
                 inside = inside and d == 0 and place[t] == place[s]
             if inside:
                 continue
-            margin = epsilon * (outcome_ptr[c + 1] - outcome_ptr[c] + 4) * (size + abs(high) + abs(low))
-            if above > -np.inf and above + margin > high:
+            roundings = epsilon * (outcome_ptr[c + 1] - outcome_ptr[c] + 4)
+            if above > -np.inf and above + roundings * size_above > high:
                 return s
-            if c == choice[remaining, s] and below - margin >= low:
+            if c == choice[remaining, s] and below - roundings * size_below >= low:
                 proved[place[s]] = True
     for s in range(choice_ptr.size - 1):
         if upper[remaining, s] > -np.inf and not proved[place[s]]:

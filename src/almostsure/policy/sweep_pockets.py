@@ -11,11 +11,14 @@ runs in circles is ever evaluated.  A pocket that comes back is widened.
 
 *Scattered models.*  Where choices lead anywhere there is no order, there are no pockets, and factors would fill up; but
 few modes are slow.  After every few sweeps GMRES brings the values of all positions near those of the policy.
+
+*Stubborn layers.*  Where all that takes too long, and the layer is thin, it is solved by LU as a whole.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +40,10 @@ POCKET_LIMIT = 16_000  # members for which LU is tried
 SEEDS = 4_000  # positions that may change often before a pocket counts as no pocket any more
 FEW_MEMBERS = 2_000  # up to so many, a pocket's policy is iterated to the end
 UPDATES_PER_POSITION = 20_000
+STUBBORN = 300  # updates a position after which LU of the whole layer is considered
+THIN = 1e11  # the most multiplications that it may take
+
+Evaluate = Callable[[Ints, Ints, Ints, Floats, Floats], Floats | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -105,6 +112,7 @@ class Sweeper:
         self.level = np.zeros(size, np.int32)
         self.account = np.zeros(3, np.int64)
         patience = PATIENCE if self.is_local else SCATTERED_PATIENCE
+        stubborn = STUBBORN * size
         while True:
             chunk = kernels.sweep(
                 threshold, CHUNK, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size, *self._arrays,
@@ -118,7 +126,10 @@ class Sweeper:
                     f"the values did not settle within {UPDATES_PER_POSITION:,} updates a state. "
                     "Pass a larger tolerance."
                 )
-            if not 0 < self._settle(chunk, patience) <= FEW_MEMBERS:
+            if self.account[0] > stubborn and self._is_thin():
+                stubborn = 4 * int(self.account[0])
+                self._solve(np.arange(size, dtype=np.uint32), 50, self._factor)
+            elif not 0 < self._settle(chunk, patience) <= FEW_MEMBERS:
                 patience += patience // 4  # no pocket stands out, or a large one: sweep on for longer
 
     @property
@@ -129,21 +140,46 @@ class Sweeper:
     # ------------------------------------------------------------------ pockets
 
     def _settle(self, chunk: int, patience: int) -> int:
-        """Solve the pocket around a chunk directly; returns how large it was."""
+        """Solve the pocket around a chunk directly; returns how large it was.  Without locality, approach the solution."""
         members = self._pocket(chunk, patience)
-        if members.size == 0:
-            return 0
+        if not self.is_local:
+            self._solve(members, 1, self._approach)
+        elif members.size:
+            self._solve(members, 30 if members.size <= FEW_MEMBERS else 3, self._factor)
+        return members.size
+
+    def _solve(self, members: Ints, rounds: int, evaluate: Evaluate) -> None:
+        """Policy iteration on the members, everything around them as it is."""
         before = self.value[members]
         self.local[members] = np.arange(members.size, dtype=np.int32)
         proper = kernels.make_proper(members, self.local, *self._arrays, self.value, self.policy)
-        if proper or self.discounted:
-            self._iterate(members)
+        for _ in range(rounds if proper or self.discounted else 0):
+            solution = evaluate(
+                members, *kernels.equations(members, self.local, *self._arrays[1:], self.value, self.policy)
+            )
+            if solution is None or not np.isfinite(solution).all():
+                break
+            self.value[members] = solution
+            if kernels.improve(members, self.threshold, *self._arrays, self.value, self.policy) == 0:
+                break
         self.local[members] = -1
         kernels.wake_changed(
             members, before, CHUNK, self.value, self.pred_ptr, self.pred, self.active, self.is_dirty,
             self.todo, self.changes,
         )  # fmt: skip
-        return members.size
+
+    def _is_thin(self) -> bool:
+        """Whether the states can be put into an order in which LU hardly fills up, whatever their values are."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+        layer, size = self.layer, self.layer.size
+        start, column = layer.entry_ptr[layer.ptr].view(np.int32), layer.column.view(np.int32)
+        order = reverse_cuthill_mckee(csr_array((layer.factor, column, start), shape=(size, size)))
+        rank = np.empty(size, np.int64)
+        rank[order] = np.arange(size)
+        distance = np.abs(rank[column] - np.repeat(rank, np.diff(start)))
+        return size * float(np.quantile(distance, 0.999) if distance.size else 0.0) ** 2 < THIN
 
     def _pocket(self, chunk: int, patience: int) -> Ints:
         """The members of the pocket around a chunk: those that changed most often, and their neighbourhood."""
@@ -167,18 +203,6 @@ class Sweeper:
         at_least = np.cumsum(counts[::-1])[::-1]
         fits = np.flatnonzero(at_least[patience // 2 :] <= SEEDS)
         return patience // 2 + int(fits[0]) if fits.size else patience + 1
-
-    def _iterate(self, members: Ints) -> None:
-        """Policy iteration on the members; one step of it in a model without locality."""
-        rounds = 1 if not self.is_local else 30 if members.size <= FEW_MEMBERS else 3
-        for _ in range(rounds):
-            equations = kernels.equations(members, self.local, *self._arrays[1:], self.value, self.policy)
-            solution = (self._factor if self.is_local else self._approach)(members, *equations)
-            if solution is None or not np.isfinite(solution).all():
-                return
-            self.value[members] = solution
-            if kernels.improve(members, self.threshold, *self._arrays, self.value, self.policy) == 0:
-                return
 
     def _factor(self, members: Ints, start: Ints, columns: Ints, factors: Floats, right: Floats) -> Floats | None:
         """Solve the equations of the members' values by LU; None if they are singular to working precision."""
