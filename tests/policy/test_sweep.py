@@ -19,7 +19,8 @@ from almostsure.model.grid import grid_family
 from almostsure.policy import layers as plain
 from almostsure.policy import sweep_pockets
 from almostsure.policy.layers import solve_layers
-from almostsure.policy.sweep import Ground, may_gain, solve_sweeping
+from almostsure.policy.sweep import solve_sweeping
+from almostsure.policy.sweep_ground import Ground, may_gain
 from almostsure.testing import mdps
 
 slow = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

@@ -107,7 +107,8 @@ def _solve_large(
     mdp: MDP, of_choice: Ints, total: int, discount: float, tolerance: float, report: Callable[[int], None] | None
 ) -> Layers | None:
     """The same by the compiled engine; None where rewards can be gained for ever, perhaps, which it does not know."""
-    from almostsure.policy.sweep import Ground, may_gain, solve_sweeping
+    from almostsure.policy.sweep import solve_sweeping
+    from almostsure.policy.sweep_ground import Ground, may_gain
 
     ground = Ground.read(mdp, of_choice, total, discount)
     if may_gain(ground):

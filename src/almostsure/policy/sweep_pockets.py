@@ -42,6 +42,7 @@ FEW_MEMBERS = 2_000  # up to so many, a pocket's policy is iterated to the end
 UPDATES_PER_POSITION = 20_000
 STUBBORN = 300  # updates a position after which LU of the whole layer is considered
 THIN = 1e11  # the most multiplications that it may take
+HOPELESS = 1e9  # a policy whose values are so many times larger stays almost for ever: they are mere rounding
 
 Evaluate = Callable[[Ints, Ints, Ints, Floats, Floats], Floats | None]
 
@@ -140,7 +141,7 @@ class Sweeper:
     # ------------------------------------------------------------------ pockets
 
     def _settle(self, chunk: int, patience: int) -> int:
-        """Solve the pocket around a chunk directly; returns how large it was.  Without locality, approach the solution."""
+        """Solve the pocket around a chunk directly, or approach the solution of all; returns how many they were."""
         members = self._pocket(chunk, patience)
         if not self.is_local:
             self._solve(members, 1, self._approach)
@@ -157,7 +158,7 @@ class Sweeper:
             solution = evaluate(
                 members, *kernels.equations(members, self.local, *self._arrays[1:], self.value, self.policy)
             )
-            if solution is None or not np.isfinite(solution).all():
+            if solution is None or not np.abs(solution).max() < HOPELESS * (1.0 + np.abs(before).max()):
                 break
             self.value[members] = solution
             if kernels.improve(members, self.threshold, *self._arrays, self.value, self.policy) == 0:

@@ -287,17 +287,17 @@ def estimate(choice_ptr, outcome_ptr, successor, probability, damage, member_ptr
             if head[RING] < 0:
                 return settled, lowest
         if waiting == 0:  # go to the nearest of those that lay too far behind
-            nearest, i = -np.inf, head[RING]
+            nearest, i = -np.inf, np.int64(head[RING])
             while i >= 0:
-                nearest, i = max(nearest, value[i]), after[i]
-            current, i = _bucket(nearest, top, width, lowest, discount), head[RING]
+                nearest, i = max(nearest, value[i]), np.int64(after[i])
+            current, i = _bucket(nearest, top, width, lowest, discount), np.int64(head[RING])
             while i >= 0:
-                following, bucket = after[i], _bucket(value[i], top, width, lowest, discount)
+                following, bucket = np.int64(after[i]), _bucket(value[i], top, width, lowest, discount)
                 if bucket < current + RING:
-                    _move(i, bucket % RING, slot_of, before, after, head, tail)
+                    _move(i, np.int64(bucket % RING), slot_of, before, after, head, tail)
                     waiting += 1
                 i = following
-        i = head[current % RING]
+        i = np.int64(head[current % RING])
         if i < 0:
             current += 1
             continue
@@ -307,7 +307,7 @@ def estimate(choice_ptr, outcome_ptr, successor, probability, damage, member_ptr
         settled += 1
         here = value[i]
         for q in range(pred_ptr[i], pred_ptr[i + 1]):
-            c, j = pred_choice[q], pred_place[q]
+            c, j = pred_choice[q], np.int64(pred_place[q])
             if slot_of[j] == DONE or np.isnan(judged[c, 1]):
                 continue
             worth = judged[c, 0] + pred_factor[q] * here
@@ -319,7 +319,7 @@ def estimate(choice_ptr, outcome_ptr, successor, probability, damage, member_ptr
             if guess > value[j]:
                 value[j] = guess
                 bucket = max(current, _bucket(guess, top, width, lowest, discount))
-                slot = bucket % RING if bucket < current + RING else RING
+                slot = np.int64(bucket % RING if bucket < current + RING else RING)
                 if slot != slot_of[j]:
                     waiting += (slot < RING) - (0 <= slot_of[j] < RING)
                     _move(j, slot, slot_of, before, after, head, tail)
