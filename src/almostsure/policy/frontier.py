@@ -13,16 +13,16 @@ from almostsure.errors import ArgumentError, Infeasible, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
 from almostsure.policy.constraints import (
-    AlmostSure,
     Chance,
     Expected,
     check_discount,
     check_tolerance,
     check_total,
 )
+from almostsure.policy.curve import assured_curve
 from almostsure.policy.flow import layered_flow, plain_flow
 from almostsure.policy.occupation import Programme
-from almostsure.policy.solve import solve_policy, solve_programme
+from almostsure.policy.solve import solve_programme
 
 POINTS = 21
 RISKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -98,7 +98,7 @@ def frontier(
     odds = [Chance(total, x) for x in ((RISKS if discount == 1 else (0.0, 1.0)) if risks is None else risks)]
     if discount < 1 and any(0 < x.risk < 1 for x in odds):
         raise ArgumentError("with a discount, only the risks 0 and 1 have an answer; leave risks out")
-    assured = _assured(mdp, total, discount, tolerance)
+    assured = assured_curve(mdp, total, discount=discount, tolerance=tolerance)
     plain, layered = Programme(plain_flow(mdp), discount), Programme(layered_flow(mdp, total), discount)
     return Frontier(
         total=total,
@@ -110,17 +110,6 @@ def frontier(
         risks=np.array([x.risk for x in odds]),
         chance=np.array([assured[-1] if x.risk == 0 else _value(mdp, x, layered, tolerance) for x in odds]),
     )
-
-
-def _assured(mdp: MDP, total: int, discount: float, tolerance: float) -> Floats:
-    """The curve; where the return has no bound from some budget on, that is known one by one."""
-    try:
-        return solve_policy(mdp, AlmostSure(total), discount=discount, tolerance=tolerance).curve
-    except Infeasible:
-        return np.full(total + 1, math.nan)
-    except UnboundedReturn:
-        below = _assured(mdp, total - 1, discount, tolerance) if total else np.zeros(0)
-        return np.append(below, math.inf)
 
 
 def _value(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> float:

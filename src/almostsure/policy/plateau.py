@@ -43,7 +43,7 @@ def solve_budgets(
     most = int(finite.max(initial=0)) + mdp.max_damage + FEW
     if total < GROWTH * most:
         return solve(total)
-    above = _without_budget(mdp, of_choice, discount, tolerance)
+    above = _bounded(mdp, of_choice, discount, tolerance)
     known = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1]) < INFINITE
     while above is not None and GROWTH * most <= total:
         below = solve(most)
@@ -54,8 +54,11 @@ def solve_budgets(
     return solve(total)
 
 
-def _without_budget(mdp: MDP, of_choice: Ints, discount: float, tolerance: float) -> Layers | None:
-    """The one layer in which nothing hurts; None if the return has no bound there, or none that can be proved."""
+def without_budget(mdp: MDP, of_choice: Ints, *, discount: float = 1.0, tolerance: float = 1e-8) -> Layers:
+    """The one layer in which nothing hurts, of all choices with a finite k*: no budget returns more.
+
+    Raises UnboundedReturn where that is no bound.
+    """
     choice = mdp.outcome_choices()
     harmless = from_transitions(
         mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, mdp.probability, mdp.reward,
@@ -63,8 +66,13 @@ def _without_budget(mdp: MDP, of_choice: Ints, discount: float, tolerance: float
         initial={int(s): float(p) for s, p in zip(mdp.initial_states, mdp.initial_probabilities, strict=True)},
     )  # fmt: skip
     needed = np.where(of_choice < INFINITE, 0, INFINITE).astype(of_choice.dtype)
+    return solve_layers(harmless, needed, 0, discount=discount, tolerance=tolerance)
+
+
+def _bounded(mdp: MDP, of_choice: Ints, discount: float, tolerance: float) -> Layers | None:
+    """The layer without budget; None if the return has no bound there, or none that can be proved."""
     try:
-        above = solve_layers(harmless, needed, 0, discount=discount, tolerance=tolerance)
+        above = without_budget(mdp, of_choice, discount=discount, tolerance=tolerance)
     except (UnboundedReturn, LimitReached):
         return None
     return None if np.isposinf(above.upper).any() else above
