@@ -132,14 +132,15 @@ def _play(budget: Budget, s: int, first: int | None) -> tuple[tuple[Step, ...], 
             seen[s] = len(steps)
         if len(steps) == LONGEST:
             return tuple(steps), (), False
-        step = _exchange(budget, s, choice)
+        step = exchange(budget, s, choice)
         steps.append(step)
         spent += step.damage
         s, choice = step.next_state, None
     return tuple(steps), (), True
 
 
-def _exchange(budget: Budget, s: int, choice: int | None) -> Step:
+def exchange(budget: Budget, s: int, choice: int | None) -> Step:
+    """One step of an explanation: of the state ``s``, or of a choice of it if the agent is to begin with that."""
     mdp = budget.mdp
     choices = mdp.choices(s)
     needs = budget.of_choice[choices.start : choices.stop]
