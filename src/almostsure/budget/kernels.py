@@ -43,7 +43,7 @@ UNLINKED = -2  # a choice that is filed under no witness
 BUCKETS = 256  # damages are below this, so levels that fall due never collide
 DAMAGE_BITS, DAMAGE_MASK = 8, 255  # where an outcome of the compact game keeps its damage
 MANY = 32  # outcomes of a state
-ALIVE, DOOMED, PEELED, LOOPED = 0, 1, 2, 3  # what a state is after level 0 and peeling
+ALIVE, DOOMED, PEELED = 0, 1, 2  # what a state is after level 0 and peeling
 
 FINITE, HOPED, LOST = 0, 2, 3  # bit 0: bad to reach, bit 1: bad to reach with damage
 LEVEL, RANKS, SETTLED, EVENT = 0, 1, 2, 3  # what ``tally`` holds
@@ -54,11 +54,11 @@ DONE, MORE, TOO_LARGE, WIDEN = 0, 1, 2, 3  # how ``advance`` ends
 
 
 @njit(cache=True, nogil=True)
-def first_sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank):
-    """Look at every state once; returns how many were doomed."""
+def first_sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank, first, beyond):
+    """Look once at every state from ``first`` to before ``beyond``; returns how many were doomed."""
     one = unsigned(1)
     count = 0
-    for s in range(unsigned(doomed.size)):
+    for s in range(unsigned(first), unsigned(beyond)):
         last = unsigned(choice_ptr[s + one])
         c = unsigned(choice_ptr[s])
         while c < last:
@@ -78,13 +78,12 @@ def first_sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank
 
 
 @njit(cache=True, nogil=True)
-def sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank, forward):
-    """Look again at every state that is not doomed, in order or against it; returns how many were doomed."""
-    num_states = unsigned(doomed.size)
+def sweep(choice_ptr, outcome_ptr, successor, damage, doomed, relies, rank, next_rank, first, beyond, forward):
+    """Look again at each of these states that is not doomed, in order or against it; returns how many were doomed."""
     one = unsigned(1)
     count = 0
-    for i in range(num_states):
-        s = unsigned(i) if forward else num_states - one - unsigned(i)
+    for i in range(unsigned(beyond - first)):
+        s = unsigned(first) + i if forward else unsigned(beyond) - one - i
         if doomed[s]:
             continue
         c = unsigned(relies[s])
@@ -181,20 +180,22 @@ def stride(ptr):
 
 @njit(cache=True, nogil=True)
 def peel(
-    choice_stride, outcome_stride, choice_ptr, outcome_ptr, successor, damage, doomed, node, rank, reached, order, out,
-    cap,
+    choice_stride, outcome_stride, choice_ptr, outcome_ptr, successor, damage, doomed, node, reached, order, cap
 ):  # fmt: skip
     """Settle, in topological order, every doomed state all of whose other successors are settled.
 
     ``node[2s]`` starts as 0 where ``s`` is settled and UNSETTLED elsewhere; in the end it is the value.  A state
     waits for its first unsettled successor ``t`` in a list that starts at ``node[2t + 1]`` and goes on through
-    ``node[2s]`` of those who wait, as ``−2 − next``.  A damage-free self-loop costs nothing; one with damage is
-    never worth relying on.  A stride of ``n`` says that every state has ``n`` choices (every choice ``n``
-    outcomes), 0 that the offsets must be read: what need not be read cannot miss the cache.  States with many
-    outcomes go on looking where they had stopped (``reached``); it is quicker for small ones to start again.
+    ``node[2s]`` of those who wait, as ``−2 − next``.  When nobody waits for ``t`` any more, ``node[2t + 1]`` becomes
+    its rank: what is written beside what was just read cannot miss the cache.
 
-    Returns how many states were settled; they are listed in ``order``, their k*(s,a) are in ``out``.  What exceeds
-    ``cap`` is INFINITE.  −1: without a cap, a finite value is too large.
+    A damage-free self-loop costs nothing; one with damage is never worth relying on.  A stride of ``n`` says that
+    every state has ``n`` choices (every choice ``n`` outcomes), 0 that the offsets must be read: what need not be
+    read cannot miss the cache either.  States with many outcomes go on looking where they had stopped
+    (``reached``); it is quicker for small ones to start again.
+
+    Returns how many states were settled; they are listed in ``order``.  What exceeds ``cap`` is INFINITE.
+    −1: without a cap, a finite value is too large.
     """
     num_states = node.size // 2
     settled = 0
@@ -223,7 +224,6 @@ def peel(
                         reached[s] = j
                         break
             best = np.int64(INFINITE)
-            loops = False
             c = first
             while c < last and blocker == NOWHERE:
                 if outcome_stride:
@@ -238,7 +238,6 @@ def peel(
                     if t == s:
                         if cost:
                             cost = np.int64(INFINITE)
-                            loops = True
                     elif v < 0:
                         blocker = t
                         break
@@ -252,7 +251,6 @@ def peel(
                             cost = np.int64(INFINITE)
                     if cost > worst:
                         worst = cost
-                out[c] = worst
                 if worst < best:
                     best = worst
                 c += 1
@@ -261,17 +259,17 @@ def peel(
                 node[2 * blocker + 1] = s
             else:
                 node[2 * s] = best
-                if loops:  # only now is it known what it costs to loop with damage
-                    doomed[s] = LOOPED
-                rank[s] = settled
                 order[settled] = s
                 settled += 1
-            while done < settled and node[2 * np.int64(order[done]) + 1] == NOWHERE:
+            while done < settled:
+                t = np.int64(order[done])
+                s = np.int64(node[2 * t + 1])
+                if s != NOWHERE:
+                    break
+                node[2 * t + 1] = done
                 done += 1
             if done == settled:
                 break
-            t = np.int64(order[done])
-            s = np.int64(node[2 * t + 1])
             node[2 * t + 1] = -2 - node[2 * s]
             node[2 * s] = UNSETTLED
             woken = True
@@ -647,13 +645,10 @@ def advance(
 
 
 @njit(cache=True, nogil=True)
-def choice_values(choice_ptr, outcome_ptr, successor, damage, doomed, value, first, last, out):
-    """k(s,a) = max over outcomes of d + v(s'), for the choices of states first … last − 1 that were not peeled."""
-    for s in range(first, last):
-        if doomed[s] == PEELED:
-            continue
-        for c in range(unsigned(choice_ptr[s]), unsigned(choice_ptr[s + 1])):
-            worst = np.int64(0)
-            for j in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + unsigned(1)])):
-                worst = max(worst, np.int64(value[unsigned(successor[j])]) + np.int64(damage[j]))
-            out[c] = min(worst, np.int64(INFINITE))
+def choice_values(outcome_ptr, successor, damage, value, first, beyond, out):
+    """k(s,a) = max over outcomes of d + v(s'), for the choices from ``first`` to before ``beyond``."""
+    for c in range(unsigned(first), unsigned(beyond)):
+        worst = np.int64(0)
+        for j in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + unsigned(1)])):
+            worst = max(worst, np.int64(value[unsigned(successor[j])]) + np.int64(damage[j]))
+        out[c] = min(worst, np.int64(INFINITE))

@@ -63,9 +63,9 @@ def _solve(support: Support, *, cap: int, report: Report) -> Answer:
     try:
         run.level_zero(report)
         run.higher_levels(report)
+        answer = run.answer(complete=True)
     except KeyboardInterrupt:
         raise Halted(run.answer(complete=False)) from None
-    answer = run.answer(complete=True)
     assert answer is not None  # every level is complete
     return answer
 
@@ -139,18 +139,33 @@ class _Run:
         relies = np.empty(states, self.game.choice_ptr.dtype)
         # peeled states must have the smallest ranks, then those that are ruled out: two ranges are kept for them
         base = 2 * states
-        dead = count = kernels.first_sweep(*self._arrays, self.doomed, relies, self.rank, base)
+        dead = count = self._sweep(kernels.first_sweep, relies, base)
         forward, slow = False, 0
         while count and dead < states:
             report(0, states - dead)
             if slow == SLOW_SWEEPS:
                 dead += self._spread(relies, base + dead)
                 break
-            count = kernels.sweep(*self._arrays, self.doomed, relies, self.rank, base + dead, forward)
+            count = self._sweep(kernels.sweep, relies, base + dead, forward)
             dead, forward, slow = dead + count, not forward, slow + (count < FEW * (states - dead))
         self.next_rank = base + dead
         self.num_doomed = dead
         self.level = 0
+
+    def _sweep(self, kernel: Callable[..., int], relies: Ints, next_rank: int, *order: bool) -> int:
+        """One sweep in two halves at once, each of which sees what the other had doomed before.
+
+        Neither half justifies a death by a new one of the other, so ranks may be given out twice.
+        """
+        states = self.game.num_states
+        copies = self.doomed, self.doomed.copy()  # the second half is written in the copy alone
+
+        def half(i: int, first: int, beyond: int) -> int:
+            return kernel(*self._arrays, copies[i], relies, self.rank, next_rank, first, beyond, *order)
+
+        counts = _in_parts(half, states)
+        self.doomed[_edges(states)[1] :] = copies[1][_edges(states)[1] :]
+        return sum(counts)
 
     def _spread(self, relies: Ints, next_rank: int) -> int:
         states, outcomes = self.game.num_states, self.game.num_outcomes
@@ -166,17 +181,21 @@ class _Run:
         states = self.game.num_states
         node = np.full(2 * states, kernels.NOWHERE, self.index)
         np.negative(self.doomed, out=node[::2], dtype=self.index, casting="unsafe")  # 0 where settled, else UNSETTLED
-        reached, order = np.empty(states, self.index), np.empty(self.num_doomed, self.index)
+        reached = np.empty(states, self.index)
+        # what k*(s,a) will be written to is free until then
+        order = self.of_choice if self.index is np.int32 else np.empty(self.num_doomed, self.index)
         peeled = kernels.peel(
             kernels.stride(self.game.choice_ptr), kernels.stride(self.game.outcome_ptr), *self._arrays, self.doomed,
-            node, self.rank, reached, order, self.of_choice, self.cap,
+            node, reached, order, self.cap,
         )  # fmt: skip
         if peeled < 0:
             raise _too_large()
         del reached, order
         value = node[::2].astype(np.int32)
-        del node
-        self.doomed += (self.doomed == kernels.DOOMED) & (value >= 0)  # they are PEELED
+        is_peeled = (self.doomed == kernels.DOOMED) & (value >= 0)
+        self.doomed += is_peeled
+        np.copyto(self.rank, node[1::2], where=is_peeled)
+        del node, is_peeled
         left = self.num_doomed - peeled
         if left:
             np.copyto(value, kernels.INFINITE, where=self.doomed == kernels.DOOMED)
@@ -208,7 +227,7 @@ class _Run:
             if lost == hoped:
                 ruled_out = is_doomed & (kind == kernels.LOST)
                 self.rank[ruled_out] = rank[ruled_out]
-                self.doomed[ruled_out] = kernels.LOOPED
+                self.doomed[ruled_out] = kernels.PEELED
                 return lost
             kind[kind == kernels.HOPED] = kernels.FINITE
             kind[is_doomed & (kind == kernels.LOST)] = kernels.HOPED
@@ -240,16 +259,14 @@ class _Run:
             return None
         if not hasattr(self, "value"):  # interrupted while peeling
             self.value = np.where(self.doomed == kernels.ALIVE, np.int32(0), kernels.INFINITE)
-        states = self.game.num_states
-        edges = np.linspace(0, states, THREADS + 1).astype(int)
+        game = self.game
 
-        def part(i: int) -> None:
+        def part(_: int, first: int, beyond: int) -> None:
             kernels.choice_values(
-                *self._arrays, self.doomed, self.value, int(edges[i]), int(edges[i + 1]), self.of_choice
+                game.outcome_ptr, game.successor, game.damage, self.value, first, beyond, self.of_choice
             )
 
-        with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(part, range(THREADS)))
+        _in_parts(part, game.num_choices)
         cap = self.cap if complete else self.level
         return Answer(of_state=self.value, of_choice=self.of_choice, rank=self.rank, cap=cap).capped()
 
@@ -262,7 +279,7 @@ class _Compact:
         game = run.game
         local = np.full(game.num_states, kernels.NOWHERE, run.index)
         choices, outcomes, longest = kernels.measure(game.choice_ptr, game.outcome_ptr, run.doomed)
-        peeled = int(np.count_nonzero(run.doomed >= kernels.PEELED))
+        peeled = int(np.count_nonzero(run.doomed == kernels.PEELED))
         count = 1 + left + min(peeled, outcomes)
         packed = index_dtype(count << kernels.DAMAGE_BITS)
         self.states = np.empty(count, run.index)
@@ -323,6 +340,17 @@ class _Compact:
         run.rank = run.rank.astype(self.rank.dtype, copy=False)
         run.rank[states] = self.rank[1 : self.left + 1]
         return int(self.tally[kernels.LEVEL])
+
+
+def _edges(size: int) -> list[int]:
+    return [size * i // THREADS for i in range(THREADS + 1)]
+
+
+def _in_parts(work: Callable[[int, int, int], Any], size: int) -> list[Any]:
+    """Call ``work(part, first, beyond)`` for each part of ``range(size)``, all at once."""
+    edges = _edges(size)
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(work, range(THREADS), edges[:-1], edges[1:]))
 
 
 def _too_large() -> LimitReached:
