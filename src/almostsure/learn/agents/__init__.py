@@ -1,0 +1,9 @@
+"""Learners on (state, remaining budget), as small objects with one method, ``train``.
+
+``docs/agents.md`` says what each of them is and which guarantee it has.
+"""
+
+from almostsure.learn.agents.qlearning import LagrangianQ, MaskedQ, SauteQ, ShieldedQ, UnconstrainedQ
+from almostsure.learn.agents.registry import as_learner, learners
+
+__all__ = ["LagrangianQ", "MaskedQ", "SauteQ", "ShieldedQ", "UnconstrainedQ", "as_learner", "learners"]

@@ -1,0 +1,189 @@
+"""What a learner may do: everything, what one step ahead looks harmless, or what a shield allows.
+
+A guard is a table [layers, num_choices] of what is allowed.  A learner that ignores the budget has one layer; the
+others have one for each remaining budget 0 … total and a last one for the overspent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.budget.answer import INFINITE
+from almostsure.budget.solve import solve_budget
+from almostsure.errors import ArgumentError, ModelMismatch
+from almostsure.learn.online import OnlineShield
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.policy.policy import Policy
+from almostsure.shield.checks import require_total
+from almostsure.shield.shield import Shield
+
+
+class Guard(Protocol):
+    """Says what is allowed, and may learn."""
+
+    layers: int
+    watches: bool  # whether it wants to see every new outcome at once
+
+    def table(self) -> Bools:
+        """What is allowed now, [layers, num_choices]."""
+        ...
+
+    def updated(self, seen: npt.NDArray[np.int64], clock: int) -> Bools:
+        """What is allowed after outcomes were seen so often, at that step."""
+        ...
+
+    def completed(self, allowed: Bools) -> Bools:
+        """What a deployed policy may do, [layers, num_choices]."""
+        ...
+
+    def policy(self, probability: Floats) -> Policy:
+        """The policy of these probabilities, [layers, num_choices]."""
+        ...
+
+
+@final
+class Free:
+    """No guard at all; with ``layers`` 1 the budget is not even looked at."""
+
+    watches = False
+
+    def __init__(self, mdp: MDP, total: int, *, sees_budget: bool) -> None:
+        self.mdp, self.total = mdp, total
+        self.layers = total + 2 if sees_budget else 1
+
+    def table(self) -> Bools:
+        """Everything."""
+        return np.ones((self.layers, self.mdp.num_choices), np.bool_)
+
+    def updated(self, seen: npt.NDArray[np.int64], clock: int) -> Bools:
+        """Everything, still."""
+        return self.table()
+
+    def completed(self, allowed: Bools) -> Bools:
+        """Everything."""
+        return allowed
+
+    def policy(self, probability: Floats) -> Policy:
+        """Stationary, or on the remaining budget and beyond it."""
+        return Policy(self.mdp, probability=probability, total=None if self.layers == 1 else self.total)
+
+
+@final
+class OneStep:
+    """Refuses what may overspend in its very next step; where that is everything, all but the least harmful."""
+
+    watches = False
+
+    def __init__(self, mdp: MDP, total: int) -> None:
+        self.mdp, self.total, self.layers = mdp, total, total + 2
+        worst = np.maximum.reduceat(mdp.damage, mdp.outcome_ptr[:-1].astype(np.int64)).astype(np.int64)
+        self._table = _fallback(mdp, worst, _layered(worst, total))
+
+    def table(self) -> Bools:
+        """What the damages of the next step allow."""
+        return self._table
+
+    def updated(self, seen: npt.NDArray[np.int64], clock: int) -> Bools:
+        """The same: it knows all damages from the start."""
+        return self._table
+
+    def completed(self, allowed: Bools) -> Bools:
+        """The same."""
+        return allowed
+
+    def policy(self, probability: Floats) -> Policy:
+        """On the remaining budget, and beyond it."""
+        return Policy(self.mdp, probability=probability, total=self.total)
+
+
+@final
+class Shielded:
+    """Allows what a shield allows: an exact one, a learned one, or one that goes on learning.
+
+    An exact shield's policy says nothing where nothing is safe.  Any other shield may be wrong, so that what its
+    policy does then must be told: the choice that needs least.
+    """
+
+    def __init__(self, mdp: MDP, total: int, shield: Shield | OnlineShield | None) -> None:
+        self.mdp, self.layers = mdp, total + 2
+        given = Shield(mdp, solve_budget(mdp)) if shield is None else shield
+        if not isinstance(given, (Shield, OnlineShield)):
+            raise ArgumentError(f"shield must be a Shield, an OnlineShield or None; got {type(given).__name__}")
+        _check_space(mdp, given.mdp if isinstance(given, Shield) else given.source.blank)
+        self.shield = given
+        self.watches = isinstance(given, OnlineShield)
+        self.exact = isinstance(given, Shield) and given.mdp == mdp
+        self.total = require_total(given.mdp, given.budget, total) if isinstance(given, Shield) else total
+        self._reported = np.zeros(mdp.num_outcomes, np.bool_)
+        self._clock = 0
+
+    def table(self) -> Bools:
+        """What is allowed now."""
+        return _layered(self._needs(), self.total)
+
+    def _needs(self) -> Ints:
+        if isinstance(self.shield, OnlineShield):
+            for state in self.mdp.initial_states.tolist():
+                self.shield.allowed(state, self.total)  # raises NoSafeAction where it knows nothing safe
+            return self.shield.of_choice
+        return self.shield.budget.of_choice[: self.mdp.num_choices]
+
+    def updated(self, seen: npt.NDArray[np.int64], clock: int) -> Bools:
+        """What is allowed now that more was seen."""
+        assert isinstance(self.shield, OnlineShield)
+        owner = self.mdp.outcome_choices()
+        for outcome in np.flatnonzero((seen > 0) & ~self._reported).tolist():
+            self._reported[outcome] = True
+            choice = int(owner[outcome])
+            state = int(np.searchsorted(self.mdp.choice_ptr, choice, side="right")) - 1
+            self.shield.watch(
+                state, int(self.mdp.choice_action[choice]), int(self.mdp.successor[outcome]),
+                int(self.mdp.damage[outcome]), reward=float(self.mdp.reward[outcome]),
+            )  # fmt: skip
+        return self.table()
+
+    def completed(self, allowed: Bools) -> Bools:
+        """What the deployed policy may do."""
+        return allowed if self.exact else _fallback(self.mdp, self._needs(), allowed)
+
+    def policy(self, probability: Floats) -> Policy:
+        """On the remaining budget; of an exact shield nothing is said beyond it."""
+        return Policy(self.mdp, probability=probability[:-1] if self.exact else probability, total=self.total)
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _layered(needs: npt.NDArray[Any], total: int) -> Bools:
+    """What may be done with 0 … total left, and nothing once overspent."""
+    remaining = np.append(np.arange(total + 1), -1)
+    allowed: Bools = (needs[None, :] <= remaining[:, None]) & (needs < INFINITE)
+    return allowed
+
+
+def _fallback(mdp: MDP, needs: npt.NDArray[Any], allowed: Bools) -> Bools:
+    """The same table, with the choices that need least wherever a state has none."""
+    starts, owner = mdp.choice_ptr[:-1].astype(np.int64), mdp.choice_states()
+    least = needs == np.minimum.reduceat(needs, starts)[owner]
+    none = ~np.logical_or.reduceat(allowed, starts, axis=1)[:, owner]
+    completed: Bools = allowed | (none & least)
+    return completed
+
+
+def _check_space(mdp: MDP, other: MDP) -> None:
+    """Raise ModelMismatch unless the first states and choices of ``other`` are those of ``mdp``."""
+    states, choices = mdp.num_states, mdp.num_choices
+    same = (
+        other.num_states >= states
+        and other.num_choices >= choices
+        and np.array_equal(other.choice_ptr[: states + 1], mdp.choice_ptr)
+        and np.array_equal(other.choice_action[:choices], mdp.choice_action)
+    )
+    if not same:
+        raise ModelMismatch(
+            f"the shield belongs to other states and actions ({other.num_states} states, {other.num_choices} choices) "
+            f"than the model ({states} states, {choices} choices)."
+        )

@@ -1,0 +1,33 @@
+"""The learners by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from almostsure.errors import ArgumentError, UnknownName
+from almostsure.learn.agents.qlearning import LagrangianQ, MaskedQ, SauteQ, ShieldedQ, UnconstrainedQ
+from almostsure.learn.training import Learner
+
+learners: Mapping[str, Learner] = MappingProxyType(
+    {
+        "shielded": ShieldedQ(),
+        "unconstrained": UnconstrainedQ(),
+        "lagrangian": LagrangianQ(),
+        "saute": SauteQ(),
+        "one-step": MaskedQ(),
+    }
+)
+
+
+def as_learner(given: object) -> Learner:
+    """The learner of a name, or the learner itself."""
+    if isinstance(given, str):
+        if given not in learners:
+            raise UnknownName("learner", given, learners, f"There are: {', '.join(learners)}.")
+        return learners[given]
+    if not isinstance(given, Learner) or isinstance(given, type):
+        raise ArgumentError(
+            f"a learner must be a name or have name and train(mdp, total, steps=, seed=); got {given!r}"
+        )
+    return given
