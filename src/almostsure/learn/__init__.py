@@ -6,7 +6,7 @@
 from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
 from almostsure.learn.budget import LearnedBudget, learn_budget
 from almostsure.learn.kernel import Kernel, build_kernel
-from almostsure.learn.ledger import Ledger, Surprise, Violation
+from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
 from almostsure.learn.online import OnlineShield
 from almostsure.learn.sampler import Sampler
 from almostsure.learn.simulators import EnvSampler, FunctionSampler
@@ -14,6 +14,7 @@ from almostsure.learn.simulators import EnvSampler, FunctionSampler
 __all__ = [
     "Confidence",
     "EnvSampler",
+    "Episode",
     "FunctionSampler",
     "Kernel",
     "LearnedBudget",
@@ -27,5 +28,6 @@ __all__ = [
     "delta_bought",
     "learn_budget",
     "mu_bought",
+    "read_ledger",
     "samples_needed",
 ]

@@ -1,13 +1,27 @@
-"""What an online shield has lived through: its surprises and its violations, when and where."""
+"""What a shielded run has lived through: its episodes, its surprises and its violations, when and where.
+
+A ledger counts in memory and can also be read by people: :meth:`Ledger.record` appends every further entry to a file
+as one line of JSON, at once and in one piece, so that several processes may share a file and a run that
+is killed loses nothing::
+
+    {"kind": "episode", "number": 1, "steps": 18, "reward": 31.0, "damage": 2, "total": 3, "interventions": 0, …}
+    {"kind": "violation", "step": 120, "state": 4, "action": 1, …}
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, final
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
+
+from almostsure.errors import CorruptFile, FileError
 
 
 class Surprise(NamedTuple):
@@ -34,14 +48,64 @@ class Violation(NamedTuple):
     new: bool  # whether the outcome had never been seen before
 
 
+class Episode(NamedTuple):
+    """An episode that is over."""
+
+    number: int  # of its environment, from 1
+    steps: int
+    reward: float  # their sum
+    damage: int
+    total: int  # its budget
+    interventions: int  # forbidden actions that were replaced
+    ended: Literal["terminated", "truncated", "violation", "stuck", "abandoned"]
+    environment: int = 0  # which one, in a vector of them
+
+
+Entry = Surprise | Violation | Episode
+Sink = Callable[[Entry], object]  # takes every entry as it is made
+
+
 @final
 @dataclass(slots=True)
 class Ledger:
-    """All surprises and violations, in order; nothing is ever removed."""
+    """All surprises and violations, in order, and the sums over all episodes; nothing is ever removed.
+
+    Examples
+    --------
+    >>> ledger = Ledger()
+    >>> ledger.note(Episode(1, steps=5, reward=3.0, damage=1, total=2, interventions=0, ended="terminated"))
+    >>> print(ledger)
+    0 steps, 0 surprises (0 raised a budget), 0 violations
+    1 episodes, 0 interventions, damage 1 in all and 1 in the worst
+    """
 
     steps: int = 0  # transitions watched
     surprises: list[Surprise] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
+    episodes: int = 0
+    interventions: int = 0
+    damage: int = 0  # in all episodes
+    worst: int = 0  # the most damage of an episode
+    sinks: list[Sink] = field(default_factory=list)
+
+    def note(self, entry: Entry) -> None:
+        """Write an entry down.  Steps are not part of it: who takes them adds them to ``steps``."""
+        if isinstance(entry, Surprise):
+            self.surprises.append(entry)
+        elif isinstance(entry, Violation):
+            self.violations.append(entry)
+        else:
+            self.episodes += 1
+            self.interventions += entry.interventions
+            self.damage += entry.damage
+            self.worst = max(self.worst, entry.damage)
+        for sink in self.sinks:
+            sink(entry)
+
+    def record(self, path: str | os.PathLike[str]) -> Ledger:
+        """Append every further entry to a file of JSON lines; returns the ledger itself."""
+        self.sinks.append(JsonLines(path))
+        return self
 
     def __str__(self) -> str:
         raised = sum(surprise.raised > 0 for surprise in self.surprises)
@@ -54,6 +118,11 @@ class Ledger:
             f"{' (an outcome never seen before)' if v.new else ''}{'' if v.allowed else ', against the shield'}"
             for v in self.violations
         ]
+        if self.episodes:
+            lines.append(
+                f"{self.episodes:,} episodes, {self.interventions:,} interventions, damage {self.damage:,} in all and "
+                f"{self.worst:,} in the worst"
+            )
         return "\n".join(lines)
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.int64]]:
@@ -64,7 +133,59 @@ class Ledger:
     def from_arrays(cls, steps: int, surprises: npt.NDArray[Any], violations: npt.NDArray[Any]) -> Ledger:
         """The ledger of two such tables."""
         rows = [Violation(*row)._replace(allowed=bool(row[6]), new=bool(row[7])) for row in violations.tolist()]
-        return cls(steps, [Surprise(*row) for row in surprises.tolist()], rows)
+        return cls(steps=steps, surprises=[Surprise(*row) for row in surprises.tolist()], violations=rows)
+
+
+@final
+class JsonLines:
+    """A file to which entries are appended, one line each, in one piece.
+
+    Parameters
+    ----------
+    path
+        The file; it is made, and folders above it too, when there is something to write.
+    """
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()  # a process may change its folder
+
+    def __call__(self, entry: Entry) -> None:
+        """Append an entry."""
+        about = {"time": round(time.time(), 3), "process": os.getpid()}
+        line = json.dumps({"kind": type(entry).__name__.lower(), **entry._asdict(), **about}) + "\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Opened anew each time: nothing is left open in a copied or forked environment, and appending one short
+            # piece is atomic.
+            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                os.write(file, line.encode())
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise FileError(f"cannot append to the ledger {self.path}: {error.strerror}", path=self.path) from error
+
+
+def read_ledger(path: str | os.PathLike[str]) -> Ledger:
+    """The ledger that a file of JSON lines holds, of all the processes that wrote to it."""
+    kinds: dict[str, Callable[..., Entry]] = {"surprise": Surprise, "violation": Violation, "episode": Episode}
+    result = Ledger()
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"cannot read the ledger {path!s}: {error}", path=path) from error
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line)
+            kind = kinds[entry.pop("kind")]
+            del entry["time"], entry["process"]
+            result.note(kind(**entry))
+            result.steps += entry["steps"] if kind is Episode else 0
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptFile(f"{path!s} is no ledger: line {number} is {line[:80]!r}", path=path) from error
+    return result
 
 
 def _table(rows: Iterable[tuple[int, ...]], kind: type[Surprise] | type[Violation]) -> npt.NDArray[np.int64]:

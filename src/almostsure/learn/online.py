@@ -160,13 +160,13 @@ class OnlineShield:
                 self._now_known()
         if left is not None and harm > left >= 0:
             where = self.ledger.steps, *self._place(choice)
-            self.ledger.violations.append(Violation(*where, target, harm, left, was_allowed, is_new))
+            self.ledger.note(Violation(*where, target, harm, left, was_allowed, is_new))
         return is_new
 
     def _surprise(self, choice: int, target: int, harm: int) -> None:
         state, action = self._place(choice)
         raised = self._raise(state, action, target, harm, choice)
-        self.ledger.surprises.append(Surprise(self.ledger.steps, state, action, target, harm, raised))
+        self.ledger.note(Surprise(self.ledger.steps, state, action, target, harm, raised))
 
     def _raise(self, state: int, action: int, target: int, harm: int, choice: int) -> int:
         """Raise what must be raised; returns how many states it is."""
