@@ -47,7 +47,6 @@ from almostsure.learn.bounds import Confidence, count, samples_needed, unit
 from almostsure.learn.checkpoint import Checkpoint
 from almostsure.learn.evidence import Evidence
 from almostsure.learn.kernel import (
-    ABSTRACTION,
     Kernel,
     check_seconds,
     check_workers,
@@ -107,8 +106,7 @@ class LearnedBudget:
                 "this budget is nowhere below k*, and from the start with a total of "
                 f"{self.total}{' or less' if self.total else ''} its shield allows exactly what is safe,"
             )
-        caveat = ABSTRACTION if self.kernel.is_abstraction else ""
-        return Confidence(mu=self.mu, delta=self.delta, subject=subject, caveat=caveat)
+        return Confidence(mu=self.mu, delta=self.delta, subject=subject, caveat=self.kernel.caveat)
 
     @property
     def statement(self) -> str:

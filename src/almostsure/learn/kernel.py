@@ -26,10 +26,6 @@ from almostsure.learn.tally import Tally
 from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, index_dtype
 from almostsure.progress import Bar
 
-ABSTRACTION = (
-    "This is about the abstraction that encode makes, in which set_state picks the real states: "
-    "real states that share a number may differ from it."
-)
 UNKNOWN = ("refuse", "allow")
 Unknown = Literal["refuse", "allow"]
 
@@ -51,7 +47,8 @@ class Kernel:
     samples: npt.NDArray[np.int64]  # [num_choices]
     seed: int
     num_damages: int = 256  # how many different ones are possible
-    is_abstraction: bool = False
+    caveat: str = ""  # what every statement about it must add
+    end: int | None = None  # a state in which nothing happens any more, so that it needs no samples
 
     @property
     def total(self) -> int:
@@ -77,11 +74,11 @@ class Kernel:
             if np.shape(known) != believed.shape or np.asarray(known).dtype != np.bool_:
                 raise ArgumentError(f"known must be {believed.size} booleans, one a choice; got {np.shape(known)}")
             believed &= known
-        missing = np.flatnonzero(~believed)
-        if unknown == "allow" or not missing.size:
-            return self._model(self.blank, believed, self.blank.successor[missing])
-        trap = with_trap(self.blank)
-        return self._model(trap, believed, np.full(missing.size, self.blank.num_states))
+        stays = self.blank.successor[~believed].astype(np.int64)  # of a self-loop
+        refused = np.full(stays.size, unknown == "refuse") & (stays != (-1 if self.end is None else self.end))
+        if not refused.any():
+            return self._model(self.blank, believed, stays)
+        return self._model(with_trap(self.blank), believed, np.where(refused, self.blank.num_states, stays))
 
     def _model(self, frame: MDP, believed: Bools, elsewhere: Ints) -> MDP:
         """The choices of ``frame``: those believed as counted, the others leading ``elsewhere``, the rest as it is."""
@@ -110,8 +107,9 @@ class Kernel:
 
     def confidence(self, mu: float) -> Confidence:
         """With which probability every outcome was seen, if none is rarer than ``mu``."""
-        result = confidence(self.samples, mu, num_states=self.blank.num_states, num_damages=self.num_damages)
-        return replace(result, caveat=ABSTRACTION if self.is_abstraction else "")
+        counts = self.samples if self.end is None else self.samples[self.blank.successor != self.end]
+        result = confidence(counts, mu, num_states=self.blank.num_states, num_damages=self.num_damages)
+        return replace(result, caveat=self.caveat)
 
     def __str__(self) -> str:
         sampled = int(np.count_nonzero(self.samples))
@@ -240,7 +238,7 @@ def kernel_of(source: Source, tally: Tally, seed: int) -> Kernel:
     return Kernel(
         blank=source.blank, choice=tally.choice, next_state=tally.next_state, damage=tally.damage,
         count=counted.copy(), reward=tally.reward / counted, samples=tally.samples.copy(), seed=seed,
-        num_damages=source.max_damage + 1, is_abstraction=source.is_abstraction,
+        num_damages=source.max_damage + 1, caveat=source.caveat, end=source.end,
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.solve import solve_budget
 from almostsure.errors import ArgumentError, CorruptFile, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.learn.bounds import Confidence, count, delta_bought, unit
-from almostsure.learn.kernel import ABSTRACTION, UNKNOWN, Kernel, Unknown, kernel_of, new_tally
+from almostsure.learn.kernel import UNKNOWN, Kernel, Unknown, kernel_of, new_tally
 from almostsure.learn.ledger import Ledger, Surprise, Violation
 from almostsure.learn.parallel import uninterrupted
 from almostsure.learn.sampler import Source, as_source
@@ -305,7 +305,7 @@ class OnlineShield:
     def confidence(self, mu: float) -> Confidence:
         """With which probability the shield never overspends, if no outcome is rarer than ``mu``."""
         mu = unit("mu", mu)
-        caveat = ABSTRACTION if self.source.is_abstraction else ""
+        caveat = self.source.caveat
         subject = "this shield never overspends"
         if self.unknown == "allow":
             caveat = f"Every violation reveals a damaging outcome that was never seen before. {caveat}".strip()

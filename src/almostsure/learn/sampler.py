@@ -25,6 +25,11 @@ from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_
 from almostsure.model.source import as_model
 from almostsure.model.validate import MAX_DAMAGE, and_more
 
+ABSTRACTION = (
+    "This is about the abstraction that encode makes, in which set_state picks the real states: "
+    "real states that share a number may differ from it."
+)
+
 Answer = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
 
 
@@ -63,8 +68,9 @@ class Source:
     blank: MDP  # the choices, see the module's docstring
     model: MDP | None  # what is sampled from, if it is a model
     max_damage: int
-    is_abstraction: bool
     identity: str
+    caveat: str = ""  # what every statement about it must add
+    end: int | None = None  # a state in which nothing happens any more, so that it needs no samples
 
     def draw(self, choices: Ints, rng: np.random.Generator) -> tuple[Ints, Floats, Ints]:
         """One outcome of each choice, checked: next states, rewards, damages."""
@@ -118,14 +124,13 @@ def as_source(sampler: Any) -> Source:
     identity = getattr(sampler, "identity", None) or f"{type(sampler).__module__}.{type(sampler).__qualname__}"
     return Source(
         sampler=sampler, blank=blank_of(sampler), model=None, max_damage=_max_damage(sampler), identity=str(identity),
-        is_abstraction=bool(getattr(sampler, "is_abstraction", False)),
+        caveat=ABSTRACTION if getattr(sampler, "is_abstraction", False) else "",
     )  # fmt: skip
 
 
 def _of_model(mdp: MDP) -> Source:
     return Source(
-        sampler=mdp, blank=blank_of(mdp), model=mdp, max_damage=mdp.max_damage, is_abstraction=False,
-        identity=mdp.fingerprint,
+        sampler=mdp, blank=blank_of(mdp), model=mdp, max_damage=mdp.max_damage, identity=mdp.fingerprint,
     )  # fmt: skip
 
 
