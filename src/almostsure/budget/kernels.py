@@ -276,6 +276,24 @@ def peel(
     return settled
 
 
+@njit(cache=True, nogil=True)
+def unzip(node, doomed, rank):
+    """Take apart what ``peel`` left in ``node``: values to its first half, ranks of peeled states to ``rank``.
+
+    What could not be peeled has the value INFINITE so far.
+    """
+    one = unsigned(1)
+    for s in range(unsigned(doomed.size)):
+        value = node[s + s]
+        if doomed[s]:
+            if value < 0:
+                value = INFINITE
+            else:
+                doomed[s] = PEELED
+                rank[s] = node[s + s + one]
+        node[s] = value
+
+
 # ---------------------------------------------------------------------- where nothing finite is left
 
 

@@ -37,10 +37,11 @@ def warm_up() -> None:
         successor=np.array([0, 0, 3, 1, 2], np.int32),
         damage=np.array([0, 1, 0, 1, 1], np.uint8),
     )
-    run = _Run(_narrow(support), NO_CAP)
-    run._spread(np.array([0, 1, 2, 4], np.int32), 0)
-    run.value = np.zeros(4, np.int32)
-    run._rule_out()
+    with ThreadPoolExecutor(THREADS) as pool:
+        run = _Run(_narrow(support), NO_CAP, pool)
+        run._spread(np.array([0, 1, 2, 4], np.int32), 0)
+        run.value = np.zeros(4, np.int32)
+        run._rule_out()
     _solve(support, cap=NO_CAP, report=lambda _level, _settled: None)
 
 
@@ -58,14 +59,14 @@ def solve_levels(support: Support, *, cap: int, report: Report) -> Answer:
 
 
 def _solve(support: Support, *, cap: int, report: Report) -> Answer:
-    game = _narrow(support)
-    run = _Run(game, cap)
-    try:
-        run.level_zero(report)
-        run.higher_levels(report)
-        answer = run.answer(complete=True)
-    except KeyboardInterrupt:
-        raise Halted(run.answer(complete=False)) from None
+    with ThreadPoolExecutor(THREADS) as pool:
+        run = _Run(_narrow(support), cap, pool)
+        try:
+            run.level_zero(report)
+            run.higher_levels(report)
+            answer = run.answer(complete=True)
+        except KeyboardInterrupt:
+            raise Halted(run.answer(complete=False)) from None
     assert answer is not None  # every level is complete
     return answer
 
@@ -113,6 +114,7 @@ def _narrow(support: Support) -> Support:
 class _Run:
     game: Support
     cap: int
+    pool: ThreadPoolExecutor
     level: int = -1  # the last level that is complete
     value: npt.NDArray[np.int32] = field(init=False)
     doomed: npt.NDArray[np.uint8] = field(init=False)
@@ -130,6 +132,11 @@ class _Run:
     def _arrays(self) -> tuple[Any, ...]:
         g = self.game
         return g.choice_ptr, g.outcome_ptr, g.successor, g.damage
+
+    def _in_parts(self, work: Callable[[int, int, int], Any], size: int) -> list[Any]:
+        """Call ``work(part, first, beyond)`` for each part of ``range(size)``, all at once."""
+        edges = _edges(size)
+        return list(self.pool.map(work, range(THREADS), edges[:-1], edges[1:]))
 
     # ------------------------------------------------------------------ level 0
 
@@ -163,9 +170,9 @@ class _Run:
         def half(i: int, first: int, beyond: int) -> int:
             return kernel(*self._arrays, copies[i], relies, self.rank, next_rank, first, beyond, *order)
 
-        counts = _in_parts(half, states)
+        count = int(sum(self._in_parts(half, states)))
         self.doomed[_edges(states)[1] :] = copies[1][_edges(states)[1] :]
-        return sum(counts)
+        return count
 
     def _spread(self, relies: Ints, next_rank: int) -> int:
         states, outcomes = self.game.num_states, self.game.num_outcomes
@@ -191,15 +198,10 @@ class _Run:
         if peeled < 0:
             raise _too_large()
         del reached, order
-        value = node[::2].astype(np.int32)
-        is_peeled = (self.doomed == kernels.DOOMED) & (value >= 0)
-        self.doomed += is_peeled
-        np.copyto(self.rank, node[1::2], where=is_peeled)
-        del node, is_peeled
+        kernels.unzip(node, self.doomed, self.rank)
+        node.resize(states, refcheck=False)  # in place: beside this, a copy would be the peak of memory
+        self.value = node.astype(np.int32, copy=False)  # not before it is fit to be kept when Ctrl-C comes
         left = self.num_doomed - peeled
-        if left:
-            np.copyto(value, kernels.INFINITE, where=self.doomed == kernels.DOOMED)
-        self.value = value  # not before it is fit to be kept when Ctrl-C comes
         if left == states or self.cap == 0:  # nothing to start from, or nothing more to do
             left = 0
         elif left > states / 2:
@@ -266,7 +268,7 @@ class _Run:
                 game.outcome_ptr, game.successor, game.damage, self.value, first, beyond, self.of_choice
             )
 
-        _in_parts(part, game.num_choices)
+        self._in_parts(part, game.num_choices)
         cap = self.cap if complete else self.level
         return Answer(of_state=self.value, of_choice=self.of_choice, rank=self.rank, cap=cap).capped()
 
@@ -344,13 +346,6 @@ class _Compact:
 
 def _edges(size: int) -> list[int]:
     return [size * i // THREADS for i in range(THREADS + 1)]
-
-
-def _in_parts(work: Callable[[int, int, int], Any], size: int) -> list[Any]:
-    """Call ``work(part, first, beyond)`` for each part of ``range(size)``, all at once."""
-    edges = _edges(size)
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(work, range(THREADS), edges[:-1], edges[1:]))
 
 
 def _too_large() -> LimitReached:
