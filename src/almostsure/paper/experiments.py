@@ -1,0 +1,296 @@
+"""Section 5: the two experiments, exactly and by simulation.
+
+Everything is about the paper's two states: *left* stays, pays 1 and hurts with probability p; *right* ends it.
+
+- The assured policy plays left while it has budget.  It is hurt exactly Δ times, and plays left a negative binomial
+  number of times: n with probability C(n−1, Δ−1) p^Δ (1−p)^(n−Δ), Δ/p on average.
+- The policy for an expected damage of at most c plays left with probability q = c/(p + c), so the number of plays is
+  geometric, (1−q) qⁿ, with mean c/p; and the number of hurts is geometric with mean c, whatever p is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from almostsure.model.build import from_transitions
+from almostsure.model.examples import example
+from almostsure.model.mdp import MDP, Floats
+from almostsure.paper.claim import LOOSE, Trial, check
+from almostsure.paper.memory import CLOSE
+from almostsure.policy.augment import augment
+from almostsure.policy.constraints import AlmostSure, Expected
+from almostsure.policy.evaluate import Evaluation, evaluate
+from almostsure.policy.policy import Policy
+from almostsure.policy.simulate import Episodes, simulate
+from almostsure.policy.solve import Solution, solve_policy
+
+TOTAL = 5
+LIMITS = (1.0, 3.0, 5.0, 10.0)
+EPISODES = 10_000
+HURTS = {1: 1.0, 2: 0.6}  # the damage probability of each experiment
+SUPPORT = 400  # returns and damages up to here are listed; what lies beyond is below 1e-9
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run:
+    """One policy of an experiment: solved for, evaluated exactly, and played."""
+
+    solution: Solution
+    facts: Evaluation
+    episodes: Episodes
+    damage: Floats  # [SUPPORT] probability of each total damage
+    reward: Floats  # [SUPPORT] probability of each return
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Experiment:
+    """One of the paper's experiments: the assured policy, and one for each limit on the expected damage."""
+
+    number: int
+    mdp: MDP
+    assured: Run
+    expected: dict[float, Run]  # by limit
+
+
+@functools.lru_cache(maxsize=4)
+def experiment(number: int, seed: int = 0) -> Experiment:
+    """Experiment 1 (left always hurts) or 2 (with probability 0.6): every policy solved for, evaluated and played."""
+    mdp = example("paper", damage_probability=HURTS[number])
+    return Experiment(
+        number=number,
+        mdp=mdp,
+        assured=_run(mdp, solve_policy(mdp, AlmostSure(TOTAL)), seed),
+        expected={limit: _run(mdp, solve_policy(mdp, Expected(limit)), seed + i) for i, limit in enumerate(LIMITS, 1)},
+    )
+
+
+def _run(mdp: MDP, solution: Solution, seed: int) -> Run:
+    facts = evaluate(mdp, solution.policy, total=TOTAL)
+    return Run(
+        solution=solution,
+        facts=facts,
+        episodes=simulate(mdp, solution.policy, EPISODES, total=TOTAL, seed=seed),
+        damage=_padded(facts.damage_distribution),
+        reward=_padded(_returns(mdp, solution.policy)),
+    )
+
+
+def _returns(mdp: MDP, policy: Policy) -> Floats:
+    """The distribution of the return: evaluated as if the reward, which is 0 or 1 here, were damage."""
+    if policy.total is None:
+        plain = _reward_as_damage(mdp)
+        return evaluate(plain, Policy(plain, probability=policy.weights(0)[None, :])).damage_distribution
+    big = _reward_as_damage(augment(mdp, policy.total))
+    actions = [policy.act(s, k) for k in range(policy.total + 1) for s in range(mdp.num_states)]
+    return evaluate(big, Policy.from_table(big, [*actions, 0])).damage_distribution
+
+
+def _reward_as_damage(mdp: MDP) -> MDP:
+    choice = mdp.outcome_choices()
+    return from_transitions(
+        mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, mdp.probability, mdp.reward,
+        mdp.reward.astype(np.int64), num_states=mdp.num_states, initial=mdp.initial_state,
+    )  # fmt: skip
+
+
+def _padded(distribution: Floats) -> Floats:
+    result = np.zeros(SUPPORT)
+    kept = min(distribution.size, SUPPORT)
+    result[:kept] = distribution[:kept]
+    return result
+
+
+# ---------------------------------------------------------------------- closed forms
+
+
+def negative_binomial(hurts: float) -> Floats:
+    """The number of plays until the TOTAL-th hurt, which has probability ``hurts`` each, [SUPPORT]."""
+    counts = range(TOTAL, SUPPORT)
+    tail = [math.comb(n - 1, TOTAL - 1) * hurts**TOTAL * (1 - hurts) ** (n - TOTAL) for n in counts]
+    return np.array([0.0] * TOTAL + tail)
+
+
+def geometric(mean: float) -> Floats:
+    """The number of successes before the first failure, with the given mean, [SUPPORT]."""
+    share = mean / (1 + mean)
+    result: Floats = (1 - share) * share ** np.arange(SUPPORT)
+    return result
+
+
+def spread(distribution: Floats) -> float:
+    """The standard deviation."""
+    values = np.arange(distribution.size)
+    mean = float(values @ distribution)
+    return math.sqrt(float((values - mean) ** 2 @ distribution))
+
+
+def _close(one: Floats, other: Floats) -> bool:
+    return bool(np.abs(one - other).max() < CLOSE)
+
+
+def _expect_simulated(trial: Trial, sampled: Floats, exact: Floats) -> None:
+    """That a simulated mean is within five standard errors of the exact one."""
+    mean, error = float(np.arange(exact.size) @ exact), spread(exact) / math.sqrt(sampled.size)
+    trial.expect(abs(float(sampled.mean()) - mean) <= 5 * error + CLOSE, f"mean {sampled.mean()}, exactly {mean}")
+
+
+# ---------------------------------------------------------------------- Experiment I
+
+
+@check("Experiment I", "The assured policy always takes Δ = 5 damage")
+def experiment_1_assured(trial: Trial) -> str:
+    """Under the probability-one constraint the best policy plays left Δ times: damage and return are always 5."""
+    run = experiment(1, trial.seed).assured
+    exactly_five = np.eye(SUPPORT)[TOTAL]
+    trial.expect(_close(run.damage, exactly_five) and _close(run.reward, exactly_five), "not always 5")
+    trial.expect(set(run.episodes.damages.tolist()) == {TOTAL}, "an episode took another damage")
+    trial.expect(run.facts.overspends == 0 and abs(run.solution.value - TOTAL) < CLOSE, f"value {run.solution.value}")
+    return f"damage 5 with probability 1, and in each of {EPISODES:,} episodes; return {run.solution.value:g}"
+
+
+@check("Experiment I", "The policy for E[damage] ≤ c plays left with probability c/(1 + c)")
+def experiment_1_expected(trial: Trial) -> str:
+    """The best policy for an expected damage of at most c plays left with probability c/(1 + c), and returns c."""
+    for limit, run in experiment(1, trial.seed).expected.items():
+        left = float(run.solution.policy.probabilities("circle")[0])
+        trial.expect(abs(left - limit / (1 + limit)) < CLOSE, f"c = {limit:g}: left with probability {left}")
+        trial.expect(abs(run.solution.value - limit) < 1e-6, f"c = {limit:g}: return {run.solution.value}")
+        trial.expect(_close(run.damage, geometric(limit)), f"c = {limit:g}: the damage is not geometric")
+        _expect_simulated(trial, run.episodes.damages, geometric(limit))
+    return f"so it is for c = {_listed(LIMITS)}; the damage is geometric with mean c"
+
+
+@check("Experiment I", "Damage under E[damage] ≤ c is highly variable")
+def experiment_1_variability(trial: Trial) -> str:
+    """While the assured policy always takes 5, the damage of the other one varies much, whatever c is."""
+    found = []
+    for limit, run in experiment(1, trial.seed).expected.items():
+        share = limit / (1 + limit)
+        trial.expect(abs(run.facts.overspends - share ** (TOTAL + 1)) < CLOSE, f"P(damage > 5) for c = {limit:g}")
+        trial.expect(abs(spread(run.damage) - math.sqrt(limit * (1 + limit))) < 1e-3, f"spread for c = {limit:g}")
+        found.append(f"{run.facts.overspends:.1%} for c = {limit:g}")
+    return f"standard deviation √(c(1 + c)); P(damage > 5) is {', '.join(found)}"
+
+
+# ---------------------------------------------------------------------- Experiment II
+
+
+@check("Experiment II", "Returns of the assured policy are at least 5")
+def experiment_2_minimum(trial: Trial) -> str:
+    """With damage probability 0.6 the assured policy always achieves a return of at least 5."""
+    run = experiment(2, trial.seed).assured
+    trial.expect(_close(run.reward, negative_binomial(0.6)), "the return is not negative binomial")
+    trial.expect(float(run.reward[:TOTAL].sum()) < CLOSE, "a return below 5 is possible")
+    trial.expect(int(run.episodes.returns.min()) == TOTAL, f"the least return is {run.episodes.returns.min()}")
+    return (
+        f"the minimum is 5, attained with probability 0.6⁵ = {run.reward[TOTAL]:.1%}; least of {EPISODES:,} episodes: 5"
+    )
+
+
+@check(
+    "Experiment II",
+    "Returns of the assured policy concentrate tightly around 10",
+    verdict=LOOSE,
+    comment="The return is a negative-binomial count with mean 5/0.6 = 25/3, not 10, and hardly tight.",
+)
+def experiment_2_concentration(trial: Trial) -> str:
+    """The returns of the assured policy are tightly concentrated around 10."""
+    run = experiment(2, trial.seed).assured
+    exact = negative_binomial(0.6)
+    trial.expect(abs(run.solution.value - 25 / 3) < 1e-6, f"the value is {run.solution.value}")
+    trial.expect(abs(float(np.arange(SUPPORT) @ run.reward) - 25 / 3) < 1e-6, "the mean of the distribution")
+    trial.expect(int(run.reward.argmax()) == 7, f"most likely {run.reward.argmax()}")
+    _expect_simulated(trial, run.episodes.returns, exact)
+    high = float(run.reward[10:].sum())
+    return f"mean 25/3 ≈ 8.33, most likely 7, standard deviation {spread(exact):.2f}; 10 or more with probability {high:.1%}"
+
+
+@check(
+    "Experiment II",
+    "The optimal assured policy remains unchanged",
+    verdict=LOOSE,
+    comment="Unchanged as a policy on (s, K), left while K > 0; not as 'left Δ times', which would return 5.",
+)
+def experiment_2_policy(trial: Trial) -> str:
+    """The best policy is the same as in the first experiment."""
+    first, second = (experiment(n, trial.seed).assured.solution.policy for n in (1, 2))
+    for remaining in range(TOTAL + 1):
+        plays = [policy.mdp.action_name(policy.act("circle", remaining)) for policy in (first, second)]
+        trial.expect(plays == ["left" if remaining else "right"] * 2, f"with {remaining} left: {plays}")
+    return "left while K > 0, then right, in both; it now plays left 25/3 times on average, and 5 times at least"
+
+
+@check(
+    "Experiment II",
+    "The policy for E[damage] ≤ c plays left with probability c/(0.6 + c)",
+    comment="For c = Δ it returns as much on average as the assured policy, 25/3: here certainty costs nothing.",
+)
+def experiment_2_expected(trial: Trial) -> str:
+    """The best policy for an expected damage of at most c now plays left with probability c/(0.6 + c)."""
+    second = experiment(2, trial.seed)
+    for limit, run in second.expected.items():
+        left = float(run.solution.policy.probabilities("circle")[0])
+        trial.expect(abs(left - limit / (0.6 + limit)) < CLOSE, f"c = {limit:g}: left with probability {left}")
+        trial.expect(_close(run.reward, geometric(limit / 0.6)), f"c = {limit:g}: the return is not geometric")
+        _expect_simulated(trial, run.episodes.returns, geometric(limit / 0.6))
+    same = abs(second.expected[float(TOTAL)].solution.value - second.assured.solution.value) < 1e-6
+    trial.expect(same, "with c = Δ both must return the same on average")
+    return f"so it is for c = {_listed(LIMITS)}; the return is geometric with mean c/0.6"
+
+
+@check(
+    "Experiment II",
+    "The policy for E[damage] ≤ c is essentially insensitive to c",
+    verdict=LOOSE,
+    comment="Its mean return c/0.6 is proportional to c, and so is, nearly, its spread. What stays is the shape: the most "
+    "likely return is 0 for every c.",
+)
+def experiment_2_sensitivity(trial: Trial) -> str:
+    """The return of the policy for an expected constraint hardly depends on c; only the tail gets slightly longer."""
+    runs = experiment(2, trial.seed).expected
+    for limit, run in runs.items():
+        trial.expect(abs(run.solution.value - limit / 0.6) < 1e-6, f"c = {limit:g}: return {run.solution.value}")
+        trial.expect(int(run.reward.argmax()) == 0, f"c = {limit:g}: most likely {run.reward.argmax()}")
+    means = ", ".join(f"{run.solution.value:.2f}" for run in runs.values())
+    zeros = ", ".join(f"{run.reward[0]:.1%}" for run in runs.values())
+    return f"for c = {_listed(LIMITS)} the mean return is {means}, and it is 0 with probability {zeros}"
+
+
+@check(
+    "Experiment II",
+    "The observed damage is similar to that of Experiment I",
+    comment="Not only similar: the distributions are the same, as a geometric count that is thinned stays geometric.",
+)
+def experiment_2_damage(trial: Trial) -> str:
+    """The damage of each policy is distributed much as in the first experiment."""
+    first, second = (experiment(n, trial.seed) for n in (1, 2))
+    trial.expect(_close(first.assured.damage, second.assured.damage), "the assured policy's damage differs")
+    for limit in LIMITS:
+        trial.expect(
+            _close(first.expected[limit].damage, second.expected[limit].damage), f"it differs for c = {limit:g}"
+        )
+    return f"identical, for the assured policy and for c = {_listed(LIMITS)}"
+
+
+@check(
+    "Conclusions",
+    "Less than Δ units of damage",
+    verdict=LOOSE,
+    comment="Meant is 'at most Δ', as in the problem: the optimal policy takes exactly Δ.",
+)
+def conclusions(trial: Trial) -> str:
+    """The agent encounters less than Δ units of damage along a trajectory."""
+    facts = experiment(1, trial.seed).assured.facts
+    trial.expect(abs(facts.exceeds(TOTAL - 1) - 1) < CLOSE and facts.exceeds(TOTAL) == 0, f"{facts}")
+    return "the best policy for Δ = 5 takes 5 with probability 1, and more with probability 0"
+
+
+def _listed(limits: tuple[float, ...]) -> str:
+    return ", ".join(f"{limit:g}" for limit in limits)

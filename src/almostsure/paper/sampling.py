@@ -1,0 +1,225 @@
+"""Section 4: learning the minimal budget from samples."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from almostsure.budget import reference
+from almostsure.budget.solve import solve_budget
+from almostsure.learn.bounds import delta_bought, samples_needed
+from almostsure.learn.budget import learn_budget
+from almostsure.learn.kernel import Kernel, build_kernel
+from almostsure.model.build import from_transitions
+from almostsure.model.examples import example
+from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.paper.claim import Trial, check
+from almostsure.paper.memory import CLOSE
+from almostsure.paper.small import models
+from almostsure.policy.constraints import AlmostSure
+from almostsure.policy.solve import solve_policy
+from almostsure.shield.inside import trim
+
+MU, DELTA = 0.1, 0.1  # of Lemma 4's demonstration
+REPEATS = 500
+SIZE = 8  # states
+SIGMAS = 5  # how far a frequency may be from its probability
+
+
+def _support(mdp: MDP) -> set[tuple[int, int, int]]:
+    """The outcomes (choice, next state, damage) that have positive probability."""
+    return set(zip(mdp.outcome_choices().tolist(), mdp.successor.tolist(), mdp.damage.tolist(), strict=True))
+
+
+def _seen(kernel: Kernel) -> set[tuple[int, int, int]]:
+    return set(zip(kernel.choice.tolist(), kernel.next_state.tolist(), kernel.damage.tolist(), strict=True))
+
+
+def _reweighted(mdp: MDP, rng: np.random.Generator) -> MDP:
+    """The same outcomes with other positive probabilities."""
+    weights = rng.random(mdp.num_outcomes) + 0.01
+    shares = weights / np.add.reduceat(weights, mdp.outcome_ptr[:-1])[mdp.outcome_choices()]
+    choice = mdp.outcome_choices()
+    return from_transitions(
+        mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, shares, mdp.reward, mdp.damage,
+        num_states=mdp.num_states, initial=mdp.initial_state,
+    )  # fmt: skip
+
+
+@check("Definition 6", "Consistent kernel")
+def definition_6(trial: Trial) -> str:
+    """A kernel is consistent with another one if the same outcomes have positive probability, whatever these are."""
+    for mdp in models(trial.rng, 60, states=5, damage=2):
+        trial.expect(_support(_reweighted(mdp, trial.rng)) == _support(mdp), "another weighting must be consistent")
+        kernel = build_kernel(mdp, 200, seed=int(trial.rng.integers(2**32)), workers=1)
+        trial.expect(_seen(kernel) == _support(kernel.to_mdp()), "a kernel is consistent with the model made of it")
+        trial.expect(_seen(kernel) <= _support(mdp), "what was never possible must not be seen")
+    return "on 60 random models: kept by reweighting; a counted kernel has no outcome that the model does not have"
+
+
+@check("Lemma 5", "Consistent kernels are enough")
+def lemma_5(trial: Trial) -> str:
+    """Algorithm 1 with a consistent kernel takes the same steps, and so finds the minimal budget of the true model."""
+    for mdp in models(trial.rng, 100, states=6, damage=2):
+        other = _reweighted(mdp, trial.rng)
+        mine, theirs = (reference.algorithm_1(x, trace=True) for x in (mdp, other))
+        trial.expect(np.array_equal(mine.trace, theirs.trace), "an iterate differs")
+        trial.expect(np.array_equal(solve_budget(mdp).of_choice, theirs.of_choice), "k* differs")
+    return "every iterate agrees on 100 random models and reweightings"
+
+
+@check("Algorithm 2", "Kernel builder", comment="Before all outcomes are seen it may be too small, never too large.")
+def algorithm_2(trial: Trial) -> str:
+    """Sample every choice N times and count: the shares estimate the kernel, and k* of the counted model is below k*.
+
+    It is consistent: it equals k* as soon as every outcome was seen.
+    """
+    short = 0
+    for mdp in models(trial.rng, 60, states=5, outcomes=3, damage=2):
+        true = solve_budget(mdp).of_choice
+        for samples in (1, 3, 10, 400):
+            kernel = build_kernel(mdp, samples, seed=int(trial.rng.integers(2**32)), workers=1)
+            counts = np.bincount(kernel.choice, kernel.count, minlength=mdp.num_choices)
+            trial.expect(bool((counts == samples).all()), "every choice must be sampled N times")
+            learned = solve_budget(kernel.to_mdp()).of_choice
+            trial.expect(bool((learned <= true).all()), "a learned budget is too large")
+            complete = _seen(kernel) == _support(mdp)
+            trial.expect(not complete or np.array_equal(learned, true), "all was seen, and k is not k*")
+            short += not np.array_equal(learned, true)
+    return f"on 60 random models with N = 1, 3, 10, 400: never above k*, {short} of 240 times below, equal once all was seen"
+
+
+# ---------------------------------------------------------------------- Lemma 4
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleCurve:
+    """How often Algorithm 2 misses an outcome, against the number of samples of every choice."""
+
+    samples: Ints  # [points]
+    exact: Floats  # [points] probability
+    frequency: Floats  # [points] in ``REPEATS`` runs
+    paper: Floats  # [points] the bound of Lemma 4
+    sharp: Floats  # [points] ours
+    needed: dict[str, int]  # samples, by bound
+
+
+def sampled_model() -> MDP:
+    """A ring of SIZE states with two actions, whose rarest outcomes have probability MU."""
+    rows = [
+        (state, action, (state + step) % SIZE, share, 0.0, int(step > 1))
+        for state, action in itertools.product(range(SIZE), range(2))
+        for step, share in ((0, MU), (1 + action, 1 - 2 * MU), (3, MU))
+    ]
+    states, actions, targets, shares, rewards, damages = zip(*rows, strict=True)
+    return from_transitions(states, actions, targets, shares, rewards, damages)
+
+
+def missing_probability(mdp: MDP, samples: int) -> float:
+    """The probability that some outcome of some choice is not among ``samples`` of each, by inclusion and exclusion."""
+    all_seen = 1.0
+    for c in range(mdp.num_choices):
+        shares = mdp.probability[int(mdp.outcome_ptr[c]) : int(mdp.outcome_ptr[c + 1])].tolist()
+        subsets = (x for size in range(len(shares) + 1) for x in itertools.combinations(shares, size))
+        all_seen *= math.fsum((-1) ** len(x) * max(1 - sum(x), 0.0) ** samples for x in subsets)
+    return max(1 - all_seen, 0.0)
+
+
+@functools.lru_cache(maxsize=4)
+def sample_curve(seed: int = 0) -> SampleCurve:
+    """The curve of :func:`sampled_model`: exact, sampled, and by the two bounds."""
+    mdp = sampled_model()
+    needed = {
+        bound: samples_needed(mdp.num_states, mdp.num_actions, mu=MU, delta=DELTA, bound=bound)  # type: ignore[arg-type]
+        for bound in ("paper", "sharp")
+    }
+    points = np.array(sorted({20, 30, 40, 50, 60, *needed.values()}))
+    support, missed = _support(mdp), []
+    for samples in points.tolist():
+        runs = (build_kernel(mdp, samples, seed=seed * REPEATS + run, workers=1) for run in range(REPEATS))
+        missed.append(sum(_seen(kernel) != support for kernel in runs))
+    size = (mdp.num_states, mdp.num_actions)
+    return SampleCurve(
+        samples=points,
+        exact=np.array([missing_probability(mdp, n) for n in points.tolist()]),
+        frequency=np.array(missed) / REPEATS,
+        paper=np.array([delta_bought(n, *size, mu=MU, bound="paper") for n in points.tolist()]),
+        sharp=np.array([delta_bought(n, *size, mu=MU) for n in points.tolist()]),
+        needed=needed,
+    )
+
+
+@check(
+    "Lemma 4",
+    "Sample complexity",
+    comment="In the proof, the probability of missing an outcome is at most (1 − μ)^N, not equal to it. Counting at most "
+    "⌊1/μ⌋ outcomes a choice instead of 2|S| sharpens the bound.",
+)
+def lemma_4(trial: Trial) -> str:
+    """If no outcome is rarer than μ, (1/μ) ln(2|S|²|A|/δ) samples of every choice show all of them with probability 1 − δ."""
+    curve = sample_curve(trial.seed)
+    for n, exact, seen, paper, sharp in zip(
+        curve.samples.tolist(), curve.exact, curve.frequency, curve.paper, curve.sharp, strict=True
+    ):
+        trial.expect(
+            exact <= min(paper, sharp), f"{n} samples miss an outcome with probability {exact}, above the bound"
+        )
+        spread = math.sqrt(exact * (1 - exact) / REPEATS)
+        trial.expect(abs(seen - exact) <= SIGMAS * spread + 1 / REPEATS, f"{n} samples: frequency {seen}, not {exact}")
+    at = {bound: curve.samples.tolist().index(n) for bound, n in curve.needed.items()}
+    trial.expect(bool(curve.exact[at["paper"]] <= DELTA), "the bound must keep δ")
+    return (
+        f"with μ = {MU:g} and δ = {DELTA:g}, N = {curve.needed['paper']} misses an outcome with probability "
+        f"{curve.exact[at['paper']]:.2%} ({curve.frequency[at['paper']]:.2%} of {REPEATS:,} runs); "
+        f"the sharper N = {curve.needed['sharp']} with {curve.exact[at['sharp']]:.2%}"
+    )
+
+
+# ---------------------------------------------------------------------- remarks
+
+
+@check("Remark 1", "Learning the minimal budget is sample-efficient")
+def remark_1(trial: Trial) -> str:
+    """About |S||A|/μ samples in all suffice, up to a logarithm: there is no accuracy to pay for, nor a horizon."""
+    mdp = example("corridor")
+    for scale in (1, 10, 100):
+        per_choice = samples_needed(mdp.num_states, mdp.num_actions, mu=0.5 / scale, delta=0.05, bound="paper")
+        logarithm = math.log(2 * mdp.num_states**2 * mdp.num_actions / 0.05)
+        trial.expect(abs(per_choice - 2 * scale * logarithm) <= 1, f"{per_choice} samples for μ = {0.5 / scale:g}")
+    learned = learn_budget(mdp, mu=0.5, delta=0.05, seed=int(trial.rng.integers(2**32)), workers=1)
+    trial.expect(np.array_equal(learned.budget.of_choice, solve_budget(mdp).of_choice), "the learned budget is not k*")
+    return f"the corridor's k* is learned from {learned.samples:,} samples; Lemma 4 asks for {learned.uniform_samples['paper']:,}"
+
+
+@check(
+    "Remark 2",
+    "Trimming",
+    comment="The trimmed model still needs the remaining budget: damages add up along the way.",
+)
+def remark_2(trial: Trial) -> str:
+    """States all of whose actions need more than Δ can be left out: the optimum stays, and the search is smaller."""
+    removed = []
+    for name, total in (("quicksand", 2), ("hazard-map", 1), ("hazard-map", 3)):
+        mdp = example(name)
+        budget = solve_budget(mdp)
+        small = trim(mdp, budget, total)
+        expected = np.flatnonzero(reference.unsafe_states(mdp, budget.of_choice, total))
+        trial.expect(set(small.states.tolist()).isdisjoint(expected.tolist()), "an unsafe state was kept")
+        trial.expect(small.states.size + expected.size == mdp.num_states, "a safe state was left out")
+        whole, part = (solve_policy(x, AlmostSure(total)).value for x in (mdp, small.mdp))
+        trial.expect(abs(whole - part) < 1e-6 * max(1, abs(whole)), f"the optimum of {name} changed: {whole}, {part}")
+        removed.append(
+            f"{name} with Δ = {total}: {mdp.num_choices - small.mdp.num_choices} of {mdp.num_choices} choices"
+        )
+    for mdp in models(trial.rng, 40, states=5, ends=True):
+        budget = solve_budget(mdp)
+        if budget.smallest_total() <= 1:
+            values = [solve_policy(x, AlmostSure(1)).value for x in (mdp, trim(mdp, budget, 1).mdp)]
+            trial.expect(abs(values[0] - values[1]) < CLOSE, f"the optimum changed: {values}")
+    return f"the optimum stays; gone are {'; '.join(removed)}"
