@@ -27,6 +27,7 @@ from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismat
 from almostsure.learn.online import OnlineShield
 from almostsure.model.mdp import MDP
 from almostsure.model.numbers import whole
+from almostsure.policy.constraints import check_total
 from almostsure.policy.policy import Policy
 from almostsure.shield.checks import require_total
 from almostsure.shield.shield import Shield
@@ -52,7 +53,7 @@ class Overseer:
             self.total = require_total(shield.mdp, shield.budget, total)
         elif isinstance(shield, OnlineShield):
             self.mdp, self.online = shield.source.blank, shield
-            self.total = _total(total)
+            self.total = check_total(total)
             _require_start(shield, self.total)
         else:
             raise ArgumentError(
@@ -204,13 +205,6 @@ def _row(allowed: npt.NDArray[Any] | Sequence[int], num_actions: int) -> Row:
     mask[allowed] = 1
     mask.flags.writeable = False
     return Row(frozenset(np.flatnonzero(mask).tolist()), mask)
-
-
-def _total(total: object) -> int:
-    number = whole("total", total)
-    if number < 0:
-        raise ArgumentError(f"total must be 0 or more; got {number}")
-    return number
 
 
 def _require_start(shield: OnlineShield, total: int) -> None:

@@ -10,25 +10,26 @@ what it ended in keeps its mask.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import index
+from os import PathLike
 from typing import Any, Literal, final
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.error import ResetNeeded
-from gymnasium.spaces import Discrete
 from gymnasium.utils import RecordConstructorArgs
 
-from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction, UnknownName
+from almostsure.errors import ModelError, NoSafeAction
+from almostsure.gym import checks
+from almostsure.gym.checks import StateOf
 from almostsure.gym.forms import Form, show_remaining
 from almostsure.gym.overseer import Overseer
+from almostsure.learn.ledger import Episode, Ledger
 from almostsure.learn.online import OnlineShield
 from almostsure.policy.policy import as_policy
 from almostsure.shield.shield import Shield
 
-StateOf = Callable[[Any, Any], Any]  # (observation, environment) → a state of the model, by index or name
 Forbidden = Literal["raise", "replace"]
 
 NONE: frozenset[int] = frozenset()  # nothing may be played before the first reset, and after the end
@@ -59,6 +60,10 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         either, the allowed action with the least minimal budget, of several the first.
     state_of
         ``state_of(observation, env)`` is the model's state, by index or name, for observations that are not states.
+    ledger
+        A :class:`almostsure.learn.Ledger` in which every episode is noted, or the path of a file to which it
+        shall be appended as a line of JSON.  ``env.ledger`` is there in any case; with an online shield it is the
+        shield's, so that surprises and violations are in it too.
 
     Notes
     -----
@@ -93,34 +98,41 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         forbidden: Forbidden = "raise",
         fallback: Any = None,
         state_of: StateOf | None = None,
+        ledger: Ledger | str | PathLike[str] | None = None,
     ) -> None:
         RecordConstructorArgs.__init__(
             self, shield=shield, total=total, observe=observe, normalised=normalised, forbidden=forbidden,
-            fallback=fallback, state_of=state_of, _disable_deepcopy=True,
+            fallback=fallback, state_of=state_of, ledger=ledger, _disable_deepcopy=True,
         )  # fmt: skip
         gymnasium.Wrapper.__init__(self, env)
         self.overseer = Overseer(shield, total)
-        check_spaces(self.overseer, env, state_of)
-        if forbidden not in ("raise", "replace"):
-            raise UnknownName("value of forbidden", forbidden, ("raise", "replace"), "Choose from raise, replace.")
+        checks.check_forbidden(forbidden)
+        checks.check_actions(self.overseer, env.action_space)
+        checks.check_observations(self.overseer, env.observation_space, state_of)
+        checks.check_same_model(self.overseer, env, state_of)
         self.total, self.forbidden, self.state_of = self.overseer.total, forbidden, state_of
         self.fallback = None if fallback is None else as_policy(self.overseer.mdp, fallback, total=self.total)
         self._shown = show_remaining(
             env.observation_space, self.total, observe, normalised=normalised, num_actions=self.overseer.num_actions
         )
         self.observation_space = self._shown.space
+        self.ledger = checks.open_ledger(ledger, shield)
         self._state, self._remaining, self._interventions = -1, 0, 0
+        self._steps, self._reward, self._episode = 0, 0.0, 0
         self._allowed, self._mask = NONE, np.zeros(0, np.int8)
 
     # ------------------------------------------------------------------ an episode
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode with the whole budget."""
-        self._allowed = NONE
+        if self._allowed and self._steps:
+            self._note("reset")
+        self._allowed = NONE  # until all is well
         observation, info = self.env.reset(seed=seed, options=options)
         if info.get("damage"):
             raise ModelError(f"a reset must do no damage; info['damage'] is {info['damage']!r} after it")
         self._state, self._remaining, self._interventions = self._find(observation), self.total, 0
+        self._steps, self._reward = 0, 0.0
         self._allowed, self._mask = self.overseer.row(self._state, self.total)
         return self._shown.single(observation, self.total, self._mask), self._info(info, 0)
 
@@ -133,22 +145,28 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             chosen = -1
         if chosen not in self._allowed:
             action = chosen = self._instead(action)
+        self._allowed = NONE  # until all is well: after an error nothing may be played before a reset
         observation, reward, terminated, truncated, info = self.env.step(action)
         after = self._find(observation)
         if terminated:
             after = overseer.after(state, chosen, after)
         damage = overseer.damage(state, chosen, after, info.get("damage"))
-        self._state, self._remaining = after, self._remaining - damage
-        if overseer.online is not None:
-            truncated |= self._learn(state, chosen, damage, float(reward), terminated)
+        self._state = after
+        self._remaining -= damage
+        self._steps += 1
+        self._reward += float(reward)
+        if overseer.online is None:
+            allowed, self._mask = overseer.row(after, self._remaining)
+            info = self._info(info, damage)
         else:
-            self._allowed, self._mask = overseer.row(after, self._remaining)
+            allowed, trouble = self._learn(state, chosen, damage, float(reward), terminated)
+            info = {**self._info(info, damage), **trouble}
+            truncated = bool(truncated or (trouble and not terminated))
         if terminated or truncated:
-            self._allowed = NONE
-        return (
-            self._shown.single(observation, self._remaining, self._mask), reward, terminated, truncated,
-            self._info(info, damage),
-        )  # fmt: skip
+            self._note("terminated" if terminated else "truncated", info)
+        else:
+            self._allowed = allowed
+        return self._shown.single(observation, self._remaining, self._mask), reward, terminated, truncated, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Which actions are allowed now, as sb3-contrib asks for it: a new array."""
@@ -171,94 +189,56 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def _find(self, observation: Any) -> int:
         """The model's state; an observation that is none is an error."""
-        try:
-            state = index(observation if self.state_of is None else self.state_of(observation, self.env))
-        except TypeError:
-            state = self._by_name(observation)
-        if 0 <= state < self.overseer.num_states:
-            return state
-        raise strange(observation, state, self.overseer)
-
-    def _by_name(self, observation: Any) -> int:
         state = observation if self.state_of is None else self.state_of(observation, self.env)
-        if isinstance(state, str):
-            return self.overseer.mdp.state(state)
-        raise strange(observation, state, self.overseer)
+        try:
+            number = index(state)
+        except TypeError:
+            if not isinstance(state, str):
+                raise checks.strange(observation, state, self.overseer) from None
+            number = self.overseer.mdp.state(state)
+        if 0 <= number < self.overseer.num_states:
+            return number
+        raise checks.strange(observation, state, self.overseer)
 
     def _instead(self, action: Any) -> int:
         """What is played in place of an action that is not allowed."""
         if not self._allowed:
             raise ResetNeeded("there is no episode: call reset() before step()")
-        if not self.action_space.contains(action if isinstance(action, np.generic) else np.asarray(action)[()]):
-            raise ArgumentError(f"an action must be one of {self.action_space}; got {action!r}")
+        chosen = checks.as_number(action)
+        if chosen is None or not 0 <= chosen < self.overseer.num_actions:
+            raise checks.no_action(action, self.action_space)
+        if chosen in self._allowed:  # an array with one entry
+            return chosen
         if self.forbidden == "raise":
-            raise refused(self.overseer, self._state, int(action), self._remaining)
+            raise checks.refused(self.overseer, self._state, chosen, self._remaining)
         self._interventions += 1
         return self.overseer.best(self._state, self._remaining, self._allowed, self.fallback)
 
-    def _learn(self, state: int, action: int, damage: int, reward: float, terminated: bool) -> bool:
-        """Let an online shield learn from a step; returns whether the episode cannot go on."""
+    def _learn(
+        self, state: int, action: int, damage: int, reward: float, terminated: bool
+    ) -> tuple[frozenset[int], dict[str, bool]]:
+        """Let an online shield learn from a step; returns what is allowed next, and why nothing is."""
         overseer, after = self.overseer, self._state
         overseer.learn(state, action, after, damage, reward, self._remaining + damage)
         if terminated:
             overseer.learn_end(after)
         try:
-            self._allowed, self._mask = overseer.row(after, self._remaining)
+            allowed, self._mask = overseer.row(after, self._remaining)
         except NoSafeAction:
-            self._allowed, self._mask = overseer.any_row(after)
-            return not terminated
-        return False
+            allowed, self._mask = overseer.any_row(after)
+            return allowed, {"violation" if self._remaining < 0 else "stuck": True}
+        return allowed, {}
 
-
-# ---------------------------------------------------------------------- what is refused
-
-
-def check_spaces(overseer: Overseer, env: Any, state_of: StateOf | None) -> None:
-    """Refuse an environment that cannot be the shield's, as early as that can be known."""
-    actions, observations = env.action_space, env.observation_space
-    if not isinstance(actions, Discrete) or actions.start != 0:
-        raise ArgumentError(
-            f"a shield is for discrete actions numbered from 0; the environment has {actions}. Let the agent choose "
-            "among finitely many: wrap it in gymnasium.wrappers.TransformAction, with a Discrete space of "
-            "commands and a function that turns a command into the environment's action."
-        )
-    if actions.n != overseer.num_actions:
-        raise ModelMismatch(
-            f"the environment has {actions.n} actions and the shield's model {overseer.num_actions}: the shield is for "
-            "another environment. Where the last actions are never available, name them all in action_names."
-        )
-    model = getattr(env.unwrapped, "mdp", None)
-    if state_of is None and overseer.online is None and model is not None and model != overseer.mdp:
-        raise ModelMismatch("the shield is for another model than the environment's. Use Shield(env.unwrapped.mdp, …).")
-    if state_of is None and not isinstance(observations, Discrete):
-        raise ArgumentError(
-            f"observations of {observations} are not states of a model. Pass state_of, a function that returns the "
-            "model's state of (observation, env)."
-        )
-    if state_of is None and overseer.num_states not in (observations.n, observations.n + 1):
-        raise ModelMismatch(
-            f"the environment has {observations.n} states and the shield's model {overseer.num_states}: the shield is "
-            "for another environment. If observations must be translated, pass state_of."
-        )
-
-
-def strange(observation: Any, state: Any, overseer: Overseer) -> ModelError:
-    """The error for an observation that is not a state of the model."""
-    shown = repr(observation)
-    shown = shown if len(shown) <= 200 else shown[:197] + "…"
-    what = "" if state is observation else f" (state_of returned {state!r})"
-    return ModelError(
-        f"the observation {shown}{what} is not a state 0 … {overseer.num_states - 1} of the shield's model. "
-        "Pass state_of, or build the model anew."
-    )
-
-
-def refused(overseer: Overseer, state: int, action: int, remaining: int) -> NoSafeAction:
-    """The error for an action that is not allowed."""
-    mdp = overseer.mdp
-    allowed = ", ".join(mdp.action_name(a) for a in sorted(overseer.row(state, remaining).allowed))
-    return NoSafeAction(
-        f"{mdp.action_name(action)} is not allowed at {mdp.describe_state(state)} with {remaining} left; allowed: "
-        f"{allowed}. Sample from info['action_mask'], or pass forbidden='replace'.",
-        state=state, remaining=remaining,
-    )  # fmt: skip
+    def _note(self, ended: Any, info: dict[str, Any] | None = None) -> None:
+        """Write the episode into the ledger."""
+        self._episode += 1
+        if self.overseer.online is None:
+            self.ledger.steps += self._steps  # an online shield counts what it watches itself
+        elif info and (info.get("violation") or info.get("stuck")):
+            ended = "violation" if info.get("violation") else "stuck"
+        damage = self.total - self._remaining
+        self.ledger.note(
+            Episode(
+                self._episode, self._steps, float(self._reward), damage, self.total, self._interventions, ended
+            )
+        )  # fmt: skip

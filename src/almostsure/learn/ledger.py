@@ -57,7 +57,7 @@ class Episode(NamedTuple):
     damage: int
     total: int  # its budget
     interventions: int  # forbidden actions that were replaced
-    ended: Literal["terminated", "truncated", "violation", "stuck", "abandoned"]
+    ended: Literal["terminated", "truncated", "violation", "stuck", "reset"]  # reset: from outside, by a time limit for example
     environment: int = 0  # which one, in a vector of them
 
 

@@ -1,0 +1,159 @@
+"""What shielded environments refuse, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from os import PathLike
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Discrete
+from gymnasium.wrappers import Autoreset
+
+from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction, UnknownName
+from almostsure.gym.overseer import Overseer
+from almostsure.learn.ledger import Ledger
+from almostsure.learn.online import OnlineShield
+
+StateOf = Callable[[Any, Any], Any]  # (observation, environment) → a state of the model, by index or name
+
+FORBIDDEN = ("raise", "replace")
+
+
+def check_forbidden(forbidden: str) -> None:
+    """Refuse an unknown way to deal with forbidden actions."""
+    if forbidden not in FORBIDDEN:
+        raise UnknownName("value of forbidden", forbidden, FORBIDDEN, f"Choose from {', '.join(FORBIDDEN)}.")
+
+
+def check_actions(overseer: Overseer, actions: Any) -> None:
+    """Refuse action spaces that a shield cannot mask, or another one than the model's."""
+    if not isinstance(actions, Discrete) or actions.start != 0:
+        raise ArgumentError(
+            f"a shield is for discrete actions numbered from 0; the environment has {actions}. Let the agent choose "
+            "among finitely many: wrap it in gymnasium.wrappers.TransformAction, with a Discrete space of "
+            "commands and a function that turns a command into the environment's action."
+        )
+    if actions.n != overseer.num_actions:
+        raise ModelMismatch(
+            f"the environment has {actions.n} actions and the shield's model {overseer.num_actions}: the shield is for "
+            "another environment. Where the last actions are never available, name them all in action_names."
+        )
+
+
+def check_observations(overseer: Overseer, observations: Any, state_of: StateOf | None) -> None:
+    """Refuse observations that are not the model's states."""
+    if state_of is not None:
+        if not callable(state_of):
+            raise ArgumentError(f"state_of must be a function of (observation, env); got {state_of!r}")
+        return
+    if not isinstance(observations, Discrete) or observations.start != 0:
+        raise ArgumentError(
+            f"observations of {observations} are not states of a model. Pass state_of, a function that returns the "
+            "model's state of (observation, env)."
+        )
+    if overseer.num_states not in (observations.n, observations.n + 1):  # one more: where episodes end
+        raise ModelMismatch(
+            f"the environment has {observations.n} states and the shield's model {overseer.num_states}: the shield is "
+            "for another environment. If observations must be translated, pass state_of."
+        )
+
+
+def check_same_model(overseer: Overseer, env: gymnasium.Env[Any, Any], state_of: StateOf | None) -> None:
+    """Refuse an environment that knows its own model, or its table, where that is not the shield's."""
+    for layer in _layers(env):
+        if isinstance(layer, Autoreset):
+            raise ArgumentError(
+                "a shield must see every reset; the environment resets itself inside. Put ShieldedEnv "
+                "inside of Autoreset: Autoreset(ShieldedEnv(…))."
+            )
+        translated = isinstance(layer, (gymnasium.ActionWrapper, gymnasium.ObservationWrapper))
+        if translated or state_of is not None or overseer.online is not None:
+            return
+    model = getattr(env.unwrapped, "mdp", None)
+    if model is not None and model != overseer.mdp:
+        raise ModelMismatch("the shield is for another model than the environment's. Use Shield(env.unwrapped.mdp, …).")
+    table = getattr(env.unwrapped, "P", None)
+    if isinstance(table, Mapping) and table:
+        _check_table(overseer, table)
+
+
+def _layers(env: Any) -> Iterator[Any]:
+    while isinstance(env, gymnasium.Wrapper):
+        yield env
+        env = env.env
+
+
+def _check_table(overseer: Overseer, table: Mapping[Any, Any]) -> None:
+    """Refuse a table that has outcomes which the model does not have, in any state that can be lived in."""
+    mdp, is_terminal = overseer.mdp, overseer.mdp.is_terminal()
+    known = set(zip(_states_actions(mdp), mdp.successor.tolist(), strict=True))
+    for state, row in table.items():
+        if is_terminal[state]:
+            continue
+        for action, outcomes in row.items():
+            for probability, after, _, terminated in outcomes:
+                is_known = ((state, action), after) in known
+                if probability and not is_known and not (terminated and ((state, action), mdp.num_states - 1) in known):
+                    raise ModelMismatch(
+                        f"the environment's table leads from {mdp.describe_state(state)}, action "
+                        f"{mdp.action_name(action)}, to {mdp.describe_state(after)}, which the shield's model says is "
+                        "impossible: the shield is for another environment (another map?). Build its model from this "
+                        "one: from_gymnasium(env, damage)."
+                    )
+
+
+def _states_actions(mdp: Any) -> list[tuple[int, int]]:
+    choice = mdp.outcome_choices()
+    return list(zip(mdp.choice_states()[choice].tolist(), mdp.choice_action[choice].tolist(), strict=True))
+
+
+def open_ledger(ledger: Ledger | str | PathLike[str] | None, shield: Any) -> Ledger:
+    """The ledger in which a run is noted: an online shield's own, one that is given, or a new one."""
+    given = isinstance(ledger, Ledger)
+    if not given and ledger is not None and not isinstance(ledger, (str, PathLike)):
+        raise ArgumentError(f"ledger must be a Ledger or the path of a file; got {ledger!r}")
+    if isinstance(shield, OnlineShield):
+        if given and ledger is not shield.ledger:
+            raise ArgumentError("an OnlineShield keeps a ledger of its own: use shield.ledger, or pass a path.")
+        result = shield.ledger
+    else:
+        result = ledger if isinstance(ledger, Ledger) else Ledger()
+    return result if given or ledger is None else result.record(ledger)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def strange(observation: Any, state: Any, overseer: Overseer) -> ModelError:
+    """The error for an observation that is not a state of the model."""
+    shown = repr(observation)
+    shown = shown if len(shown) <= 200 else shown[:197] + "…"
+    what = "" if state is observation else f" (state {state!r})"
+    return ModelError(
+        f"the observation {shown}{what} is not a state 0 … {overseer.num_states - 1} of the shield's model. "
+        "Pass state_of, or build the model anew."
+    )
+
+
+def no_action(action: Any, space: Any) -> ArgumentError:
+    """The error for what is no action at all."""
+    return ArgumentError(f"an action must be one of {space}; got {action!r}")
+
+
+def refused(overseer: Overseer, state: int, action: int, remaining: int) -> NoSafeAction:
+    """The error for an action that is not allowed."""
+    mdp = overseer.mdp
+    allowed = ", ".join(mdp.action_name(a) for a in sorted(overseer.row(state, remaining).allowed))
+    return NoSafeAction(
+        f"{mdp.action_name(action)} is not allowed at {mdp.describe_state(state)} with {remaining} left; allowed: "
+        f"{allowed}. Sample from info['action_mask'], or pass forbidden='replace'.",
+        state=state, remaining=remaining,
+    )  # fmt: skip
+
+
+def as_number(action: Any) -> int | None:
+    """An action as an int, if it is a whole number of any type."""
+    array = np.asarray(action)
+    return int(array) if array.size == 1 and array.dtype.kind in "iu" else None

@@ -1,0 +1,65 @@
+"""A ledger's entries as TensorBoard curves."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, final
+
+from almostsure.errors import MissingExtra
+from almostsure.learn.ledger import Entry, Episode, Violation
+
+
+@final
+class TensorBoardSink:
+    """Return, damage, interventions and violations, by episode: ``ledger.sinks.append(TensorBoardSink("runs/one"))``.
+
+    Parameters
+    ----------
+    folder
+        Where TensorBoard shall look.  A copy of the sink, in another process for example, writes a file of its own
+        there.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        _writer_class()  # say now that it is not installed
+        self.folder = os.path.abspath(folder)
+        self._writer: Any = None
+        self._episodes = self._interventions = self._violations = 0
+
+    def __call__(self, entry: Entry) -> None:
+        """Write an entry."""
+        if isinstance(entry, Violation):
+            self._violations += 1
+            self._write({"violations": self._violations})
+        elif isinstance(entry, Episode):
+            self._episodes += 1
+            self._interventions += entry.interventions
+            self._write(
+                {
+                    "return": entry.reward, "damage": entry.damage, "remaining": entry.total - entry.damage,
+                    "interventions": self._interventions, "violations": self._violations, "steps": entry.steps,
+                }
+            )  # fmt: skip
+
+    def _write(self, values: dict[str, float]) -> None:
+        if self._writer is None:
+            self._writer = _writer_class()(self.folder)
+        for name, value in values.items():
+            self._writer.add_scalar(f"almostsure/{name}", value, self._episodes)
+
+    def close(self) -> None:
+        """Write what is still to be written."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_writer": None}
+
+
+def _writer_class() -> Any:
+    try:
+        from tensorboard.summary import Writer
+    except ImportError as error:
+        raise MissingExtra("tensorboard", "deep") from error
+    return Writer
