@@ -28,8 +28,8 @@ help:  ## what can be made
 	@echo "  PYTHON=python3.12 chooses the interpreter."
 
 .PHONY: demo
-demo: $(CORE)  ## a hazard map and its budgets, in the terminal
-	@$(RUN) -m almostsure.demo
+demo: $(CORE)  ## one map, three kinds of promise, and an HTML report
+	@mkdir -p out && $(RUN) -m almostsure demo --output out/almostsure-report.html
 
 .PHONY: test
 test: $(TEST)  ## every test, doctest and documented snippet

@@ -1,50 +1,181 @@
-"""A model from whatever names one: itself, an example's name, or a file."""
+"""A model from whatever names one: itself, an example's name, a file, or a Gymnasium environment.
+
+Each reader is imported when a model of its kind is asked for, and not before: whoever checks a certificate against a
+file (``almostsure check``) then runs the code that reads this kind of file, and no other.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Any
 
-from almostsure.errors import UnknownName
-from almostsure.model.examples import example, example_names
-from almostsure.model.files import STORM_ENDINGS, load
-from almostsure.model.grid import from_map
+from almostsure.errors import ModelError, UnknownName
 from almostsure.model.mdp import MDP
 
 Model = MDP | str | PathLike[str]  #: what every function that takes a model accepts
+Constant = bool | int | float | str
+
+GYM = "gym:"  # before the id of an environment
+UMB = (".umb",)
+MAPS = (".txt", ".map")
+STORM = (".prism", ".pm", ".nm", ".sm", ".jani", ".drn")  # what from_prism reads
+ARRAYS = (".safetensors",)  # budgets, shields and policies: load says how those are read
+ENDINGS = (*UMB, *MAPS, *STORM)
 
 
-def as_model(model: Model) -> MDP:
+def as_model(
+    model: Model,
+    *,
+    damage: str | None = None,
+    reward: str | None = None,
+    cost: str | None = None,
+    constants: Mapping[str, Constant] | str | None = None,
+) -> MDP:
     """The model that ``model`` names.
 
     Parameters
     ----------
     model
-        A model, which is returned as it is; the name of an example; or the path of a UMB file (``.umb``) or of a
-        text map (``.txt``, drawn as :func:`almostsure.model.grid.from_map` reads it, without slipping).
+        A model, which is returned as it is; the name of an example; the path of a UMB file (``.umb``), of a PRISM,
+        JANI or DRN file, or of a text map (``.txt``, ``.map``; see :func:`almostsure.model.grid.from_map`); or
+        ``gym:`` and the id of a Gymnasium environment that has a transition table, such as ``gym:FrozenLake-v1``.
+    damage
+        What hurts, where the model does not say so itself.  In files of other programs a label, a reward structure
+        or an action (see :func:`almostsure.from_prism`); in an environment a rule such as ``"reward<=-100"`` (see
+        :mod:`almostsure.model.damage`), which FrozenLake, CliffWalking and Taxi need not be told.
+    reward, cost
+        In files of other programs: the reward structure that becomes the reward, and one that is subtracted from it.
+    constants
+        ``{"N": 3, "p": 0.5}`` or ``"N=3,p=0.5"``: values of the undefined constants of a PRISM or JANI file, of an
+        example's parameters, of ``slip``, ``step_reward`` and so on of a map, or of the options of an environment.
 
     Examples
     --------
     >>> from almostsure.model.source import as_model
     >>> as_model("paper")
     <MDP: 2 states, 3 choices, 3 outcomes, starts in circle>
+    >>> as_model("paper", constants="damage_probability=0.6").num_outcomes
+    4
+    >>> as_model("gym:CliffWalking-v1")
+    <MDP: 48 states, 189 choices, 189 outcomes, starts in r3c0>
     """
+    told = {"damage": damage, "reward": reward, "cost": cost}
+    given = {option: value for option, value in told.items() if value is not None}
     if isinstance(model, MDP):
+        _refuse(given | ({"constants": constants} if constants else {}), "a model in memory has its own")
         return model
     if not isinstance(model, (str, PathLike)):
         raise TypeError(f"a model must be an MDP, an example's name or a path; got {type(model).__name__}")
     name = fspath(model)
+    if name.startswith(GYM):
+        return _environment(name.removeprefix(GYM), given, read_constants(constants))
+    ending = os.path.splitext(name)[1].lower()
+    if ending in STORM:
+        return _storm(name, given, constants)
+    if ending in (*UMB, *ARRAYS):
+        return _umb(name, given, constants)
+    if ending in MAPS:
+        return _map(name, given, read_constants(constants))
+    return _example(name, given, read_constants(constants))
+
+
+def read_constants(given: Mapping[str, Constant] | str | None) -> dict[str, Constant]:
+    """``"N=3,slow=true"`` as ``{"N": 3, "slow": True}``; what is neither number nor truth value stays text."""
+    if not isinstance(given, str):
+        return dict(given or {})
+    result: dict[str, Constant] = {}
+    for part in given.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value):
+            raise ModelError(f"constants must have the form 'N=3,p=0.5'; got {given!r}")
+        result[name] = _constant(value)
+    return result
+
+
+def _constant(text: str) -> Constant:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _refuse(given: Mapping[str, Any], because: str) -> None:
+    if given:
+        options = ", ".join(f"{option}=" for option in given)
+        raise ModelError(f"{options} must be left out: {because}. They are for files of other programs.")
+
+
+# ---------------------------------------------------------------------- one reader each
+
+
+def _example(name: str, given: dict[str, str], constants: dict[str, Any]) -> MDP:
+    from almostsure.model.examples import example, example_names
+
     if name in example_names():
-        return example(name)
-    return _from_file(Path(name))
-
-
-def _from_file(path: Path) -> MDP:
-    suffix = path.suffix.lower()
-    if suffix in (".umb", ".safetensors", *STORM_ENDINGS):  # load says who reads the others
-        return load(path)
-    if suffix == ".txt":
-        return from_map(path)
+        _refuse(given, f"the example {name!r} has its own damage and reward")
+        return example(name, **constants)
+    if os.path.exists(name):
+        raise UnknownName("kind of file", name, (), f"The name of a model file ends in one of {', '.join(ENDINGS)}.")
+    listed = ", ".join(example_names())
     raise UnknownName(
-        "model", str(path), example_names(), f"Name an example ({', '.join(example_names())}), or a .umb or .txt file."
+        "model", name, example_names(), f"Name an example ({listed}), a file ({', '.join(ENDINGS)}) or gym:…."
     )
+
+
+def _umb(name: str, given: dict[str, str], constants: Mapping[str, Constant] | str | None) -> MDP:
+    from almostsure.model.files import load
+
+    _refuse({"constants": constants} if constants else {}, f"{name} is a built model, which has none")
+    return load(name, **given)
+
+
+def _map(name: str, given: dict[str, str], constants: dict[str, Any]) -> MDP:
+    import inspect
+
+    from almostsure.model.grid import from_map
+
+    _refuse(given, f"the characters of the map {name} say what hurts")
+    known = [parameter for parameter in inspect.signature(from_map).parameters if parameter not in ("text", "legend")]
+    for option in constants:
+        if option not in known:
+            raise UnknownName("constant of a map", option, known, f"A map has: {', '.join(known)}.")
+    return from_map(Path(name), **constants)
+
+
+def _storm(name: str, given: dict[str, str], constants: Mapping[str, Constant] | str | None) -> MDP:
+    if "damage" not in given:
+        return _umb(name, given, None)  # which says that such a file must be told what damage is
+    from almostsure.model.storm import from_prism
+
+    return from_prism(name, damage=given.pop("damage"), constants=constants, **given)
+
+
+def _environment(env: str, given: dict[str, str], constants: dict[str, Any]) -> MDP:
+    from almostsure.model.damage import damage_rule
+    from almostsure.model.tables import from_gymnasium
+
+    damage = given.pop("damage", None)
+    _refuse(given, "an environment has its own reward")
+    rule = damage_rule(env, damage)
+    _require_environment(env)
+    try:
+        return from_gymnasium(env, rule, **constants)
+    except TypeError as error:  # an option that the environment does not have
+        raise ModelError(f"{env} cannot be made with {constants}: {error}") from None
+
+
+def _require_environment(env: str) -> None:
+    import gymnasium
+
+    try:
+        gymnasium.spec(env)
+    except gymnasium.error.Error as error:
+        known = [name for name, spec in gymnasium.registry.items() if spec is not None]
+        raise UnknownName("environment", env, known, f"Gymnasium says: {error}") from None

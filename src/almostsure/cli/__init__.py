@@ -1,0 +1,12 @@
+"""The ``almostsure`` command; ``docs/command-line.md`` shows it at work, and :mod:`almostsure.cli.guard` ends it."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line, and exit with its code."""
+    from almostsure.cli.app import run
+
+    sys.exit(run(sys.argv[1:]))

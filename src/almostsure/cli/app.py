@@ -1,0 +1,59 @@
+"""All commands, as one application."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from almostsure.cli import budgets, checking, learning, looking, policies, showing
+from almostsure.cli.guard import INTERRUPTED, fail, usage
+from almostsure.cli.terminal import prepare_streams
+
+# What typer raises on a wrong command line; where it is defined changes with its version.
+ClickException: type[Exception] = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="almostsure",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+    help="Plan and learn under damage budgets that hold with probability one.",
+    epilog="Begin with: almostsure demo",
+)
+
+FIRST, ANSWERS, PROOF = "First steps", "Questions about a model", "Evidence and files"
+for module, panel in ((looking, FIRST), (budgets, ANSWERS), (policies, ANSWERS), (learning, ANSWERS)):
+    module.register(app, panel)
+for module in (checking, showing):
+    module.register(app, PROOF)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from almostsure import __version__
+
+        print(f"almostsure {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line; returns the exit code."""
+    prepare_streams()
+    try:
+        result = app(args=arguments, prog_name="almostsure", standalone_mode=False)
+    except ClickException as error:
+        return usage(error, arguments)
+    except (KeyboardInterrupt, typer.Abort) as error:
+        return fail("almostsure", error, INTERRUPTED, arguments, message="interrupted; nothing was written.")
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,77 @@
+"""The trusted process of ``almostsure check``: the reader of the model, the reader of the result, and the checker.
+
+It is started as ``python -I checker.py REQUEST``, in a process of its own.  The package is put in place as a bare
+name, without running its ``__init__``, so that nothing is imported but what the checker and the readers import
+themselves; no engine is.  The answer lists every module of the package that was loaded, and how many lines they have:
+that, Python, NumPy, and the libraries that parse the two files are what a reviewer has to trust.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def main(request: dict[str, Any]) -> dict[str, Any]:
+    """Check the certificate in ``request["result"]`` against the model that the rest of the request names."""
+    bare = types.ModuleType("almostsure")
+    bare.__path__ = [str(PACKAGE)]
+    sys.modules["almostsure"] = bare
+    try:
+        answer = _check(request)
+    except Exception as error:
+        answer = {"error": {"kind": type(error).__name__, "message": str(error)}}
+    return answer | _trusted()
+
+
+def _check(request: dict[str, Any]) -> dict[str, Any]:
+    from almostsure.budget.certificate import INFINITE, check_budget
+    from almostsure.budget.result import read_budget
+    from almostsure.errors import CertificateError, CorruptFile, FileError
+    from almostsure.model.source import as_model
+    from almostsure.model.tensors import tensors_kind
+
+    path = request["result"]
+    if not Path(path).is_file():
+        raise FileError(f"cannot read {path!r}: there is no such file.")
+    kind = tensors_kind(path)
+    if kind is None:
+        raise CorruptFile(
+            f"{path!r} is damaged, or not a file of almostsure. Make one with: almostsure budget … -o FILE"
+        )
+    if kind not in ("budget", "shield"):
+        raise FileError(f"{path!r} holds a {kind}, which has no certificate; a budget and a shield have one.")
+    mdp = as_model(request["model"], **request["options"])
+    budget = read_budget(path, mdp, kind=kind)
+    least = int(budget.of_state[mdp.initial_states].max())
+    sizes = {"states": mdp.num_states, "choices": mdp.num_choices, "outcomes": mdp.num_outcomes}
+    result: dict[str, Any] = {
+        "model": {"name": request["model"], "fingerprint": mdp.fingerprint, **sizes},
+        "kind": kind, "cap": budget.cap, "smallest_total": "inf" if least == INFINITE else least,
+        "verdict": "verified", "reason": None,
+    }  # fmt: skip
+    try:
+        check_budget(mdp, budget)
+    except CertificateError as error:
+        result |= {"verdict": "rejected", "reason": str(error)}
+    return result
+
+
+def _trusted() -> dict[str, Any]:
+    """Which modules of the package this process has loaded, and how long they are."""
+    loaded = {name: module.__file__ for name, module in sys.modules.items() if name.startswith("almostsure.")}
+    files = [Path(file) for file in (*loaded.values(), __file__) if file]
+    lines = sum(file.read_bytes().count(b"\n") for file in files)
+    return {"trusted": {"modules": sorted(loaded), "lines": lines}}
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))))
+    except KeyboardInterrupt:
+        sys.exit(130)

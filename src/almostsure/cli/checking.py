@@ -1,0 +1,111 @@
+"""``check`` and ``convert``: evidence that others can verify, and files that others can read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from almostsure import errors
+from almostsure.cli import checker, machine
+from almostsure.cli.guard import Rejected
+from almostsure.cli.options import Task, check_output, command, complete_result
+from almostsure.cli.terminal import facts, heading, next_step, say
+from almostsure.errors import AlmostSureError, ArgumentError
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the commands to the application."""
+
+    @command(app, panel=panel)
+    def check(
+        task: Task,
+        result: Annotated[
+            Path, typer.Argument(help="A budget or shield file (.safetensors).", autocompletion=complete_result)
+        ],
+    ) -> None:
+        """Verify a certificate, in a process of its own that runs the checker and the file reader only."""
+        answer = run_checker(task, result)
+        if task.json:
+            model = answer.pop("model")
+            machine.emit("check", model, **answer)
+        else:
+            _show_verdict(task, result, answer)
+        if answer["verdict"] != "verified":
+            raise Rejected
+
+    @command(app, panel=panel)
+    def convert(
+        task: Task,
+        output: Annotated[Path, typer.Argument(help="The UMB file to write (.umb).", metavar="OUTPUT")],
+        relay: Annotated[
+            bool, typer.Option("--relay", help="Add relay states where Storm cannot tell two outcomes apart.")
+        ] = False,
+    ) -> None:
+        """Write a model as a UMB file, which almostsure, Storm, PRISM and Modest read."""
+        if output.suffix.lower() != ".umb":
+            raise ArgumentError(f"the name of the output must end in .umb; got {str(output)!r}.")
+        check_output(output)
+        task.mdp.save(output, relay=relay)
+        size = output.stat().st_size
+        if task.json:
+            task.emit(output=str(output), bytes=size, relay=relay)
+            return
+        heading(f"{task.title} → {output} ({size:,} bytes)")
+        next_step(f"almostsure budget {output} -o budget.safetensors", f"almostsure check {output} budget.safetensors")
+
+
+def run_checker(task: Task, result: Path) -> dict[str, Any]:
+    """The answer of the trusted process."""
+    options = {"damage": task.damage, "reward": task.reward, "cost": task.cost, "constants": task.constants}
+    request = json.dumps({"model": task.name, "result": str(result), "options": options})
+    done = subprocess.run(
+        [sys.executable, "-I", "-X", "utf8", checker.__file__, request],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode == 130:
+        raise KeyboardInterrupt
+    if done.returncode != 0:
+        raise RuntimeError(f"the checker's process ended with code {done.returncode}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    if "error" in answer:
+        raise _relayed(**answer["error"])
+    return answer
+
+
+def _relayed(kind: str, message: str) -> Exception:
+    """The error of the other process as one of ours; its own kind, without the fields."""
+    known = getattr(errors, kind, None)
+    if isinstance(known, type) and issubclass(known, AlmostSureError):
+        error = known.__new__(known)
+        Exception.__init__(error, message)
+        return error
+    return RuntimeError(f"{kind}: {message}")
+
+
+def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
+    good = answer["verdict"] == "verified"
+    heading(f"{result}: {'the certificate holds' if good else 'REJECTED'}")
+    if not good:
+        say(answer["reason"], style="red")
+    trusted, model = answer["trusted"], answer["model"]
+    total = "∞" if answer["smallest_total"] == "inf" else answer["smallest_total"]
+    facts(
+        [
+            ("model", f"{model['name']}, {model['states']:,} states, fingerprint {model['fingerprint'][:16]}"),
+            (
+                "claims",
+                f"{total} at the start" + ("" if answer["cap"] is None else f" (budgets up to {answer['cap']})"),
+            ),
+            ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
+        ]
+    )
+    if good:
+        next_step(f"almostsure solve {task.arguments}", note="what it proves stands in docs/mathematics.md")
+    else:
+        next_step(f"almostsure budget {task.arguments} -o {result}", note="make it anew")

@@ -1,0 +1,120 @@
+"""``almostsure demo``: one map, three promises.  It needs the core dependencies only, and waits for no compiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from almostsure.cli import machine
+from almostsure.cli.options import Task, check_output
+from almostsure.cli.routes import visited
+from almostsure.cli.terminal import console, draw_maps, number, route_look, say, share, table
+from almostsure.cli.terminal import next_step as next_commands
+from almostsure.model.examples import example
+from almostsure.model.mdp import MDP
+
+MODEL = "hazard-map"
+TOTAL = 3
+NO_LIMIT = 1000.0  # more damage on average than any policy of the demo takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """One kind of constraint, solved and evaluated."""
+
+    title: str
+    words: str
+    states: set[int]  # of its likeliest route
+    value: float
+    mean_damage: float
+    worst_damage: float
+    overspends: float
+
+
+def show_demo(task: Task, output: Path) -> None:
+    """Solve the map under each promise, draw the routes, and write the report."""
+    check_output(output)
+    mdp = example(MODEL)
+    if task.json:
+        promises = _promises(mdp)
+        written = _report(mdp, output)
+        machine.emit(
+            "demo", machine.described(MODEL, mdp), total=TOTAL, promises=[_row(one) for one in promises],
+            output=str(written), next="almostsure budget quicksand",
+        )  # fmt: skip
+        return
+    _introduce()
+    promises = _promises(mdp)
+    draw_maps(mdp, [(one.title, route_look(one.states)) for one in promises])
+    _compare(promises)
+    with console(stderr=True).status("writing the report …"):
+        written = _report(mdp, output)
+    say(f"\nThe report, to look at and play with: {written}")
+    next_commands("almostsure budget quicksand", note="what every cell of another map needs, and its proof")
+
+
+def _introduce() -> None:
+    say("almostsure: damage budgets that hold with probability one", style="bold")
+    say(
+        "\nA robot goes from S to G, which is worth 50; each step costs 1. ~ is water (damage 1), 2 and 3 are deeper, "
+        "X is a pit that nobody leaves, # is rock. One step in ten drifts to the left, and one to the right. The best "
+        f"way if damage does not count, if it may be {TOTAL} on average, and if it must never be more than {TOTAL}:\n"
+    )
+    console().file.flush()  # before the work begins
+
+
+def _promises(mdp: MDP) -> list[Promise]:
+    from almostsure.policy.constraints import AlmostSure, Expected
+    from almostsure.policy.solve import solve_policy
+    from almostsure.policy.worst import worst_damage
+
+    found = []
+    for title, words, constraint in (
+        ("no constraint", "damage does not count", Expected(NO_LIMIT)),
+        ("expected", f"at most {TOTAL} on average", Expected(TOTAL)),
+        ("almost sure", f"never more than {TOTAL}", AlmostSure(TOTAL)),
+    ):
+        solution = solve_policy(mdp, constraint)
+        result = solution.evaluate()
+        found.append(
+            Promise(
+                title=title, words=words, states=visited(mdp, solution.policy, solution.policy.total),
+                value=solution.value, mean_damage=result.expected_damage,
+                worst_damage=worst_damage(mdp, solution.policy), overspends=result.exceeds(TOTAL),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _compare(promises: list[Promise]) -> None:
+    head = ("promise", "", "return", "mean damage", "worst damage", f"P(damage > {TOTAL})")
+    rows = [
+        (
+            one.title, one.words, f"{one.value:.2f}", f"{one.mean_damage:.2f}", number(one.worst_damage),
+            share(one.overspends),
+        )
+        for one in promises
+    ]  # fmt: skip
+    table(head, rows, right=(2, 3, 4, 5))
+    average, sure = promises[1], promises[2]
+    say(
+        f"\nThe promise on average breaks the budget in {share(average.overspends)} of all episodes. Never breaking it "
+        f"costs {average.value - sure.value:.2f} of return; and that it is never broken is proved, not estimated."
+    )
+
+
+def _row(one: Promise) -> dict[str, Any]:
+    return {
+        "promise": one.title,
+        "return": one.value,
+        "mean_damage": one.mean_damage,
+        "worst_damage": one.worst_damage,
+        "overspends": one.overspends,
+    }
+
+
+def _report(mdp: MDP, output: Path) -> Path:
+    from almostsure.report import write_report
+
+    return write_report(mdp, output, total=TOTAL, command="almostsure demo")

@@ -1,0 +1,110 @@
+"""How a command ends: its exit code, and an error in words instead of a traceback.
+
+====  =====================================================================================================
+0     done, and the answer is positive
+1     done, and the answer is negative: infeasible, no finite budget, unbounded return, certificate rejected
+2     the command line is wrong: an unknown command or option, a number out of range
+3     the model, a name in it, or a file is bad: unknown, unreadable, corrupt, of another model, not writable
+4     it cannot be done here: an extra is missing, memory would not suffice, a limit was reached
+70    a mistake in almostsure itself; please report it
+130   Ctrl-C; nothing is half-written
+141   the reader of the output went away, as in ``almostsure demo | head -1``
+====  =====================================================================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from almostsure import errors
+
+FINE, NEGATIVE, USAGE, BAD_MODEL, CANNOT, INTERNAL, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 70, 130, 141
+
+CODES: tuple[tuple[type[BaseException], int], ...] = (  # the first that fits
+    (errors.Interrupted, INTERRUPTED),
+    (errors.Infeasible, NEGATIVE),
+    (errors.UnboundedReturn, NEGATIVE),
+    (errors.CertificateError, NEGATIVE),
+    (errors.NoSafeAction, NEGATIVE),
+    (errors.ArgumentError, USAGE),
+    (errors.MissingExtra, CANNOT),
+    (errors.NotEnoughMemory, CANNOT),
+    (errors.LimitReached, CANNOT),
+    (errors.AlmostSureError, BAD_MODEL),
+)
+
+
+class Rejected(Exception):
+    """A negative answer that has been printed already: only the exit code is left to give."""
+
+
+def guarded(command: str, body: Callable[[], None], arguments: list[str]) -> int:
+    """Run a command, and turn whatever happens into an exit code."""
+    try:
+        body()
+        sys.stdout.flush()
+    except Rejected:
+        return NEGATIVE
+    except BrokenPipeError:
+        return _broken_pipe()
+    except errors.AlmostSureError as error:
+        code = next(code for kind, code in CODES if isinstance(error, kind))
+        return fail(command, error, code, arguments)
+    except KeyboardInterrupt as error:
+        return fail(command, error, INTERRUPTED, arguments, message="interrupted; nothing was written.")
+    except MemoryError as error:
+        return fail(command, error, CANNOT, arguments, message="the memory of this machine does not suffice.")
+    except OSError as error:
+        named = f"{error.filename!r}: " if error.filename else ""
+        return fail(command, error, BAD_MODEL, arguments, message=f"{named}{error.strerror or error}.")
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return fail(
+            command, error, INTERNAL, arguments,
+            message=f"almostsure made a mistake ({what}). Please report it, with what --debug shows.",
+        )  # fmt: skip
+    return FINE
+
+
+def fail(command: str, error: BaseException, code: int, arguments: list[str], *, message: str = "") -> int:
+    """Say what went wrong: on standard error, or as a JSON object on standard output if that was asked for."""
+    from almostsure.cli.terminal import clean_lines, console
+
+    text = message or str(error)
+    if "--debug" in arguments:
+        import traceback
+
+        sys.stderr.write(clean_lines("".join(traceback.format_exception(error))) + "\n")
+    try:
+        if "--json" in arguments:
+            from almostsure.cli.machine import emit
+
+            emit(command, None, error={"kind": type(error).__name__, "message": text, "exit": code})
+        else:
+            from rich.text import Text
+
+            line = Text.assemble(("error: ", "bold red"), clean_lines(text))
+            console(stderr=True).print(line, soft_wrap=True)
+    except BrokenPipeError:
+        return _broken_pipe()
+    return code
+
+
+def _broken_pipe() -> int:
+    """Nobody reads any more: let nothing be written at exit either."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE
+
+
+def usage(error: Any, arguments: list[str]) -> int:
+    """A command line that could not be understood."""
+    context = getattr(error, "ctx", None)
+    path = "almostsure" if context is None else context.command_path
+    message = error.format_message()
+    hint = f"Try: {path} --help"
+    return fail(path.rpartition(" ")[2], error, USAGE, arguments, message=f"{message}\n{hint}")

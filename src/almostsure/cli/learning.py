@@ -1,0 +1,168 @@
+"""``learn`` and ``compare``: budgets from samples, and learners side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from almostsure.budget.solve import solve_budget
+from almostsure.cli.machine import need
+from almostsure.cli.options import Seed, Task, Total, check_output, command
+from almostsure.cli.terminal import facts, heading, needs, next_step, number, say, share, table
+from almostsure.errors import ArgumentError
+from almostsure.learn.budget import LearnedBudget, learn_budget
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the commands to the application."""
+
+    @command(app, panel=panel)
+    def learn(
+        task: Task,
+        mu: Annotated[
+            float | None, typer.Option(help="No outcome is rarer than this; by default, what the model says.")
+        ] = None,
+        delta: Annotated[float, typer.Option(help="The probability of failure that is acceptable.")] = 0.05,
+        total: Total = None,
+        seed: Seed = 0,
+        checkpoint: Annotated[
+            Path | None, typer.Option(help="Where to note progress; the same command goes on from there.")
+        ] = None,
+        output: Annotated[
+            Path | None,
+            typer.Option("--output", "-o", help="Save the counted model (.umb); its budget goes beside it."),
+        ] = None,
+    ) -> None:
+        """Learn the budgets from samples of the model alone, with a confidence statement."""
+        files = _outputs(output)
+        least = float(task.mdp.probability.min()) if mu is None else mu
+        learned = learn_budget(
+            task.mdp, mu=min(least, 0.999), delta=delta, total=total, seed=seed, checkpoint=checkpoint
+        )
+        if files is not None:
+            learned.mdp.save(files[0])
+            learned.budget.save(files[1])
+        exact = solve_budget(task.mdp).smallest_total()
+        if task.json:
+            task.emit(**_learned_results(learned, exact, files))
+        else:
+            _show_learned(task, learned, exact, files)
+
+    @command(app, panel=panel)
+    def compare(
+        task: Task,
+        total: Total = None,
+        learner: Annotated[
+            list[str] | None, typer.Option("--learner", "-l", help="A learner; may be repeated. By default, all.")
+        ] = None,
+        steps: Annotated[int, typer.Option(help="Environment steps of each run.")] = 20_000,
+        seeds: Annotated[int, typer.Option(help="Runs of each learner.")] = 3,
+        output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the rows (.csv).")] = None,
+        plot: Annotated[Path | None, typer.Option(help="Save the learning curves (.png, .pdf, .svg).")] = None,
+    ) -> None:
+        """Train learners on the model, and compare how safe and how good they are."""
+        from almostsure.learn.compare import compare as train
+
+        check_output(output)
+        check_output(plot)
+        budget = solve_budget(task.mdp).smallest_total() if total is None else total
+        result = train(task.mdp, budget, learner, steps=steps, seeds=seeds)
+        if output is not None:
+            result.to_csv(output)
+        if plot is not None:
+            _save_plot(result, plot)
+        if task.json:
+            files = {"output": None if output is None else str(output), "plot": None if plot is None else str(plot)}
+            scale = {"random_return": result.random, "assured_return": result.optimum}
+            task.emit(total=result.total, **scale, rows=result.rows, summary=result.summary(), **files)
+        else:
+            _show_comparison(task, result, [path for path in (output, plot) if path is not None])
+
+
+# ---------------------------------------------------------------------- learn
+
+
+def _outputs(output: Path | None) -> tuple[Path, Path] | None:
+    if output is None:
+        return None
+    if output.suffix.lower() != ".umb":
+        raise ArgumentError(f"the name of the output must end in .umb; got {str(output)!r}.")
+    check_output(output)
+    return output, output.with_suffix(".safetensors")
+
+
+def _learned_results(learned: LearnedBudget, exact: int, files: tuple[Path, Path] | None) -> dict[str, Any]:
+    return {
+        "mu": learned.mu,
+        "delta": learned.delta,
+        "total": learned.total,
+        "samples": learned.samples,
+        "uniform_samples": learned.uniform_samples,
+        "known_choices": int(np.count_nonzero(learned.accepted)),
+        "statement": learned.statement,
+        "smallest_total": need(learned.budget.smallest_total()),
+        "exact_smallest_total": need(exact),
+        "output": None if files is None else [str(path) for path in files],
+    }
+
+
+def _show_learned(task: Task, learned: LearnedBudget, exact: int, files: tuple[Path, Path] | None) -> None:
+    heading(f"The budgets of {task.name}, from samples alone")
+    say(learned.statement + "\n")
+    paper = learned.uniform_samples["paper"]
+    known, choices = int(np.count_nonzero(learned.accepted)), learned.accepted.size
+    rest = "" if known == choices else "; the others are refused"
+    facts(
+        [
+            ("samples", f"{learned.samples:,}, {learned.samples / paper:.0%} of the {paper:,} that Lemma 4 takes"),
+            ("known choices", f"{known:,} of {choices:,}{rest}"),
+            ("at the start", f"{needs(learned.budget.smallest_total())} is needed; exactly, {needs(exact)}"),
+            *([("saved", f"{files[0]} and {files[1]}")] if files is not None else []),
+        ]
+    )
+    if files is not None:
+        next_step(f"almostsure check {files[0]} {files[1]}")
+    else:
+        next_step(f"almostsure compare {task.arguments}{'' if learned.total is None else f' --total {learned.total}'}")
+
+
+# ---------------------------------------------------------------------- compare
+
+
+def _save_plot(result: Any, path: Path) -> None:
+    """All of the picture, or nothing."""
+    import io
+
+    from almostsure.model.atomic import atomic_write
+
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("png", "pdf", "svg"):
+        raise ArgumentError(f"the name of the plot must end in .png, .pdf or .svg; got {str(path)!r}.")
+    buffer = io.BytesIO()
+    result.plot().savefig(buffer, format=kind)
+    with atomic_write(path) as file:
+        file.write(buffer.getvalue())
+
+
+def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
+    heading(f"{task.name}, with a budget of {result.total}")
+    head = ("learner", "violations", "rate", "return", "of optimum", "P(overspend)", "damage")
+    rows = [
+        (
+            row["learner"], number(row["training_violations"]), share(row["training_violation_rate"]),
+            number(row["deployed_return"]), share(row["fraction_of_optimum"]), share(row["deployed_overspend"]),
+            number(row["deployed_mean_damage"]),
+        )
+        for row in result.summary()
+    ]  # fmt: skip
+    table(head, rows, right=range(1, len(head)))
+    say(
+        "\nViolations and their rate are of training episodes; the rest is exact, of the policy that would be deployed."
+    )
+    say(f"The assured optimum is {number(result.optimum)}; random play inside the shield {number(result.random)}.")
+    for path in files:
+        say(f"Saved {path}.")
+    next_step(f"almostsure solve {task.arguments} --total {result.total}", note="the optimum itself")

@@ -1,0 +1,252 @@
+"""``solve`` and ``simulate``: the best policy under a constraint, and what happens when it is played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from almostsure.budget.answer import INFINITE
+from almostsure.budget.solve import solve_budget
+from almostsure.cli.options import Discount, Limit, Risk, Seed, Task, Total, check_output, command, constraint_of
+from almostsure.cli.routes import likely_route, visited
+from almostsure.cli.terminal import bar, draw_maps, facts, heading, next_step, number, route_look, say, share, table
+from almostsure.errors import ArgumentError, Infeasible
+from almostsure.policy.constraints import AlmostSure, Chance, Constraint
+from almostsure.policy.evaluate import Evaluation, evaluate
+from almostsure.policy.policy import Policy
+from almostsure.policy.simulate import Episodes
+from almostsure.policy.simulate import simulate as play
+from almostsure.policy.solve import Solution, solve_policy
+from almostsure.policy.worst import worst_damage
+
+CURVE = 16  # rows of a table of returns
+SPREAD = 20  # rows of a distribution
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the commands to the application."""
+
+    @command(app, panel=panel)
+    def solve(
+        task: Task,
+        total: Total = None,
+        limit: Limit = None,
+        risk: Risk = None,
+        discount: Discount = 1.0,
+        output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the policy (.safetensors).")] = None,
+    ) -> None:
+        """The best return under a promise about damage, with proved bounds and the policy that attains it."""
+        check_output(output)
+        solution = solve_policy(task.mdp, _constraint(task, total, limit, risk), discount=discount)
+        if output is not None:
+            solution.policy.save(output)
+        result, worst = solution.evaluate(), worst_damage(task.mdp, solution.policy)
+        if task.json:
+            task.emit(**_solution_results(solution, result, worst, output))
+        else:
+            _show_solution(task, solution, result, worst, output)
+
+    @command(app, panel=panel)
+    def simulate(
+        task: Task,
+        policy: Annotated[
+            Path | None, typer.Option(help="A policy saved by solve; by default the best one is found first.")
+        ] = None,
+        total: Total = None,
+        limit: Limit = None,
+        risk: Risk = None,
+        episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="How many to play.")] = 10_000,
+        seed: Seed = 0,
+        show: Annotated[int | None, typer.Option(metavar="I", help="Tell episode I step by step.")] = None,
+    ) -> None:
+        """Play a policy many times, and count the damage."""
+        mdp = task.mdp
+        if policy is not None and (limit is not None or risk is not None):
+            raise ArgumentError("--policy says what is played; leave out --limit and --risk.")
+        played = Policy.load(policy, mdp) if policy is not None else None
+        if played is None:
+            played = solve_policy(mdp, _constraint(task, total, limit, risk)).policy
+        done = play(mdp, played, episodes, total=total, seed=seed)
+        if task.json:
+            task.emit(**_episode_results(done, show))
+        else:
+            _show_episodes(task, done, show)
+
+
+def _constraint(task: Task, total: int | None, limit: float | None, risk: float | None) -> Constraint:
+    """What was asked for, or else the least total that can be promised."""
+    asked = constraint_of(total, limit, risk)
+    if asked is not None:
+        return asked
+    least = solve_budget(task.mdp).smallest_total()
+    if least == INFINITE:
+        raise Infeasible("no total is enough at the start. See: almostsure explain " + task.arguments)
+    return AlmostSure(least)
+
+
+def _described(constraint: Constraint) -> dict[str, Any]:
+    kind = {"AlmostSure": "almost sure", "Expected": "expected", "Chance": "chance"}[type(constraint).__name__]
+    return {
+        "kind": kind,
+        "total": getattr(constraint, "total", None),
+        "limit": getattr(constraint, "limit", None),
+        "risk": getattr(constraint, "risk", None),
+    }
+
+
+# ---------------------------------------------------------------------- solve
+
+
+def _solution_results(solution: Solution, result: Evaluation, worst: float, output: Path | None) -> dict[str, Any]:
+    return {
+        "constraint": _described(solution.constraint),
+        "discount": solution.discount,
+        "value": solution.value,
+        "lower": solution.lower,
+        "upper": solution.upper,
+        "curve": solution.curve if isinstance(solution.constraint, AlmostSure) else None,
+        "expected_damage": result.expected_damage,
+        "worst_damage": worst,
+        "overspends": _overspends(solution.constraint, result),
+        "expected_length": result.expected_length,
+        "ends": result.ends,
+        "damage_distribution": result.damage_distribution,
+        "randomised": not solution.policy.is_deterministic,
+        "output": None if output is None else str(output),
+    }
+
+
+def _overspends(constraint: Constraint, result: Evaluation) -> float | None:
+    return result.overspends if isinstance(constraint, AlmostSure | Chance) else None
+
+
+def _show_solution(task: Task, solution: Solution, result: Evaluation, worst: float, output: Path | None) -> None:
+    constraint = solution.constraint
+    total = getattr(constraint, "total", None)
+    heading(f"{task.name}: {constraint}")
+    mdp, policy = task.mdp, solution.policy
+    if not draw_maps(mdp, [("the likeliest way", route_look(visited(mdp, policy, total)))]):
+        _show_route(task, policy, total)
+    overspends = _overspends(constraint, result)
+    facts(
+        [
+            ("best return", f"{solution.value:.10g}, proved to lie in {solution.lower:.10g} … {solution.upper:.10g}"),
+            ("mean damage", number(result.expected_damage)),
+            ("worst damage", number(worst)),
+            *([(f"P(damage > {total})", share(overspends))] if overspends is not None else []),
+            ("mean length", f"{number(result.expected_length)} steps"),
+            ("ends", share(result.ends)),
+            ("policy", repr(policy)[9:-1]),
+            *([("saved", output)] if output is not None else []),
+        ]
+    )
+    if isinstance(constraint, AlmostSure):
+        heading("The best return for each budget Δ")
+        _show_curve(solution.curve)
+    asked = _as_options(constraint)
+    played = asked if output is None else f"--policy {output}"
+    next_step(f"almostsure simulate {task.arguments} {played}", f"almostsure report {task.arguments} {asked}")
+
+
+def _as_options(constraint: Constraint) -> str:
+    given = {
+        option: value for option, value in _described(constraint).items() if option != "kind" and value is not None
+    }
+    return " ".join(f"--{option} {value:g}" for option, value in given.items())
+
+
+def _show_route(task: Task, policy: Policy, total: int | None) -> None:
+    steps = likely_route(task.mdp, policy, total)
+    shown = " → ".join(f"{task.mdp.state_name(state)} ({action})" for state, action, _ in steps[:8] if action)
+    last = task.mdp.state_name(steps[-1][0])
+    say(f"the likeliest way: {shown} → {'… → ' if len(steps) > 9 else ''}{last}\n")
+
+
+def _show_curve(curve: Any) -> None:
+    known = curve[np.isfinite(curve)]
+    if not known.size:
+        return
+    low, high = min(0.0, float(known.min())), float(known.max())
+    rows = [
+        (str(total), number(value), bar((value - low) / (high - low) if high > low and np.isfinite(value) else 0.0))
+        for total, value in enumerate(curve.tolist())
+    ]
+    if len(rows) > CURVE:
+        rows = [*rows[: CURVE - 4], ("…", "", bar(0.0)), *rows[-3:]]
+    table(("Δ", "return", ""), rows, right=(0, 1))
+
+
+# ---------------------------------------------------------------------- simulate
+
+
+def _episode_results(done: Episodes, show: int | None) -> dict[str, Any]:
+    values, counts = np.unique(done.damages, return_counts=True)
+    return {
+        "episodes": len(done),
+        "seed": done.seed,
+        "total": done.total,
+        "mean_return": done.returns.mean(),
+        "mean_damage": done.damages.mean(),
+        "most_damage": done.damages.max(),
+        "overspent": None if done.total is None else int(done.overspent.sum()),
+        "truncated": int(done.truncated.sum()),
+        "damages": [
+            {"damage": value, "episodes": count} for value, count in zip(values.tolist(), counts.tolist(), strict=True)
+        ],
+        "trajectory": None if show is None else _told(done, show),
+    }
+
+
+def _told(done: Episodes, show: int) -> list[dict[str, Any]]:
+    one, mdp = done.trajectory(show), done.mdp
+    return [
+        {
+            "state": mdp.state_name(int(one.states[t])),
+            "action": mdp.action_name(int(one.actions[t])),
+            "reward": one.rewards[t],
+            "damage": one.damages[t],
+            "next_state": mdp.state_name(int(one.states[t + 1])),
+        }
+        for t in range(one.actions.size)
+    ]
+
+
+def _show_episodes(task: Task, done: Episodes, show: int | None) -> None:
+    heading(f"{len(done):,} episodes of {task.name} (seed {done.seed})")
+    exact = _exact(done)
+    head = ("", "mean", "least", "most", "exact mean")
+    rows = [
+        ("return", number(done.returns.mean()), number(done.returns.min()), number(done.returns.max()), exact[0]),
+        ("damage", number(done.damages.mean()), number(done.damages.min()), number(done.damages.max()), exact[1]),
+        ("length", number(done.lengths.mean()), number(done.lengths.min()), number(done.lengths.max()), exact[2]),
+    ]
+    table(head, rows, right=(1, 2, 3, 4))
+    heading("Damage of an episode")
+    values, counts = np.unique(done.damages, return_counts=True)
+    spread = list(zip(values.tolist(), counts.tolist(), strict=True))
+    shown = [(str(value), f"{count:,}", bar(count / counts.max())) for value, count in spread[:SPREAD]]
+    table(("damage", "episodes", ""), shown, right=(0, 1))
+    if len(spread) > SPREAD:
+        say(f"… and {len(spread) - SPREAD} larger values, up to {values.max()}", style="dim")
+    _show_overspending(done)
+    if show is not None:
+        heading(f"Episode {show}")
+        steps = [(s["state"], s["action"], s["next_state"], s["reward"], s["damage"] or "") for s in _told(done, show)]
+        table(("at", "plays", "comes to", "reward", "damage"), steps, right=(3, 4))
+    next_step(f"almostsure report {task.arguments}{'' if done.total is None else f' --total {done.total}'}")
+
+
+def _show_overspending(done: Episodes) -> None:
+    if done.total is not None:
+        say(f"\n{int(done.overspent.sum()):,} of {len(done):,} episodes took more than {done.total} damage.")
+    cut = int(done.truncated.sum())
+    if cut:
+        say(f"{cut:,} episodes reached no terminal state: they came to rest, or were cut.", style="dim")
+
+
+def _exact(done: Episodes) -> tuple[str, str, str]:
+    result = evaluate(done.mdp, done.policy, total=done.total)
+    return number(result.expected_return), number(result.expected_damage), number(result.expected_length)

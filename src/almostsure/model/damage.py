@@ -1,0 +1,129 @@
+"""What hurts in an environment, said in a word or in a rule, without any code.
+
+A rule is one or more parts with commas between them, whose damages add up.  A part is a condition, which hurts by 1
+where it holds, or a number, ``if``, and a condition::
+
+    reward<=-100                     the cliff of CliffWalking
+    terminated and reward<=0         the holes of FrozenLake
+    1 if reward<0, 5 if terminated   both, and more for the end
+
+A condition compares ``reward``, ``state``, ``action`` or ``next_state`` with a number by ``<``, ``<=``, ``>``, ``>=``,
+``==`` or ``!=``, or is ``terminated``; ``and`` joins several, and ``not`` turns one round.
+
+For the toy environments of Gymnasium there are ready rules, so that nothing need be said:
+
+>>> for name, rule in RULES.items():
+...     print(f"{name:<13} {rule}")
+FrozenLake    terminated and reward<=0
+CliffWalking  reward<=-100
+Taxi          reward<=-10
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, NamedTuple, final
+
+from almostsure.errors import ModelError, UnknownName
+
+RULES = MappingProxyType(
+    {
+        "FrozenLake": "terminated and reward<=0",  # falling into a hole
+        "CliffWalking": "reward<=-100",  # falling off the cliff
+        "Taxi": "reward<=-10",  # picking up or dropping nobody
+    }
+)
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
+NUMBERS = ("reward", "state", "action", "next_state")
+COMPARISON = re.compile(r"(\w+)\s*(<=|>=|==|!=|<|>)\s*([-+]?[\d.]+(?:e[-+]?\d+)?)", re.IGNORECASE)
+PART = re.compile(r"(?:(\d+)\s+if\s+)?(.+)", re.DOTALL)
+
+
+class _Condition(NamedTuple):
+    name: str
+    holds: Callable[[Any, Any], bool]
+    value: float
+    negated: bool
+
+
+@final
+class DamageRule:
+    """A rule as a function of (state, action, next state, reward, terminated), as ``from_gymnasium`` wants it.
+
+    Examples
+    --------
+    >>> rule = DamageRule("reward<=-100")
+    >>> rule(36, 1, 37, -100.0, False), rule(36, 0, 24, -1.0, False)
+    (1, 0)
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._parts = [_part(part.strip(), text) for part in text.split(",")]
+
+    def __call__(self, state: Any, action: Any, next_state: Any, reward: float, terminated: bool) -> int:
+        """The damage of an outcome."""
+        values = {
+            "state": state, "action": action, "next_state": next_state, "reward": reward,
+            "terminated": bool(terminated),
+        }  # fmt: skip
+        return sum(amount for amount, conditions in self._parts if all(_holds(c, values) for c in conditions))
+
+    def __repr__(self) -> str:
+        return f"DamageRule({self.text!r})"
+
+
+def damage_rule(env: str, text: str | None) -> DamageRule:
+    """The rule that ``text`` is, or the ready one of that name; without a text, the ready one of the environment."""
+    if text is not None:
+        return DamageRule(RULES.get(text, text))
+    family = env.rpartition("/")[2].partition("-")[0]
+    for name, rule in RULES.items():
+        if family.startswith(name):
+            return DamageRule(rule)
+    raise ModelError(
+        f"{env} does not say what hurts. Name a rule, such as damage='reward<=-10' or damage='terminated', or a ready "
+        f"one ({', '.join(RULES)})."
+    )
+
+
+def _part(text: str, whole: str) -> tuple[int, list[_Condition]]:
+    found = PART.fullmatch(text)
+    if found is None:
+        raise _not_understood(text, whole)
+    amount, conditions = int(found[1] or 1), re.split(r"\s+and\s+", found[2].strip())
+    if not 0 <= amount <= 255:
+        raise ModelError(f"a damage must be 0 … 255; got {amount} in the rule {whole!r}")
+    return amount, [_condition(condition, whole) for condition in conditions]
+
+
+def _condition(text: str, whole: str) -> _Condition:
+    negated, plain = text.startswith("not "), text.removeprefix("not ").strip()
+    if plain == "terminated":
+        return _Condition("terminated", operator.eq, 1.0, negated)
+    found = COMPARISON.fullmatch(plain)
+    if found is None:
+        raise _not_understood(text, whole)
+    if found[1] not in NUMBERS:
+        raise UnknownName("quantity", found[1], (*NUMBERS, "terminated"), f"It stands in the damage rule {whole!r}.")
+    try:
+        return _Condition(found[1], COMPARE[found[2]], float(found[3]), negated)
+    except ValueError:
+        raise _not_understood(text, whole) from None
+
+
+def _holds(condition: _Condition, values: dict[str, Any]) -> bool:
+    return condition.holds(values[condition.name], condition.value) is not condition.negated
+
+
+def _not_understood(text: str, whole: str) -> ModelError:
+    where = "" if text == whole else f" of {whole!r}"
+    return ModelError(
+        f"a damage rule must read like 'reward<=-10', 'terminated and reward<=0' or '2 if reward<0, 5 if terminated', "
+        f"or be one of {', '.join(RULES)}; got {text!r}{where}."
+    )

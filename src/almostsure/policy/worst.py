@@ -1,0 +1,96 @@
+"""The most damage that can happen to a policy: the supremum over all trajectories that have positive probability.
+
+Where the policy is stationary (or once its budget is overspent), let every state have one choice with all outcomes
+that the policy makes possible: the minimal budget of that model is what nature can do to it.  In the layers above,
+damage is what has been spent on the way down.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from almostsure.budget.answer import INFINITE
+from almostsure.budget.solve import solve_budget
+from almostsure.errors import NoSafeAction
+from almostsure.model.build import from_transitions
+from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.source import Model, as_model
+from almostsure.policy.chain import explore
+from almostsure.policy.constraints import check_total
+from almostsure.policy.policy import Policy, as_policy
+
+
+def worst_damage(mdp: Model, policy: Any, *, total: int | None = None) -> float:
+    """The most damage that a trajectory of the policy can take, from the initial states; infinity if there is no limit.
+
+    Parameters
+    ----------
+    mdp
+        The model, an example's name, or a file.
+    policy
+        A Policy of it, a Solution, or anything else that :func:`almostsure.evaluate` takes.
+    total
+        The starting budget; by default the policy's.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.policy.worst import worst_damage
+    >>> worst_damage("paper", asure.solve_policy("paper", asure.AlmostSure(5)))
+    5.0
+    >>> worst_damage("paper", asure.solve_policy("paper", asure.Expected(5)))
+    inf
+    """
+    mdp = as_model(mdp)
+    total = None if total is None else check_total(total)
+    policy = as_policy(mdp, policy, total=total)
+    is_terminal = mdp.is_terminal()
+    if policy.total is None:
+        return _stationary(mdp, policy, mdp.initial_states, np.zeros(mdp.initial_states.size, np.int64), is_terminal)
+    start = policy.total if total is None else total
+    return _layered(mdp, policy, start, is_terminal)
+
+
+def _layered(mdp: MDP, policy: Policy, start: int, is_terminal: Bools) -> float:
+    """From the top layer down; what falls through goes on in the policy's last layer, if it has one."""
+    waiting: dict[int, list[Ints]] = {start: [mdp.initial_states.astype(np.int64)]}
+    fallen: list[tuple[Ints, Ints]] = []  # states reached beyond the budget, and the damage done by then
+    worst = 0
+    while waiting:
+        remaining = max(waiting)
+        worst = start - remaining
+        sources = np.concatenate(waiting.pop(remaining))
+        moves = explore(mdp, policy, remaining, sources, inside="harmless", is_terminal=is_terminal)
+        for damage in np.unique(moves.damage[moves.damage > 0]).tolist():
+            reached = np.unique(moves.successor[moves.damage == damage])
+            if damage <= remaining:
+                waiting.setdefault(remaining - damage, []).append(reached)
+            else:
+                fallen.append((reached, np.full(reached.size, worst + damage)))
+    if not fallen:
+        return float(worst)
+    states, spent = (np.concatenate(parts) for parts in zip(*fallen, strict=True))
+    if not policy.knows_overspent:
+        raise NoSafeAction(
+            f"the policy overspends at {mdp.describe_state(int(states[0]))}, and does not say what it does then",
+            state=int(states[0]),
+        )
+    return _stationary(mdp, policy, states, spent, is_terminal)
+
+
+def _stationary(mdp: MDP, policy: Policy, sources: Ints, spent: Ints, is_terminal: Bools) -> float:
+    """The most that has been spent on arrival and is still to come."""
+    remaining = None if policy.total is None else -1
+    moves = explore(mdp, policy, remaining, sources, inside="all", is_terminal=is_terminal)
+    moving = np.zeros(moves.states.size, np.bool_)
+    moving[moves.row] = True
+    chain = from_transitions(
+        moves.row, np.zeros(moves.row.size, np.int64), moves.position(moves.successor), moves.weight,
+        np.zeros(moves.row.size), moves.damage, num_states=moves.states.size, terminal=np.flatnonzero(~moving),
+        normalise=True,
+    )  # fmt: skip
+    ahead = solve_budget(chain).of_state[moves.position(sources)].astype(np.int64)
+    return math.inf if (ahead == INFINITE).any() else float((spent + ahead).max())
