@@ -5,6 +5,7 @@
 
 from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
 from almostsure.learn.budget import LearnedBudget, learn_budget
+from almostsure.learn.data import learn_from_logs
 from almostsure.learn.kernel import Kernel, build_kernel
 from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
 from almostsure.learn.online import OnlineShield
@@ -27,6 +28,7 @@ __all__ = [
     "confidence",
     "delta_bought",
     "learn_budget",
+    "learn_from_logs",
     "mu_bought",
     "read_ledger",
     "samples_needed",

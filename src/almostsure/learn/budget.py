@@ -48,6 +48,7 @@ from almostsure.learn.checkpoint import Checkpoint
 from almostsure.learn.evidence import Evidence
 from almostsure.learn.kernel import (
     Kernel,
+    Unknown,
     check_seconds,
     check_workers,
     fresh_seed,
@@ -67,6 +68,7 @@ from almostsure.shield.table import spans
 FIRST_LOOK = 0.5  # samples, in units of 1/μ, before anything is concluded from a choice
 STRIDE = 0.25  # samples, in units of 1/μ, between two looks at whether a choice has had enough
 MOST_AT_ONCE = 1 << 20  # samples of a simulator a round: a round that is interrupted is lost
+OPTIMISM = "What it refuses is unsafe for certain; what it allows may be."
 
 
 @final
@@ -81,15 +83,16 @@ class LearnedBudget:
     delta: float
     total: int | None
     uniform_samples: dict[str, int]  # what sampling every choice alike would have taken, by bound
+    unknown: Unknown = "refuse"  # what becomes of choices that are not known
 
     @property
     def mdp(self) -> MDP:
-        """The model that the budget belongs to: what was counted; unknown choices lead to a last state that hurts."""
+        """The model that the budget belongs to: what was counted; what is refused leads to a last state that hurts."""
         return self.budget.mdp
 
     @property
     def shield(self) -> Shield:
-        """The shield made of the budget; it refuses what is unknown."""
+        """The shield made of the budget; it refuses what is unknown, unless asked otherwise."""
         return Shield(self.mdp, self.budget)
 
     @property
@@ -100,13 +103,16 @@ class LearnedBudget:
     @property
     def confidence(self) -> Confidence:
         """With which probability the budget is right."""
-        subject = "this budget equals k*"
+        delta, caveat, known = self.delta, self.kernel.caveat, bool(self.accepted.all())
+        subject = "this budget equals k*" if known else "this budget is nowhere below k*: its shield never overspends,"
+        if self.unknown == "allow" and not known:
+            delta, caveat = 1.0, f"{OPTIMISM} {caveat}".rstrip()
         if self.total is not None:
             subject = (
                 "this budget is nowhere below k*, and from the start with a total of "
                 f"{self.total}{' or less' if self.total else ''} its shield allows exactly what is safe,"
             )
-        return Confidence(mu=self.mu, delta=self.delta, subject=subject, caveat=self.kernel.caveat)
+        return Confidence(mu=self.mu, delta=delta, subject=subject, caveat=caveat)
 
     @property
     def statement(self) -> str:
@@ -115,7 +121,8 @@ class LearnedBudget:
 
     def __str__(self) -> str:
         known, choices = int(np.count_nonzero(self.accepted)), self.accepted.size
-        rest = "" if known == choices else f"; the other {choices - known:,} are refused"
+        fate = "refused" if self.unknown == "refuse" else "allowed"
+        rest = "" if known == choices else f"; the other {choices - known:,} are {fate}"
         paper = self.uniform_samples["paper"]
         return (
             f"{self.statement}\n"
@@ -181,7 +188,7 @@ def learn_budget(
     source, mu, delta = as_source(sampler), unit("mu", mu), unit("delta", delta)
     total = None if total is None else check_total(total)
     seed = None if seed is None else count("seed", seed, least=0)
-    uniform = _uniform(source, mu, delta)
+    uniform = uniform_samples(source, mu, delta)
     run = {"mu": repr(mu), "delta": repr(delta), "total": str(total)}
     store = Checkpoint(checkpoint, source, run, check_seconds(checkpoint_seconds))
     resumed = store.read(seed)
@@ -203,7 +210,7 @@ def learn_budget(
     )  # fmt: skip
 
 
-def _uniform(source: Source, mu: float, delta: float) -> dict[str, int]:
+def uniform_samples(source: Source, mu: float, delta: float) -> dict[str, int]:
     """What sampling every choice alike takes, by either bound."""
     size = source.blank.num_states, source.blank.num_actions
     options: dict[str, Any] = {"mu": mu, "delta": delta, "num_damages": source.max_damage + 1}

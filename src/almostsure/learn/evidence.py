@@ -54,7 +54,7 @@ import numpy.typing as npt
 from almostsure.learn.bounds import UPWARD, most_outcomes
 from almostsure.model.mdp import Bools, Floats, Ints
 
-BY_COUNT = 0.25  # the share of δ that the first rule gets
+BY_COUNT = 0.25  # the share of δ that the first rule gets where both are used
 COMMON_LEVELS = 3  # worlds whose choices mostly have up to so many outcomes are the common ones
 ZETA_3 = 1.2020569031595943  # Σ 1/k³, rounded up
 
@@ -68,6 +68,7 @@ class Evidence:
     delta: float
     num_choices: int
     num_pairs: int
+    count_share: float = BY_COUNT  # of δ, for the first rule
 
     @cached_property
     def top(self) -> int:
@@ -80,7 +81,7 @@ class Evidence:
 
     def by_count(self, levels: Ints) -> npt.NDArray[np.int64]:
         """How many samples suffice at each of the given levels, whatever happens elsewhere."""
-        error = BY_COUNT * self.delta / self.num_choices
+        error = self.count_share * self.delta / self.num_choices
         power = np.log(levels + 1.0) + math.log1p(error) - math.log(error)
         return np.where(levels >= self.top, 1, self._samples(power))
 
@@ -89,7 +90,8 @@ class Evidence:
         earlier = np.asarray(before, np.float64)
         if level >= self.top:
             return np.zeros(earlier.shape, np.int64)
-        power = 3 * np.log(earlier + 1) + math.log(ZETA_3) - math.log((1 - BY_COUNT) * self.delta * self._share(level))
+        error = (1 - self.count_share) * self.delta * self._share(level)
+        power = 3 * np.log(earlier + 1) + math.log(ZETA_3) - math.log(error)
         return self._samples(power)
 
     def _samples(self, power: Floats) -> npt.NDArray[np.int64]:
@@ -114,10 +116,14 @@ class Evidence:
             For each choice: how many outcomes were seen, in how many samples, and how many samples there were since the
             last new one.
         """
-        result = (samples > 0) & (samples >= self.by_count(levels))
+        result = self.accepted_by_count(levels, samples)
         for level in np.unique(levels[(samples > 0) & ~result]).tolist():
             result |= self._accepted_by_silence(level, levels, silent, result)
         return result
+
+    def accepted_by_count(self, levels: Ints, samples: Ints) -> Bools:
+        """Which choices the first rule accepts; unlike the second one, it does not ask in which order they came."""
+        return np.asarray((samples > 0) & (samples >= self.by_count(levels)))
 
     def _accepted_by_silence(self, level: int, levels: Ints, silent: Ints, by_count: Bools) -> Bools:
         """Those at a level that are accepted by silence; the more of them, the easier for each."""

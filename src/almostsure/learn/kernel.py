@@ -45,7 +45,7 @@ class Kernel:
     count: npt.NDArray[np.int64]  # [outcomes seen]
     reward: Floats  # [outcomes seen] on average
     samples: npt.NDArray[np.int64]  # [num_choices]
-    seed: int
+    seed: int | None  # None: nobody drew them
     num_damages: int = 256  # how many different ones are possible
     caveat: str = ""  # what every statement about it must add
     end: int | None = None  # a state in which nothing happens any more, so that it needs no samples
@@ -67,8 +67,7 @@ class Kernel:
         known
             Which choices to believe, [num_choices]; by default those that were sampled.
         """
-        if unknown not in UNKNOWN:
-            raise UnknownName("value of unknown", unknown, UNKNOWN, f"Choose from {', '.join(UNKNOWN)}.")
+        check_unknown(unknown)
         believed = self.samples > 0
         if known is not None:
             if np.shape(known) != believed.shape or np.asarray(known).dtype != np.bool_:
@@ -115,7 +114,7 @@ class Kernel:
         sampled = int(np.count_nonzero(self.samples))
         return (
             f"{self.total:,} samples of {sampled:,} of {self.samples.size:,} choices "
-            f"showed {self.choice.size:,} outcomes (seed {self.seed})"
+            f"showed {self.choice.size:,} outcomes{'' if self.seed is None else f' (seed {self.seed})'}"
         )
 
 
@@ -227,12 +226,18 @@ def _trap_names() -> Iterator[str]:
 # ---------------------------------------------------------------------- pieces that other learners use too
 
 
+def check_unknown(unknown: Unknown) -> None:
+    """Refuse what is no way of dealing with unknown choices."""
+    if unknown not in UNKNOWN:
+        raise UnknownName("value of unknown", unknown, UNKNOWN, f"Choose from {', '.join(UNKNOWN)}.")
+
+
 def new_tally(source: Source) -> Tally:
     """A tally that has seen nothing."""
     return Tally(source.blank.num_choices, source.blank.num_states)
 
 
-def kernel_of(source: Source, tally: Tally, seed: int) -> Kernel:
+def kernel_of(source: Source, tally: Tally, seed: int | None) -> Kernel:
     """The kernel of a tally."""
     counted = tally.count
     return Kernel(

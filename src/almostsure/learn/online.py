@@ -40,7 +40,7 @@ from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.solve import solve_budget
 from almostsure.errors import ArgumentError, CorruptFile, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.learn.bounds import Confidence, count, delta_bought, unit
-from almostsure.learn.kernel import UNKNOWN, Kernel, Unknown, kernel_of, new_tally
+from almostsure.learn.kernel import Kernel, Unknown, check_unknown, kernel_of, new_tally
 from almostsure.learn.ledger import Ledger, Surprise, Violation
 from almostsure.learn.parallel import uninterrupted
 from almostsure.learn.sampler import Source, as_source
@@ -93,8 +93,7 @@ class OnlineShield:
     def __init__(
         self, space: Any, *, unknown: Unknown = "refuse", needed: int = 1, known: Kernel | None = None
     ) -> None:
-        if unknown not in UNKNOWN:
-            raise UnknownName("value of unknown", unknown, UNKNOWN, f"Choose from {', '.join(UNKNOWN)}.")
+        check_unknown(unknown)
         self.source: Source = as_source(space)
         self.unknown: Unknown = unknown
         self.needed = count("needed", needed)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from almostsure.learn.model_plain import Tables, build_tables, count_outcomes
 from almostsure.learn.sampler import Source
-from almostsure.learn.tally import DAMAGES, Block, weighted
+from almostsure.learn.tally import Block, block_of, weighted
 from almostsure.model.mdp import MDP, Ints
 from almostsure.policy.streams import open_streams
 
@@ -102,15 +102,7 @@ class Counter:
     def _count_simulated(self, chunk: Chunk) -> Block:
         choices, lengths = chunk.choices, chunk.lengths
         drawn = np.repeat(choices, lengths)
-        next_state, reward, damage = self.source.draw(drawn, chunk.rng())
-        key = (drawn * self.source.blank.num_states + next_state) * DAMAGES + damage
-        _, at, group = np.unique(key, return_index=True, return_inverse=True)
-        position = np.searchsorted(choices, drawn[at])
-        return Block(
-            choice=drawn[at], next_state=next_state[at], damage=damage[at], times=np.bincount(group),
-            reward=weighted(group, reward, at.size), first=at - (np.cumsum(lengths) - lengths)[position],
-            sampled=choices, samples=lengths,
-        )  # fmt: skip
+        return block_of(choices, lengths, *self.source.draw(drawn, chunk.rng()), self.source.blank.num_states)
 
     def _count_model(self, mdp: MDP, chunk: Chunk) -> Block:
         assert self._tables is not None

@@ -76,7 +76,7 @@ class FunctionSampler:
 
     def actions(self, state: int) -> npt.ArrayLike:
         """The ids of the actions that a state has; a terminal one has one."""
-        return [0] if state in self._terminal else _row(self._actions, state)
+        return [0] if state in self._terminal else action_row(self._actions, state)
 
     def sample(self, states: Ints, actions: Ints, rng: np.random.Generator) -> tuple[list[Any], list[Any], list[Any]]:
         """One outcome of each choice."""
@@ -160,7 +160,7 @@ class EnvSampler:
 
     def actions(self, state: int) -> npt.ArrayLike:
         """The ids of the actions that a state has; the extra one has one."""
-        return [0] if state == self.end else _row(self._actions, state)
+        return [0] if state == self.end else action_row(self._actions, state)
 
     def sample(self, states: Ints, actions: Ints, rng: np.random.Generator) -> tuple[Ints, Floats, Floats]:
         """One outcome of each choice."""
@@ -213,7 +213,8 @@ def _size(env: Any, name: str, given: int | None) -> int:
     return int(size)
 
 
-def _row(actions: Actions, state: int) -> npt.ArrayLike:
+def action_row(actions: Actions, state: int) -> npt.ArrayLike:
+    """The ids of a state's actions, from whatever users give."""
     if callable(actions):
         return actions(state)
     if isinstance(actions, (int, np.integer)):

@@ -32,6 +32,21 @@ class Block(NamedTuple):
     samples: Ints  # … and how often
 
 
+def block_of(
+    choices: Ints, lengths: Ints, next_state: Ints, reward: Floats, damage: Ints, num_states: int
+) -> Block:  # fmt: skip
+    """The block of samples that stand in a line: ``lengths[i]`` of ``choices[i]``, which are distinct and ascending."""
+    drawn = np.repeat(choices, lengths).astype(np.int64)
+    key = (drawn * num_states + next_state) * DAMAGES + damage
+    _, at, group = np.unique(key, return_index=True, return_inverse=True)
+    position = np.searchsorted(choices, drawn[at])
+    return Block(
+        choice=drawn[at], next_state=next_state[at], damage=damage[at], times=np.bincount(group),
+        reward=weighted(group, reward, at.size), first=at - (np.cumsum(lengths) - lengths)[position],
+        sampled=choices, samples=lengths,
+    )  # fmt: skip
+
+
 @final
 class Tally:
     """Counts of outcomes (choice, next state, damage) with their rewards."""

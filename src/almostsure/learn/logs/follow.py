@@ -1,0 +1,213 @@
+"""Whether the rows of a log follow each other as the steps of episodes do.
+
+A log that lost rows, holds some of them twice or has them in another order does not say what happened, and whatever
+is learned from it is worth nothing.  So, within an episode,
+
+- the next state of a row is the state of the row after it;
+- steps, where they are numbered, begin with 0 or 1 and count on by one;
+- nothing follows a row that is flagged terminated or truncated;
+- cumulative damage never falls, and agrees with the damage of each row where a log has both;
+
+and an episode that has ended does not go on later in the log.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ModelError
+from almostsure.learn.logs.columns import Rows
+from almostsure.model.mdp import Bools, Ints
+
+SORT = "Sort the log by episode and step."
+
+
+class Steps(NamedTuple):
+    """Checked rows: what happened."""
+
+    state: Ints
+    action: Ints
+    next_state: Ints
+    reward: npt.NDArray[np.float64]
+    damage: Ints
+    terminated: Bools
+    begins: Bools  # whether the row is the first of its episode
+
+
+@final
+class Follower:
+    """Checks the rows of a log, piece by piece.
+
+    Parameters
+    ----------
+    max_damage
+        The largest damage of one step.
+    """
+
+    def __init__(self, max_damage: int) -> None:
+        self.max_damage = max_damage
+        self._last: Rows | None = None  # the row before the next piece
+        self._episodes: set[Any] = set()  # all that were met
+        self._first_step = 0
+
+    def follow(self, rows: Rows) -> Steps:
+        """Check the next rows."""
+        if self._last is None:
+            self._check_start(rows)
+        elif any((x is None) != (y is None) for x, y in zip(self._last, rows, strict=True)):
+            raise ModelError(f"all parts of a log must have the same columns; they differ at {rows.place(0)}")
+        size, before = rows.state.size, self._last
+        rows = rows if before is None else _joined(before, rows)
+        begins = self._begins(rows, is_first=before is None)
+        new = slice(rows.state.size - size, None)
+        self._check_episodes(rows, begins, new)
+        if rows.step is not None:
+            self._check_steps(rows, rows.step, begins)
+        self._check_states(rows, begins)
+        damage = self._damage(rows, begins)
+        self._last = _row(rows, -1)
+        return Steps(
+            rows.state[new], rows.action[new], rows.next_state[new], rows.reward[new], damage[new],
+            rows.terminated[new], begins[new],
+        )  # fmt: skip
+
+    def _check_start(self, rows: Rows) -> None:
+        if rows.step is None:
+            return
+        if rows.step[0] > 1:
+            raise ModelError(f"an episode must begin with step 0 or 1; got {rows.step[0]} at {rows.place(0)}. {SORT}")
+        self._first_step = int(rows.step[0])
+
+    def _begins(self, rows: Rows, *, is_first: bool) -> Bools:
+        """Which rows are the first of their episode; the very first one counts only if nothing came before."""
+        begins = np.zeros(rows.state.size, np.bool_)
+        begins[0] = is_first
+        if rows.episode is not None:
+            begins[1:] = rows.episode[1:] != rows.episode[:-1]
+        else:
+            begins[1:] = (rows.terminated | rows.truncated)[:-1]
+        return begins
+
+    # ------------------------------------------------------------------ the rules
+
+    def _check_episodes(self, rows: Rows, begins: Bools, new: slice) -> None:
+        if rows.episode is None:
+            return
+        after_end = np.append(False, (rows.terminated | rows.truncated)[:-1]) & ~begins
+        if after_end.any():
+            at = int(np.argmax(after_end))
+            how = "terminated" if rows.terminated[at - 1] else "truncated"
+            raise ModelError(
+                f"nothing must follow a row that is flagged {how}; {rows.place(at)} goes on with episode "
+                f"{_plain(rows.episode[at])!r}. Give each episode a number of its own."
+            )
+        for at in np.flatnonzero(begins[new]).tolist():
+            name = _plain(rows.episode[new][at])
+            if name in self._episodes:
+                where = rows.place(at + rows.state.size - begins[new].size)
+                raise ModelError(
+                    f"the rows of an episode must stand together; {where} goes on with episode {name!r}, after "
+                    f"another one. {SORT}"
+                )
+            self._episodes.add(name)
+
+    def _check_steps(self, rows: Rows, step: Ints, begins: Bools) -> None:
+        wanted = np.where(begins, self._first_step, np.append(0, step[:-1]) + 1)
+        wrong = step != wanted
+        wrong[0] &= begins[0]  # otherwise it was checked with the piece before
+        if not wrong.any():
+            return
+        at = int(np.argmax(wrong))
+        if begins[at]:
+            what = f"every episode must begin with step {self._first_step}, as the first one does"
+            raise ModelError(f"{what}; got {step[at]} at {rows.place(at)}. Are rows missing?")
+        if step[at] == step[at - 1]:
+            self._refuse_repetition(rows, at, f"step {step[at]}")
+        rule = f"steps must count on by one; got {step[at]} after {step[at - 1]} at {rows.place(at)}"
+        raise ModelError(f"{rule}. {SORT if step[at] < step[at - 1] else 'Rows are missing before it.'}")
+
+    def _check_states(self, rows: Rows, begins: Bools) -> None:
+        wrong = np.append(False, rows.state[1:] != rows.next_state[:-1]) & ~begins
+        if not wrong.any():
+            return
+        at = int(np.argmax(wrong))
+        if all(_same(column, at) for column in (rows.state, rows.action, rows.next_state)):
+            self._refuse_repetition(rows, at, "the row before")
+        remedy = (
+            "Rows are missing, or stand in the wrong order."
+            if rows.episode is not None
+            else "If an episode begins there, name the column that says so: columns={'episode': …} or {'truncated': …}."
+        )
+        raise ModelError(
+            f"a row must begin where the one before it ended, in state {rows.next_state[at - 1]}; got state "
+            f"{rows.state[at]} at {rows.place(at)}. {remedy}",
+            state=int(rows.state[at]),
+        )
+
+    def _refuse_repetition(self, rows: Rows, at: int, what: str) -> None:
+        told = rows.damage if rows.damage is not None else rows.cumulative
+        assert told is not None  # a log without any is refused when its columns are found
+        if told[at] == told[at - 1]:
+            raise ModelError(f"no row must stand twice; {rows.place(at)} repeats {what}. Remove it.")
+        raise ModelError(
+            f"damage must not contradict itself; {rows.place(at)} repeats {what} with damage {told[at]} instead of "
+            f"{told[at - 1]}. Remove the wrong one."
+        )
+
+    def _damage(self, rows: Rows, begins: Bools) -> Ints:
+        """The damage of every row, from whichever columns there are."""
+        if rows.cumulative is None:
+            assert rows.damage is not None
+            return rows.damage
+        gained = rows.cumulative - np.where(begins, 0, np.append(0, rows.cumulative[:-1]))
+        known = slice(None) if begins[0] else slice(1, None)  # of the row before the piece, only its end is known
+        self._check_gains(rows, gained[known], 0 if begins[0] else 1)
+        return gained if rows.damage is None else rows.damage
+
+    def _check_gains(self, rows: Rows, gained: Ints, offset: int) -> None:
+        rule, wrong = "cumulative damage must not fall", gained < 0
+        if not wrong.any():
+            rule, wrong = f"cumulative damage must not grow by more than {self.max_damage}", gained > self.max_damage
+        if not wrong.any() and rows.damage is not None:
+            rule, wrong = "damage and cumulative damage must not contradict each other", gained != rows.damage[offset:]
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            here = "" if rows.damage is None else f" where the damage is {rows.damage[at + offset]}"
+            raise ModelError(f"{rule}; it changes by {gained[at]}{here} at {rows.place(at + offset)}")
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _same(column: npt.NDArray[Any], at: int) -> bool:
+    return bool(column[at] == column[at - 1])
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _row(rows: Rows, at: int) -> Rows:
+    """One row as a piece of its own."""
+    at %= rows.state.size
+    one: list[Any] = [None if column is None else column[at : at + 1].copy() for column in _columns(rows)]
+    place = rows.place(at)
+    return Rows(*[*one, lambda _: place])
+
+
+def _joined(before: Rows, rows: Rows) -> Rows:
+    """The row before a piece, and the piece."""
+
+    def place(i: int) -> str:
+        return before.place(0) if i == 0 else rows.place(i - 1)
+
+    pairs = zip(_columns(before), _columns(rows), strict=True)
+    both: list[Any] = [None if y is None else np.append(x, y) for x, y in pairs]
+    return Rows(*[*both, place])
+
+
+def _columns(rows: Rows) -> list[Any]:
+    return list(rows[:-1])

@@ -1,0 +1,155 @@
+"""Minari datasets: episodes with T actions, T + 1 observations and, where infos were recorded, T + 1 of these.
+
+Info 0 came with the reset; the damage of step t is in info t + 1.  Nothing of Minari is imported: whatever has
+``iterate_episodes`` is taken for a dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ModelError, UnknownName
+from almostsure.learn.logs.columns import NAMES, Encode, Piece, encoded
+from almostsure.learn.logs.tables import CHUNK, Columns
+
+DAMAGE = ("damage", "cumulative_damage")
+
+
+def is_dataset(log: Any) -> bool:
+    """Whether it is a Minari dataset."""
+    return hasattr(log, "iterate_episodes")
+
+
+def is_episode(log: Any) -> bool:
+    """Whether it is one episode of a Minari dataset."""
+    return all(hasattr(log, name) for name in ("observations", "actions", "terminations", "infos"))
+
+
+def space_size(dataset: Any, name: str) -> int | None:
+    """How many states or actions a dataset's space has; None if it is not discrete or does not begin with 0."""
+    space = getattr(dataset, name, None)
+    size = getattr(space, "n", None)
+    return int(size) if isinstance(size, (int, np.integer)) and not getattr(space, "start", 0) else None
+
+
+def read_episodes(episodes: Any, columns: Columns, encode: Encode | None) -> Iterator[Piece]:
+    """The pieces of episodes, several of them in each."""
+    waiting: list[dict[str, npt.NDArray[Any]]] = []
+    size = 0
+    for episode in episodes:
+        one = _columns(episode, columns, encode)
+        waiting.append(one)
+        size += one["action"].size
+        if size >= CHUNK:
+            yield _together(waiting)
+            waiting, size = [], 0
+    if size:
+        yield _together(waiting)
+
+
+def _together(episodes: list[dict[str, npt.NDArray[Any]]]) -> Piece:
+    columns = {name: np.concatenate([one[name] for one in episodes]) for name in episodes[0]}
+    episode, step = columns["episode"], columns["step"]
+    return Piece(columns, lambda i: f"step {step[i]} of episode {episode[i]}", is_encoded=True)
+
+
+def _columns(episode: Any, columns: Columns, encode: Encode | None) -> dict[str, npt.NDArray[Any]]:
+    name, actions = int(episode.id), np.asarray(episode.actions)
+    size = len(episode.rewards)
+    if actions.ndim != 1 or actions.dtype.kind not in "iu":
+        raise ModelError(
+            f"actions must be integers; those of episode {name} are of {actions.dtype}, shape {list(actions.shape)}"
+        )
+    states = _states(episode.observations, size, name, encode)
+    damage = {ours: _damage(episode.infos, ours, key, size, name) for ours, key in _keys(episode, columns).items()}
+    return {
+        "state": states[:-1], "next_state": states[1:], "action": actions, "reward": np.asarray(episode.rewards),
+        "terminated": np.asarray(episode.terminations), "truncated": np.asarray(episode.truncations),
+        "episode": np.full(size, name), "step": np.arange(size), **damage,
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------- observations
+
+
+def _states(observations: Any, size: int, name: int, encode: Encode | None) -> npt.NDArray[Any]:
+    if encode is not None:
+        each = [_at(observations, t) for t in range(_length(observations))]
+        states = np.asarray(encoded("observation", each, encode, lambda t: f"step {t} of episode {name}"))
+    else:
+        states = np.asarray(observations) if not isinstance(observations, (Mapping, tuple)) else np.zeros((0, 0))
+        if states.ndim != 1 or states.dtype.kind not in "iu":
+            raise ModelError(
+                f"observations must be integers; those of episode {name} are not. "
+                "Pass encode=, a function that numbers them."
+            )
+    if len(states) != size + 1:
+        raise ModelError(f"episode {name} must have one observation more than steps; got {len(states)} and {size}")
+    return states
+
+
+def _at(observations: Any, t: int) -> Any:
+    """The observation at a time, of arrays that may be nested in mappings and tuples."""
+    if isinstance(observations, Mapping):
+        return {key: _at(value, t) for key, value in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(_at(value, t) for value in observations)
+    return observations[t]
+
+
+def _length(observations: Any) -> int:
+    if isinstance(observations, Mapping):
+        observations = tuple(observations.values())
+    return _length(observations[0]) if isinstance(observations, tuple) else len(observations)
+
+
+# ---------------------------------------------------------------------- damage
+
+
+def _keys(episode: Any, columns: Columns) -> dict[str, str]:
+    """Under which keys of its infos an episode has the damage, and the cumulative one."""
+    wanted, there = dict(columns or {}), _flat(episode.infos or {})
+    for ours in wanted:
+        if ours not in DAMAGE:
+            raise UnknownName("key of columns", ours, DAMAGE, "A dataset only lets the damage be named.")
+    remedy = f"Episode {int(episode.id)} has: {', '.join(there) or 'none; record them with record_infos=True'}."
+    found = {}
+    for ours in DAMAGE:
+        keys = [wanted[ours]] if ours in wanted else [name for name in NAMES[ours] if name in there]
+        if ours in wanted and wanted[ours] not in there:
+            raise UnknownName("key of infos", wanted[ours], there, remedy)
+        if len(keys) > 1:
+            raise ModelError(f"infos {keys[0]!r} and {keys[1]!r} could both be the {ours}; name one with columns=")
+        if keys:
+            found[ours] = keys[0]
+    if not found:
+        raise UnknownName("key of infos", "damage", there, f"{remedy} Name one with columns={{'damage': …}}.")
+    return found
+
+
+def _flat(infos: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The arrays of infos by name; those of an inner mapping as ``outer/inner``."""
+    result: dict[str, Any] = {}
+    for key, value in infos.items():
+        result.update(_flat(value, f"{prefix}{key}/") if isinstance(value, Mapping) else {f"{prefix}{key}": value})
+    return result
+
+
+def _damage(infos: Mapping[str, Any], ours: str, key: str, size: int, name: int) -> npt.NDArray[Any]:
+    values = np.asarray(_flat(infos)[key])
+    if values.ndim != 1 or values.size not in (size, size + 1):
+        raise ModelError(
+            f"infos[{key!r}] must hold one number a step, and one for the reset; episode {name} has {size} steps and "
+            f"infos of shape {list(values.shape)}"
+        )
+    if values.size == size:
+        return values
+    if values[0] != 0 and values[0] == values[0]:
+        raise ModelError(
+            f"{ours} must be 0 before the first step; infos[{key!r}] of episode {name} has {values[0]!r} there"
+        )
+    return values[1:]

@@ -1,0 +1,133 @@
+"""Logs as tables: arrays by name, data frames, CSV files; and single trajectories."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from almostsure.errors import CorruptFile, FileError, ModelError
+from almostsure.learn.logs.columns import NAMES, Piece, find_columns
+
+CHUNK = 1 << 16  # rows read together
+Columns = Mapping[str, str] | None
+
+
+def is_table(log: Any) -> bool:
+    """Whether it has columns by name: a mapping, a data frame, an Arrow table, a structured array."""
+    return _names(log) is not None
+
+
+def _names(log: Any) -> list[str] | None:
+    names: Any = None
+    if isinstance(log, Mapping):
+        names = log.keys()
+    elif isinstance(log, np.ndarray):
+        names = log.dtype.names
+    elif hasattr(log, "__getitem__"):
+        names = getattr(log, "column_names", None) or getattr(log, "columns", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def read_table(log: Any, columns: Columns, *, where: str = "the table") -> Iterator[Piece]:
+    """The pieces of a table."""
+    names = _names(log) or []
+    if isinstance(log, Mapping) and _is_trajectory(log, names, columns):
+        yield from read_trajectory(log, columns, where="the trajectory")
+        return
+    found = find_columns(names, columns, where)
+    data = {ours: _values(log[theirs]) for ours, theirs in found.items()}
+    for name, values in data.items():
+        if len(values) != len(data["action"]):
+            lengths = f"{len(values):,} of {name} and {len(data['action']):,} of action"
+            raise ModelError(f"the columns of {where} must be equally long; got {lengths}")
+    for begin in range(0, len(data["action"]), CHUNK):
+        part = {name: values[begin : begin + CHUNK] for name, values in data.items()}
+        yield Piece(part, lambda i, begin=begin: f"row {begin + i:,}")  # type: ignore[misc]
+
+
+def _values(values: Any) -> Any:
+    """A column, such that it can be sliced."""
+    return values if isinstance(values, (list, tuple, np.ndarray)) else np.asarray(values)
+
+
+# ---------------------------------------------------------------------- trajectories
+
+
+def _is_trajectory(log: Mapping[str, Any], names: list[str], columns: Columns) -> bool:
+    """Whether a table has one state more than actions, and so no need of next states."""
+    wanted = columns or {}
+    if "next_state" in wanted or any(name in names for name in NAMES["next_state"]):
+        return False
+    state, action = (
+        next((name for name in (wanted.get(ours), *NAMES[ours]) if name in names), None) for ours in ("state", "action")
+    )
+    return state is not None and action is not None and len(log[state]) == len(log[action]) + 1
+
+
+def read_trajectory(log: Mapping[str, Any], columns: Columns, *, where: str) -> Iterator[Piece]:
+    """The only piece of a table that is one whole episode, with one state more than actions."""
+    data = dict(log)
+    state = next(name for name in ((columns or {}).get("state"), *NAMES["state"]) if name in data)
+    states = _values(data[state])
+    data[state], data["next_state"] = states[:-1], states[1:]
+    size = len(states) - 1
+    for name in NAMES["terminated"] + NAMES["truncated"]:
+        if name in data and np.ndim(data[name]) == 0:
+            data[name] = np.arange(size) == (size - 1 if data[name] else -1)
+    found = find_columns(data, columns, where)
+    parts = {ours: data[theirs] for ours, theirs in found.items()}
+    ends = np.arange(size) == size - 1
+    terminated = np.asarray(parts.get("terminated", np.zeros(size)))
+    if terminated.shape == ends.shape:
+        parts["truncated"] = ends & ~terminated.astype(np.bool_)  # what comes next is another episode
+    if size:
+        yield Piece(parts, lambda i: f"step {i} of {where}")
+
+
+# ---------------------------------------------------------------------- CSV
+
+
+def read_csv(path: str, columns: Columns) -> Iterator[Piece]:
+    """The pieces of a CSV file whose first line names its columns."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            yield from _csv_pieces(csv.reader(file, strict=True), path, columns)
+    except OSError as error:
+        raise FileError(f"cannot read {path!r}: {error.strerror or error}.", path=path) from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise CorruptFile(f"{path!r} is no CSV file, or is damaged: {error}.", path=path) from error
+
+
+def _csv_pieces(lines: Any, path: str, columns: Columns) -> Iterator[Piece]:
+    header = [name.strip() for name in next(lines, [])]
+    if not header:
+        raise CorruptFile(f"{path!r} is empty; its first line must name its columns.", path=path)
+    found = find_columns(header, columns, repr(path))
+    positions = {ours: header.index(theirs) for ours, theirs in found.items()}
+    rows: list[list[str]] = []
+    numbers: list[int] = []  # of the lines: an entry in quotes may hold several
+    for row in lines:
+        if len(row) != len(header):
+            if not row:
+                continue
+            raise CorruptFile(
+                f"line {lines.line_num:,} of {path!r} must have {len(header)} entries, as the first one has; got "
+                f"{len(row)}. Is the file truncated?",
+                path=path,
+            )
+        rows.append(row)
+        numbers.append(lines.line_num)
+        if len(rows) == CHUNK:
+            yield _csv_piece(rows, numbers, positions, path)
+            rows, numbers = [], []
+    if rows:
+        yield _csv_piece(rows, numbers, positions, path)
+
+
+def _csv_piece(rows: list[list[str]], numbers: list[int], positions: Mapping[str, int], path: str) -> Piece:
+    transposed = list(zip(*rows, strict=True))
+    parts = {ours: transposed[position] for ours, position in positions.items()}
+    return Piece(parts, lambda i: f"line {numbers[i]:,} of {path!r}")
