@@ -1,0 +1,40 @@
+"""Deep agents that never overspend, and their rivals.  Needs the extra ``deep``.
+
+>>> from almostsure.gym.deep import train_maskable_ppo
+>>> agent = train_maskable_ppo("corridor", 3, steps=512, seed=0)
+>>> agent.evaluate().overspends
+0.0
+"""
+
+from almostsure.errors import MissingExtra
+
+try:
+    import sb3_contrib as _sb3_contrib  # noqa: F401  # looked for here, so that whoever lacks it is told what to install
+except ImportError:
+    raise MissingExtra("sb3-contrib", "deep") from None
+
+from almostsure.gym.deep.agent import DeepAgent
+from almostsure.gym.deep.learners import (
+    EarlyEndPPO,
+    LagrangianPPO,
+    OneStepPPO,
+    SautePPO,
+    ShieldedPPO,
+    UnconstrainedPPO,
+    deep_learners,
+)
+from almostsure.gym.deep.settings import Settings
+from almostsure.gym.deep.train import train_maskable_ppo
+
+__all__ = [
+    "DeepAgent",
+    "EarlyEndPPO",
+    "LagrangianPPO",
+    "OneStepPPO",
+    "SautePPO",
+    "Settings",
+    "ShieldedPPO",
+    "UnconstrainedPPO",
+    "deep_learners",
+    "train_maskable_ppo",
+]

@@ -1,0 +1,109 @@
+"""What a network sees of a state and of what remains.
+
+A state is a row of numbers.  Where the model has a map, these are its row and its column, each as a share of the map
+and one-hot, so that what is learnt in one cell carries over to its neighbours; elsewhere the state itself is one-hot.
+What remains is added as a share of the total and as a staircase: is there at least 1 left, at least 2, and so on.  An
+overspent budget has a flag of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.budget.memory import require
+from almostsure.errors import ArgumentError
+from almostsure.model.mdp import MDP, Bools, Ints
+
+Rows = npt.NDArray[np.float32]
+
+MOST_STATES = 20_000  # that are told apart one by one
+STAIRS = 32  # of the staircase, at most
+
+
+@final
+class Features:
+    """Rows of numbers for states and remaining budgets, looked up many at once.
+
+    Parameters
+    ----------
+    mdp
+        The model.
+    total
+        The budget at the start; None for agents that do not look at it.
+    states
+        One row of numbers a state, where the user knows better.
+    """
+
+    def __init__(self, mdp: MDP, total: int | None, *, states: npt.ArrayLike | None = None) -> None:
+        self.total = total
+        self.states = _of_states(mdp) if states is None else _given(mdp, states)
+        self.remaining = _of_remaining(total)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        return int(self.states.shape[1] + self.remaining.shape[1])
+
+    def __call__(self, states: Ints, remaining: Ints) -> Rows:
+        """The rows, [n, width]; what remains may be negative."""
+        if self.total is None:
+            return self.states[states]
+        return np.concatenate([self.states[states], self.remaining[np.maximum(remaining, -1) + 1]], axis=1)
+
+
+def _of_states(mdp: MDP) -> Rows:
+    if mdp.layout is not None and (mdp.layout.cell >= 0).any():
+        return _on_map(mdp)
+    if mdp.num_states > MOST_STATES:
+        raise ArgumentError(
+            f"a model of {mdp.num_states:,} states without a map must come with features=, an array of one row of "
+            f"numbers a state; up to {MOST_STATES:,} states are told apart without it"
+        )
+    return np.eye(mdp.num_states, dtype=np.float32)
+
+
+def _on_map(mdp: MDP) -> Rows:
+    """Row and column of each state; what is not drawn gets a column of its own, up to a point."""
+    layout = mdp.layout
+    assert layout is not None
+    drawn = layout.cell >= 0
+    row, column = np.divmod(np.maximum(layout.cell, 0), layout.columns)
+    shares = np.column_stack([row / max(layout.rows - 1, 1), column / max(layout.columns - 1, 1)])
+    parts: list[npt.NDArray[Any]] = [shares, _one_hot(row, layout.rows, drawn), _one_hot(column, layout.columns, drawn)]
+    rank = np.cumsum(~drawn) - 1
+    hidden = min(int((~drawn).sum()), MOST_STATES)
+    parts.append(_one_hot(np.minimum(rank, max(hidden - 1, 0)), hidden, ~drawn))
+    result = np.concatenate(parts, axis=1).astype(np.float32)
+    result[~drawn, :2] = 0
+    return result
+
+
+def _one_hot(value: Ints, count: int, there: Bools) -> Rows:
+    hot: Rows = ((value[:, None] == np.arange(count)) & there[:, None]).astype(np.float32)
+    return hot
+
+
+def _given(mdp: MDP, states: npt.ArrayLike) -> Rows:
+    rows: npt.NDArray[Any] = np.asarray(states)
+    if rows.ndim != 2 or len(rows) != mdp.num_states or rows.dtype.kind not in "buif":
+        raise ArgumentError(
+            f"features must be numbers, one row for each of the {mdp.num_states:,} states; "
+            f"got {rows.dtype} of shape {list(rows.shape)}"
+        )
+    if not np.isfinite(rows).all():
+        raise ArgumentError(f"features must be finite; got {rows[~np.isfinite(rows)][0]}")
+    return np.ascontiguousarray(rows, np.float32)
+
+
+def _of_remaining(total: int | None) -> Rows:
+    """One row for each of −1 (overspent), 0, 1, … total."""
+    if total is None:
+        return np.zeros((1, 0), np.float32)
+    require(4 * (STAIRS + 2) * (total + 2), f"what a network sees of budgets up to {total:,}", "Use a smaller total.")
+    left = np.arange(-1, total + 1)
+    stairs = np.unique(np.linspace(1, max(total, 1), min(max(total, 1), STAIRS)).round())
+    share = np.maximum(left, 0) / max(total, 1)
+    return np.column_stack([left < 0, share, left[:, None] >= stairs]).astype(np.float32)

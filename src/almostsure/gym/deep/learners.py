@@ -1,0 +1,185 @@
+"""PPO in six regimes, as learners for :func:`almostsure.learn.compare.compare`.
+
+All of them have the same network, settings, sampler and seeds; :mod:`almostsure.gym.deep.regimes` says what differs.
+What is deployed is the network on every (state, remaining), sampled or greedy, whichever returns more exactly.
+
+>>> from almostsure.gym.deep import OneStepPPO, ShieldedPPO
+>>> from almostsure.learn.compare import compare
+>>> table = compare("corridor", 2, [ShieldedPPO(), OneStepPPO()], steps=2_000, seeds=1)
+>>> [row["training_violations"] > 0 for row in table.rows]
+[False, True]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, final
+
+import numpy as np
+
+from almostsure.budget.solve import solve_budget
+from almostsure.gym.deep.deploy import as_table, table
+from almostsure.gym.deep.features import Features
+from almostsure.gym.deep.lanes import Lanes
+from almostsure.gym.deep.ppo import build, learn, model_env
+from almostsure.gym.deep.regimes import EarlyEnd, Lagrangian, OneStep, Regime, Saute, Shielded, Unconstrained
+from almostsure.gym.deep.settings import DEFAULT, Settings
+from almostsure.learn.training import Learner, Training
+from almostsure.model.mdp import MDP
+from almostsure.policy.policy import Policy
+from almostsure.shield.shield import Shield
+
+
+def run(mdp: MDP, total: int, regime: Regime, settings: Settings, *, steps: int, seed: int) -> Training:
+    """Train PPO in a regime, on one core, and say how it went."""
+    settings = settings.for_steps(steps)
+    features = Features(mdp, total if regime.sees_remaining else None)
+    lanes = Lanes(mdp, total, regime, features, count=settings.lanes, max_steps=settings.max_steps)
+    ppo = build(model_env(lanes), settings, seed=seed, device="cpu")
+    learn(ppo, settings, steps=steps, lanes=lanes)
+    lanes.finish()
+    record = lanes.record
+    return Training(
+        policy=deployed(ppo, mdp, total, regime, features),
+        ends=np.array(record.ends, np.int64),
+        returns=np.array(record.returns),
+        damages=np.array(record.damages, np.int64),
+        interventions=lanes.refusals,
+    )
+
+
+def deployed(ppo: Any, mdp: MDP, total: int, regime: Regime, features: Features) -> Policy:
+    """What a network that was trained in a regime plays, overspent or not."""
+    everywhere = np.arange(mdp.num_states)
+    if not regime.sees_remaining:
+        rows = [table(ppo, mdp, features, regime.mask, states=everywhere, remaining=0)]
+        return as_table(mdp, rows, None, deterministic=None)
+    needs = regime.needs()
+    rows = [
+        table(ppo, mdp, features, regime.mask, states=np.flatnonzero(needs <= left), remaining=left)
+        for left in range(total + 1)
+    ]
+    if regime.overspent is not None:
+        rows.append(table(ppo, mdp, features, regime.mask, states=everywhere, remaining=regime.overspent))
+    return as_table(mdp, rows, total, deterministic=None)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ShieldedPPO:
+    """MaskablePPO inside the shield: it can learn whatever it likes, and never overspends."""
+
+    name: str = "MaskablePPO, shielded"
+    settings: Settings = DEFAULT
+
+    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        regime = Shielded(mdp, total, Shield(mdp, solve_budget(mdp)))
+        return run(mdp, total, regime, self.settings, steps=steps, seed=seed)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OneStepPPO:
+    """MaskablePPO without the actions that may overspend in the very next step."""
+
+    name: str = "MaskablePPO, one-step mask"
+    settings: Settings = DEFAULT
+
+    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        return run(mdp, total, OneStep(mdp, total), self.settings, steps=steps, seed=seed)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SautePPO:
+    """Sauté PPO with exact integer budgets: the state has what remains, and the overspent are paid a penalty instead.
+
+    Parameters
+    ----------
+    penalty
+        For each step while overspent; by default the difference of the model's largest and smallest reward.
+    """
+
+    name: str = "Sauté PPO"
+    settings: Settings = DEFAULT
+    penalty: float | None = None
+
+    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        regime = Saute(mdp, total, _penalty(mdp, self.penalty))
+        return run(mdp, total, regime, self.settings, steps=steps, seed=seed)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EarlyEndPPO:
+    """PPO whose episodes end, with a penalty, once they have overspent.
+
+    Parameters
+    ----------
+    penalty
+        Paid once; by default the difference of the model's largest and smallest reward.
+    """
+
+    name: str = "PPO, early termination"
+    settings: Settings = DEFAULT
+    penalty: float | None = None
+
+    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        regime = EarlyEnd(mdp, total, _penalty(mdp, self.penalty))
+        return run(mdp, total, regime, self.settings, steps=steps, seed=seed)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LagrangianPPO:
+    """PPO-Lagrangian: damage has a price, which rises while episodes take more than the total on average.
+
+    Parameters
+    ----------
+    price_rate
+        By how much the price rises after a rollout, for each unit that an episode takes too much on average.
+    """
+
+    name: str = "PPO-Lagrangian"
+    settings: Settings = DEFAULT
+    price_rate: float = 0.05
+
+    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        return run(mdp, total, Lagrangian(mdp, total, self.price_rate), self.settings, steps=steps, seed=seed)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class UnconstrainedPPO:
+    """PPO that does not look at damage."""
+
+    name: str = "PPO, unconstrained"
+    settings: Settings = DEFAULT
+
+    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        return run(mdp, total, Unconstrained(mdp, total), self.settings, steps=steps, seed=seed)
+
+
+#: All of them, by name.
+deep_learners: Mapping[str, Learner] = MappingProxyType(
+    {
+        "shielded": ShieldedPPO(),
+        "one-step": OneStepPPO(),
+        "early-end": EarlyEndPPO(),
+        "saute": SautePPO(),
+        "lagrangian": LagrangianPPO(),
+        "unconstrained": UnconstrainedPPO(),
+    }
+)
+
+
+def _penalty(mdp: MDP, given: float | None) -> float:
+    return float(mdp.reward.max() - mdp.reward.min()) if given is None else given
