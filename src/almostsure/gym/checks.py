@@ -12,6 +12,7 @@ from gymnasium.spaces import Discrete
 from gymnasium.wrappers import Autoreset
 
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction, UnknownName
+from almostsure.gym.autoreset import read
 from almostsure.gym.overseer import Overseer
 from almostsure.learn.ledger import Ledger
 from almostsure.learn.online import OnlineShield
@@ -121,6 +122,13 @@ def open_ledger(ledger: Ledger | str | PathLike[str] | None, shield: Any) -> Led
     else:
         result = ledger if isinstance(ledger, Ledger) else Ledger()
     return result if given or ledger is None else result.record(ledger)  # type: ignore[arg-type]
+
+
+def check_reset(infos: dict[str, Any], at: int) -> None:
+    """Refuse a copy of an environment whose reset hurts."""
+    damage = read(infos, "damage", at)
+    if damage:
+        raise ModelError(f"a reset must do no damage; infos['damage'] of copy {at} is {damage!r} after it")
 
 
 # ---------------------------------------------------------------------- errors

@@ -1,0 +1,103 @@
+"""Which copies of a vector environment begin an episode, under each of Gymnasium's ways to reset them.
+
+- ``NEXT_STEP``: the step after the end of an episode ignores its action, and returns the first observation of the next;
+- ``SAME_STEP``: the step that ends an episode returns the first observation of the next one, and what the episode
+  ended in is in ``infos["final_obs"]`` and ``infos["final_info"]``;
+- ``DISABLED``: the user resets, all copies or those in ``options["reset_mask"]``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from almostsure.errors import ArgumentError
+from almostsure.model.mdp import Bools
+
+Infos = dict[str, Any]
+
+
+@final
+class Resets:
+    """Follows the episodes of a vector environment."""
+
+    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        mode = env.metadata.get("autoreset_mode")
+        if mode is None:
+            raise ArgumentError(
+                "a vector environment must say in metadata['autoreset_mode'] when it resets its copies; "
+                f"{type(env).__name__} does not. Set it to a gymnasium.vector.AutoresetMode."
+            )
+        self.mode = AutoresetMode(mode)
+        self.num_envs = env.num_envs
+        self.over: Bools | None = None  # whose episode is over and was not reset yet; None before the first reset
+
+    def reset(self, options: dict[str, Any] | None) -> Bools:
+        """Which copies a reset with these options resets."""
+        chosen = None if options is None else options.get("reset_mask")
+        if chosen is None:
+            self.over = np.zeros(self.num_envs, np.bool_)
+            return ~self.over
+        if self.over is None:
+            raise ResetNeeded("reset all copies before resetting some of them")
+        mask = np.asarray(chosen, np.bool_)
+        self.over = self.over & ~mask
+        return mask
+
+    def before(self) -> Bools:
+        """Which copies the next step is an action for; the others are reset by it.
+
+        Until :meth:`step` takes in how it went nothing is known: after an error, all must be reset.
+        """
+        if self.over is None:
+            raise ResetNeeded("call reset() before step()")
+        if self.mode == AutoresetMode.DISABLED and self.over.any():
+            at = int(np.argmax(self.over))
+            raise ResetNeeded(f"the episode of copy {at} is over: reset it with options={{'reset_mask': …}}")
+        over, self.over = self.over, None
+        return ~over
+
+    def step(self, ended: Bools) -> None:
+        """Take in which episodes a step ended."""
+        self.over = np.zeros_like(ended) if self.mode == AutoresetMode.SAME_STEP else ended
+
+    def final(self, infos: Infos, ended: Bools) -> Infos | None:
+        """The infos of the episodes that this step ended, where those are apart."""
+        if self.mode != AutoresetMode.SAME_STEP or not ended.any():
+            return None
+        found = infos.get("final_info")
+        return found if isinstance(found, dict) else {}
+
+
+def read(infos: Infos, key: str, at: int) -> Any:
+    """What a copy's info says under a key; None if it does not."""
+    if key not in infos or not infos.get(f"_{key}", _ALL)[at]:
+        return None
+    return infos[key][at]
+
+
+def said(infos: Infos, final: Infos | None, ended: Bools, key: str, at: int) -> Any:
+    """What the info of a copy's step says, wherever that stands."""
+    return read(final, key, at) if final is not None and ended[at] else read(infos, key, at)
+
+
+def write(infos: Infos, who: Bools, **columns: npt.NDArray[Any]) -> Infos:
+    """The infos with further columns, which hold for ``who``."""
+    result = dict(infos)
+    for key, values in columns.items():
+        result[key], result[f"_{key}"] = values, who.copy()
+    return result
+
+
+class _All:
+    """A mask that is true everywhere."""
+
+    def __getitem__(self, at: int) -> bool:
+        return True
+
+
+_ALL = _All()

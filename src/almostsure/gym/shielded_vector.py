@@ -1,0 +1,272 @@
+"""``ShieldedVectorEnv``: many shielded copies of an environment, with one look-up for all of them."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space, iterate
+
+from almostsure.errors import ArgumentError
+from almostsure.gym import checks
+from almostsure.gym.autoreset import Infos, Resets, said, write
+from almostsure.gym.checks import StateOf
+from almostsure.gym.forms import Form, show_remaining
+from almostsure.gym.lookup import Lookup, Numbers
+from almostsure.gym.overseer import Overseer
+from almostsure.gym.shielded import Forbidden
+from almostsure.gym.vector import show_final
+from almostsure.learn.ledger import Episode, Ledger
+from almostsure.learn.online import OnlineShield
+from almostsure.model.mdp import Bools
+from almostsure.policy.policy import as_policy
+from almostsure.shield.shield import Shield
+
+
+@final
+class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
+    """A vector environment none of whose episodes ever takes more than ``total`` damage.
+
+    The parameters are those of :class:`ShieldedEnv`, around a Gymnasium vector environment in any of its autoreset
+    modes.  ``infos`` holds the same entries, one row a copy; ``action_masks()`` is [num_envs, num_actions].
+
+    Where copies have wrappers of their own, run in Stable-Baselines3's vector environments, or share an OnlineShield,
+    shield each copy with :class:`ShieldedEnv` instead; this form is the faster one.
+
+    Parameters
+    ----------
+    env, shield, total, observe, normalised, forbidden, fallback, state_of, ledger
+        See :class:`ShieldedEnv`.  ``state_of`` gets the copy's own environment where it is in this process, and
+        None otherwise.
+
+    Examples
+    --------
+    >>> import almostsure as asure, gymnasium
+    >>> from almostsure.gym import ShieldedVectorEnv
+    >>> mdp = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
+    >>> envs = gymnasium.make_vec("FrozenLake-v1", num_envs=3, vectorization_mode="sync")
+    >>> envs = ShieldedVectorEnv(envs, asure.Shield(mdp, asure.solve_budget(mdp)), 1)
+    >>> observations, infos = envs.reset(seed=0)
+    >>> observations
+    array([[0, 1],
+           [0, 1],
+           [0, 1]])
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        shield: Shield,
+        total: int,
+        *,
+        observe: Form = "flat",
+        normalised: bool = False,
+        forbidden: Forbidden = "raise",
+        fallback: Any = None,
+        state_of: StateOf | None = None,
+        ledger: Ledger | str | PathLike[str] | None = None,
+    ) -> None:
+        super().__init__(env)
+        self._shield = _fixed(shield)
+        self.overseer = Overseer(shield, total)
+        checks.check_forbidden(forbidden)
+        checks.check_actions(self.overseer, env.single_action_space)
+        checks.check_observations(self.overseer, env.single_observation_space, state_of)
+        self._copies = getattr(env.unwrapped, "envs", None) or [None] * env.num_envs
+        if self._copies[0] is not None:
+            for copy in {id(copy.unwrapped): copy for copy in self._copies}.values():
+                checks.check_same_model(self.overseer, copy, state_of)
+        self._resets, self._lookup = Resets(env), Lookup(self.overseer.mdp)
+        self.total, self.forbidden, self.state_of = self.overseer.total, forbidden, state_of
+        self.fallback = None if fallback is None else as_policy(self.overseer.mdp, fallback, total=self.total)
+        self._shown = show_remaining(
+            env.single_observation_space, self.total, observe, normalised=normalised,
+            num_actions=self.overseer.num_actions,
+        )  # fmt: skip
+        self.single_observation_space = self._shown.space
+        self.observation_space = batch_space(self._shown.space, env.num_envs)
+        self.ledger = checks.open_ledger(ledger, shield)
+        self._is_terminal = self.overseer.mdp.is_terminal()
+        count = env.num_envs
+        self._numbers, self._none, self._all = np.arange(count), np.zeros(count, np.int64), np.ones(count, np.bool_)
+        self._state, self._remaining, self._interventions, self._steps, self._episodes = np.zeros((5, count), np.int64)
+        self._rewards = np.zeros(count)
+        self._masks: npt.NDArray[np.int8] = np.zeros((count, self.overseer.num_actions), np.int8)
+
+    # ------------------------------------------------------------------ episodes
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
+        """Start episodes with the whole budget: in all copies, or in those of ``options["reset_mask"]``."""
+        over = self._resets.over
+        observations, infos = self.env.reset(seed=seed, options=options)
+        who = self._resets.reset(options)
+        if over is not None:
+            self._note(who & ~over & (self._steps > 0), "reset")
+        for at in np.flatnonzero(who).tolist():
+            checks.check_reset(infos, at)
+        self._begin(who, self._find(observations, who))
+        return self._shown.batch(observations, self._remaining, self._masks), self._infos(infos, who, self._none)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
+        """Play one action in each copy, if it is allowed; otherwise do what ``forbidden`` says."""
+        actions = self._checked(actions)
+        acting = self._resets.before()
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        ended: Bools = terminated | truncated
+        final = self._resets.final(infos, ended)
+        arrived = self._find(observations, None)
+        reached = arrived if final is None else self._finals(infos["final_obs"], ended, arrived)
+        reached, damages = self._happened(actions, reached, acting, terminated, self._said(infos, final, ended))
+        self._state, self._remaining = reached, self._remaining - damages
+        self._steps += acting
+        self._rewards += rewards  # of a copy that is reset by the step: 0
+        if ended.any():
+            self._note(ended & terminated, "terminated")
+            self._note(ended & ~terminated, "truncated")
+        if final is not None:
+            self._masks = self._look()
+            infos = {**infos, "final_info": self._infos(final, ended, damages)}
+            infos["final_obs"] = show_final(self._shown, infos["final_obs"], self._remaining, ended, self._masks)
+            damages = np.where(ended, 0, damages)
+        self._begin(ended if final is not None else ~acting, arrived)
+        self._resets.step(ended)
+        seen = self._shown.batch(observations, self._remaining, self._masks)
+        return seen, rewards, terminated, truncated, self._infos(infos, self._all, damages)
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Which actions are allowed now, [num_envs, num_actions]: a new array."""
+        return self._masks.astype(np.bool_)
+
+    @property
+    def remaining(self) -> Numbers:
+        """What is left of the budgets of these episodes: a new array."""
+        return self._remaining.copy()
+
+    # ------------------------------------------------------------------ pieces
+
+    def _begin(self, who: Bools, states: Numbers) -> None:
+        """Give the copies that begin an episode in these states their budgets, and look up everybody's masks."""
+        if who.any():
+            self._state = np.where(who, states, self._state)
+            self._remaining[who] = self.total
+            for counter in (self._steps, self._rewards, self._interventions):
+                counter[who] = 0
+        self._masks = self._look()
+
+    def _look(self) -> npt.NDArray[np.int8]:
+        return self._shield.mask(self._state, self._remaining).view(np.int8)
+
+    def _find(self, observations: Any, who: Bools | None) -> Numbers:
+        """The model's states; an observation that is none is an error.  Those who do not count need not be any."""
+        if self.state_of is None:
+            states = np.array(observations, np.int64)  # a copy: the agent gets the observations as they are
+        else:
+            each = iterate(self.env.observation_space, observations)
+            count = self._all if who is None else who
+            states = np.array(
+                [self._one(seen, at) if count[at] else 0 for at, seen in enumerate(each)], np.int64
+            )  # fmt: skip
+        wrong = (states < 0) | (states >= self.overseer.num_states)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            seen = list(iterate(self.env.observation_space, observations))[at]
+            raise checks.strange(seen, int(states[at]), self.overseer)
+        return states
+
+    def _one(self, observation: Any, at: int) -> int:
+        assert self.state_of is not None
+        state = self.state_of(observation, self._copies[at])
+        if isinstance(state, str):
+            return self.overseer.mdp.state(state)
+        number = checks.as_number(state)
+        if number is None:
+            raise checks.strange(observation, state, self.overseer)
+        return number
+
+    def _finals(self, finals: Any, ended: Bools, arrived: Numbers) -> Numbers:
+        """Where each step led: for episodes that ended, not where the next one begins."""
+        result = arrived.copy()
+        for at in np.flatnonzero(ended).tolist():
+            state = self._one(finals[at], at) if self.state_of is not None else checks.as_number(finals[at])
+            if state is None or not 0 <= state < self.overseer.num_states:
+                raise checks.strange(finals[at], state, self.overseer)
+            result[at] = state
+        return result
+
+    def _said(self, infos: Infos, final: Infos | None, ended: Bools) -> npt.NDArray[Any] | None:
+        """The damages that the copies say, NaN where they do not; None if nobody does."""
+        if "damage" not in infos and "damage" not in (final or {}):
+            return None
+        each = (said(infos, final, ended, "damage", at) for at in range(self.num_envs))
+        return np.array([np.nan if damage is None else damage for damage in each], np.float64)
+
+    def _happened(
+        self, actions: Numbers, reached: Numbers, acting: Bools, terminated: Bools, told: npt.NDArray[Any] | None
+    ) -> tuple[Numbers, Numbers]:
+        """The model's states after a step and its damages, none for copies that were reset by it."""
+        odd = terminated & acting & ~self._is_terminal[reached]
+        for at in np.flatnonzero(odd).tolist():
+            reached[at] = self.overseer.after(int(self._state[at]), int(actions[at]), int(reached[at]))
+        damages = self._lookup.damages(self._state, actions, reached, told)
+        damages = np.where(acting, damages, 0)
+        if (damages < 0).any():
+            for at in np.flatnonzero(damages < 0).tolist():
+                word = None if told is None or np.isnan(told[at]) else told[at]
+                step = int(self._state[at]), int(actions[at]), int(reached[at])
+                damages[at] = self.overseer.damage(*step, word)  # says what is wrong
+        return reached, damages
+
+    def _checked(self, actions: Any) -> Numbers:
+        """The actions that are played; those of copies that will only be reset do not matter."""
+        given = np.asarray(actions)
+        if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
+            raise checks.no_action(actions, self.env.action_space)
+        if not ((given >= 0) & (given < self.overseer.num_actions)).all():
+            raise checks.no_action(actions, self.env.action_space)
+        fine = self._masks[self._numbers, given]
+        if fine.all() or self._resets.over is None:
+            return given
+        given = given.copy()
+        for at in np.flatnonzero((fine == 0) & ~self._resets.over).tolist():
+            given[at] = self._instead(int(given[at]), at)
+        return given
+
+    def _instead(self, action: int, at: int) -> int:
+        state, remaining = int(self._state[at]), int(self._remaining[at])
+        if self.forbidden == "raise":
+            raise checks.refused(self.overseer, state, action, remaining)
+        self._interventions[at] += 1
+        allowed = self.overseer.row(state, remaining).allowed
+        return self.overseer.best(state, remaining, allowed, self.fallback)
+
+    def _note(self, who: Bools, ended: Any) -> None:
+        """Write episodes into the ledger."""
+        for at in np.flatnonzero(who).tolist():
+            self._episodes[at] += 1
+            steps, damage = int(self._steps[at]), self.total - int(self._remaining[at])
+            self.ledger.steps += steps
+            self.ledger.note(
+                Episode(
+                    int(self._episodes[at]), steps, float(self._rewards[at]), damage, self.total,
+                    int(self._interventions[at]), ended, at,
+                )
+            )  # fmt: skip
+
+    def _infos(self, infos: Infos, who: Bools, damages: Numbers) -> Infos:
+        own = {} if "cost" in infos else {"cost": damages.copy()}
+        return write(
+            infos, who, damage=damages, remaining=self._remaining.copy(), action_mask=self._masks.copy(),
+            interventions=self._interventions.copy(), **own,
+        )  # fmt: skip
+
+
+def _fixed(shield: Any) -> Shield:
+    if isinstance(shield, OnlineShield):
+        raise ArgumentError(
+            "an OnlineShield must be able to break off an episode, which a vector environment cannot do for one copy. "
+            "Wrap each copy in ShieldedEnv, with the same shield, and make a vector of those."
+        )
+    return shield  # type: ignore[no-any-return]  # the overseer says what else it may not be
