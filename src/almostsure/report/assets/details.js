@@ -1,0 +1,95 @@
+// ------------------------------------------------------------------ the selected state: needs, choices, and why
+
+const stateButton = (state) =>
+  (known(state) ? make("button", { type: "button", class: "link", onclick: () => change({ selected: state, action: null }) }, stateName(state))
+    : make("span", null, stateName(state)));
+
+function drawDetails() {
+  const panel = byId("details"), state = app.selected;
+  if (state < 0) { put(panel, finder(), make("p", { class: "dim" }, "Select a state to see what it needs, and why.")); return; }
+  if (!known(state)) { put(panel, finder(), ...unknownState(state)); return; }
+  const left = remaining(), need = needOf(state), safe = need <= left, value = valueAt(state, app.layer);
+  put(panel, finder(),
+    make("h3", null, stateName(state), isStart(state) ? make("span", { class: "dim" }, "  start") : "", isTerminal(state) ? make("span", { class: "dim" }, "  end") : ""),
+    make("p", { class: "need" }, "Needs a budget of ", make("strong", { id: "selected-need" }, showNeed(need)), ". With ", left, " left: ",
+      make("span", { class: `badge ${safe ? "yes" : "no"}` }, safe ? "✓ safe" : "✕ not safe"),
+      safe && DATA.rewarded && !Number.isNaN(value) ? [" return to expect ", make("strong", null, show(value))] : "", "."),
+    isTerminal(state) ? make("p", { class: "dim" }, "Nothing happens here any more.") : choiceTable(state, left),
+    witnessPart(state),
+  );
+}
+
+function unknownState(state) {
+  const i = SQUARES ? SQUARES.place.get(state) : undefined;
+  return [
+    make("h3", null, stateName(state)),
+    i === undefined ? "" : make("p", { class: "need" }, DATA.view.cellsASide > 1 ? "The worst state of this square needs a budget of " : "Needs a budget of ",
+      make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "."),
+    make("p", { class: "dim" }, `This file holds the details of ${count(STATES.count, "state")} only. For this one, ask `, make("code", null, `budget.explain(${state})`), "."),
+  ];
+}
+
+function finder() {
+  if (STATES.count < 12) return "";
+  const input = make("input", { type: "search", placeholder: STATES.names ? "Find a state by name or number" : "Find a state by number", "aria-label": "Find a state" });
+  const find = () => {
+    const text = input.value.trim();
+    if (!text) return;
+    let place = STATES.names ? STATES.names.indexOf(text) : -1;
+    if (place < 0 && STATES.names) place = STATES.names.findIndex((name) => name.toLowerCase().includes(text.toLowerCase()));
+    if (place < 0 && /^\d+$/.test(text)) place = at(Number(text));
+    if (place >= 0) change({ selected: idOf(place), action: null });
+    else { input.setCustomValidity("No state with details in this file has this name."); input.reportValidity(); }
+  };
+  input.addEventListener("input", () => input.setCustomValidity(""));
+  input.addEventListener("keydown", (event) => { if (event.key === "Enter") find(); });
+  return make("div", { class: "find" }, input, make("button", { type: "button", onclick: find }, "Find"));
+}
+
+function choiceTable(state, left) {
+  const best = playAt(state, app.layer), rows = choicesOf(state);
+  const values = rows.map((choice) => (choice.need <= left ? choiceValue(choice, app.layer) : NaN));
+  const valued = DATA.rewarded && values.some((x) => !Number.isNaN(x));
+  return make("table", null,
+    make("thead", null, make("tr", null, make("th", { scope: "col" }, "Action"), make("th", { scope: "col", class: "number" }, "needs"),
+      make("th", { scope: "col" }, `with ${left} left`), valued ? make("th", { scope: "col", class: "number" }, "return") : "")),
+    make("tbody", null, rows.slice(0, 60).map((choice, i) => {
+      const allowed = choice.need <= left, chosen = allowed && choice.place === best;
+      return make("tr", { class: `${allowed ? "" : "forbidden"}${chosen ? " chosen" : ""}` },
+        make("td", null, make("button", { type: "button", class: "link", "aria-pressed": app.action === choice.action ? "true" : "false",
+          title: "Why it needs that", onclick: () => change({ action: app.action === choice.action ? null : choice.action }) }, actionName(choice.action))),
+        make("td", { class: "number" }, showNeed(choice.need)),
+        make("td", null, chosen ? "★ best" : allowed ? "✓ allowed" : "✕ not allowed"),
+        valued ? make("td", { class: "number" }, show(values[i])) : "");
+    })), rows.length > 60 ? make("caption", null, `and ${rows.length - 60} more actions`) : "");
+}
+
+function currentWitness() {
+  const choice = app.action === null ? null : choicesOf(app.selected).find((c) => c.action === app.action);
+  return known(app.selected) ? witness(app.selected, choice || null) : null;
+}
+
+function witnessPart(state) {
+  const found = currentWitness(), choice = choicesOf(state).find((c) => c.action === app.action);
+  const who = choice ? `${actionName(choice.action)} at ${stateName(state)}` : stateName(state);
+  let spent = 0;
+  const items = found.steps.slice(0, 200).map((step) => {
+    spent += step.damage;
+    return make("li", null, stateButton(step.state), `: ${actionName(step.action)} → `, stateButton(step.next),
+      step.damage ? [", ", make("span", { class: "hurt" }, `damage ${step.damage}`), `; ${spent} so far`] : ", no damage");
+  });
+  const why = found.needs === 0 ? `${who} needs 0: all damage can be avoided from there.`
+    : found.needs === INFINITE ? `${who} needs ∞: no budget is enough, damage can go on for ever.`
+      : `${who} needs ${found.needs}: so much can be forced, whatever the agent does afterwards.`;
+  return make("div", { class: "witness", id: "witness" },
+    make("h3", null, "Why"),
+    make("p", null, why),
+    items.length ? make("ol", null, items) : "",
+    found.steps.length > 200 ? make("p", { class: "dim" }, `… and ${found.steps.length - 200} steps more.`) : "",
+    found.trap.length ? make("p", null, "It goes round for ever, with damage each time: ", [...found.trap.slice(0, 12), found.trap[0]].map(stateName).join(" → "), ".") : "",
+    !found.complete && !found.trap.length ? make("p", { class: "dim" }, "… it goes on through states that are not in this file.") : "",
+    choice ? make("details", null, make("summary", null, `What ${actionName(choice.action)} may lead to`),
+      make("table", null, make("thead", null, make("tr", null, ["probability", "to", "reward", "damage"].map((h) => make("th", { scope: "col" }, h)))),
+        make("tbody", null, outcomesOf(choice.choice).slice(0, 60).map((o) => make("tr", null, make("td", null, percent(o.probability)), make("td", null, stateButton(o.next)),
+          make("td", null, show(o.reward)), make("td", { class: o.damage ? "hurt" : "" }, o.damage)))))) : "");
+}

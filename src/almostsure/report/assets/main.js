@@ -1,0 +1,45 @@
+// ------------------------------------------------------------------ everything together
+
+const redraws = [];
+
+function redraw() {
+  readPalette();
+  drawExplore();
+  for (const again of redraws) again();
+}
+
+function buildTheme() {
+  const button = byId("theme"), root = document.documentElement, names = { auto: "Theme: automatic", light: "Theme: light", dark: "Theme: dark" };
+  const order = ["auto", "light", "dark"];
+  let current = "auto";
+  const set = (name) => {
+    current = name;
+    if (name === "auto") root.removeAttribute("data-theme"); else root.setAttribute("data-theme", name);
+    button.textContent = names[name];
+    redraw();
+  };
+  button.addEventListener("click", () => set(order[(order.indexOf(current) + 1) % 3]));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  // Paper is white, whatever the screen is.
+  window.addEventListener("beforeprint", () => { root.setAttribute("data-theme", "light"); redraw(); });
+  window.addEventListener("afterprint", () => set(current));
+  button.textContent = names.auto;
+}
+
+byId("main").hidden = false;
+readPalette();
+app.layer = Math.max(0, DATA.layers.indexOf(DATA.total));
+app.selected = DATA.model.starts[0][0];
+buildExplore();
+drawReturns();
+drawKinds();
+drawFigures();
+buildPlayer();
+drawProof();
+drawSummary();
+buildTheme();
+redraw();
+
+let waiting = null;
+window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(redraw, 80); });
+document.documentElement.setAttribute("data-ready", "");

@@ -1,0 +1,113 @@
+// ------------------------------------------------------------------ recorded episodes, played step by step
+
+const MOST_PIPS = 24, SPEEDS = { "0.5": "half speed", 1: "normal speed", 3: "fast", 10: "very fast" };
+
+function buildPlayer() {
+  if (!DATA.episodes.length) { byId("play").hidden = true; return; }
+  const records = DATA.episodes.map((record) => ({ ...record, actions: unpack(record.actions), rewards: unpack(record.rewards), damages: unpack(record.damages) }));
+  byId("play-lead").textContent = `Recorded episodes, from ${count(DATA.distributions.find((d) => d.return).return.episodes, "simulated run")} of each policy (seed ${DATA.proof.seed}). Every run starts with a budget of ${DATA.total}; watch what is left.`;
+  const parts = playerParts(records);
+  const player = { record: records[0], step: 0, timer: null, speed: 1, parts };
+  const show_ = (step) => { player.step = Math.max(0, Math.min(step, player.record.actions.length)); drawStep(player); };
+  const pause = () => { clearInterval(player.timer); player.timer = null; put(parts.go, "▶ Play"); parts.go.setAttribute("aria-label", "Play"); };
+  const play = () => {
+    if (player.step >= player.record.actions.length) show_(0);
+    clearInterval(player.timer);
+    player.timer = setInterval(() => { if (player.step >= player.record.actions.length) pause(); else show_(player.step + 1); }, 420 / player.speed);
+    put(parts.go, "❚❚ Pause");
+    parts.go.setAttribute("aria-label", "Pause");
+  };
+  const choose = (record) => { pause(); player.record = record; parts.scrub.max = String(record.actions.length); show_(0); };
+  parts.go.addEventListener("click", () => (player.timer ? pause() : play()));
+  parts.first.addEventListener("click", () => { pause(); show_(0); });
+  parts.back.addEventListener("click", () => { pause(); show_(player.step - 1); });
+  parts.next.addEventListener("click", () => { pause(); show_(player.step + 1); });
+  parts.scrub.addEventListener("input", () => { pause(); show_(Number(parts.scrub.value)); });
+  parts.speed.addEventListener("change", () => { player.speed = Number(parts.speed.value); if (player.timer) play(); });
+  parts.episode.addEventListener("change", () => choose(records[Number(parts.episode.value)]));
+  parts.pick = (kind) => { listEpisodes(parts.episode, records, kind); choose(records[Number(parts.episode.value)]); };
+  parts.pick(records[0].kind);
+  redraws.push(() => drawStep(player));
+}
+
+function playerParts(records) {
+  const kinds = [...new Set(records.map((record) => record.kind))];
+  const parts = {
+    stage: make("div", { class: "stage" }), go: make("button", { type: "button", class: "go", id: "player-go" }),
+    first: make("button", { type: "button", "aria-label": "To the beginning" }, "⏮"), back: make("button", { type: "button", "aria-label": "One step back", id: "player-back" }, "◀"),
+    next: make("button", { type: "button", "aria-label": "One step on", id: "player-next" }, "▶|"),
+    scrub: make("input", { type: "range", min: 0, value: 0, "aria-label": "Step of the episode", id: "player-step" }),
+    speed: make("select", { "aria-label": "Speed" }, Object.entries(SPEEDS).sort((a, b) => a[0] - b[0]).map(([value, title]) => make("option", { value, selected: value === "1" }, title))),
+    episode: make("select", { "aria-label": "Episode", id: "player-episode" }), gauge: make("div", { class: "gauge", "aria-hidden": "true" }),
+    left: make("p", { class: "left", id: "player-left" }), log: make("p", { class: "log", id: "player-log" }), stairs: make("div", { id: "player-stairs" }), outcome: make("p", { class: "dim sub" }),
+  };
+  const policy = make("fieldset", { class: "segments", id: "player-policy" }, make("legend", null, "Promise"));
+  segments(policy, "player-policy", Object.fromEntries(kinds.map((kind) => [kind, PLANS[kind].title])), kinds[0], (kind) => parts.pick(kind));
+  put(byId("player"), make("div", { class: "player-grid" },
+    make("div", { class: "card" }, DATA.view.kind === "levels" ? "" : parts.stage, parts.stairs, make("div", { class: "buttons" }, parts.first, parts.back, parts.go, parts.next, parts.speed), parts.scrub),
+    make("div", { class: "card stack" }, policy, make("div", null, make("p", { class: "sub" }, "Episode"), parts.episode), make("div", null, make("p", { class: "sub" }, "Budget left"), parts.left, parts.gauge), parts.log, parts.outcome)));
+  if (SQUARES) parts.picture = new Squares(parts.stage, { label: "The map with the path of the episode", largest: 38 });
+  else if (DATA.view.kind === "graph") parts.picture = new Graph(parts.stage, { label: "The graph with the state of the episode" });
+  return parts;
+}
+
+function listEpisodes(select, records, kind) {
+  put(select, records.map((record, i) => ({ record, i })).filter(({ record }) => record.kind === kind)
+    .map(({ record, i }) => make("option", { value: i }, `${record.title}: damage ${record.total.damage}${DATA.rewarded ? `, return ${show(record.total.return)}` : ""}`)));
+}
+
+function drawStep(player) {
+  const { record, step, parts } = player;
+  let spent = 0, earned = 0;
+  for (let t = 0; t < step; t++) { spent += record.damages[t]; earned += record.rewards[t]; }
+  const left = DATA.total - spent;
+  parts.scrub.value = String(step);
+  parts.scrub.setAttribute("aria-valuetext", `step ${step} of ${record.actions.length}, ${left} left`);
+  parts.left.textContent = left >= 0 ? `${left} of ${DATA.total}` : `overspent by ${-left}`;
+  parts.left.className = `left${left < 0 ? " over" : ""}`;
+  drawGauge(parts.gauge, left);
+  const here = stateName(record.states[step]);
+  const gained = DATA.rewarded ? ` Return so far: ${show(earned)}.` : "";
+  parts.log.textContent = step === 0 ? `Starts at ${here}.` : `Step ${step} of ${record.actions.length}: ${actionName(record.actions[step - 1])} → ${here}${record.damages[step - 1] ? `, damage ${record.damages[step - 1]}` : ""}.${gained}`;
+  parts.outcome.textContent = `In the end: ${count(record.steps, "step")}, damage ${record.total.damage}${DATA.rewarded ? `, return ${show(record.total.return)}` : ""}${record.ended ? "" : "; it does not end"}.${record.steps > record.actions.length ? ` The first ${record.actions.length} steps are recorded.` : ""}`;
+  drawScene(player, record, step);
+  put(parts.stairs, stairs(record, step));
+}
+
+function drawScene({ parts }, record, step) {
+  if (!parts.picture) return;
+  if (!SQUARES) { parts.picture.drawPlay(record.states[step], step ? record.states[step - 1] : -1); return; }
+  if (!parts.picture.drawTerrain()) return;
+  const colour = palette[record.kind];
+  parts.picture.line(record.states.slice(0, step + 1), colour, { width: 3 });
+  for (let t = 0; t < step; t++) if (record.damages[t]) parts.picture.cross(record.states[t + 1], palette.harm);
+  parts.picture.disc(record.states[step], 0.26, colour, palette.card);
+}
+
+function drawGauge(gauge, left) {
+  const total = DATA.total;
+  if (total > MOST_PIPS || -left > MOST_PIPS || (!total && left >= 0)) { put(gauge); return; }
+  const pips = [];
+  for (let k = 0; k < total; k++) pips.push(make("span", { class: k < left ? "pip" : "pip spent" }));
+  for (let k = 0; k < -left; k++) pips.push(make("span", { class: "pip over" }));
+  put(gauge, pips);
+}
+
+// What is left, step by step; below zero it is overspent.
+function stairs(record, step) {
+  const width = 620, height = 92, left = 34, right = 8, top = 10, bottom = 18, steps = Math.max(1, record.actions.length);
+  const levels = [DATA.total];
+  for (const damage of record.damages) levels.push(levels[levels.length - 1] - damage);
+  const low = Math.min(0, ...levels), high = Math.max(1, DATA.total);
+  const X = (t) => left + (t / steps) * (width - left - right), Y = (k) => height - bottom - ((k - low) / (high - low)) * (height - top - bottom);
+  const path = levels.map((k, t) => (t ? `H ${X(t)} V ${Y(k)}` : `M ${X(0)} ${Y(k)}`)).join(" ");
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": "What is left of the budget, step by step" },
+    draw("line", { class: "axis", x1: left, x2: width - right, y1: Y(0), y2: Y(0) }),
+    draw("text", { x: left - 6, y: Y(high) + 4, "text-anchor": "end" }, DATA.total), draw("text", { x: left - 6, y: Y(0) + 4, "text-anchor": "end" }, DATA.total ? "0" : ""),
+    draw("path", { class: `s-${record.kind}`, fill: "none", "stroke-width": 2, d: path }),
+    draw("line", { class: "mark-line", x1: X(step), x2: X(step), y1: top - 4, y2: height - bottom }),
+    MARKS[record.kind](X(step), Y(levels[step])),
+    draw("text", { x: width - right, y: height - 4, "text-anchor": "end" }, `${count(record.actions.length, "step")}`), draw("text", { x: left, y: height - 4 }, "budget left"));
+  if (low < 0) svg.append(draw("text", { class: "f-harm", x: left - 6, y: Y(low) + 4, "text-anchor": "end" }, show(low)));
+  return svg;
+}

@@ -1,0 +1,284 @@
+// ------------------------------------------------------------------ a map or mosaic on a canvas
+
+const SQUARES = (() => {
+  const view = DATA.view;
+  if (view.kind !== "map" && view.kind !== "mosaic") return null;
+  const state = unpack(view.state), need = unpack(view.need), hurts = unpack(view.hurts);
+  const place = new Map();
+  for (let i = 0; i < state.length; i++) if (state[i] >= 0) place.set(state[i], i);
+  const tally = {};
+  if (view.text) for (const row of view.text) for (const character of row) tally[character] = (tally[character] || 0) + 1;
+  const floor = Object.keys(tally).sort((a, b) => tally[b] - tally[a])[0];
+  return { ...view, state, need, hurts, place, floor, compass: unpack(view.compass) };
+})();
+
+const STEP = [[0, 0], [-1, 0], [-1, 1], [0, 1], [1, 1], [1, 0], [1, -1], [0, -1], [-1, -1]];
+const LARGEST_CELL = 46, PIXELS = 16e6;
+
+// The lowest and highest value that the slider can show, for the colours.
+const VALUES = (() => {
+  if (!STATES.value || STATES.ids) return null;
+  let low = Infinity, high = -Infinity;
+  for (const x of STATES.value) if (Number.isFinite(x)) { low = Math.min(low, x); high = Math.max(high, x); }
+  return low < high ? { low, high } : null;
+})();
+
+class Squares {
+  constructor(stage, { label, onSelect, onHover, largest = LARGEST_CELL }) {
+    this.stage = stage;
+    this.largest = largest;
+    this.canvas = make("canvas", { tabindex: 0, role: "application", "aria-label": label });
+    if (!onSelect) { this.canvas.setAttribute("role", "img"); this.canvas.removeAttribute("tabindex"); }
+    put(stage, this.canvas);
+    if (onSelect) {
+      this.canvas.addEventListener("click", (event) => { const i = this.squareAt(event); if (i >= 0) onSelect(SQUARES.state[i]); });
+      this.canvas.addEventListener("keydown", (event) => this.key(event, onSelect));
+    }
+    if (onHover) {
+      this.canvas.addEventListener("mousemove", (event) => onHover(this.squareAt(event)));
+      this.canvas.addEventListener("mouseleave", () => onHover(-1));
+    }
+  }
+
+  squareAt(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const column = Math.floor(((event.clientX - box.left) / box.width) * SQUARES.columns);
+    const row = Math.floor(((event.clientY - box.top) / box.height) * SQUARES.rows);
+    if (row < 0 || column < 0 || row >= SQUARES.rows || column >= SQUARES.columns) return -1;
+    const i = row * SQUARES.columns + column;
+    return SQUARES.state[i] >= 0 ? i : -1;
+  }
+
+  key(event, onSelect) {
+    const move = { ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowDown: [1, 0], ArrowLeft: [0, -1] }[event.key];
+    if (event.key === "Home") { event.preventDefault(); onSelect(DATA.model.starts[0][0]); return; }
+    if (!move || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    const from = SQUARES.place.has(app.selected) ? SQUARES.place.get(app.selected) : 0;
+    let row = Math.floor(from / SQUARES.columns), column = from % SQUARES.columns;
+    for (;;) {
+      row += move[0];
+      column += move[1];
+      if (row < 0 || column < 0 || row >= SQUARES.rows || column >= SQUARES.columns) return;
+      const state = SQUARES.state[row * SQUARES.columns + column];
+      if (state >= 0) { onSelect(state); return; }
+    }
+  }
+
+  // Make room for the squares; returns false while the stage is not visible.
+  begin() {
+    const width = this.stage.clientWidth;
+    if (!width) return false;
+    const cell = Math.max(2, Math.min(this.largest, Math.floor(width / SQUARES.columns)));
+    this.cell = width / SQUARES.columns < 2 ? width / SQUARES.columns : cell;
+    const w = this.cell * SQUARES.columns, h = this.cell * SQUARES.rows;
+    const ratio = Math.min(Math.max(window.devicePixelRatio || 1, 2), Math.sqrt(PIXELS / (w * h)));
+    this.canvas.width = Math.round(w * ratio);
+    this.canvas.height = Math.round(h * ratio);
+    this.canvas.style.width = `${w}px`;
+    this.canvas.style.height = `${h}px`;
+    this.pen = this.canvas.getContext("2d");
+    this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.pen.textAlign = "center";
+    this.pen.textBaseline = "middle";
+    this.gap = this.cell >= 12 ? 1 : 0;
+    return true;
+  }
+
+  corner(i) { return [(i % SQUARES.columns) * this.cell, Math.floor(i / SQUARES.columns) * this.cell]; }
+  centre(i) { const [x, y] = this.corner(i); return [x + this.cell / 2, y + this.cell / 2]; }
+
+  box(i, colour, hatch, crossed) {
+    const [x, y] = this.corner(i), size = this.cell - this.gap, pen = this.pen;
+    pen.fillStyle = colour;
+    pen.beginPath();
+    if (this.cell >= 16) pen.roundRect(x, y, size, size, 3); else pen.rect(x, y, size, size);
+    pen.fill();
+    if (!hatch || this.cell < 5) return;
+    pen.save();
+    pen.clip();
+    pen.strokeStyle = hatch;
+    pen.lineWidth = this.cell < 12 ? 0.6 : 1.2;
+    pen.beginPath();
+    const gap = this.cell < 12 ? 4 : 6;
+    for (let d = -size; d < size; d += gap) {
+      pen.moveTo(x + d, y + size); pen.lineTo(x + d + size, y);
+      if (crossed) { pen.moveTo(x + d, y); pen.lineTo(x + d + size, y + size); }
+    }
+    pen.stroke();
+    pen.restore();
+  }
+
+  text(i, string, dx, dy, size, colour, weight = 400) {
+    const [x, y] = this.centre(i);
+    this.pen.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
+    this.pen.fillStyle = colour;
+    this.pen.fillText(string, x + dx * this.cell, y + dy * this.cell);
+  }
+
+  wall(i) { if (SQUARES.kind === "map") this.box(i, palette.wall); }
+
+  symbol(i) {
+    if (!SQUARES.text) return "";
+    const character = SQUARES.text[Math.floor(i / SQUARES.columns)][i % SQUARES.columns];
+    return character === SQUARES.floor || character === "#" ? "" : character;
+  }
+
+  // As many dots as a step into the square may hurt.
+  dots(i, colour) {
+    const hurts = SQUARES.hurts[i];
+    if (!hurts || this.cell < 16) return;
+    const [x, y] = this.corner(i), r = this.cell * 0.055, pen = this.pen;
+    pen.fillStyle = colour;
+    const shown = hurts > 4 ? 1 : hurts;
+    for (let n = 0; n < shown; n++) {
+      pen.beginPath();
+      pen.arc(x + this.cell * 0.15 + n * r * 2.7, y + this.cell * 0.84, r, 0, 2 * Math.PI);
+      pen.fill();
+    }
+    if (hurts > 4) this.text(i, String(hurts), -0.18, 0.35, this.cell * 0.22, colour, 600);
+  }
+
+  arrow(i, compass, colour, size = 0.23, width = 2) {
+    const [x, y] = this.centre(i), [dy, dx] = STEP[compass], pen = this.pen;
+    const norm = Math.hypot(dx, dy) || 1, ux = dx / norm, uy = dy / norm, reach = this.cell * size;
+    pen.strokeStyle = colour;
+    pen.fillStyle = colour;
+    if (!compass) {
+      pen.beginPath(); pen.arc(x, y, Math.max(1.2, this.cell * 0.07), 0, 2 * Math.PI); pen.fill();
+      return;
+    }
+    const tip = [x + ux * reach, y + uy * reach], head = Math.max(2.5, this.cell * 0.15);
+    pen.lineWidth = Math.max(1, width * this.cell / 40);
+    pen.beginPath();
+    pen.moveTo(x - ux * reach, y - uy * reach);
+    pen.lineTo(tip[0] - ux * head * 0.7, tip[1] - uy * head * 0.7);
+    pen.stroke();
+    pen.beginPath();
+    pen.moveTo(...tip);
+    pen.lineTo(tip[0] - ux * head - uy * head * 0.6, tip[1] - uy * head + ux * head * 0.6);
+    pen.lineTo(tip[0] - ux * head + uy * head * 0.6, tip[1] - uy * head - ux * head * 0.6);
+    pen.fill();
+  }
+
+  // A bar across the side that must not be left by.
+  fence(i, compass) {
+    if (!(compass % 2) || this.cell < 10) return;
+    const [x, y] = this.corner(i), [dy, dx] = STEP[compass], pen = this.pen;
+    const inset = this.cell * 0.06, size = this.cell - this.gap, thick = Math.max(1.5, this.cell * 0.08);
+    pen.fillStyle = palette.harm;
+    if (dx) pen.fillRect(dx > 0 ? x + size - thick : x, y + inset * 2, thick, size - inset * 4);
+    else pen.fillRect(x + inset * 2, dy > 0 ? y + size - thick : y, size - inset * 4, thick);
+  }
+
+  frame(i, colour, width = 3, inset = 0) {
+    const [x, y] = this.corner(i), pen = this.pen;
+    pen.strokeStyle = colour;
+    pen.lineWidth = width;
+    pen.beginPath();
+    pen.rect(x + inset, y + inset, this.cell - this.gap - 2 * inset, this.cell - this.gap - 2 * inset);
+    pen.stroke();
+  }
+
+  // A line through states; those without a place in the drawing interrupt it.
+  line(states, colour, { width = 2.5, dash = [] } = {}) {
+    const pen = this.pen;
+    pen.strokeStyle = colour;
+    pen.lineWidth = width;
+    pen.lineJoin = pen.lineCap = "round";
+    pen.setLineDash(dash);
+    pen.beginPath();
+    let open = false;
+    for (const state of states) {
+      const i = SQUARES.place.get(state);
+      if (i === undefined) { open = false; continue; }
+      if (open) pen.lineTo(...this.centre(i)); else pen.moveTo(...this.centre(i));
+      open = true;
+    }
+    pen.stroke();
+    pen.setLineDash([]);
+  }
+
+  disc(state, radius, colour, edge) {
+    const i = SQUARES.place.get(state);
+    if (i === undefined) return;
+    const pen = this.pen;
+    pen.beginPath();
+    pen.arc(...this.centre(i), Math.max(3, this.cell * radius), 0, 2 * Math.PI);
+    pen.fillStyle = colour;
+    pen.fill();
+    pen.lineWidth = 2;
+    pen.strokeStyle = edge;
+    pen.stroke();
+  }
+
+  cross(state, colour) {
+    const i = SQUARES.place.get(state);
+    if (i === undefined) return;
+    const [x, y] = this.centre(i), r = Math.max(3, this.cell * 0.2), pen = this.pen;
+    pen.strokeStyle = colour;
+    pen.lineWidth = Math.max(2, this.cell * 0.08);
+    pen.beginPath();
+    pen.moveTo(x - r, y - r); pen.lineTo(x + r, y + r); pen.moveTo(x + r, y - r); pen.lineTo(x - r, y + r);
+    pen.stroke();
+  }
+
+  // The safe region, what is allowed in it, and what is best.
+  drawNeeds(path) {
+    if (!this.begin()) return;
+    const left = remaining(), large = this.cell >= 20;
+    for (let i = 0; i < SQUARES.state.length; i++) {
+      const state = SQUARES.state[i], need = SQUARES.need[i];
+      if (state < 0) { this.wall(i); continue; }
+      const ink = this.ground(i, state, need, left);
+      if (large) this.text(i, showNeed(need), -0.3, -0.29, this.cell * 0.25, ink, need ? 650 : 400);
+      if (need <= left && this.cell >= 10) this.advice(i, state, left, ink);
+      this.dots(i, need <= left ? palette.harm : palette.muted);
+      const symbol = this.symbol(i);
+      if (symbol && large) this.text(i, symbol, 0.3, 0.3, this.cell * 0.26, ink, isStart(state) ? 700 : 400);
+      if (isStart(state)) this.frame(i, palette.ink, Math.max(1, this.cell * 0.05), 1);
+    }
+    if (path && path.length > 1) this.line(path, palette.harm, { dash: [5, 4] });
+    const chosen = SQUARES.place.get(app.selected);
+    if (chosen !== undefined) this.frame(chosen, palette.focus, Math.max(2, this.cell * 0.08));
+  }
+
+  ground(i, state, need, left) {
+    if (need === INFINITE) { this.box(i, palette.never, "rgba(255,255,255,.25)", true); return palette["never-ink"]; }
+    if (need > left) { this.box(i, palette.unsafe, palette.hatch); return palette.muted; }
+    let colour = needShade(need);
+    if (app.colourBy === "value" && VALUES) {
+      const value = valueAt(state, app.layer);
+      colour = shade(Number.isFinite(value) ? (value - VALUES.low) / (VALUES.high - VALUES.low) : value > 0 ? 1 : 0);
+    }
+    this.box(i, css(colour));
+    return inkOn(colour);
+  }
+
+  advice(i, state, left, ink) {
+    const from = at(state);
+    if (from < 0 || !SQUARES.compass) return;
+    if (isTerminal(state)) { if (this.cell >= 20 && !this.symbol(i)) this.text(i, "■", 0, 0, this.cell * 0.3, ink); return; }
+    const best = playAt(state, app.layer);
+    for (const choice of choicesOf(state)) {
+      const compass = SQUARES.compass[choice.choice];
+      if (choice.need > left) this.fence(i, compass);
+      else if (choice.place === best) this.arrow(i, compass, ink);
+    }
+  }
+
+  // The ground of the player: what hurts, and nothing else.
+  drawTerrain() {
+    if (!this.begin()) return false;
+    for (let i = 0; i < SQUARES.state.length; i++) {
+      const state = SQUARES.state[i];
+      if (state < 0) { this.wall(i); continue; }
+      if (SQUARES.need[i] === INFINITE) this.box(i, palette.never, "rgba(255,255,255,.25)", true);
+      else if (SQUARES.hurts[i]) this.box(i, css(shade(0.35 + 0.1 * Math.min(4, SQUARES.hurts[i] - 1))));
+      else this.box(i, palette.faint);
+      const symbol = this.symbol(i), ink = SQUARES.need[i] === INFINITE ? palette["never-ink"] : palette.ink;
+      if (symbol && this.cell >= 16) this.text(i, symbol, 0, 0, this.cell * 0.36, ink, 600);
+    }
+    return true;
+  }
+}

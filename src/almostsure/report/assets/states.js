@@ -1,0 +1,98 @@
+// ------------------------------------------------------------------ what is known about single states
+
+const STATES = (() => {
+  const raw = DATA.states;
+  const arrays = {};
+  for (const name of ["need", "terminal", "choicePtr", "action", "choiceNeed", "outcomePtr", "successor",
+    "probability", "reward", "damage", "play", "value"]) arrays[name] = unpack(raw[name]);
+  const [witnessAction, witnessNext, witnessDamage] = raw.witness.map(unpack);
+  const [choiceNext, choiceDamage] = raw.choiceWitness.map(unpack);
+  const ids = unpack(raw.ids);
+  const place = ids && new Map(Array.from(ids, (id, i) => [id, i]));
+  return { ...arrays, names: raw.names, count: raw.count, ids, place, witnessAction, witnessNext, witnessDamage,
+    choiceNext, choiceDamage };
+})();
+
+// Where a state's details are, or −1 where it has none in this file.
+const at = (state) => (STATES.place ? (STATES.place.has(state) ? STATES.place.get(state) : -1)
+  : state >= 0 && state < STATES.count ? state : -1);
+const idOf = (i) => (STATES.ids ? STATES.ids[i] : i);
+const known = (state) => at(state) >= 0;
+
+function stateName(state) {
+  const i = at(state);
+  return STATES.names && i >= 0 ? STATES.names[i] : `state ${state.toLocaleString("en")}`;
+}
+const actionName = (action) =>
+  (DATA.model.actions && action < DATA.model.actions.length ? DATA.model.actions[action] : `action ${action}`);
+const needOf = (state) => STATES.need[at(state)];
+const isTerminal = (state) => known(state) && STATES.terminal[at(state)] === 1;
+const isStart = (state) => DATA.model.starts.some(([start]) => start === state);
+
+function choicesOf(state) {
+  const i = at(state), result = [];
+  if (i < 0) return result;
+  for (let c = STATES.choicePtr[i]; c < STATES.choicePtr[i + 1]; c++)
+    result.push({ choice: c, action: STATES.action[c], need: STATES.choiceNeed[c], place: c - STATES.choicePtr[i] });
+  return result;
+}
+
+function outcomesOf(choice) {
+  const result = [];
+  for (let o = STATES.outcomePtr[choice]; o < STATES.outcomePtr[choice + 1]; o++)
+    result.push({ next: STATES.successor[o], probability: STATES.probability[o], reward: STATES.reward[o],
+      damage: STATES.damage[o] });
+  return result;
+}
+
+// The value of a state with what is left, by the layer's place; NaN where unknown or infeasible.
+function valueAt(state, layer) {
+  const i = at(state);
+  if (i < 0 || !STATES.value || DATA.layers[layer] > DATA.solved) return NaN;
+  return STATES.value[layer * STATES.count + i];
+}
+
+// The choice of the assured policy, as its place among the state's choices, or −1.
+function playAt(state, layer) {
+  const i = at(state);
+  if (i < 0 || !STATES.play || DATA.layers[layer] > DATA.solved) return -1;
+  return STATES.play[layer * STATES.count + i] - 1;
+}
+
+// What a choice returns if the assured policy goes on after it; NaN where that is not in this file.
+function choiceValue(choice, layer) {
+  let sum = 0;
+  for (const outcome of outcomesOf(choice.choice)) {
+    const left = DATA.layers[layer] - outcome.damage;
+    const next = DATA.layers.indexOf(left);
+    if (next < 0) return NaN;
+    sum += outcome.probability * (outcome.reward + valueAt(outcome.next, next));
+  }
+  return sum;
+}
+
+// The same play as budget.explain prints: nature forces the damage although the agent plays its best.
+const LONGEST_WITNESS = 2000;
+function witness(state, choice) {
+  const needs = choice ? choice.need : needOf(state);
+  const result = { needs, steps: [], trap: [], complete: true };
+  if (needs === 0) return result;
+  const seen = new Map();
+  let s = state, first = choice;
+  while (known(s) && (needOf(s) > 0 || first)) {
+    if (needOf(s) === INFINITE && !first) {
+      if (seen.has(s)) { result.trap = result.steps.slice(seen.get(s)).map((step) => step.state); return result; }
+      seen.set(s, result.steps.length);
+    }
+    if (result.steps.length === LONGEST_WITNESS) break;
+    const i = at(s);
+    const action = first ? first.action : STATES.witnessAction[i];
+    const next = first ? STATES.choiceNext[first.choice] : STATES.witnessNext[i];
+    const damage = first ? STATES.choiceDamage[first.choice] : STATES.witnessDamage[i];
+    result.steps.push({ state: s, action, next, damage });
+    s = next;
+    first = null;
+  }
+  result.complete = known(s) && needOf(s) === 0;
+  return result;
+}

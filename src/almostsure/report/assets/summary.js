@@ -1,0 +1,37 @@
+// ------------------------------------------------------------------ the summary, the proof, and what is left out
+
+function drawSummary() {
+  byId("name").textContent = DATA.name;
+  byId("headline").textContent = DATA.headline;
+  put(byId("sentences"), DATA.sentences.map((sentence) => make("p", null, sentence)));
+  put(byId("facts"), DATA.facts.map((fact) => make("div", null, make("dt", null, fact.label), make("dd", { class: "figure" }, fact.value), make("dd", { class: "note" }, fact.note))));
+  put(byId("sections"), [["explore", "Where it is safe"], ["play", "Watch it play"], ["returns", "Larger budgets"], ["kinds", "Three promises"], ["figures", "Figures"], ["proof", "Proof"]]
+    .filter(([id]) => !byId(id).hidden).map(([id, title]) => make("a", { href: `#${id}` }, title)));
+}
+
+function drawFigures() {
+  if (!DATA.figures.length) return;
+  byId("figures").hidden = false;
+  put(byId("figure-list"), DATA.figures.map((figure) => make("figure", null, make("h3", null, figure.title),
+    make("img", { src: `data:image/png;base64,${figure.png}`, alt: figure.title }), make("figcaption", null, figure.caption))));
+}
+
+function pairs(entries) {
+  return make("dl", { class: "pairs" }, entries.map(([name, value]) => [make("dt", null, name), make("dd", null, value)]));
+}
+
+function drawProof() {
+  const p = DATA.proof, m = DATA.model;
+  const verdict = p.broken
+    ? [make("span", { class: "badge no" }, "✕ broken"), ` The certificate does not hold: ${p.broken}`]
+    : [make("span", { class: "badge yes" }, "✓ verified"), " The minimal budgets of all states and choices carry a certificate. It was checked when this report was made, by code that shares nothing with the solver: it proves that they are neither too small nor too large."];
+  put(byId("proof-body"),
+    make("div", { class: "card" }, make("h3", null, "Certificate"), make("p", null, verdict),
+      pairs([["Solved by", `the ${p.engine}`], ["Model", `${count(m.states, "state")}, ${count(m.choices, "choice")}, ${count(m.outcomes, "outcome")}`], ["Fingerprint", make("code", { id: "fingerprint" }, p.fingerprint)]]),
+      make("p", { class: "sub" }, "To verify it yourself, with your copy of the model:"),
+      make("pre", null, `import almostsure as asure\n\nbudget = asure.solve_budget(mdp)\nasure.check_budget(mdp, budget)    # raises CertificateError if anything is wrong\nassert mdp.fingerprint == "${p.fingerprint.slice(0, 16)}" + mdp.fingerprint[16:]`)),
+    make("div", { class: "card" }, make("h3", null, "Reproduction"),
+      pairs([["Version", `almostsure ${p.version}, Python ${p.python}, NumPy ${p.numpy}`], ["Seed", p.seed], ["Made with", make("code", null, p.command)]]),
+      make("p", { class: "sub" }, "The same command gives the same file, byte for byte, with the same versions."),
+      DATA.notes.length ? [make("h3", null, "What is not in this report"), make("ul", { class: "notes", id: "notes" }, DATA.notes.map((note) => make("li", null, note)))] : ""));
+}

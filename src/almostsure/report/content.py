@@ -1,0 +1,173 @@
+"""All that a page holds, as one dictionary that becomes JSON."""
+
+from __future__ import annotations
+
+import base64
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from almostsure.budget.answer import INFINITE
+from almostsure.errors import ArgumentError
+from almostsure.policy.constraints import Chance, Expected
+from almostsure.policy.frontier import Frontier
+from almostsure.report.episodes import distributions, recorded, visited_states
+from almostsure.report.packing import number
+from almostsure.report.states import cut, described_states, shown_layers, state_data
+from almostsure.report.study import Plan, Study
+from almostsure.report.views import view_data
+from almostsure.report.words import facts, has_rewards, headline, sentences
+
+MOST_ACTIONS = 1_000  # that are named
+MOST_STARTS = 20
+MOST_LEVELS = 400  # bars of the histogram of needs
+PNG = b"\x89PNG\r\n\x1a\n"
+
+Figure = tuple[str, bytes, str]  # title, PNG, caption
+
+
+def content(study: Study, *, name: str, command: str, figures: Sequence[Figure]) -> dict[str, Any]:
+    """The whole content of a report."""
+    mdp = study.mdp
+    records = recorded(study)
+    described = described_states(study, visited_states(records))
+    layers = shown_layers(study.ladder, study.least, study.total)
+    return {
+        "name": cut(name),
+        "headline": headline(study),
+        "sentences": sentences(study),
+        "facts": facts(study),
+        "safe": study.least <= study.total,
+        "rewarded": has_rewards(mdp),
+        "total": study.total,
+        "least": None if study.least == INFINITE else study.least,
+        "layers": layers,
+        "solved": study.ladder.solved,
+        "curve": [number(float(value)) for value in study.ladder.curve],
+        "model": _model(study),
+        "levels": _levels(study),
+        "view": view_data(study, described),
+        "states": state_data(study, described, layers),
+        "plans": [_plan(plan, study.total) for plan in study.plans],
+        "frontier": _frontier(study.frontier),
+        "distributions": distributions(study),
+        "episodes": records,
+        "notes": [*study.notes, *_left_out(study, int(described.size))],
+        "proof": _proof(study, command),
+        "figures": [_figure(*figure) for figure in figures],
+    }
+
+
+def _model(study: Study) -> dict[str, Any]:
+    mdp = study.mdp
+    starts = zip(mdp.initial_states[:MOST_STARTS].tolist(), mdp.initial_probabilities.tolist(), strict=False)
+    return {
+        "states": mdp.num_states,
+        "choices": mdp.num_choices,
+        "outcomes": mdp.num_outcomes,
+        "maxDamage": mdp.max_damage,
+        "starts": [list(start) for start in starts],
+        "numStarts": int(mdp.initial_states.size),
+        "actions": None
+        if mdp.action_names is None
+        else [cut(mdp.action_name(a)) for a in range(min(mdp.num_actions, MOST_ACTIONS))],
+    }
+
+
+def _levels(study: Study) -> dict[str, Any]:
+    """How many states need what; very many levels are gathered into ranges."""
+    counts = study.budget.histogram()
+    stuck = counts.pop(INFINITE, 0)
+    needs, states = np.array(list(counts), np.int64), np.array(list(counts.values()), np.int64)
+    width = 1
+    if needs.size > MOST_LEVELS:
+        width = int(needs.max() // MOST_LEVELS + 1)
+        first, place = np.unique(needs // width, return_inverse=True)
+        needs, states = first * width, np.bincount(place, states).astype(np.int64)
+    return {"need": needs.tolist(), "count": states.tolist(), "infinite": stuck, "width": width}
+
+
+def _plan(plan: Plan, total: int) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "kind": plan.kind,
+        "constraint": str(plan.constraint),
+        "limit": plan.constraint.limit if isinstance(plan.constraint, Expected) else None,
+        "risk": plan.constraint.risk if isinstance(plan.constraint, Chance) else None,
+        "value": number(plan.value),
+        "problem": plan.problem,
+        "randomised": plan.policy is not None and not plan.policy.is_deterministic,
+        "stationary": plan.policy is not None and plan.policy.is_stationary,
+        "exact": plan.evaluation is not None,
+    }
+    if plan.evaluation is not None:
+        possible = np.flatnonzero(plan.evaluation.damage_distribution > 0)
+        unlisted = plan.evaluation.beyond > 0 or plan.evaluation.endless > 0
+        result |= {
+            "meanDamage": number(plan.evaluation.expected_damage),
+            "overspends": number(plan.evaluation.exceeds(total)),
+            "worst": int(possible.max()) if possible.size and not unlisted else None,
+            "ends": number(plan.evaluation.ends),
+        }
+    elif plan.episodes is not None:
+        result |= {
+            "meanDamage": number(float(plan.episodes.damages.mean())),
+            "overspends": 0.0 if plan.kind == "assured" else number(float(plan.episodes.overspent.mean())),
+            "worst": int(plan.episodes.damages.max()),
+            "ends": number(float(1 - plan.episodes.truncated.mean())),
+        }
+    return result
+
+
+def _frontier(found: Frontier | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        name: [number(float(x)) for x in getattr(found, name)]
+        for name in ("totals", "assured", "limits", "expected", "risks", "chance")
+    }
+
+
+def _left_out(study: Study, described: int) -> list[str]:
+    size, top = study.mdp.num_states, study.ladder.curve.size
+    result = []
+    if described < size:
+        result.append(
+            f"Details of most states: {described:,} of {size:,} have them in this file (the start, examples of every "
+            "level of need, the states of the recorded episodes, and what their witnesses pass)."
+        )
+    if len(shown_layers(study.ladder, study.least, study.total)) < top:
+        result.append(f"Some positions of the budget slider: {top:,} budgets are too many to step through.")
+    if study.frontier is None and study.plans[0].policy is not None and described == size:
+        result.append("Returns for every average and every risk: use frontier.")
+    return result
+
+
+def _proof(study: Study, command: str) -> dict[str, Any]:
+    cap = study.budget.cap
+    return {
+        "broken": study.broken,
+        "engine": study.budget.engine,
+        "cap": cap,
+        "version": _version(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "fingerprint": study.mdp.fingerprint,
+        "seed": str(study.seed),  # up to 2⁶⁴ − 1, which JavaScript's numbers cannot hold
+        "command": command,
+    }
+
+
+def _version() -> str:
+    try:
+        return version("almostsure")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"
+
+
+def _figure(title: str, png: bytes, caption: str) -> dict[str, str]:
+    if not isinstance(png, bytes) or not png.startswith(PNG):
+        raise ArgumentError(f"the figure {title!r} must be the bytes of a PNG file; got {type(png).__name__}")
+    return {"title": title, "png": base64.b64encode(png).decode("ascii"), "caption": caption}

@@ -1,0 +1,108 @@
+"""The episodes that the report plays, and the distributions of damage and return that it draws."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from almostsure.model.mdp import Floats
+from almostsure.policy.simulate import Episodes, Trajectory
+from almostsure.report.packing import number, pack
+from almostsure.report.study import Plan, Study
+
+LONGEST = 400  # recorded steps of an episode
+MOST_BARS = 40  # of a distribution
+TAIL = 1e-6  # probability of more damage than is drawn, at most, where the bars allow
+
+
+def recorded(study: Study) -> list[dict[str, Any]]:
+    """A typical episode of each plan, the one with the most damage and the one with the least return."""
+    return [
+        _record(plan, episode, title)
+        for plan in study.plans
+        if plan.episodes is not None
+        for episode, title in _picked(plan.episodes)
+    ]
+
+
+def visited_states(records: list[dict[str, Any]]) -> list[int]:
+    """The states in the recorded episodes, each once."""
+    return list(dict.fromkeys(state for record in records for state in record["states"]))
+
+
+def _picked(episodes: Episodes) -> list[tuple[int, str]]:
+    typical = int(np.argsort(episodes.returns, kind="stable")[len(episodes) // 2])
+    hardest = int(np.lexsort((episodes.lengths, -episodes.damages))[0])
+    poorest = int(np.argmin(episodes.returns))
+    titles = {poorest: "the lowest return", hardest: "the most damage", typical: "a typical run"}
+    return [(episode, titles[episode]) for episode in dict.fromkeys((typical, hardest, poorest))]
+
+
+def _record(plan: Plan, episode: int, title: str) -> dict[str, Any]:
+    assert plan.episodes is not None
+    path: Trajectory = plan.episodes.trajectory(episode)
+    states = path.states[: LONGEST + 1].tolist()
+    return {
+        "kind": plan.kind,
+        "title": title,
+        "number": episode,
+        "states": states,
+        "actions": pack(path.actions[:LONGEST]),
+        "rewards": pack(path.rewards[:LONGEST]),
+        "damages": pack(path.damages[:LONGEST]),
+        "steps": int(path.actions.size),
+        "total": {"return": number(float(plan.episodes.returns[episode])), "damage": int(path.damages.sum())},
+        "ended": not bool(plan.episodes.truncated[episode]),
+    }
+
+
+# ---------------------------------------------------------------------- distributions
+
+
+def distributions(study: Study) -> list[dict[str, Any]]:
+    """One entry a plan: the probability of each damage, and the share of episodes in each bin of return."""
+    edges = _bins([plan.episodes.returns for plan in study.plans if plan.episodes is not None])
+    return [_distribution(plan, study.total, edges) for plan in study.plans]
+
+
+def _distribution(plan: Plan, total: int, edges: Floats) -> dict[str, Any]:
+    result: dict[str, Any] = {"kind": plan.kind, "damage": None, "return": None}
+    if plan.evaluation is not None:
+        result["damage"] = _bars(plan.evaluation.damage_distribution, plan.evaluation.beyond, total) | {"exact": True}
+    elif plan.episodes is not None:
+        shares = np.bincount(plan.episodes.damages) / len(plan.episodes)
+        result["damage"] = _bars(shares, 0.0, total) | {"exact": False, "episodes": len(plan.episodes)}
+    if plan.episodes is not None:
+        count = np.histogram(np.clip(plan.episodes.returns, edges[0], edges[-1]), edges)[0]
+        result["return"] = {
+            "edges": [number(float(edge)) for edge in edges],
+            "share": (count / len(plan.episodes)).tolist(),
+            "episodes": len(plan.episodes),
+            "mean": number(float(plan.episodes.returns.mean())),
+        }
+    return result
+
+
+def _bars(probability: Floats, beyond: float, total: int) -> dict[str, Any]:
+    """The probabilities up to where little is left, at least to one beyond the budget where that can be drawn."""
+    tail = np.append(probability[::-1].cumsum()[::-1], 0.0) + beyond
+    last = int(np.argmax(tail <= TAIL)) if (tail <= TAIL).any() else probability.size
+    size = max(1, min(max(last, min(total + 2, MOST_BARS)), max(MOST_BARS, total + 2)))
+    shown = np.zeros(size)
+    shown[: min(size, probability.size)] = probability[:size]
+    return {"probability": pack(np.maximum(shown, 0.0)), "beyond": float(max(0.0, probability[size:].sum() + beyond))}
+
+
+def _bins(samples: list[Floats]) -> Floats:
+    """Bins that all plans share; whole numbers have one each where that is few enough."""
+    values = np.concatenate([s[np.isfinite(s)] for s in samples]) if samples else np.zeros(0)
+    if not values.size:
+        return np.array([-0.5, 0.5])
+    low, high = float(values.min()), float(values.max())
+    if high - low < MOST_BARS and (values == np.round(values)).all():
+        return np.arange(math.floor(low), math.ceil(high) + 2) - 0.5
+    if high == low:
+        return np.array([low - 0.5, low + 0.5])
+    return np.linspace(low, high, MOST_BARS // 2 + 11)

@@ -1,0 +1,89 @@
+"""A small model as a graph in layers: how far each state is from the start, and edges that cross as little as easy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from almostsure.model.mdp import MDP, Ints
+
+MOST_STATES, MOST_EDGES = 40, 140
+SWEEPS = 8  # of ordering layers by where their neighbours are
+Edge = tuple[int, int]
+
+
+def fits(mdp: MDP) -> bool:
+    """Whether a graph of the model can be read."""
+    return mdp.num_states <= MOST_STATES and len(_edges(mdp)) <= MOST_EDGES
+
+
+def reached_order(mdp: MDP) -> Ints:
+    """All states in the order in which they are reached from the start, breadth first; the unreachable ones last."""
+    depth = _depths(mdp)
+    return np.argsort(np.where(depth < 0, mdp.num_states, depth), kind="stable")
+
+
+def graph_view(mdp: MDP) -> dict[str, Any]:
+    """Places of the states, in layers from left to right, and the edges between them with their actions and damage."""
+    depth = _depths(mdp)
+    depth[depth < 0] = depth.max() + 1  # what cannot be reached stands to the right of all
+    edges = _edges(mdp)
+    layers = _ordered([np.flatnonzero(depth == d).tolist() for d in range(int(depth.max()) + 1)], list(edges))
+    place = {state: (d, i, len(layer)) for d, layer in enumerate(layers) for i, state in enumerate(layer)}
+    return {
+        "kind": "graph",
+        "layers": len(layers),
+        "tallest": max(map(len, layers)),
+        "places": [list(place[s]) for s in range(mdp.num_states)],
+        "edges": [
+            {"from": s, "to": t, "actions": sorted(a), "damage": max(d)} for (s, t), (a, d) in sorted(edges.items())
+        ],
+    }
+
+
+def _edges(mdp: MDP) -> dict[Edge, tuple[set[int], set[int]]]:
+    """From state and successor to the actions that lead there and the damages on the way; without terminal loops."""
+    edges: dict[Edge, tuple[set[int], set[int]]] = {}
+    is_terminal, owner = mdp.is_terminal(), mdp.outcome_choices()
+    state = mdp.choice_states()[owner].tolist()
+    action = mdp.choice_action[owner].tolist()
+    for s, t, a, d in zip(state, mdp.successor.tolist(), action, mdp.damage.tolist(), strict=True):
+        if not is_terminal[s]:
+            actions, damages = edges.setdefault((s, t), (set(), set()))
+            actions.add(a)
+            damages.add(d)
+    return edges
+
+
+def _depths(mdp: MDP) -> Ints:
+    """The least number of steps from the start, −1 where there is no way, [num_states]."""
+    depth = np.full(mdp.num_states, -1)
+    owner = mdp.choice_states()[mdp.outcome_choices()]
+    frontier = np.zeros(mdp.num_states, np.bool_)
+    frontier[mdp.initial_states] = True
+    step = 0
+    while frontier.any():
+        depth[frontier] = step
+        ahead = mdp.successor[frontier[owner]]
+        frontier = np.zeros(mdp.num_states, np.bool_)
+        frontier[ahead] = True
+        frontier &= depth < 0
+        step += 1
+    return depth
+
+
+def _ordered(layers: list[list[int]], edges: list[Edge]) -> list[list[int]]:
+    """The layers, each sorted by the mean place of its neighbours, there and back a few times."""
+    beside: dict[int, list[int]] = {}
+    for s, t in edges:
+        if s != t:
+            beside.setdefault(s, []).append(t)
+            beside.setdefault(t, []).append(s)
+    for _ in range(SWEEPS):
+        height = {s: (i + 0.5) / len(layer) for layer in layers for i, s in enumerate(layer)}
+        for layer in layers:
+            mean = {s: np.mean([height[t] for t in beside.get(s, [s])]) for s in layer}
+            layer.sort(key=lambda s: (mean[s], s))
+            height |= {s: (i + 0.5) / len(layer) for i, s in enumerate(layer)}
+    return layers

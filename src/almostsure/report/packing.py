@@ -1,0 +1,45 @@
+"""From arrays and names to text that is safe inside an HTML page."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+WIDTHS = ("u1", "u2", "i4")  # what the page can read, beside f4
+UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def pack(values: npt.ArrayLike) -> dict[str, str]:
+    """An array as little-endian bytes in base64, in the narrowest type that holds it; floats in single precision."""
+    array = np.asarray(values)
+    if array.dtype.kind == "f":
+        kind = "f4"
+    else:
+        low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
+        kind = "i4" if low < 0 or high >= 2**16 else "u1" if high < 2**8 else "u2"
+    with np.errstate(over="ignore"):  # beyond single precision is infinite: the page shows four digits
+        flat = array.astype(f"<{kind}").ravel()
+    return {"type": kind, "bytes": base64.b64encode(flat.tobytes()).decode("ascii")}
+
+
+def number(value: float) -> float | str | None:
+    """A float as JSON knows it: nothing for NaN, a word for an infinity."""
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
+
+
+def to_script(data: Any) -> str:
+    """JSON that cannot end its ``<script>`` element, open a comment or break a line, whatever the names in it are."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = "".join(UNSAFE.get(character, character) for character in text) if _risky(text) else text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # a lone surrogate becomes its escape
+
+
+def _risky(text: str) -> bool:
+    return any(character in text for character in UNSAFE)

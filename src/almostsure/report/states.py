@@ -1,0 +1,150 @@
+"""What a report holds about single states: needs, choices, outcomes, policy, values and witnesses.
+
+Small models carry all of it for every state.  Of large ones a sample does: where episodes start and went, some states
+of every level of need, and the states on their witnesses, so that every explanation can be followed to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from almostsure.budget.explain import exchange
+from almostsure.budget.result import Budget
+from almostsure.errors import CertificateError
+from almostsure.model.mdp import MDP, Ints
+from almostsure.report.packing import pack
+from almostsure.report.study import Ladder, Study
+
+ALL_STATES = 4_000  # up to here every state carries its details
+MOST_LAYERS = 33  # remaining budgets for which policy and values are shown
+A_LEVEL = 6  # sampled states for each level of need
+MOST_LEVELS = 60
+MOST_CHOICES = 40_000  # of the states with details, in all
+NAME_LENGTH = 200  # longer names are cut
+
+
+def shown_layers(ladder: Ladder, least: int, total: int) -> list[int]:
+    """The remaining budgets on the slider: all, or some of them with the ones that matter."""
+    top = ladder.curve.size - 1
+    if top < MOST_LAYERS:
+        return list(range(top + 1))
+    kept = {round(x) for x in np.linspace(0, top, MOST_LAYERS - 4)} | {total, min(least, top), max(total - 1, 0)}
+    return sorted(kept)
+
+
+def described_states(study: Study, visited: Iterable[int]) -> Ints:
+    """The states that carry details, ascending."""
+    mdp = study.mdp
+    if mdp.num_states <= ALL_STATES and mdp.num_choices <= MOST_CHOICES:
+        return np.arange(mdp.num_states)
+    chosen = dict.fromkeys([*mdp.initial_states[:A_LEVEL].tolist(), *_of_each_level(study.budget)])
+    chosen |= dict.fromkeys(list(visited)[: ALL_STATES // 4])
+    waiting = list(chosen)
+    while waiting and len(chosen) < ALL_STATES:  # what witnesses lead to
+        ahead = _step(study.budget, waiting.pop(), None)[1]
+        if ahead not in chosen:
+            chosen[ahead] = None
+            waiting.append(ahead)
+    kept = np.array(list(chosen), np.int64)
+    width = np.cumsum(np.diff(mdp.choice_ptr)[kept])
+    return np.sort(kept[: max(1, int(np.searchsorted(width, MOST_CHOICES)))])
+
+
+def sampled_levels(budget: Budget) -> list[list[int]]:
+    """Some states of each level of need, as examples of it."""
+    levels, first = np.unique(budget.of_state, return_index=True)
+    shown = np.unique(np.linspace(0, levels.size - 1, min(levels.size, MOST_LEVELS)).round().astype(int))
+    return [[int(first[at]), *_more(budget, int(levels[at]), int(first[at]))] for at in shown]
+
+
+def _more(budget: Budget, level: int, first: int) -> list[int]:
+    window = budget.of_state[first + 1 : first + 100_001]
+    return (first + 1 + np.flatnonzero(window == level)[: A_LEVEL - 1]).tolist()
+
+
+def _of_each_level(budget: Budget) -> list[int]:
+    return [state for level in sampled_levels(budget) for state in level]
+
+
+# ---------------------------------------------------------------------- their content
+
+
+def state_data(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
+    """Everything about ``states`` that the page shows when one of them is selected."""
+    mdp, budget = study.mdp, study.budget
+    choices = np.concatenate([np.arange(*mdp.choice_ptr[s : s + 2]) for s in states])
+    outcomes = np.concatenate([np.arange(*mdp.outcome_ptr[c : c + 2]) for c in choices])
+    return {
+        "ids": None if states.size == mdp.num_states else pack(states),
+        "count": int(states.size),
+        "names": None if mdp.state_names is None else [cut(mdp.state_name(int(s))) for s in states],
+        "need": pack(budget.of_state[states]),
+        "terminal": pack(mdp.is_terminal()[states]),
+        "choicePtr": pack(_offsets(np.diff(mdp.choice_ptr)[states])),
+        "action": pack(mdp.choice_action[choices]),
+        "choiceNeed": pack(budget.of_choice[choices]),
+        "outcomePtr": pack(_offsets(np.diff(mdp.outcome_ptr)[choices])),
+        "successor": pack(mdp.successor[outcomes]),
+        "probability": pack(mdp.probability[outcomes]),
+        "reward": pack(mdp.reward[outcomes]),
+        "damage": pack(mdp.damage[outcomes]),
+        **_witnesses(budget, states, choices),
+        **_policy(study, states, layers),
+    }
+
+
+def cut(name: str) -> str:
+    """A name no longer than a page wants to show."""
+    return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
+
+
+def _offsets(lengths: Ints) -> Ints:
+    return np.append(0, np.cumsum(lengths))
+
+
+def _witnesses(budget: Budget, states: Ints, choices: Ints) -> dict[str, Any]:
+    """Nature's answer in each state and to each choice; the page follows them as ``budget.explain`` does."""
+    mdp = budget.mdp
+    of_states = np.array([_step(budget, int(s), None) for s in states])
+    owners = np.searchsorted(mdp.choice_ptr, choices, side="right") - 1
+    of_choices = np.array([_step(budget, int(s), int(c)) for s, c in zip(owners, choices, strict=True)])
+    return {
+        "witness": [pack(column) for column in of_states.T],  # action, next state, damage
+        "choiceWitness": [pack(column) for column in of_choices[:, 1:].T],  # next state, damage
+    }
+
+
+def _step(budget: Budget, state: int, choice: int | None) -> tuple[int, int, int]:
+    if choice is None and budget.of_state[state] == 0:  # nothing is forced
+        return int(budget.mdp.actions(state)[0]), state, 0
+    try:
+        step = exchange(budget, state, choice)
+    except CertificateError:  # a broken budget is reported as such, not explained
+        return int(budget.mdp.actions(state)[0]), state, 0
+    return step.action, step.next_state, step.damage
+
+
+def _policy(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
+    """The assured policy (as the place among a state's choices from 1 on, 0 for nothing) and the value of each state, one row a layer."""
+    solution = study.ladder.solution
+    if solution is None or solution.layers is None:
+        return {"play": None, "value": None}
+    solved = [layer for layer in layers if layer <= study.ladder.solved]
+    found = solution.layers
+    choice = found.choice[np.ix_(solved, states)].astype(np.int64)
+    place = np.where(choice < 0, 0, choice - study.mdp.choice_ptr[states] + 1)
+    with np.errstate(invalid="ignore"):
+        lower, upper = (bound[np.ix_(solved, states)] for bound in (found.lower, found.upper))
+        value = np.where(lower == upper, lower, (lower + upper) / 2)
+    return {"play": pack(place), "value": pack(value)}
+
+
+def arrival_damage(mdp: MDP) -> Ints:
+    """The most damage that any step into each state does."""
+    result = np.zeros(mdp.num_states, np.uint8)
+    hurting = np.flatnonzero(mdp.damage)
+    np.maximum.at(result, mdp.successor[hurting], mdp.damage[hurting])
+    return result

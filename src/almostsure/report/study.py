@@ -1,0 +1,257 @@
+"""Everything that a report shows, worked out: budgets, the three kinds of plans, and what had to be left out.
+
+One run up to ``top`` gives the assured policy for every smaller budget too, so the slider of the report and its curve
+cost one solve.  Whatever cannot be had (an infeasible constraint, a return without bound, a model that is too large for
+an exact method) becomes a sentence instead of an error: a report about a hopeless model says why it is hopeless.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from almostsure.budget.answer import INFINITE
+from almostsure.budget.certificate import check_budget
+from almostsure.budget.result import Budget
+from almostsure.budget.solve import solve_budget
+from almostsure.errors import AlmostSureError, CertificateError, Infeasible, Interrupted, UnboundedReturn
+from almostsure.model.mdp import MDP, Floats
+from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expected
+from almostsure.policy.evaluate import Evaluation, evaluate
+from almostsure.policy.frontier import Frontier, frontier
+from almostsure.policy.policy import Policy
+from almostsure.policy.simulate import Episodes, simulate
+from almostsure.policy.solve import Solution, solve_policy
+
+LOOK_AHEAD = 10  # budgets above the least one that are looked at where none was asked for
+MARGIN = 4  # budgets above the one asked for that the curve goes on for
+SLIDER_PAIRS = 400_000  # pairs of state and remaining budget up to which larger budgets are solved for comparison
+SOLVED_PAIRS = 12_000_000  # … up to which the assured policy is solved at all
+PROGRAMME_PAIRS = 100_000  # … up to which the linear programmes of the other constraints are solved
+FRONTIER_PAIRS = 6_000  # … up to which all their limits are
+EVALUATED_PAIRS = 400_000  # … up to which policies are evaluated exactly
+EPISODES, EPISODES_LARGE = 10_000, 1_000
+MAX_STEPS = 5_000  # of a simulated episode: most end, those that never do must not take for ever
+RISK = 0.05
+SAME = 1e-6  # returns closer than this, relative to the range, are equal for a reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """The best policy under one constraint, or why there is none."""
+
+    kind: str  # "assured", "expected" or "chance"
+    constraint: Constraint
+    value: float = math.nan
+    policy: Policy | None = None
+    problem: str = ""  # in words, where there is no policy
+    evaluation: Evaluation | None = None
+    episodes: Episodes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ladder:
+    """The assured answers for the budgets 0 … top in one: what the slider of the report climbs."""
+
+    curve: Floats  # [top + 1], NaN where infeasible, infinite where the return has no bound
+    solution: Solution | None  # of the largest budget whose return is bounded
+    problem: str = ""
+
+    @property
+    def solved(self) -> int:
+        """The largest budget with a policy, or −1."""
+        return self.solution.constraint.total if self.solution and not isinstance(self.solution.constraint, Expected) \
+            else -1  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Study:
+    """What was found about a model and a budget."""
+
+    mdp: MDP
+    budget: Budget
+    broken: str  # what the certificate's checker objected to, or nothing
+    least: int  # from which budget on the start is safe, or INFINITE
+    total: int
+    asked: bool  # whether the total was asked for
+    seed: int
+    ladder: Ladder
+    plans: tuple[Plan, ...]
+    frontier: Frontier | None
+    notes: tuple[str, ...] = field(default=())  # what was left out, and why
+
+
+def study(mdp: MDP, *, total: int | None, limit: float | None, risk: float | None, seed: int) -> Study:
+    """Work out a report's content; nothing but Ctrl-C and a broken argument stops it."""
+    budget = solve_budget(mdp)
+    least = budget.smallest_total()
+    notes: list[str] = []
+    ladder = _ladder(mdp, least, total, notes)
+    chosen = _choose(ladder, least) if total is None else total
+    ladder = _shortened(ladder, chosen)
+    kinds = _constraints(chosen, limit, risk)
+    plans = [_assured(mdp, ladder, kinds[0])] + [_programmed(mdp, kind, constraint, notes) for kind, constraint in (
+        ("expected", kinds[1]), ("chance", kinds[2]))]  # fmt: skip
+    return Study(
+        mdp=mdp, budget=budget, broken=_broken(mdp, budget), least=least, total=chosen, asked=total is not None,
+        seed=seed, ladder=ladder, plans=tuple(_tried(mdp, plan, chosen, seed, notes) for plan in plans),
+        frontier=_frontier(mdp, chosen), notes=tuple(dict.fromkeys(notes)),
+    )  # fmt: skip
+
+
+def _constraints(total: int, limit: float | None, risk: float | None) -> tuple[AlmostSure, Expected, Chance]:
+    return (
+        AlmostSure(total),
+        Expected(total if limit is None else limit),
+        Chance(total, RISK if risk is None else risk),
+    )
+
+
+def _broken(mdp: MDP, budget: Budget) -> str:
+    try:
+        check_budget(mdp, budget)
+    except CertificateError as error:
+        return str(error)
+    return ""
+
+
+# ---------------------------------------------------------------------- the assured policy for many budgets
+
+
+def _ladder(mdp: MDP, least: int, total: int | None, notes: list[str]) -> Ladder:
+    """The assured answers up to the budget asked for, and a little further where that is cheap."""
+    if least == INFINITE:
+        return Ladder(curve=np.full((total or 0) + 1, math.nan), solution=None)
+    wanted = least + LOOK_AHEAD if total is None else max(total, least) + MARGIN
+    floor = (least if total is None else max(total, least)) + 1
+    top = max(floor - 1, min(wanted, SLIDER_PAIRS // mdp.num_states - 1))
+    if (top + 1) * mdp.num_states > SOLVED_PAIRS:
+        notes.append(
+            f"The best policy: {mdp.num_states:,} states with {top + 1:,} remaining budgets are more than the "
+            f"{SOLVED_PAIRS:,} pairs that a report solves. Use solve_policy."
+        )
+        return Ladder(curve=np.full(top + 1, math.nan), solution=None, problem="It was left out: see below.")
+    return _climb(mdp, least, top)
+
+
+def _climb(mdp: MDP, least: int, top: int) -> Ladder:
+    """Solve for ``top``; where its return has no bound or cannot be proved, for the largest budget that has one."""
+    problem = ""
+    curve = np.full(top + 1, math.nan)
+    for highest in range(top, least - 1, -1):
+        try:
+            solution = solve_policy(mdp, AlmostSure(highest))
+        except Interrupted:
+            raise
+        except AlmostSureError as error:
+            problem = problem or str(error)
+            curve[highest] = math.inf if isinstance(error, UnboundedReturn) else math.nan
+            if (highest + 1) * mdp.num_states > SLIDER_PAIRS:
+                break
+        else:
+            curve[: highest + 1] = solution.curve
+            return Ladder(curve=curve, solution=solution, problem=problem)
+    return Ladder(curve=curve, solution=None, problem=problem)
+
+
+def _choose(ladder: Ladder, least: int) -> int:
+    """The smallest budget that earns half of what more budget can earn, of those looked at."""
+    if least == INFINITE:
+        return 0
+    values = np.where(np.isfinite(ladder.curve), ladder.curve, -np.inf)[: max(ladder.solved + 1, least + 1)]
+    low, high = float(values[least]), float(values.max())
+    if not math.isfinite(low) or high - low <= SAME * max(1.0, abs(high)):
+        return least
+    return int(np.argmax(values >= (low + high) / 2))
+
+
+def _shortened(ladder: Ladder, total: int) -> Ladder:
+    """Without the budgets at the end that add nothing to the return, but for two."""
+    curve = ladder.curve
+    rises = np.flatnonzero(~np.isclose(curve[1:], curve[:-1], rtol=SAME, atol=SAME, equal_nan=True)) + 1
+    last = int(rises.max()) if rises.size else 0
+    return Ladder(curve=curve[: max(last, total) + 3], solution=ladder.solution, problem=ladder.problem)
+
+
+# ---------------------------------------------------------------------- the three kinds of constraint
+
+
+def _assured(mdp: MDP, ladder: Ladder, constraint: AlmostSure) -> Plan:
+    total = constraint.total
+    if ladder.solution is not None and total <= ladder.solved and not math.isnan(ladder.curve[total]):
+        return Plan(
+            kind="assured", constraint=constraint, value=float(ladder.curve[total]), policy=ladder.solution.policy
+        )
+    problem = ladder.problem
+    if ladder.solution is not None or not problem:
+        try:
+            solve_policy(mdp, constraint)
+        except Infeasible as error:
+            problem = str(error).split("\n", 1)[0]
+        except AlmostSureError as error:
+            problem = str(error)
+    return Plan(kind="assured", constraint=constraint, problem=problem)
+
+
+def _programmed(mdp: MDP, kind: str, constraint: Expected | Chance, notes: list[str]) -> Plan:
+    layers = constraint.total + 2 if isinstance(constraint, Chance) else 1
+    if mdp.num_states * layers > PROGRAMME_PAIRS:
+        notes.append(
+            f"The plans for averages and risks: linear programmes over {mdp.num_states:,} states take too long for a "
+            "report. Use solve_policy."
+        )
+        return Plan(kind=kind, constraint=constraint, problem="Left out: the model is too large for a report.")
+    try:
+        solution = solve_policy(mdp, constraint)
+    except Interrupted:
+        raise
+    except AlmostSureError as error:
+        return Plan(kind=kind, constraint=constraint, problem=str(error).split("\n", 1)[0])
+    return Plan(kind=kind, constraint=constraint, value=solution.value, policy=solution.policy)
+
+
+def _tried(mdp: MDP, plan: Plan, total: int, seed: int, notes: list[str]) -> Plan:
+    """The plan with its policy evaluated and played."""
+    if plan.policy is None:
+        return plan
+    return Plan(
+        kind=plan.kind, constraint=plan.constraint, value=plan.value, policy=plan.policy,
+        evaluation=_evaluated(mdp, plan.policy, total, notes), episodes=_played(mdp, plan.policy, total, seed, notes),
+    )  # fmt: skip
+
+
+def _evaluated(mdp: MDP, policy: Policy, total: int, notes: list[str]) -> Evaluation | None:
+    if mdp.num_states * (total + 1) > EVALUATED_PAIRS:
+        notes.append("Exact distributions of damage: they are sampled instead. Use evaluate.")
+        return None
+    try:
+        return evaluate(mdp, policy, total=total)
+    except Interrupted:
+        raise
+    except AlmostSureError as error:
+        notes.append(f"An exact evaluation: {error}")
+        return None
+
+
+def _played(mdp: MDP, policy: Policy, total: int, seed: int, notes: list[str]) -> Episodes | None:
+    count = EPISODES if mdp.num_states <= SLIDER_PAIRS else EPISODES_LARGE
+    try:
+        return simulate(mdp, policy, count, total=total, seed=seed, max_steps=MAX_STEPS)
+    except Interrupted:
+        raise
+    except AlmostSureError as error:
+        notes.append(f"Simulated episodes: {error}")
+        return None
+
+
+def _frontier(mdp: MDP, total: int) -> Frontier | None:
+    if mdp.num_states * (total + 2) > FRONTIER_PAIRS:
+        return None
+    try:
+        return frontier(mdp, total, limits=range(total + 1))
+    except Interrupted:
+        raise
+    except AlmostSureError:
+        return None

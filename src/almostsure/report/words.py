@@ -1,0 +1,169 @@
+"""The summary of a report, in sentences that need no formula."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from almostsure.budget.answer import INFINITE
+from almostsure.model.mdp import MDP
+from almostsure.policy.constraints import Chance, Expected
+from almostsure.report.study import Plan, Study
+
+TINY = 5e-7  # a probability below this reads "almost never"
+
+
+def headline(study: Study) -> str:
+    """What the report says, in one sentence."""
+    plan, total = study.plans[0], study.total
+    if study.least == INFINITE:
+        return "From the start, no budget is enough: damage can be forced again and again."
+    if study.least > total:
+        return f"From the start, a budget of {total} cannot be kept for certain; {study.least} can."
+    promise = f"From the start, it is certain that damage never exceeds {total}"
+    if plan.policy is not None and has_rewards(study.mdp):
+        return f"{promise}, with a return of {show(plan.value)} on average."
+    return f"{promise}."
+
+
+def sentences(study: Study) -> list[str]:
+    """What stands below the headline."""
+    return [
+        *_about_budget(study),
+        *_about_return(study),
+        *_about_others(study),
+        *_about_model(study),
+    ]
+
+
+def facts(study: Study) -> list[dict[str, str]]:
+    """The numbers that a reader looks for first."""
+    assured, expected = study.plans[0], study.plans[1]
+    least = "∞" if study.least == INFINITE else str(study.least)
+    result = [_fact("Least budget", least, "the smallest Δ that can be kept for certain from the start")]
+    result.append(_fact("This budget", str(study.total), "Δ, the most damage that any run may take"))
+    if assured.policy is not None and has_rewards(study.mdp):
+        result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.total} damage"))
+    if assured.policy is not None:
+        result.append(_fact("Runs that overspend", "0", "none, ever: it is proved"))
+    if expected.evaluation is not None and assured.policy is not None:
+        note = f"when {_limit(expected)} damage is only an average"
+        result.append(_fact("… without the guarantee", percent(expected.evaluation.exceeds(study.total)), note))
+    return result
+
+
+def has_rewards(mdp: MDP) -> bool:
+    """Whether anything is earned or paid anywhere."""
+    return bool(mdp.reward.any())
+
+
+def show(value: float) -> str:
+    """A number as a sentence shows it."""
+    if math.isnan(value):
+        return "no value"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    rounded = round(value, 2)
+    text = f"{rounded:,.2f}".rstrip("0").rstrip(".") if 0.01 <= abs(value) < 1e6 or rounded == value else f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def percent(probability: float) -> str:
+    """A probability as a percentage that never rounds to what it is not."""
+    if probability <= 0:
+        return "0 %"
+    if probability < TINY:
+        return "almost 0 %"
+    if probability >= 1 - 1e-12:
+        return "100 %"
+    digits = 0 if 0.1 <= probability <= 0.9 else 1 if 0.001 <= probability <= 0.999 else 4
+    return f"{100 * probability:.{digits}f} %"
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _fact(label: str, value: str, note: str) -> dict[str, str]:
+    return {"label": label, "value": value, "note": note}
+
+
+def _limit(plan: Plan) -> str:
+    assert isinstance(plan.constraint, Expected)
+    return f"{plan.constraint.limit:g}"
+
+
+def _about_budget(study: Study) -> list[str]:
+    if study.least == INFINITE:
+        return ["The witness below shows how. Parts of the model may be safe all the same: see which states need what."]
+    least = f"{study.least} is the least budget that can be kept from there"
+    if study.least > study.total:
+        return [f"{least}. The witness below shows how more than {study.total} can be forced."]
+    if study.asked:
+        return [f"{least}, whatever happens on the way."]
+    why = (
+        "more budget adds nothing"
+        if study.total == study.least
+        else "the smallest one that earns half of what more budget can earn"
+    )
+    return [f"{least}. No budget was asked for, so this report is about {study.total}: {why}."]
+
+
+def _about_return(study: Study) -> list[str]:
+    plan, curve = study.plans[0], study.ladder.curve
+    if not has_rewards(study.mdp):
+        return ["The model has no rewards, so this report is about safety alone."]
+    if plan.policy is None:
+        return [plan.problem] if plan.problem and study.least <= study.total else []
+    more = [(k, float(curve[k])) for k in range(study.total + 1, curve.size) if curve[k] > curve[study.total] + 1e-6]
+    if not more:
+        return ["A few units of budget more would not raise the return."] if curve.size > study.total + 1 else []
+    k, value = more[0]
+    if math.isinf(value):
+        return [f"With {k}, the return would have no bound."]
+    return [f"With {k} to spend, the return could be {show(value)}."]
+
+
+def _about_others(study: Study) -> list[str]:
+    assured, result = study.plans[0], []
+    for plan in study.plans[1:]:
+        if plan.policy is None or plan.evaluation is None or assured.policy is None:
+            continue
+        over = plan.evaluation.exceeds(study.total)
+        what = (
+            f"A plan that takes {_limit(plan)} damage only on average"
+            if isinstance(plan.constraint, Expected)
+            else f"A plan that may exceed {study.total} with probability {_risk(plan)}"
+        )
+        result.append(f"{what} returns {show(plan.value)}{_difference(plan, assured)}, and {_excess(over, study)}.")
+    return result
+
+
+def _risk(plan: Plan) -> str:
+    assert isinstance(plan.constraint, Chance)
+    return percent(plan.constraint.risk)
+
+
+def _difference(plan: Plan, assured: Plan) -> str:
+    gain = plan.value - assured.value
+    if not math.isfinite(gain) or abs(gain) < 0.005:
+        return ", no more than the certain one" if math.isfinite(gain) else ""
+    return f" ({show(abs(gain))} {'more' if gain > 0 else 'less'})"
+
+
+def _excess(over: float, study: Study) -> str:
+    if over < TINY:
+        return f"exceeds {study.total} in {'no run' if over <= 0 else 'almost no run'} either"
+    return f"exceeds {study.total} in {percent(over)} of its runs"
+
+
+def _about_model(study: Study) -> list[str]:
+    counts = study.budget.histogram()
+    stuck = counts.get(INFINITE, 0)
+    safe = sum(count for need, count in counts.items() if need <= study.total)
+    size = study.mdp.num_states
+    if size == 1:
+        return ["The model has one state."]
+    text = f"Of {size:,} states, {'all' if safe == size else f'{safe:,}'} are safe with {study.total} left"
+    if stuck:
+        text += f"; {stuck:,} {'is' if stuck == 1 else 'are'} not safe with any budget"
+    return [f"{text}."]

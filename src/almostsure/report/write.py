@@ -1,0 +1,93 @@
+"""``write_report``: one self-contained HTML file about a model and a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
+
+import numpy as np
+
+from almostsure.errors import ArgumentError
+from almostsure.model.atomic import atomic_write
+from almostsure.model.source import Model, as_model
+from almostsure.policy.constraints import Chance, Expected, check_total
+from almostsure.report.content import Figure, content
+from almostsure.report.page import page
+from almostsure.report.study import study
+
+
+def write_report(
+    mdp: Model,
+    path: str | PathLike[str],
+    *,
+    total: int | None = None,
+    limit: float | None = None,
+    risk: float | None = None,
+    seed: int = 0,
+    command: str | None = None,
+    figures: Sequence[Figure] = (),
+) -> Path:
+    """Write a report that opens in any browser, offline, and return its path.
+
+    It shows what every state needs, the safe region as the budget shrinks, the best policies under the three kinds of
+    constraint with their distributions, recorded episodes, and how to verify all of it.  The same arguments give the
+    same file.
+
+    Parameters
+    ----------
+    mdp
+        The model, an example's name, or a file.
+    path
+        Of the HTML file; it is replaced as a whole or not at all.
+    total
+        The budget Δ.  By default the smallest one that earns half of what more budget can earn.
+    limit, risk
+        Of the plans to compare with: at most ``limit`` damage on average (by default ``total``), and more than
+        ``total`` with a probability of at most ``risk`` (by default 0.05).
+    seed
+        Of the simulated episodes.
+    command
+        What the report says it was made with; by default the call in Python.
+    figures
+        Pictures to append: title, bytes of a PNG file, and caption of each.
+
+    Raises
+    ------
+    FileError
+        The file cannot be written.
+    ArgumentError
+        A number is outside its range, or a figure is no PNG.
+
+    Notes
+    -----
+    A constraint that cannot be met, or a return without bound, is no error: the report says so, and why.  From some
+    thousand states on a report gathers what cannot be drawn, and leaves out what would take long; it lists what.
+    """
+    model = as_model(mdp)
+    name = "the model" if mdp is model else Path(fspath(mdp)).name  # type: ignore[arg-type]
+    budget = None if total is None else check_total(total)
+    _check(budget, limit, risk, seed)
+    found = study(model, total=budget, limit=limit, risk=risk, seed=int(seed))
+    made = command if command is not None else _call(name, total, limit, risk, seed)
+    text = page(content(found, name=name, command=made, figures=figures))
+    with atomic_write(path) as file:
+        file.write(text.encode("utf-8"))
+    return Path(path)
+
+
+def _check(total: int | None, limit: float | None, risk: float | None, seed: int) -> None:
+    """Refuse what the constraints would refuse, before anything is solved."""
+    if limit is not None:
+        Expected(limit)
+    if risk is not None:
+        Chance(total or 0, risk)
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
+        raise ArgumentError(f"seed must be a whole number, 0 … 2**64 − 1; got {seed!r}")
+
+
+def _call(name: str, total: int | None, limit: float | None, risk: float | None, seed: int) -> str:
+    given = {"total": total, "limit": limit, "risk": risk, "seed": seed or None}
+    listed = "".join(f", {key}={value}" for key, value in given.items() if value is not None)
+    model = "mdp" if name == "the model" else repr(name)
+    return f'almostsure.report.write_report({model}, "report.html"{listed})'
