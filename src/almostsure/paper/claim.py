@@ -37,7 +37,7 @@ class Claim:
 
     @property
     def passed(self) -> bool:
-        """Whether what we state was found to be true; a *loose* text of the paper passes, our correction of it holds."""
+        """Whether all was as it should be; a *loose* text of the paper passes if our correction of it holds."""
         return self.verdict != FAILS
 
     def row(self) -> dict[str, str]:
@@ -63,11 +63,11 @@ class Trial:
         self.cases = 0
         self.counterexample: str | None = None  # the first one
 
-    def expect(self, right: bool | np.bool_, otherwise: str | Callable[[], str]) -> None:
+    def expect(self, right: bool | np.bool_, otherwise: str) -> None:
         """Count a case; where it is not ``right``, remember the first that was not."""
         self.cases += 1
         if not right and self.counterexample is None:
-            self.counterexample = otherwise if isinstance(otherwise, str) else otherwise()
+            self.counterexample = otherwise
 
 
 class Check(Protocol):

@@ -13,9 +13,10 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 
 from almostsure.model.build import from_transitions
 from almostsure.model.examples import example
@@ -120,8 +121,7 @@ def negative_binomial(hurts: float) -> Floats:
 def geometric(mean: float) -> Floats:
     """The number of successes before the first failure, with the given mean, [SUPPORT]."""
     share = mean / (1 + mean)
-    result: Floats = (1 - share) * share ** np.arange(SUPPORT)
-    return result
+    return np.array([(1 - share) * share**n for n in range(SUPPORT)])
 
 
 def spread(distribution: Floats) -> float:
@@ -135,7 +135,7 @@ def _close(one: Floats, other: Floats) -> bool:
     return bool(np.abs(one - other).max() < CLOSE)
 
 
-def _expect_simulated(trial: Trial, sampled: Floats, exact: Floats) -> None:
+def _expect_simulated(trial: Trial, sampled: npt.NDArray[Any], exact: Floats) -> None:
     """That a simulated mean is within five standard errors of the exact one."""
     mean, error = float(np.arange(exact.size) @ exact), spread(exact) / math.sqrt(sampled.size)
     trial.expect(abs(float(sampled.mean()) - mean) <= 5 * error + CLOSE, f"mean {sampled.mean()}, exactly {mean}")
@@ -209,7 +209,7 @@ def experiment_2_concentration(trial: Trial) -> str:
     trial.expect(int(run.reward.argmax()) == 7, f"most likely {run.reward.argmax()}")
     _expect_simulated(trial, run.episodes.returns, exact)
     high = float(run.reward[10:].sum())
-    return f"mean 25/3 ≈ 8.33, most likely 7, standard deviation {spread(exact):.2f}; 10 or more with probability {high:.1%}"
+    return f"mean 25/3 ≈ 8.33, most likely 7, standard deviation {spread(exact):.2f}; P(10 or more) = {high:.1%}"
 
 
 @check(
@@ -249,8 +249,8 @@ def experiment_2_expected(trial: Trial) -> str:
     "Experiment II",
     "The policy for E[damage] ≤ c is essentially insensitive to c",
     verdict=LOOSE,
-    comment="Its mean return c/0.6 is proportional to c, and so is, nearly, its spread. What stays is the shape: the most "
-    "likely return is 0 for every c.",
+    comment="Its mean return c/0.6 is proportional to c, and so is, nearly, its spread. What stays is the shape: the "
+    "most likely return is 0 for every c.",
 )
 def experiment_2_sensitivity(trial: Trial) -> str:
     """The return of the policy for an expected constraint hardly depends on c; only the tail gets slightly longer."""

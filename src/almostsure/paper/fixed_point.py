@@ -50,7 +50,7 @@ def _random_budgets(trial: Trial, mdp: MDP) -> Ints:
 
 @check("Definition 7", "Order of budgets", comment="In the appendix. It is partial: most pairs cannot be compared.")
 def definition_7(trial: Trial) -> str:
-    """k ≤ k' if it holds at every choice: an order in which any two have a least upper and a greatest lower bound."""
+    """One budget is below another if it is at every choice: an order in which any two have a meet and a join."""
     comparable = 0
     for mdp in models(trial.rng, 200):
         one, other = _random_budgets(trial, mdp), _random_budgets(trial, mdp)

@@ -135,8 +135,8 @@ def definition_2(trial: Trial) -> str:
             path = episodes.trajectory(number)
             left = augment_history(path.history(), total)[1::5]
             expected = total - np.concatenate([[0], np.cumsum(path.damages)])
-            trial.expect(list(left) == expected.tolist(), lambda left=left: f"budgets {left}")  # type: ignore[misc]
-            trial.expect(min(left) >= 0, lambda left=left: f"an assured policy overspent: {left}")  # type: ignore[misc]
+            trial.expect(list(left) == expected.tolist(), f"budgets {left}")
+            trial.expect(min(left) >= 0, f"an assured policy overspent: {left}")
     return "K falls by the damage in each step of 100 simulated episodes, and never below 0 under the assured policies"
 
 
@@ -159,7 +159,7 @@ def definition_3(trial: Trial) -> str:
                     (o.next_state, o.reward, o.damage): o.probability for o in big.outcomes(k * mdp.num_states + s, a)
                 }
                 same = found.keys() == expected.keys() and all(abs(found[x] - expected[x]) < CLOSE for x in found)
-                trial.expect(same, lambda s=s, k=k, a=a: f"outcomes of action {a} at ({s}, {k})")  # type: ignore[misc]
+                trial.expect(same, f"outcomes of action {a} at ({s}, {k})")
     return f"{trial.cases - 60:,} choices of 60 random augmented models are as defined, outcome by outcome"
 
 
@@ -174,8 +174,8 @@ def _augmented_outcomes(mdp: MDP, total: int, s: int, k: int, a: int) -> dict[tu
 @check(
     "Lemma 1",
     "The two problems are equivalent",
-    comment="The proof's sums start one index late, its augmented history lacks the last budget, and two pairs of symbols "
-    "are exchanged: see the list of slips.",
+    comment="The proof's sums start one index late, its augmented history lacks the last budget, and two pairs of "
+    "symbols are exchanged: see the list of slips.",
 )
 def lemma_1(trial: Trial) -> str:
     """Histories, and so policies, of the model and of the augmented model determine each other; probabilities stay.
@@ -239,8 +239,8 @@ def _expect_values_carry_over(trial: Trial) -> None:
 def lemma_2(trial: Trial) -> str:
     """For every feasible policy of the whole history there is a feasible one of (s, K) with the same return.
 
-    The histories of random models are enumerated: random feasible history policies are matched, and the best return over
-    *all* history policies, found by brute force, is the one that is solved for on (s, K).
+    The histories of random models are enumerated: random feasible history policies are matched, and the best return
+    over *all* history policies, found by brute force, is the one that is solved for on (s, K).
     """
     infeasible = 0
     for mdp in models(trial.rng, HISTORIES, states=5, damage=2, ends=True):

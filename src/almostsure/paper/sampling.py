@@ -91,7 +91,7 @@ def algorithm_2(trial: Trial) -> str:
             complete = _seen(kernel) == _support(mdp)
             trial.expect(not complete or np.array_equal(learned, true), "all was seen, and k is not k*")
             short += not np.array_equal(learned, true)
-    return f"on 60 random models with N = 1, 3, 10, 400: never above k*, {short} of 240 times below, equal once all was seen"
+    return f"60 random models, N = 1, 3, 10, 400: never above k*, {short} of 240 times below, equal once all is seen"
 
 
 # ---------------------------------------------------------------------- Lemma 4
@@ -136,7 +136,7 @@ def sample_curve(seed: int = 0) -> SampleCurve:
     """The curve of :func:`sampled_model`: exact, sampled, and by the two bounds."""
     mdp = sampled_model()
     needed = {
-        bound: samples_needed(mdp.num_states, mdp.num_actions, mu=MU, delta=DELTA, bound=bound)  # type: ignore[arg-type]
+        bound: samples_needed(mdp.num_states, mdp.num_actions, mu=MU, delta=DELTA, bound=bound)
         for bound in ("paper", "sharp")
     }
     points = np.array(sorted({20, 30, 40, 50, 60, *needed.values()}))
@@ -158,11 +158,11 @@ def sample_curve(seed: int = 0) -> SampleCurve:
 @check(
     "Lemma 4",
     "Sample complexity",
-    comment="In the proof, the probability of missing an outcome is at most (1 − μ)^N, not equal to it. Counting at most "
-    "⌊1/μ⌋ outcomes a choice instead of 2|S| sharpens the bound.",
+    comment="In the proof, the probability of missing an outcome is at most (1 − μ)^N, not equal to it. Counting "
+    "at most ⌊1/μ⌋ outcomes a choice instead of 2|S| sharpens the bound.",
 )
 def lemma_4(trial: Trial) -> str:
-    """If no outcome is rarer than μ, (1/μ) ln(2|S|²|A|/δ) samples of every choice show all of them with probability 1 − δ."""
+    """If none is rarer than μ, (1/μ) ln(2|S|²|A|/δ) samples a choice show all outcomes with probability 1 − δ."""
     curve = sample_curve(trial.seed)
     for n, exact, seen, paper, sharp in zip(
         curve.samples.tolist(), curve.exact, curve.frequency, curve.paper, curve.sharp, strict=True
@@ -194,7 +194,8 @@ def remark_1(trial: Trial) -> str:
         trial.expect(abs(per_choice - 2 * scale * logarithm) <= 1, f"{per_choice} samples for μ = {0.5 / scale:g}")
     learned = learn_budget(mdp, mu=0.5, delta=0.05, seed=int(trial.rng.integers(2**32)), workers=1)
     trial.expect(np.array_equal(learned.budget.of_choice, solve_budget(mdp).of_choice), "the learned budget is not k*")
-    return f"the corridor's k* is learned from {learned.samples:,} samples; Lemma 4 asks for {learned.uniform_samples['paper']:,}"
+    asked = learned.uniform_samples["paper"]
+    return f"the corridor's k* is learned from {learned.samples:,} samples; Lemma 4 asks for {asked:,}"
 
 
 @check(

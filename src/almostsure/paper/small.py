@@ -18,7 +18,7 @@ from almostsure.model.build import from_transitions
 from almostsure.model.mdp import MDP, Outcome
 
 Plan = Mapping[tuple[int, int], int]  # (state, remaining) → action
-MOST_PLANS = 300  # policies of one model that are tried
+MOST_PLANS = 400  # policies of one model that are tried
 
 
 def models(
@@ -53,11 +53,11 @@ def _outcomes(
     number = int(rng.integers(1, most + 1))
     cuts = np.sort(rng.choice(np.arange(1, 16), size=number - 1, replace=False))
     shares = np.diff([0, *cuts, 16]) / 16
-    hurts = rng.integers(0, damage + 1, number)
+    hurts, first = rng.integers(0, damage + 1, number), state + 1 if ends else 0
     return [
-        (state, action, int(rng.integers(state + 1 if ends else 0, size)), share, float(rng.integers(-2, 3) + 3 * d), int(d))
+        (state, action, int(rng.integers(first, size)), share, float(rng.integers(-2, 3) + 3 * d), int(d))
         for share, d in zip(shares, hurts, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 # ---------------------------------------------------------------------- every policy

@@ -1,0 +1,181 @@
+"""The figures, for print: the two experiments and the sample bound.  Matplotlib is imported here only.
+
+They are drawn for one column of a page, in colours that colour-blind readers tell apart (vermilion and blue of Okabe
+and Ito), and differ in shape as well: bars are simulated, dots are exact.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from almostsure.errors import MissingExtra
+from almostsure.model.mdp import Floats
+from almostsure.paper.experiments import EPISODES, TOTAL, Experiment
+from almostsure.paper.sampling import DELTA, MU, REPEATS, SampleCurve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ASSURED, EXPECTED, INK, GREY = "#0072b2", "#d55e00", "#1a1a1a", "#767676"
+WIDTH = 3.5  # inches: one column
+DPI = 300
+STYLE: Any = {
+    "font.size": 7.5, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7.5, "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6, "ytick.major.width": 0.6, "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"],
+    "pdf.fonttype": 42, "lines.linewidth": 1.2, "lines.markersize": 2.5,
+}  # fmt: skip
+MOST = {1: 20, 2: 30}  # where the axis ends
+FAINT = 1e-3  # smaller probabilities get no dot
+
+
+def require() -> None:
+    """Raise MissingExtra unless there is Matplotlib."""
+    try:
+        import matplotlib as _  # noqa: F401
+    except ImportError:
+        raise MissingExtra("matplotlib", "plot") from None
+
+
+def experiment_figure(experiment: Experiment) -> Figure:
+    """One panel for each limit c: the damage (experiment 1) or the return (2) an episode, simulated and exact."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 3.5), layout="constrained")
+        panels: Any = figure.subplots(2, 2, sharex=True, sharey=True)
+        for axes, limit in zip(panels.flat, experiment.expected, strict=True):
+            _panel(axes, experiment, limit)
+        what = "damage" if experiment.number == 1 else "return"
+        figure.supxlabel(f"{what} of an episode", fontsize=8)
+        figure.supylabel("share of the episodes", fontsize=8)
+        _legend(figure, panels.flat[0])
+        _settle(figure)
+    return figure
+
+
+def _panel(axes: Axes, experiment: Experiment, limit: float) -> None:
+    most, first = MOST[experiment.number], experiment.number == 1
+    run, assured = experiment.expected[limit], experiment.assured
+    for which, colour, width, label in (
+        (run, EXPECTED, 0.9, r"E[damage] $\leq c$"),
+        (assured, ASSURED, 0.5, rf"damage $\leq {TOTAL}$, always"),
+    ):
+        sampled = which.episodes.damages if first else which.episodes.returns
+        exact = which.damage if first else which.reward
+        _bars(axes, sampled, exact, colour, width, label, most)
+    axes.set_title(f"$c = {limit:g}$", pad=3)
+    axes.set_xlim(-0.9, most + 0.9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(length=2.5)
+    if first:
+        axes.set_ylim(0, 1.08)
+        axes.axvline(TOTAL + 0.5, color=GREY, linewidth=0.7, linestyle=(0, (3, 2)), zorder=0)
+        notes = [(f"{run.facts.overspends:.1%} take", EXPECTED), (f"more than {TOTAL}", EXPECTED)]
+    else:
+        notes = [(f"mean {run.solution.value:.2f}", EXPECTED), (f"mean {assured.solution.value:.2f}", ASSURED)]
+    for line, (note, colour) in enumerate(notes):
+        axes.text(0.97, 0.8 - 0.13 * line, note, transform=axes.transAxes, ha="right", color=colour)
+
+
+def _bars(axes: Axes, sampled: Any, exact: Floats, colour: str, width: float, label: str, most: int) -> None:
+    """Simulated shares as bars, the exact distribution as dots over them; none where it is next to 0."""
+    values = np.arange(most + 1)
+    shares = np.bincount(sampled.astype(np.int64), minlength=most + 1)[: most + 1] / sampled.size
+    axes.bar(values, shares, width, color=colour, alpha=0.45 if colour == EXPECTED else 0.6, linewidth=0, label=label)
+    seen = exact[: most + 1] > FAINT
+    axes.plot(
+        values[seen], exact[: most + 1][seen], linestyle="none", marker="o" if colour == EXPECTED else "D",
+        markersize=2.0, markerfacecolor=colour, markeredgecolor=INK, markeredgewidth=0.4,
+    )  # fmt: skip
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    from matplotlib.lines import Line2D
+
+    handles, labels = axes.get_legend_handles_labels()
+    dots = Line2D([], [], linestyle="none", marker="o", markersize=2.5, color=INK)
+    figure.legend(
+        [*handles, dots], [*labels, "exact"], loc="outside upper center", ncols=3, frameon=False, handlelength=1.2,
+        columnspacing=1.2, handletextpad=0.5,
+    )  # fmt: skip
+
+
+def sample_figure(curve: SampleCurve) -> Figure:
+    """How often Algorithm 2 misses an outcome against N: exact, simulated, and the bounds."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
+        axes = figure.subplots()
+        axes.axhline(DELTA, color=GREY, linewidth=0.7, linestyle=(0, (3, 2)))
+        axes.text(curve.samples[0], DELTA * 0.93, rf"$\delta = {DELTA:g}$", color=GREY, va="top", fontsize=7)
+        axes.plot(curve.samples, curve.paper, color=EXPECTED, linestyle="--", marker="s", label="Lemma 4")
+        axes.plot(curve.samples, curve.sharp, color=ASSURED, linestyle="-.", marker="^", label="sharper bound")
+        axes.plot(curve.samples, curve.exact, color=INK, label="exact")
+        shown = curve.frequency > 0
+        axes.plot(
+            curve.samples[shown], curve.frequency[shown], linestyle="none", marker="o", markersize=3.5, color=INK,
+            markerfacecolor="none", label=f"share of {REPEATS} runs",
+        )  # fmt: skip
+        axes.set_yscale("log")
+        axes.set_xlabel("samples of every choice, $N$")
+        axes.set_ylabel("probability that\nan outcome is missed")
+        axes.set_title(rf"Algorithm 2 with $\mu = {MU:g}$", pad=3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, loc="lower left", handlelength=2.2)
+        _settle(figure)
+    return figure
+
+
+def _settle(figure: Figure) -> None:
+    """Lay the figure out once and for all: each saving would move things a little further."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+def as_png(figure: Figure) -> bytes:
+    """The figure as PNG for print; the same bytes for the same versions."""
+    return _saved(figure, "png", {"Software": None})
+
+
+def as_pdf(figure: Figure) -> bytes:
+    """The figure as PDF, without a date."""
+    return _saved(figure, "pdf", {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None})
+
+
+def _saved(figure: Figure, kind: str, metadata: dict[str, None]) -> bytes:
+    from matplotlib import rc_context
+
+    buffer = io.BytesIO()
+    options: dict[str, Any] = {"pil_kwargs": {"optimize": True}} if kind == "png" else {}
+    with rc_context(STYLE):
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata, **options)
+    return buffer.getvalue()
+
+
+CAPTIONS = {
+    "damage-per-episode": (
+        "Experiment I: damage of an episode",
+        f"Left always hurts. Bars: {EPISODES:,} simulated episodes; dots: exact. The assured policy (blue) always "
+        f"takes {TOTAL}. The policy for an expected damage of at most c (vermilion) takes a geometric amount, often 0 "
+        f"and often more than {TOTAL}; the dashed line marks the budget, and tails beyond {MOST[1]} are not shown.",
+    ),
+    "return-per-episode": (
+        "Experiment II: return of an episode",
+        f"Left hurts with probability 0.6. Bars: {EPISODES:,} simulated episodes; dots: exact. The assured policy "
+        f"(blue) returns at least {TOTAL}, 25/3 on average and most often 7. The policy for an expected damage of at "
+        "most c (vermilion) most often returns 0, and c/0.6 on average: it does depend on c. Tails beyond "
+        f"{MOST[2]} are not shown.",
+    ),
+    "sample-bound": (
+        "Lemma 4: samples that show every outcome",
+        f"A model with 8 states, 2 actions and no outcome rarer than {MU:g}: the probability that N samples of every "
+        "choice miss an outcome, exactly, in simulated runs, and by the bounds.",
+    ),
+}  # fmt: skip
