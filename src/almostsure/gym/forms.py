@@ -89,7 +89,10 @@ def _of_discrete(count: int, total: int) -> Shown:
         return np.array((seen, left if left > 0 else 0), np.int64)
 
     def batch(seen: Any, left: npt.NDArray[np.int64], mask: Masks | None) -> Any:
-        return np.stack((seen, np.maximum(left, 0)), axis=1)
+        result = np.empty((len(left), 2), np.int64)
+        result[:, 0] = seen
+        np.maximum(left, 0, out=result[:, 1])
+        return result
 
     return Shown(MultiDiscrete([count, total + 1]), single, batch)
 

@@ -1,7 +1,9 @@
-"""Which damage many transitions did at once, as the model knows it.
+"""What a shield knows about many transitions at once: which actions are allowed, and which damage they did.
 
-Outcomes are numbered ``(choice * num_states + successor) * 256 + damage``, ascending, so that one binary search finds
-all of a batch.  What is not found, or has several damages where none is said, is left to the single form to explain.
+One table has what each state and action needs.  Outcomes are numbered
+``((state * num_actions + action) * num_states + successor) * 256 + damage``: where there are not too many numbers a
+table has the damage of each, otherwise one binary search finds those of a batch.  What is impossible, or has several
+damages where none is said, is left to the single form to explain.
 """
 
 from __future__ import annotations
@@ -11,37 +13,61 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.model.mdp import MDP, Bools
+from almostsure.budget.answer import INFINITE
+from almostsure.model.mdp import Bools
+from almostsure.shield.shield import Shield
 
 Numbers = npt.NDArray[np.int64]
 
 DAMAGES = 256
+MOST = 1 << 22  # entries of a table of damages
 
 
 @final
 class Lookup:
-    """Finds the damages of transitions."""
+    """Masks and damages of many copies of an environment."""
 
-    def __init__(self, mdp: MDP) -> None:
-        self._num_states, self._num_actions = mdp.num_states, mdp.num_actions
-        # one entry more, for states and actions that do not exist
-        self._choice: Numbers = np.full(mdp.num_states * mdp.num_actions, -1, np.int64)
-        self._choice[mdp.choice_states().astype(np.int64) * mdp.num_actions + mdp.choice_action] = np.arange(
-            mdp.num_choices
-        )
-        pair = mdp.outcome_choices().astype(np.int64) * mdp.num_states + mdp.successor
-        self._full: Numbers = np.unique(pair * DAMAGES + mdp.damage)
-        self._pair: Numbers
-        self._pair, first, count = np.unique(self._full // DAMAGES, return_index=True, return_counts=True)
-        self._damage: Numbers = np.where(count == 1, self._full[first] % DAMAGES, -1)  # −1: it may be several
+    def __init__(self, shield: Shield) -> None:
+        mdp = shield.mdp
+        self._shield, self._num_states, self._num_actions = shield, mdp.num_states, mdp.num_actions
+        self._needed = np.full((mdp.num_states, mdp.num_actions), INFINITE, np.int32)
+        self._needed[mdp.choice_states(), mdp.choice_action] = shield.budget.of_choice
+        choice = mdp.outcome_choices()
+        place = mdp.choice_states().astype(np.int64) * mdp.num_actions + mdp.choice_action
+        full = np.unique((place[choice] * mdp.num_states + mdp.successor) * DAMAGES + mdp.damage)
+        self._full: Numbers = full
+        pair, first, count = np.unique(full // DAMAGES, return_index=True, return_counts=True)
+        self._pair: Numbers = pair
+        self._damage: Numbers = np.where(count == 1, full[first] % DAMAGES, -1)  # −1: it may be several
+        self._table: npt.NDArray[np.int16] | None = None
+        if mdp.num_states**2 * mdp.num_actions <= MOST:
+            self._table = np.full(mdp.num_states**2 * mdp.num_actions, -1, np.int16)
+            self._table[pair] = self._damage
+
+    def masks(self, states: Numbers, remaining: Numbers) -> npt.NDArray[np.int8]:
+        """Which actions are allowed, [copies, num_actions]; raises NoSafeAction if somebody has none."""
+        if (self._shield.budget.of_state.take(states) > remaining).any():
+            self._shield.mask(states, remaining)  # says who
+        allowed: Bools = self._needed.take(states, axis=0) <= remaining[:, None]
+        return allowed.view(np.int8)
+
+    def allowed(self, states: Numbers, actions: Numbers, remaining: Numbers) -> Bools:
+        """Whether each action is allowed."""
+        result: Bools = self._needed.take(states * self._num_actions + actions) <= remaining
+        return result
 
     def damages(self, states: Numbers, actions: Numbers, after: Numbers, said: npt.NDArray[Any] | None) -> Numbers:
         """The damage of each transition; −1 where it is impossible, or unknown."""
-        pair = self._choice[states * self._num_actions + actions] * self._num_states + after
-        if said is None:
-            at = np.minimum(np.searchsorted(self._pair, pair), self._pair.size - 1)
-            found: Numbers = np.where(self._pair[at] == pair, self._damage[at], -1)
-            return found
+        pair = (states * self._num_actions + actions) * self._num_states + after
+        if said is not None:
+            return self._confirmed(pair, said)
+        if self._table is not None:
+            return self._table.take(pair).astype(np.int64)
+        at = np.minimum(np.searchsorted(self._pair, pair), self._pair.size - 1)
+        return np.where(self._pair[at] == pair, self._damage[at], -1)
+
+    def _confirmed(self, pair: Numbers, said: npt.NDArray[Any]) -> Numbers:
+        """What is said where that is possible."""
         whole: Bools = (said >= 0) & (said < DAMAGES) & (said == np.floor(said))
         damage: Numbers = np.where(whole, said, 0).astype(np.int64)
         key = pair * DAMAGES + damage

@@ -70,7 +70,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         ledger: Ledger | str | PathLike[str] | None = None,
     ) -> None:
         super().__init__(env)
-        self._shield = _fixed(shield)
+        _check_fixed(shield)
         self.overseer = Overseer(shield, total)
         checks.check_forbidden(forbidden)
         checks.check_actions(self.overseer, env.single_action_space)
@@ -79,7 +79,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         if self._copies[0] is not None:
             for copy in {id(copy.unwrapped): copy for copy in self._copies}.values():
                 checks.check_same_model(self.overseer, copy, state_of)
-        self._resets, self._lookup = Resets(env), Lookup(self.overseer.mdp)
+        self._resets, self._lookup = Resets(env), Lookup(shield)
         self.total, self.forbidden, self.state_of = self.overseer.total, forbidden, state_of
         self.fallback = None if fallback is None else as_policy(self.overseer.mdp, fallback, total=self.total)
         self._shown = show_remaining(
@@ -91,7 +91,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self.ledger = checks.open_ledger(ledger, shield)
         self._is_terminal = self.overseer.mdp.is_terminal()
         count = env.num_envs
-        self._numbers, self._none, self._all = np.arange(count), np.zeros(count, np.int64), np.ones(count, np.bool_)
+        self._none, self._all = np.zeros(count, np.int64), np.ones(count, np.bool_)
         self._state, self._remaining, self._interventions, self._steps, self._episodes = np.zeros((5, count), np.int64)
         self._rewards = np.zeros(count)
         self._masks: npt.NDArray[np.int8] = np.zeros((count, self.overseer.num_actions), np.int8)
@@ -157,7 +157,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._masks = self._look()
 
     def _look(self) -> npt.NDArray[np.int8]:
-        return self._shield.mask(self._state, self._remaining).view(np.int8)
+        return self._lookup.masks(self._state, self._remaining)
 
     def _find(self, observations: Any, who: Bools | None) -> Numbers:
         """The model's states; an observation that is none is an error.  Those who do not count need not be any."""
@@ -169,9 +169,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             states = np.array(
                 [self._one(seen, at) if count[at] else 0 for at, seen in enumerate(each)], np.int64
             )  # fmt: skip
-        wrong = (states < 0) | (states >= self.overseer.num_states)
-        if wrong.any():
-            at = int(np.argmax(wrong))
+        if states.view(np.uint64).max() >= self.overseer.num_states:  # negative ones read as huge
+            at = int(np.argmax(states.view(np.uint64) >= self.overseer.num_states))
             seen = list(iterate(self.env.observation_space, observations))[at]
             raise checks.strange(seen, int(states[at]), self.overseer)
         return states
@@ -207,12 +206,13 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self, actions: Numbers, reached: Numbers, acting: Bools, terminated: Bools, told: npt.NDArray[Any] | None
     ) -> tuple[Numbers, Numbers]:
         """The model's states after a step and its damages, none for copies that were reset by it."""
-        odd = terminated & acting & ~self._is_terminal[reached]
-        for at in np.flatnonzero(odd).tolist():
+        odd = np.flatnonzero(terminated & ~self._is_terminal[reached]) if terminated.any() else self._none[:0]
+        for at in odd.tolist():
             reached[at] = self.overseer.after(int(self._state[at]), int(actions[at]), int(reached[at]))
         damages = self._lookup.damages(self._state, actions, reached, told)
-        damages = np.where(acting, damages, 0)
-        if (damages < 0).any():
+        if not acting.all():
+            damages[~acting] = 0
+        if damages.min() < 0:
             for at in np.flatnonzero(damages < 0).tolist():
                 word = None if told is None or np.isnan(told[at]) else told[at]
                 step = int(self._state[at]), int(actions[at]), int(reached[at])
@@ -224,13 +224,14 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         given = np.asarray(actions)
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
             raise checks.no_action(actions, self.env.action_space)
-        if not ((given >= 0) & (given < self.overseer.num_actions)).all():
+        given = given.astype(np.int64, copy=False)
+        if given.view(np.uint64).max() >= self.overseer.num_actions:  # negative ones read as huge
             raise checks.no_action(actions, self.env.action_space)
-        fine = self._masks[self._numbers, given]
+        fine = self._lookup.allowed(self._state, given, self._remaining)
         if fine.all() or self._resets.over is None:
             return given
         given = given.copy()
-        for at in np.flatnonzero((fine == 0) & ~self._resets.over).tolist():
+        for at in np.flatnonzero(~fine & ~self._resets.over).tolist():
             given[at] = self._instead(int(given[at]), at)
         return given
 
@@ -263,10 +264,9 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         )  # fmt: skip
 
 
-def _fixed(shield: Any) -> Shield:
+def _check_fixed(shield: Any) -> None:
     if isinstance(shield, OnlineShield):
         raise ArgumentError(
             "an OnlineShield must be able to break off an episode, which a vector environment cannot do for one copy. "
             "Wrap each copy in ShieldedEnv, with the same shield, and make a vector of those."
         )
-    return shield  # type: ignore[no-any-return]  # the overseer says what else it may not be
