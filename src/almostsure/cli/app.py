@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from almostsure.cli import budgets, checking, learning, looking, policies, showing
-from almostsure.cli.guard import INTERRUPTED, fail, usage
+from almostsure.cli.guard import INTERRUPTED, asked_for, fail, usage
 from almostsure.cli.terminal import prepare_streams
 
 # What typer raises on a wrong command line; where it is defined changes with its version.
@@ -55,5 +55,6 @@ def run(arguments: list[str]) -> int:
     except ClickException as error:
         return usage(error, arguments)
     except (KeyboardInterrupt, typer.Abort) as error:
-        return fail("almostsure", error, INTERRUPTED, arguments, message="interrupted; nothing was written.")
+        asked = asked_for(arguments)
+        return fail("almostsure", error, INTERRUPTED, asked, message="interrupted; nothing was written.")
     return result if isinstance(result, int) else 0

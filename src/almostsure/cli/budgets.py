@@ -169,7 +169,7 @@ def _show_explanation(task: Task, why: Explanation, budget: Budget) -> None:
         head = ("", "at", "plays, needs", "others need", "nature answers", "damage", "so far")
         table(head, rows, right=(5, 6))
     if why.trap:
-        names = " → ".join(mdp.state_name(s) for s in (*why.trap[:STEPS], why.trap[0]))
+        names = " → ".join(clean(mdp.state_name(s)) for s in (*why.trap[:STEPS], why.trap[0]))
         say(f"It goes round for ever, with damage each time: {names}.")
     if not why.complete:
         say(f"Broken off after {len(why.steps):,} steps and {why.damage} damage.")

@@ -24,7 +24,6 @@ class Promise:
     """One kind of constraint, solved and evaluated."""
 
     title: str
-    words: str
     states: set[int]  # of its likeliest route
     value: float
     mean_damage: float
@@ -59,7 +58,8 @@ def _introduce() -> None:
     say(
         "\nA robot goes from S to G, which is worth 50; each step costs 1. ~ is water (damage 1), 2 and 3 are deeper, "
         "X is a pit that nobody leaves, # is rock. One step in ten drifts to the left, and one to the right. The best "
-        f"way if damage does not count, if it may be {TOTAL} on average, and if it must never be more than {TOTAL}:\n"
+        f"way if damage does not count, if it may be {TOTAL} on average, and if it must never be more than {TOTAL}"
+        " (• is the way, × where it hurts):\n"
     )
     console().file.flush()  # before the work begins
 
@@ -70,16 +70,16 @@ def _promises(mdp: MDP) -> list[Promise]:
     from almostsure.policy.worst import worst_damage
 
     found = []
-    for title, words, constraint in (
-        ("no constraint", "damage does not count", Expected(NO_LIMIT)),
-        ("expected", f"at most {TOTAL} on average", Expected(TOTAL)),
-        ("almost sure", f"never more than {TOTAL}", AlmostSure(TOTAL)),
+    for title, constraint in (
+        ("no constraint", Expected(NO_LIMIT)),
+        (f"{TOTAL} on average", Expected(TOTAL)),
+        (f"never more than {TOTAL}", AlmostSure(TOTAL)),
     ):
         solution = solve_policy(mdp, constraint)
         result = solution.evaluate()
         found.append(
             Promise(
-                title=title, words=words, states=visited(mdp, solution.policy, solution.policy.total),
+                title=title, states=visited(mdp, solution.policy, solution.policy.total),
                 value=solution.value, mean_damage=result.expected_damage,
                 worst_damage=worst_damage(mdp, solution.policy), overspends=result.exceeds(TOTAL),
             )
@@ -88,15 +88,15 @@ def _promises(mdp: MDP) -> list[Promise]:
 
 
 def _compare(promises: list[Promise]) -> None:
-    head = ("promise", "", "return", "mean damage", "worst damage", f"P(damage > {TOTAL})")
+    head = ("promise", "return", "mean damage", "worst damage", f"P(damage > {TOTAL})")
     rows = [
         (
-            one.title, one.words, f"{one.value:.2f}", f"{one.mean_damage:.2f}", number(one.worst_damage),
+            one.title, f"{one.value:.2f}", f"{one.mean_damage:.2f}", number(one.worst_damage),
             share(one.overspends),
         )
         for one in promises
     ]  # fmt: skip
-    table(head, rows, right=(2, 3, 4, 5))
+    table(head, rows, right=(1, 2, 3, 4))
     average, sure = promises[1], promises[2]
     say(
         f"\nThe promise on average breaks the budget in {share(average.overspends)} of all episodes. Never breaking it "

@@ -18,7 +18,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from almostsure import errors
 
@@ -38,11 +38,18 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (  # the first that fits
 )
 
 
+class Asked(NamedTuple):
+    """How to fail."""
+
+    json: bool
+    debug: bool
+
+
 class Rejected(Exception):
     """A negative answer that has been printed already: only the exit code is left to give."""
 
 
-def guarded(command: str, body: Callable[[], None], arguments: list[str]) -> int:
+def guarded(command: str, body: Callable[[], None], asked: Asked) -> int:
     """Run a command, and turn whatever happens into an exit code."""
     try:
         body()
@@ -53,34 +60,34 @@ def guarded(command: str, body: Callable[[], None], arguments: list[str]) -> int
         return _broken_pipe()
     except errors.AlmostSureError as error:
         code = next(code for kind, code in CODES if isinstance(error, kind))
-        return fail(command, error, code, arguments)
+        return fail(command, error, code, asked)
     except KeyboardInterrupt as error:
-        return fail(command, error, INTERRUPTED, arguments, message="interrupted; nothing was written.")
+        return fail(command, error, INTERRUPTED, asked, message="interrupted; nothing was written.")
     except MemoryError as error:
-        return fail(command, error, CANNOT, arguments, message="the memory of this machine does not suffice.")
+        return fail(command, error, CANNOT, asked, message="the memory of this machine does not suffice.")
     except OSError as error:
         named = f"{error.filename!r}: " if error.filename else ""
-        return fail(command, error, BAD_MODEL, arguments, message=f"{named}{error.strerror or error}.")
+        return fail(command, error, BAD_MODEL, asked, message=f"{named}{error.strerror or error}.")
     except Exception as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return fail(
-            command, error, INTERNAL, arguments,
+            command, error, INTERNAL, asked,
             message=f"almostsure made a mistake ({what}). Please report it, with what --debug shows.",
         )  # fmt: skip
     return FINE
 
 
-def fail(command: str, error: BaseException, code: int, arguments: list[str], *, message: str = "") -> int:
+def fail(command: str, error: BaseException, code: int, asked: Asked, *, message: str = "") -> int:
     """Say what went wrong: on standard error, or as a JSON object on standard output if that was asked for."""
     from almostsure.cli.terminal import clean_lines, console
 
     text = message or str(error)
-    if "--debug" in arguments:
+    if asked.debug:
         import traceback
 
         sys.stderr.write(clean_lines("".join(traceback.format_exception(error))) + "\n")
     try:
-        if "--json" in arguments:
+        if asked.json:
             from almostsure.cli.machine import emit
 
             emit(command, None, error={"kind": type(error).__name__, "message": text, "exit": code})
@@ -106,5 +113,12 @@ def usage(error: Any, arguments: list[str]) -> int:
     context = getattr(error, "ctx", None)
     path = "almostsure" if context is None else context.command_path
     message = error.format_message()
+    if not message:  # the help was shown instead: no command was given
+        return USAGE
     hint = f"Try: {path} --help"
-    return fail(path.rpartition(" ")[2], error, USAGE, arguments, message=f"{message}\n{hint}")
+    return fail(path.rpartition(" ")[2], error, USAGE, asked_for(arguments), message=f"{message}\n{hint}")
+
+
+def asked_for(arguments: list[str]) -> Asked:
+    """How to fail, as far as a command line that was not understood tells."""
+    return Asked("--json" in arguments, "--debug" in arguments)

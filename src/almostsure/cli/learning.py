@@ -9,11 +9,14 @@ import numpy as np
 import typer
 
 from almostsure.budget.solve import solve_budget
+from almostsure.cli import machine
 from almostsure.cli.machine import need
 from almostsure.cli.options import Seed, Task, Total, check_output, command
 from almostsure.cli.terminal import facts, heading, needs, next_step, number, say, share, table
 from almostsure.errors import ArgumentError
 from almostsure.learn.budget import LearnedBudget, learn_budget
+
+LOGS = (".csv", ".parquet", ".pq")
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -36,18 +39,22 @@ def register(app: typer.Typer, panel: str) -> None:
             typer.Option("--output", "-o", help="Save the counted model (.umb); its budget goes beside it."),
         ] = None,
     ) -> None:
-        """Learn the budgets from samples of the model alone, with a confidence statement."""
+        """Learn the budgets from samples of a model, or from a log (.csv, .parquet), with a confidence statement."""
         files = _outputs(output)
-        least = float(task.mdp.probability.min()) if mu is None else mu
-        learned = learn_budget(
-            task.mdp, mu=min(least, 0.999), delta=delta, total=total, seed=seed, checkpoint=checkpoint
-        )
+        if task.name.lower().endswith(LOGS):
+            learned = _from_log(task, mu, delta, total)
+        else:
+            rarest = min(float(task.mdp.probability.min()), 0.999) if mu is None else mu
+            learned = learn_budget(
+                task.mdp, mu=rarest, delta=delta, total=total, seed=seed, checkpoint=checkpoint
+            )  # fmt: skip
         if files is not None:
             learned.mdp.save(files[0])
             learned.budget.save(files[1])
-        exact = solve_budget(task.mdp).smallest_total()
+        exact = None if task.name.lower().endswith(LOGS) else solve_budget(task.mdp).smallest_total()
         if task.json:
-            task.emit(**_learned_results(learned, exact, files))
+            known = machine.described(task.name, learned.mdp if exact is None else task.mdp)
+            machine.emit("learn", known, **_learned_results(learned, exact, files))
         else:
             _show_learned(task, learned, exact, files)
 
@@ -94,7 +101,17 @@ def _outputs(output: Path | None) -> tuple[Path, Path] | None:
     return output, output.with_suffix(".safetensors")
 
 
-def _learned_results(learned: LearnedBudget, exact: int, files: tuple[Path, Path] | None) -> dict[str, Any]:
+def _from_log(task: Task, mu: float | None, delta: float, total: int | None) -> LearnedBudget:
+    from almostsure.learn.data import learn_from_logs
+
+    if mu is None:
+        raise ArgumentError("a log does not say how rare an outcome can be; give --mu, such as --mu 0.05.")
+    if total is not None:
+        raise ArgumentError("--total says where to sample; a log cannot be asked, so leave it out.")
+    return learn_from_logs(task.name, mu=mu, delta=delta)
+
+
+def _learned_results(learned: LearnedBudget, exact: int | None, files: tuple[Path, Path] | None) -> dict[str, Any]:
     return {
         "mu": learned.mu,
         "delta": learned.delta,
@@ -104,27 +121,30 @@ def _learned_results(learned: LearnedBudget, exact: int, files: tuple[Path, Path
         "known_choices": int(np.count_nonzero(learned.accepted)),
         "statement": learned.statement,
         "smallest_total": need(learned.budget.smallest_total()),
-        "exact_smallest_total": need(exact),
+        "exact_smallest_total": None if exact is None else need(exact),
         "output": None if files is None else [str(path) for path in files],
     }
 
 
-def _show_learned(task: Task, learned: LearnedBudget, exact: int, files: tuple[Path, Path] | None) -> None:
+def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: tuple[Path, Path] | None) -> None:
     heading(f"The budgets of {task.name}, from samples alone")
     say(learned.statement + "\n")
     paper = learned.uniform_samples["paper"]
+    truth = "" if exact is None else f"; {needs(exact)}, if all is known"
     known, choices = int(np.count_nonzero(learned.accepted)), learned.accepted.size
     rest = "" if known == choices else "; the others are refused"
     facts(
         [
             ("samples", f"{learned.samples:,}, {learned.samples / paper:.0%} of the {paper:,} that Lemma 4 takes"),
             ("known choices", f"{known:,} of {choices:,}{rest}"),
-            ("at the start", f"{needs(learned.budget.smallest_total())} is needed; exactly, {needs(exact)}"),
+            ("at the start", f"{needs(learned.budget.smallest_total())} is needed{truth}"),
             *([("saved", f"{files[0]} and {files[1]}")] if files is not None else []),
         ]
     )
     if files is not None:
         next_step(f"almostsure check {files[0]} {files[1]}")
+    elif exact is None:
+        next_step(f"almostsure learn {task.arguments} --mu {learned.mu:g} -o learned.umb", note="keep what was learned")
     else:
         next_step(f"almostsure compare {task.arguments}{'' if learned.total is None else f' --total {learned.total}'}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import sys
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,14 +15,16 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from almostsure.cli import machine
-from almostsure.cli.guard import guarded
+from almostsure.cli.guard import Asked, guarded
 from almostsure.errors import ArgumentError, FileError, ModelError
 from almostsure.model.examples import example_names
 from almostsure.model.mdp import MDP
 from almostsure.model.source import ENDINGS, GYM, STORM, as_model
 from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expected
 
-ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1", "gym:Taxi-v3")  # that completion offers
+ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1")  # that completion offers
+
+OPTION = re.compile(r"\b(damage|reward|cost|constants)=([^=\d])")  # in messages of the library
 
 Body = Callable[..., None]
 
@@ -127,9 +129,14 @@ class Task:
                 f"{self.name} does not say what damage is. Name a label, a reward structure or an action of it: "
                 "--damage NAME."
             )
-        return as_model(
-            self.name, damage=self.damage, reward=self.reward, cost=self.cost, constants=self.constants
-        )  # fmt: skip
+        options = {"damage": self.damage, "reward": self.reward, "cost": self.cost, "constants": self.constants}
+        try:
+            return as_model(self.name, **options)
+        except ModelError as error:  # options are named as they are typed here
+            error.args = (
+                OPTION.sub(lambda found: f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}", str(error)),
+            )
+            raise
 
     @property
     def arguments(self) -> str:
@@ -162,11 +169,10 @@ def command(app: typer.Typer, *, model: bool = True, panel: str | None = None) -
 
         @functools.wraps(body)
         def run(**given: Any) -> None:
-            asked = {option: given.pop(option) for option in shared if option != "debug"}
-            given.pop("debug")
+            asked = {option: given.pop(option) for option in shared}
+            debug = asked.pop("debug")
             task = Task(command=name, name=asked.pop("model", ""), **asked)
-            code = guarded(name, lambda: body(task, **given), sys.argv[1:])
-            raise typer.Exit(code)
+            raise typer.Exit(guarded(name, lambda: body(task, **given), Asked(task.json, debug)))
 
         parameters = [*_first(shared), *own, *_last(shared)]
         parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)

@@ -12,7 +12,19 @@ from almostsure.budget.answer import INFINITE
 from almostsure.budget.solve import solve_budget
 from almostsure.cli.options import Discount, Limit, Risk, Seed, Task, Total, check_output, command, constraint_of
 from almostsure.cli.routes import likely_route, visited
-from almostsure.cli.terminal import bar, draw_maps, facts, heading, next_step, number, route_look, say, share, table
+from almostsure.cli.terminal import (
+    bar,
+    clean,
+    draw_maps,
+    facts,
+    heading,
+    next_step,
+    number,
+    route_look,
+    say,
+    share,
+    table,
+)
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.policy.constraints import AlmostSure, Chance, Constraint
 from almostsure.policy.evaluate import Evaluation, evaluate
@@ -40,7 +52,7 @@ def register(app: typer.Typer, panel: str) -> None:
     ) -> None:
         """The best return under a promise about damage, with proved bounds and the policy that attains it."""
         check_output(output)
-        solution = solve_policy(task.mdp, _constraint(task, total, limit, risk), discount=discount)
+        solution = _best(task, _constraint(task, total, limit, risk), discount=discount)
         if output is not None:
             solution.policy.save(output)
         result, worst = solution.evaluate(), worst_damage(task.mdp, solution.policy)
@@ -68,7 +80,7 @@ def register(app: typer.Typer, panel: str) -> None:
             raise ArgumentError("--policy says what is played; leave out --limit and --risk.")
         played = Policy.load(policy, mdp) if policy is not None else None
         if played is None:
-            played = solve_policy(mdp, _constraint(task, total, limit, risk)).policy
+            played = _best(task, _constraint(task, total, limit, risk)).policy
         done = play(mdp, played, episodes, total=total, seed=seed)
         if task.json:
             task.emit(**_episode_results(done, show))
@@ -85,6 +97,17 @@ def _constraint(task: Task, total: int | None, limit: float | None, risk: float 
     if least == INFINITE:
         raise Infeasible("no total is enough at the start. See: almostsure explain " + task.arguments)
     return AlmostSure(least)
+
+
+def _best(task: Task, constraint: Constraint, *, discount: float = 1.0) -> Solution:
+    """The solution; where there is none, the command that has one is named."""
+    try:
+        return solve_policy(task.mdp, constraint, discount=discount)
+    except Infeasible as error:
+        needed = error.needed
+        if isinstance(constraint, AlmostSure) and needed is not None and np.isfinite(needed):
+            error.args = (f"{error}\nNext: almostsure {task.command} {task.arguments} --total {needed:.0f}",)
+        raise
 
 
 def _described(constraint: Constraint) -> dict[str, Any]:
@@ -128,7 +151,7 @@ def _show_solution(task: Task, solution: Solution, result: Evaluation, worst: fl
     total = getattr(constraint, "total", None)
     heading(f"{task.name}: {constraint}")
     mdp, policy = task.mdp, solution.policy
-    if not draw_maps(mdp, [("the likeliest way", route_look(visited(mdp, policy, total)))]):
+    if not draw_maps(mdp, [("the likeliest way; × where it hurts", route_look(visited(mdp, policy, total)))]):
         _show_route(task, policy, total)
     overspends = _overspends(constraint, result)
     facts(
@@ -160,8 +183,8 @@ def _as_options(constraint: Constraint) -> str:
 
 def _show_route(task: Task, policy: Policy, total: int | None) -> None:
     steps = likely_route(task.mdp, policy, total)
-    shown = " → ".join(f"{task.mdp.state_name(state)} ({action})" for state, action, _ in steps[:8] if action)
-    last = task.mdp.state_name(steps[-1][0])
+    shown = " → ".join(clean(f"{task.mdp.state_name(state)} ({action})") for state, action, _ in steps[:8] if action)
+    last = clean(task.mdp.state_name(steps[-1][0]))
     say(f"the likeliest way: {shown} → {'… → ' if len(steps) > 9 else ''}{last}\n")
 
 

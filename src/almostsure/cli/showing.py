@@ -55,10 +55,11 @@ def register(app: typer.Typer, panel: str) -> None:
         result = reproduce(output, seed=seed, progress=not task.json)
         if task.json:
             rows = [claim.row() for claim in result.claims]
-            files = [str(path) for path in result.figures]
-            machine.emit("paper", None, passed=result.passed, claims=rows, figures=files, seed=seed)
+            files = {"figures": [*map(str, result.figures)], "tables": [*map(str, result.tables)]}
+            report = None if result.report is None else str(result.report)
+            machine.emit("paper", None, passed=result.passed, claims=rows, seed=seed, report=report, **files)
         else:
-            _show_paper(result, output)
+            _show_paper(result)
         if not result.passed:
             raise Rejected
 
@@ -74,9 +75,11 @@ def _command_line() -> str:
     return clean(shlex.join(["almostsure", *sys.argv[1:]]))
 
 
-def _show_paper(result: Any, output: Path) -> None:
+def _show_paper(result: Any) -> None:
     heading("Reinforcement Learning with Almost Sure Constraints, claim by claim")
     rows = [(claim.name, claim.title, claim.verdict, claim.value) for claim in result.claims]
     table(("", "about", "verdict", "found here"), rows)
-    say(f"\n{'Every claim was checked.' if result.passed else 'NOT every claim held.'} The figures are in {output}/.")
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in result.counts().items() if count)
+    say(f"\n{len(result.claims)} claims: {counts}. Where its text is loose, the report says what holds.")
+    say(f"Figures, tables and the report are in {result.folder}; open {result.report}.")
     next_step("almostsure report paper", note="the paper's model, to play with")

@@ -22,7 +22,7 @@ from almostsure.model.draw import NOBODY, cells
 from almostsure.model.mdp import MDP
 
 SHADES = (28, 64, 100, 136, 172, 166, 160, 124)  # green to red, of the terminal's 256 colours
-ROCK, TRAP, WATER, WAY = 240, 52, 25, 28
+ROCK, TRAP, WATER, WAY, HURT = 240, 52, 25, 28, 160
 PLAIN = -1  # no colour
 HURTS = "~123456789"
 TALLEST = 60  # rows of a map that are drawn
@@ -116,8 +116,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Seque
     console().print(result)
 
 
-def bar(share: float, width: int = BAR) -> Text:
-    """A bar of a share 0 … 1."""
+def bar(share: float) -> Text:
+    """A bar of a share 0 … 1, shorter on a narrow terminal."""
+    width = min(BAR, max(4, console().width - 30))
     filled = round(width * min(max(share, 0.0), 1.0))
     return Text("█" * filled, style="blue")
 
@@ -222,16 +223,19 @@ def budgets_look(of_state: Any) -> Look:
 
 
 def route_look(visited: set[int]) -> Look:
-    """The terrain, with a dot in every cell of a route."""
+    """The terrain with a route: a dot in each of its cells, a cross where it hurts."""
 
     def look(state: int, symbol: str) -> tuple[str, int]:
-        return ("•", WAY) if state in visited and symbol not in "SG" else terrain(state, symbol)
+        if state not in visited or symbol in "SG":
+            return terrain(state, symbol)
+        return ("×", HURT) if symbol in HURTS else ("•", WAY)
 
     return look
 
 
 def prepare_streams() -> None:
-    """No character may stop the output: what the terminal cannot show is escaped."""
+    """No character may stop the output, and no closed stream: what cannot be shown is escaped, or goes nowhere."""
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

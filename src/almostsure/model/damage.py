@@ -87,8 +87,8 @@ def damage_rule(env: str, text: str | None) -> DamageRule:
         if family.startswith(name):
             return DamageRule(rule)
     raise ModelError(
-        f"{env} does not say what hurts. Name a rule, such as damage='reward<=-10' or damage='terminated', or a ready "
-        f"one ({', '.join(RULES)})."
+        f"{env} does not say what hurts. Name a rule such as damage='reward<=-10' or damage='terminated', or a ready "
+        f"one: {', '.join(RULES)}."
     )
 
 
