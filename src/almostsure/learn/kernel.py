@@ -55,6 +55,14 @@ class Kernel:
         """How many samples were drawn."""
         return int(self.samples.sum())
 
+    @property
+    def source(self) -> Source:
+        """Where its states and actions come from, for those who go on from there; it cannot be sampled."""
+        return Source(
+            sampler=None, blank=self.blank, model=None, max_damage=self.num_damages - 1, identity="kernel",
+            caveat=self.caveat, end=self.end,
+        )  # fmt: skip
+
     def to_mdp(self, unknown: Unknown = "refuse", *, known: Bools | None = None) -> MDP:
         """The model in which every outcome is as probable as it was frequent.
 

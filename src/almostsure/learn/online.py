@@ -63,8 +63,8 @@ class OnlineShield:
     Parameters
     ----------
     space
-        Which states and actions there are: a model, a :class:`almostsure.learn.Sampler`, or the name of an example or
-        file.  Nothing else is taken from it; in particular not which outcomes a model has.
+        Which states and actions there are: a model, a :class:`almostsure.learn.Sampler`, the name of an example or
+        file, or a kernel.  Nothing else is taken from it; in particular not which outcomes a model has.
     unknown
         What to do about choices that are not known: ``"refuse"`` them, or ``"allow"`` them until they are known to
         be unsafe.  See the module's docstring for what each promises.
@@ -94,7 +94,7 @@ class OnlineShield:
         self, space: Any, *, unknown: Unknown = "refuse", needed: int = 1, known: Kernel | None = None
     ) -> None:
         check_unknown(unknown)
-        self.source: Source = as_source(space)
+        self.source: Source = space.source if isinstance(space, Kernel) else as_source(space)
         self.unknown: Unknown = unknown
         self.needed = count("needed", needed)
         self.ledger = Ledger()
@@ -335,7 +335,7 @@ class OnlineShield:
     @classmethod
     def load(cls, path: str | PathLike[str], space: Any) -> Self:
         """Go on where a saved shield was; ``space`` is what it was made with."""
-        source = as_source(space)
+        source = space.source if isinstance(space, Kernel) else as_source(space)
         arrays, strings = load_tensors(path, kind=KIND, mdp=source.blank)
         try:
             result = cls(source, unknown=strings["unknown"], needed=int(strings["needed"]))  # type: ignore[arg-type]

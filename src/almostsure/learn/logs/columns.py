@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -205,14 +206,12 @@ def _numbers(name: str, values: Any, place: Place, rule: str, remedy: str = "") 
         )
     if array.dtype.kind in "iuf":
         return array
-    if array.dtype.kind in "UO":
-        try:
+    if array.dtype.kind == "U":
+        with contextlib.suppress(ValueError):
             return array.astype(np.float64)
-        except (TypeError, ValueError, OverflowError):
-            pass
     good = np.array([_is_number(value) for value in array.tolist()], np.bool_)
     _require(good, name, rule, array, place, remedy)
-    raise ModelError(f"{name} {rule}; got {array.dtype} at {place(0)}. {remedy}".rstrip())
+    return np.array([float(value) for value in array.tolist()])
 
 
 def _is_number(value: Any) -> bool:
