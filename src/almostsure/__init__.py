@@ -20,6 +20,8 @@ from almostsure.budget.solve import solve_budget
 from almostsure.errors import AlmostSureError
 from almostsure.learn.bounds import samples_needed
 from almostsure.learn.budget import learn_budget
+from almostsure.learn.compare import compare
+from almostsure.learn.data import learn_from_logs
 from almostsure.learn.kernel import build_kernel
 from almostsure.learn.online import OnlineShield
 from almostsure.model.build import from_transitions
@@ -39,6 +41,7 @@ from almostsure.policy.frontier import frontier
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulate import simulate
 from almostsure.policy.solve import solve_policy
+from almostsure.policy.suggest import suggest_budget
 from almostsure.shield import Shield
 from almostsure.shield.inside import trim
 
@@ -66,6 +69,7 @@ __all__ = [
     "budget_operator",
     "build_kernel",
     "check_budget",
+    "compare",
     "draw",
     "evaluate",
     "example",
@@ -79,11 +83,13 @@ __all__ = [
     "from_transitions",
     "frontier",
     "learn_budget",
+    "learn_from_logs",
     "load",
     "samples_needed",
     "simulate",
     "solve_budget",
     "solve_policy",
+    "suggest_budget",
     "to_gymnasium",
     "to_storm",
     "trim",
@@ -91,15 +97,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs Gymnasium only when it is asked for: that takes longer than all the rest."""
+    """Import what takes long, such as Gymnasium, only when it is asked for."""
     if name == "to_gymnasium":
         from almostsure.gym.model_env import to_gymnasium
 
         return to_gymnasium
-    if name == "gym":
+    if name in ("gym", "paper", "report", "testing"):
         import importlib
 
-        return importlib.import_module("almostsure.gym")
+        return importlib.import_module(f"almostsure.{name}")
     raise AttributeError(f"module 'almostsure' has no attribute {name!r}")
 
 

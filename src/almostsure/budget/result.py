@@ -117,7 +117,7 @@ class Budget:
             levels = f"{min(counts)} … {max(counts)} ({len(counts)} levels)"
         else:
             levels = str(*counts) if counts else "nowhere a finite budget"
-        infinite = f"{stuck:,} need {above}" if stuck else f"none needs {above}"
+        infinite = f"{stuck or 'none'} needs {above}" if stuck <= 1 else f"{stuck:,} need {above}"
         proof = "certificate verified" if self.checked else "certificate not yet verified: check_budget(mdp, budget)"
         return (
             f"<Budget: {need} at the start of {self.mdp.num_states:,} states\n"
