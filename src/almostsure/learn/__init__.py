@@ -5,6 +5,7 @@
 
 from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
 from almostsure.learn.budget import LearnedBudget, learn_budget
+from almostsure.learn.cluster import RayCluster
 from almostsure.learn.data import learn_from_logs
 from almostsure.learn.kernel import Kernel, build_kernel
 from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
@@ -21,6 +22,7 @@ __all__ = [
     "LearnedBudget",
     "Ledger",
     "OnlineShield",
+    "RayCluster",
     "Sampler",
     "Surprise",
     "Violation",

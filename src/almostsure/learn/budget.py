@@ -55,10 +55,10 @@ from almostsure.learn.kernel import (
     kernel_of,
     new_tally,
 )  # fmt: skip
-from almostsure.learn.parallel import Crew, uninterrupted
-from almostsure.learn.plan import Chunk, Counter
+from almostsure.learn.parallel import Workers, open_crew, uninterrupted
+from almostsure.learn.plan import Counter
 from almostsure.learn.sampler import Source, as_source
-from almostsure.learn.tally import Block, Tally
+from almostsure.learn.tally import Tally
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.policy.constraints import check_total
 from almostsure.progress import Bar
@@ -138,7 +138,7 @@ def learn_budget(
     delta: float,
     total: int | None = None,
     seed: int | None = None,
-    workers: int | None = None,
+    workers: Workers | None = None,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
 ) -> LearnedBudget:
@@ -234,10 +234,10 @@ class _Learner:
         self._relevant: Bools = np.ones(source.blank.num_choices, np.bool_)
         self._known = -1  # outcomes seen when that was found
 
-    def run(self, store: Checkpoint, workers: int, bar: Bar) -> None:
+    def run(self, store: Checkpoint, workers: Workers, bar: Bar) -> None:
         """Sample until every relevant choice is accepted."""
         counter = Counter(self.source)
-        with Crew[Chunk, Block](counter.count, workers, processes=self.source.model is None) as crew:
+        with open_crew(counter.count, workers, processes=self.source.model is None) as crew:
             while (lengths := self._wanted()).any():
                 choices = np.flatnonzero(lengths)
                 plan = counter.plan(choices, lengths[choices], self.seed, self.done["round"])

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from almostsure.errors import ArgumentError, Interrupted, UnknownName
 from almostsure.learn.bounds import Confidence, confidence, count
 from almostsure.learn.checkpoint import Checkpoint
-from almostsure.learn.parallel import Crew, cores, uninterrupted
+from almostsure.learn.parallel import Cluster, Workers, cores, open_crew, uninterrupted
 from almostsure.learn.plan import Counter, Plan
 from almostsure.learn.sampler import Source, as_source
 from almostsure.learn.tally import Tally
@@ -131,7 +131,7 @@ def build_kernel(
     samples: int,
     *,
     seed: int | None = None,
-    workers: int | None = None,
+    workers: Workers | None = None,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
 ) -> Kernel:
@@ -148,7 +148,7 @@ def build_kernel(
         which the result tells.
     workers
         How many cores to use: threads for a model, processes for anything else.  By default all cores for a model,
-        one for anything else.
+        one for anything else.  Or a :class:`almostsure.learn.RayCluster`.
     checkpoint
         A file in which the run keeps what it has.  If it exists, the run goes on from there; the result is the same as
         that of a run that was never interrupted.
@@ -194,9 +194,9 @@ def build_kernel(
 
 
 def _draw(
-    plan: Plan, counter: Counter, store: Checkpoint, tally: Tally, done: dict[str, int], workers: int, bar: Bar
+    plan: Plan, counter: Counter, store: Checkpoint, tally: Tally, done: dict[str, int], workers: Workers, bar: Bar
 ) -> None:
-    with Crew(counter.count, workers, processes=counter.source.model is None) as crew:
+    with open_crew(counter.count, workers, processes=counter.source.model is None) as crew:
         for block in crew.in_order(plan.chunks(done["chunk"])):
             with uninterrupted():
                 tally.add(block)
@@ -260,10 +260,12 @@ def fresh_seed() -> int:
     return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
 
 
-def check_workers(workers: int | None, source: Source) -> int:
-    """How many workers to use."""
+def check_workers(workers: Workers | None, source: Source) -> Workers:
+    """How many workers to use, or which."""
     if workers is None:
         return 1 if source.model is None else cores()
+    if isinstance(workers, Cluster):
+        return workers
     return count("workers", workers)
 
 

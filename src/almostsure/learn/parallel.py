@@ -17,8 +17,9 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import AbstractContextManager
 from types import FrameType, TracebackType
-from typing import Any, Generic, Self, TypeVar, final
+from typing import Any, Generic, Protocol, Self, TypeVar, final, runtime_checkable
 
 from almostsure.errors import AlmostSureError, LimitReached, ModelError
 
@@ -34,6 +35,33 @@ _task: Callable[[Any], Any] | None = None  # what a worker does; forked workers 
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class InOrder(Protocol):
+    """Workers that do one kind of task."""
+
+    def in_order(self, items: Iterable[Any]) -> Iterator[Any]:
+        """The results of the items, in their order."""
+        ...
+
+
+@runtime_checkable
+class Cluster(Protocol):
+    """Where else than on this machine's cores tasks may be done: :class:`almostsure.learn.RayCluster` is one."""
+
+    def crew(self, task: Callable[[Any], Any]) -> AbstractContextManager[InOrder]:
+        """Workers that do one kind of task until the block ends."""
+        ...
+
+
+Workers = int | Cluster
+
+
+def open_crew(
+    task: Callable[[Any], Any], workers: Workers, *, processes: bool
+) -> AbstractContextManager[InOrder]:  # fmt: skip
+    """Workers that do one kind of task until the block ends, here or on a cluster."""
+    return Crew(task, workers, processes=processes) if isinstance(workers, int) else workers.crew(task)
 
 
 @final
@@ -156,11 +184,17 @@ def _do(item: Any) -> Any:
     assert _task is not None
     try:
         return _task(item)
-    except ModelError as error:  # without what cannot be sent to another process
-        fields = {name: getattr(error, name) for name in ("state", "action", "choice", "outcome")}
-        raise ModelError(str(error), **fields) from None
-    except AlmostSureError as error:
-        raise ModelError(str(error)) from None
+    except Exception as error:
+        plain = plain_error(error)
+        raise error if plain is None else plain from None
+
+
+def plain_error(error: Exception) -> ModelError | None:
+    """An error of ours without what cannot be sent to another process; None for others."""
+    if not isinstance(error, AlmostSureError):
+        return None
+    names = ("state", "action", "choice", "outcome") if isinstance(error, ModelError) else ()
+    return ModelError(str(error), **{name: getattr(error, name) for name in names})
 
 
 # ---------------------------------------------------------------------- Ctrl-C
