@@ -14,7 +14,8 @@ from almostsure.report.study import Plan, Study
 
 LONGEST = 400  # recorded steps of an episode
 MOST_BARS = 40  # of a distribution
-TAIL = 1e-6  # probability of more damage than is drawn, at most, where the bars allow
+RETURN_BINS = 30
+TAIL = 2e-3  # probability of more damage than is drawn, at most, where the bars allow
 
 
 def recorded(study: Study) -> list[dict[str, Any]]:
@@ -81,6 +82,7 @@ def _distribution(plan: Plan, total: int, edges: Floats) -> dict[str, Any]:
             "share": (count / len(plan.episodes)).tolist(),
             "episodes": len(plan.episodes),
             "mean": number(float(plan.episodes.returns.mean())),
+            "cut": float(plan.episodes.truncated.mean()),
         }
     return result
 
@@ -102,7 +104,7 @@ def _bins(samples: list[Floats]) -> Floats:
         return np.array([-0.5, 0.5])
     low, high = float(values.min()), float(values.max())
     if high - low < MOST_BARS and (values == np.round(values)).all():
-        return np.arange(math.floor(low), math.ceil(high) + 2) - 0.5
+        return np.arange(math.floor(low), math.ceil(high) + 2, dtype=np.float64) - 0.5
     if high == low:
         return np.array([low - 0.5, low + 0.5])
-    return np.linspace(low, high, MOST_BARS // 2 + 11)
+    return np.linspace(low, high, RETURN_BINS + 1).astype(np.float64)

@@ -62,7 +62,8 @@ def sampled_levels(budget: Budget) -> list[list[int]]:
 
 def _more(budget: Budget, level: int, first: int) -> list[int]:
     window = budget.of_state[first + 1 : first + 100_001]
-    return (first + 1 + np.flatnonzero(window == level)[: A_LEVEL - 1]).tolist()
+    more: list[int] = (first + 1 + np.flatnonzero(window == level)[: A_LEVEL - 1]).tolist()
+    return more
 
 
 def _of_each_level(budget: Budget) -> list[int]:
@@ -128,11 +129,14 @@ def _step(budget: Budget, state: int, choice: int | None) -> tuple[int, int, int
 
 
 def _policy(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
-    """The assured policy (as the place among a state's choices from 1 on, 0 for nothing) and the value of each state, one row a layer."""
+    """The assured policy and the values, one row a layer.
+
+    A choice is given by its place among the state's choices, from 1 on; 0 says nothing.
+    """
     solution = study.ladder.solution
     if solution is None or solution.layers is None:
         return {"play": None, "value": None}
-    solved = [layer for layer in layers if layer <= study.ladder.solved]
+    solved = np.array([layer for layer in layers if layer <= study.ladder.solved])
     found = solution.layers
     choice = found.choice[np.ix_(solved, states)].astype(np.int64)
     place = np.where(choice < 0, 0, choice - study.mdp.choice_ptr[states] + 1)

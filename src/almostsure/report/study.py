@@ -8,7 +8,7 @@ an exact method) becomes a sentence instead of an error: a report about a hopele
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -33,8 +33,11 @@ PROGRAMME_PAIRS = 100_000  # … up to which the linear programmes of the other 
 FRONTIER_PAIRS = 6_000  # … up to which all their limits are
 EVALUATED_PAIRS = 400_000  # … up to which policies are evaluated exactly
 EPISODES, EPISODES_LARGE = 10_000, 1_000
-MAX_STEPS = 5_000  # of a simulated episode: most end, those that never do must not take for ever
+MAX_STEPS = 1_000  # of a simulated episode that may never end
+PATIENCE = 50  # expected lengths after which an episode that surely ends is cut
+LONGEST = 100_000
 RISK = 0.05
+MOST = 2 / 3  # of what more budget can earn: worth stopping there, if nothing was asked for
 SAME = 1e-6  # returns closer than this, relative to the range, are equal for a reader
 
 
@@ -157,14 +160,14 @@ def _climb(mdp: MDP, least: int, top: int) -> Ladder:
 
 
 def _choose(ladder: Ladder, least: int) -> int:
-    """The smallest budget that earns half of what more budget can earn, of those looked at."""
+    """The smallest budget that earns most of what more budget can earn, of those looked at."""
     if least == INFINITE:
         return 0
     values = np.where(np.isfinite(ladder.curve), ladder.curve, -np.inf)[: max(ladder.solved + 1, least + 1)]
     low, high = float(values[least]), float(values.max())
     if not math.isfinite(low) or high - low <= SAME * max(1.0, abs(high)):
         return least
-    return int(np.argmax(values >= (low + high) / 2))
+    return int(np.argmax(values >= low + MOST * (high - low)))
 
 
 def _shortened(ladder: Ladder, total: int) -> Ladder:
@@ -216,10 +219,11 @@ def _tried(mdp: MDP, plan: Plan, total: int, seed: int, notes: list[str]) -> Pla
     """The plan with its policy evaluated and played."""
     if plan.policy is None:
         return plan
-    return Plan(
-        kind=plan.kind, constraint=plan.constraint, value=plan.value, policy=plan.policy,
-        evaluation=_evaluated(mdp, plan.policy, total, notes), episodes=_played(mdp, plan.policy, total, seed, notes),
-    )  # fmt: skip
+    found = _evaluated(mdp, plan.policy, total, notes)
+    steps = MAX_STEPS
+    if found is not None and math.isfinite(found.expected_length):
+        steps = int(min(max(MAX_STEPS, PATIENCE * found.expected_length), LONGEST))
+    return replace(plan, evaluation=found, episodes=_played(mdp, plan.policy, total, seed, steps, notes))
 
 
 def _evaluated(mdp: MDP, policy: Policy, total: int, notes: list[str]) -> Evaluation | None:
@@ -235,10 +239,10 @@ def _evaluated(mdp: MDP, policy: Policy, total: int, notes: list[str]) -> Evalua
         return None
 
 
-def _played(mdp: MDP, policy: Policy, total: int, seed: int, notes: list[str]) -> Episodes | None:
+def _played(mdp: MDP, policy: Policy, total: int, seed: int, steps: int, notes: list[str]) -> Episodes | None:
     count = EPISODES if mdp.num_states <= SLIDER_PAIRS else EPISODES_LARGE
     try:
-        return simulate(mdp, policy, count, total=total, seed=seed, max_steps=MAX_STEPS)
+        return simulate(mdp, policy, count, total=total, seed=seed, max_steps=steps)
     except Interrupted:
         raise
     except AlmostSureError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from almostsure.budget.answer import INFINITE
 from almostsure.model.mdp import MDP
@@ -20,9 +19,10 @@ def headline(study: Study) -> str:
         return "From the start, no budget is enough: damage can be forced again and again."
     if study.least > total:
         return f"From the start, a budget of {total} cannot be kept for certain; {study.least} can."
-    promise = f"From the start, it is certain that damage never exceeds {total}"
+    what = f"damage can be kept to at most {total}" if total else "all damage can be avoided"
+    promise = f"From the start, {what} in every single run"
     if plan.policy is not None and has_rewards(study.mdp):
-        return f"{promise}, with a return of {show(plan.value)} on average."
+        return f"{promise}, with an average return of {show(plan.value)}."
     return f"{promise}."
 
 
@@ -45,10 +45,10 @@ def facts(study: Study) -> list[dict[str, str]]:
     if assured.policy is not None and has_rewards(study.mdp):
         result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.total} damage"))
     if assured.policy is not None:
-        result.append(_fact("Runs that overspend", "0", "none, ever: it is proved"))
+        result.append(_fact("Runs that overspend", percent(0.0), "none, ever: it is proved"))
     if expected.evaluation is not None and assured.policy is not None:
-        note = f"when {_limit(expected)} damage is only an average"
-        result.append(_fact("… without the guarantee", percent(expected.evaluation.exceeds(study.total)), note))
+        note = f"of the runs overspend if {_limit(expected)} is only an average"
+        result.append(_fact("Without the guarantee", percent(expected.evaluation.exceeds(study.total)), note))
     return result
 
 
@@ -71,13 +71,13 @@ def show(value: float) -> str:
 def percent(probability: float) -> str:
     """A probability as a percentage that never rounds to what it is not."""
     if probability <= 0:
-        return "0 %"
+        return "0\u00a0%"
     if probability < TINY:
-        return "almost 0 %"
+        return "almost 0\u00a0%"
     if probability >= 1 - 1e-12:
-        return "100 %"
+        return "100\u00a0%"
     digits = 0 if 0.1 <= probability <= 0.9 else 1 if 0.001 <= probability <= 0.999 else 4
-    return f"{100 * probability:.{digits}f} %"
+    return f"{100 * probability:.{digits}f}\u00a0%"
 
 
 # ---------------------------------------------------------------------- pieces
@@ -95,7 +95,7 @@ def _limit(plan: Plan) -> str:
 def _about_budget(study: Study) -> list[str]:
     if study.least == INFINITE:
         return ["The witness below shows how. Parts of the model may be safe all the same: see which states need what."]
-    least = f"{study.least} is the least budget that can be kept from there"
+    least = f"The least budget that can be kept from there is {study.least}"
     if study.least > study.total:
         return [f"{least}. The witness below shows how more than {study.total} can be forced."]
     if study.asked:
@@ -103,7 +103,7 @@ def _about_budget(study: Study) -> list[str]:
     why = (
         "more budget adds nothing"
         if study.total == study.least
-        else "the smallest one that earns half of what more budget can earn"
+        else "the smallest one that earns two thirds of what more budget can add"
     )
     return [f"{least}. No budget was asked for, so this report is about {study.total}: {why}."]
 

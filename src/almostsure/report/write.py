@@ -41,7 +41,7 @@ def write_report(
     path
         Of the HTML file; it is replaced as a whole or not at all.
     total
-        The budget Δ.  By default the smallest one that earns half of what more budget can earn.
+        The budget Δ.  By default the smallest one that earns two thirds of what more budget can add.
     limit, risk
         Of the plans to compare with: at most ``limit`` damage on average (by default ``total``), and more than
         ``total`` with a probability of at most ``risk`` (by default 0.05).

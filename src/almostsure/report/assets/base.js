@@ -52,10 +52,10 @@ const count = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s
 function percent(p) {
   const x = toNumber(p);
   if (Number.isNaN(x)) return "–";
-  if (x <= 0) return "0 %";
-  if (x < 5e-7) return "almost 0 %";
-  if (x >= 1 - 1e-12) return "100 %";
-  return `${(100 * x).toFixed(x >= 0.1 && x <= 0.9 ? 0 : x >= 0.001 && x <= 0.999 ? 1 : 4)} %`;
+  if (x <= 0) return "0\u00a0%";
+  if (x < 5e-7) return "almost 0\u00a0%";
+  if (x >= 1 - 1e-12) return "100\u00a0%";
+  return `${(100 * x).toFixed(x >= 0.1 && x <= 0.9 ? 0 : x >= 0.001 && x <= 0.999 ? 1 : 4)}\u00a0%`;
 }
 
 // ------------------------------------------------------------------ colours
@@ -84,7 +84,7 @@ function shade(t) {
 const css = (colour) => `rgb(${colour.join(",")})`;
 const inkOn = (colour) => (0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2] > 140 ? "#14181c" : "#ffffff");
 
-const highestNeed = Math.max(1, ...DATA.levels.need);
+const highestNeed = Math.max(4, ...DATA.levels.need);
 const needShade = (need) => shade(need / highestNeed);
 
 // ------------------------------------------------------------------ what all parts share

@@ -83,7 +83,7 @@ function drawReturns() {
     lineChart({ label: "Best return against the budget", xTitle: "budget Δ", yTitle: "return", series, xs, xName: String, mark: { x: total, text: `this report: Δ = ${total}` } }),
     legendOf(kinds, { assured: "never more than Δ", expected: "at most Δ on average" }),
     numbersTable(["Δ", "never more", ...(f ? ["on average"] : [])], xs.map((k) => [k, show(curve[k]), ...(f ? [at(k)] : [])]))));
-  if (!f || !f.chance.some((x) => Number.isFinite(toNumber(x)))) return;
+  if (!f || f.chance.filter((x) => Number.isFinite(toNumber(x))).length < 2) return;
   const places = f.risks.map((_, i) => i);
   const named = (i) => (f.risks[i] === 0 ? "never" : f.risks[i] === 1 ? "always" : `${+(100 * f.risks[i]).toFixed(2)} %`);
   holder.append(make("div", { class: "card" }, make("h3", null, `Return against the risk of more than ${total}`),
@@ -105,24 +105,31 @@ function drawKinds() {
     const over = toNumber(plan.overspends) > 0;
     return make("tr", null, name, make("td", { class: "number" }, DATA.rewarded ? show(plan.value) : "–"), make("td", { class: "number" }, show(plan.meanDamage)),
       make("td", { class: "number" }, plan.worst === null ? "no limit" : plan.worst), make("td", { class: `number${over ? " hurt" : ""}` }, plan.kind === "assured" ? "0, proved" : percent(plan.overspends)),
-      make("td", null, plan.randomised ? "tosses coins" : "never tosses coins", plan.stationary ? "" : ", looks at what is left", toNumber(plan.ends) < 1 - 1e-9 ? `; ends with probability ${percent(plan.ends)}` : ""));
+      make("td", null, plan.randomised ? "tosses coins" : "a fixed rule", plan.stationary ? ", ignores the budget left" : ", uses the budget left", toNumber(plan.ends) < 1 - 1e-9 ? `; ends with probability ${percent(plan.ends)}` : ""));
   });
   put(byId("kinds-table"), make("table", { class: "wide" }, make("thead", null, make("tr", null, heads.map((h, i) => make("th", { scope: "col", class: i && i < 5 ? "number" : "" }, h)))), make("tbody", null, rows)),
     exact ? "" : make("p", { class: "sub" }, "Damage was sampled, not computed, where the model is too large for that."));
   const charts = byId("kinds-charts");
   put(charts);
-  const shown = DATA.distributions.filter((d) => d.damage);
-  if (!shown.length) return;
-  const damages = shown.map((d) => ({ ...d.damage, values: Array.from(unpack(d.damage.probability)) }));
-  const size = Math.max(...damages.map((d) => d.values.length)), most = Math.max(...damages.flatMap((d) => [...d.values, d.beyond]));
-  charts.append(make("div", { class: "thirds" }, shown.map((d, i) => make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Damage: ${PLANS[d.kind].title.toLowerCase()}`),
+  if (!DATA.distributions.some((d) => d.damage)) return;
+  const damages = DATA.distributions.map((d) => d.damage && { ...d.damage, values: Array.from(unpack(d.damage.probability)) });
+  const known = damages.filter(Boolean);
+  const size = Math.max(...known.map((d) => d.values.length)), most = Math.max(...known.flatMap((d) => [...d.values, d.beyond]));
+  const slots = size + (known.some((d) => d.beyond > 0) ? 1 : 0);
+  charts.append(make("div", { class: "thirds" }, DATA.distributions.map((d, i) => !d.damage ? missing(d.kind, "Damage") : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Damage: ${PLANS[d.kind].title.toLowerCase()}`),
     make("p", { class: "sub" }, d.damage.exact ? "exact probabilities" : `sampled: ${count(d.damage.episodes, "episode")}`),
-    damageChart(d.kind, damages[i], size, most)))));
+    damageChart(d.kind, damages[i], size, slots, most)))));
   if (!DATA.rewarded) return;
-  const returns = DATA.distributions.filter((d) => d.return), highest = Math.max(...returns.flatMap((d) => d.return.share));
-  charts.append(make("div", { class: "thirds" }, returns.map((d) => make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Return: ${PLANS[d.kind].title.toLowerCase()}`),
-    make("p", { class: "sub" }, `sampled: ${count(d.return.episodes, "episode")}, seed ${DATA.proof.seed}; mean ${show(d.return.mean)}`),
+  const highest = Math.max(...DATA.distributions.flatMap((d) => (d.return ? d.return.share : [])));
+  charts.append(make("div", { class: "thirds" }, DATA.distributions.map((d) => !d.return ? missing(d.kind, "Return") : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Return: ${PLANS[d.kind].title.toLowerCase()}`),
+    make("p", { class: "sub" }, `sampled: ${count(d.return.episodes, "episode")}, seed ${DATA.proof.seed}${d.return.cut > 0 ? `; ${percent(d.return.cut)} of them do not end, and were cut` : ""}`),
     returnChart(d.kind, d.return, highest)))));
+}
+
+// In the place of a chart: why there is none.
+function missing(kind, what) {
+  return make("div", { class: "card" }, make("h3", { class: `c-${kind}` }, make("i", { class: `key ${kind}`, "aria-hidden": "true" }), `${what}: ${PLANS[kind].title.toLowerCase()}`),
+    make("p", { class: "sub" }, planOf(kind).problem || "Left out."));
 }
 
 const SMALL = { width: 330, height: 190, left: 40, right: 8, top: 14, bottom: 36 };
@@ -143,10 +150,10 @@ function hatched(svg) {
   return `url(#${id})`;
 }
 
-function damageChart(kind, damage, size, most) {
+function damageChart(kind, damage, size, slots, most) {
   const over = damage.values.slice(DATA.total + 1).reduce((a, b) => a + b, 0) + damage.beyond;
   const [svg, Y] = smallFrame(`Distribution of damage, ${PLANS[kind].title}: more than ${DATA.total} with probability ${percent(over)}`, "damage of a run", most);
-  const { width, height, left, right, top, bottom } = SMALL, slots = size + (damage.beyond > 0 ? 1 : 0), step = (width - left - right) / Math.max(slots, 4);
+  const { width, height, left, right, top, bottom } = SMALL, step = (width - left - right) / Math.max(slots, 4);
   const pattern = hatched(svg);
   damage.values.forEach((p, d) => {
     if (p <= 0) return;
@@ -156,7 +163,7 @@ function damageChart(kind, damage, size, most) {
   });
   if (damage.beyond > 0) svg.append(draw("rect", { fill: pattern, x: left + size * step + step * 0.12, y: Y(damage.beyond), width: step * 0.76, height: Math.max(1, height - bottom - Y(damage.beyond)) }), draw("text", { x: left + (size + 0.5) * step, y: height - bottom + 14, "text-anchor": "middle" }, "more"));
   const every = Math.ceil(size / 9);
-  for (let d = 0; d < size; d += every) svg.append(draw("text", { x: left + (d + 0.5) * step, y: height - bottom + 14, "text-anchor": "middle" }, d));
+  for (let d = 0; d < size - (slots > size ? 1 : 0); d += every) svg.append(draw("text", { x: left + (d + 0.5) * step, y: height - bottom + 14, "text-anchor": "middle" }, d));
   const wall = left + (DATA.total + 1) * step;
   svg.append(draw("line", { class: "mark-line", x1: wall, x2: wall, y1: top - 8, y2: height - bottom }), draw("text", { class: "halo", x: wall + 5, y: top, "text-anchor": "start" }, `Δ = ${DATA.total}`));
   if (kind !== "assured" || over > 0) svg.append(draw("text", { class: "f-harm halo", x: width - right, y: top + 18, "text-anchor": "end" }, over > 0 ? `${percent(over)} overspend` : "none overspends"));

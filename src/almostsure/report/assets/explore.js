@@ -94,7 +94,7 @@ function drawLegend() {
   items.push(make("span", null, box(palette.unsafe, palette.hatch), "not safe with what is left"));
   if (DATA.levels.infinite) items.push(make("span", null, box(palette.never, "rgba(255,255,255,.35)", true), "never safe"));
   if (SQUARES && SQUARES.compass) {
-    if (STATES.play) items.push(make("span", null, "→ best action"));
+    if (STATES.play) items.push(make("span", null, "→ best action"), make("span", null, swatch((p) => { p.globalAlpha = 0.45; p.fillStyle = palette.assured; p.fillRect(0, 12, 36, 12); }), "likeliest run"));
     items.push(make("span", null, swatch((p) => { p.fillStyle = palette.harm; p.fillRect(28, 4, 6, 28); }), "not allowed that way"));
     items.push(make("span", null, swatch((p) => { p.fillStyle = palette.harm; for (const x of [10, 24]) { p.beginPath(); p.arc(x, 18, 4, 0, 7); p.fill(); } }), "damage on arrival"));
   }

@@ -34,7 +34,7 @@ function playerParts(records) {
   const kinds = [...new Set(records.map((record) => record.kind))];
   const parts = {
     stage: make("div", { class: "stage" }), go: make("button", { type: "button", class: "go", id: "player-go" }),
-    first: make("button", { type: "button", "aria-label": "To the beginning" }, "⏮"), back: make("button", { type: "button", "aria-label": "One step back", id: "player-back" }, "◀"),
+    first: make("button", { type: "button", "aria-label": "To the beginning" }, "|◀"), back: make("button", { type: "button", "aria-label": "One step back", id: "player-back" }, "◀"),
     next: make("button", { type: "button", "aria-label": "One step on", id: "player-next" }, "▶|"),
     scrub: make("input", { type: "range", min: 0, value: 0, "aria-label": "Step of the episode", id: "player-step" }),
     speed: make("select", { "aria-label": "Speed" }, Object.entries(SPEEDS).sort((a, b) => a[0] - b[0]).map(([value, title]) => make("option", { value, selected: value === "1" }, title))),

@@ -124,6 +124,26 @@ class Squares {
     return character === SQUARES.floor || character === "#" ? "" : character;
   }
 
+  faded(alpha, paint) { this.pen.globalAlpha = alpha; paint(); this.pen.globalAlpha = 1; }
+
+  // Two waves on what hurts, so that rivers look like rivers whatever they are coloured by.
+  waves(i, ink) {
+    if (this.cell < 16) return;
+    const [x, y] = this.corner(i), size = this.cell - this.gap, pen = this.pen;
+    pen.strokeStyle = ink;
+    pen.lineWidth = Math.max(1, this.cell * 0.03);
+    this.faded(0.22, () => {
+      for (const height of [0.3, 0.55, 0.8]) {
+        pen.beginPath();
+        for (let t = 0; t <= 1.001; t += 0.125) {
+          const wy = y + size * height + Math.sin(t * 4 * Math.PI) * size * 0.045;
+          if (t) pen.lineTo(x + t * size, wy); else pen.moveTo(x, wy);
+        }
+        pen.stroke();
+      }
+    });
+  }
+
   // As many dots as a step into the square may hurt.
   dots(i, colour) {
     const hurts = SQUARES.hurts[i];
@@ -165,7 +185,7 @@ class Squares {
   fence(i, compass) {
     if (!(compass % 2) || this.cell < 10) return;
     const [x, y] = this.corner(i), [dy, dx] = STEP[compass], pen = this.pen;
-    const inset = this.cell * 0.06, size = this.cell - this.gap, thick = Math.max(1.5, this.cell * 0.08);
+    const inset = this.cell * 0.06, size = this.cell - this.gap, thick = Math.max(1.5, this.cell * 0.065);
     pen.fillStyle = palette.harm;
     if (dx) pen.fillRect(dx > 0 ? x + size - thick : x, y + inset * 2, thick, size - inset * 4);
     else pen.fillRect(x + inset * 2, dy > 0 ? y + size - thick : y, size - inset * 4, thick);
@@ -231,13 +251,16 @@ class Squares {
       const state = SQUARES.state[i], need = SQUARES.need[i];
       if (state < 0) { this.wall(i); continue; }
       const ink = this.ground(i, state, need, left);
-      if (large) this.text(i, showNeed(need), -0.3, -0.29, this.cell * 0.25, ink, need ? 650 : 400);
+      if (SQUARES.hurts[i] && need < INFINITE) this.waves(i, ink);
+      if (large) this.faded(need ? 1 : 0.4, () => this.text(i, showNeed(need), -0.3, -0.29, this.cell * 0.25, ink, need ? 650 : 400));
       if (need <= left && this.cell >= 10) this.advice(i, state, left, ink);
       this.dots(i, need <= left ? palette.harm : palette.muted);
       const symbol = this.symbol(i);
-      if (symbol && large) this.text(i, symbol, 0.3, 0.3, this.cell * 0.26, ink, isStart(state) ? 700 : 400);
+      if (symbol && large && !(SQUARES.hurts[i] && need < INFINITE)) this.text(i, symbol, 0.3, 0.3, this.cell * 0.26, ink, isStart(state) ? 700 : 400);
       if (isStart(state)) this.frame(i, palette.ink, Math.max(1, this.cell * 0.05), 1);
     }
+    const route = likeliestRun();
+    if (route.length > 1) this.faded(0.38, () => this.line(route, palette.assured, { width: Math.max(2, this.cell * 0.26) }));
     if (path && path.length > 1) this.line(path, palette.harm, { dash: [5, 4] });
     const chosen = SQUARES.place.get(app.selected);
     if (chosen !== undefined) this.frame(chosen, palette.focus, Math.max(2, this.cell * 0.08));

@@ -71,6 +71,22 @@ function choiceValue(choice, layer) {
   return sum;
 }
 
+// From the start with what is left: always the best action, always its likeliest outcome.
+function likeliestRun() {
+  const run = [DATA.model.starts[0][0]], seen = new Set();
+  let state = run[0], layer = app.layer;
+  while (layer >= 0 && run.length < 2000 && !isTerminal(state) && !seen.has(state * 4096 + layer)) {
+    seen.add(state * 4096 + layer);
+    const play = playAt(state, layer);
+    if (play < 0) break;
+    const outcome = outcomesOf(choicesOf(state)[play].choice).reduce((a, b) => (b.probability > a.probability ? b : a));
+    layer = DATA.layers.indexOf(DATA.layers[layer] - outcome.damage);
+    state = outcome.next;
+    run.push(state);
+  }
+  return run;
+}
+
 // The same play as budget.explain prints: nature forces the damage although the agent plays its best.
 const LONGEST_WITNESS = 2000;
 function witness(state, choice) {

@@ -29,7 +29,7 @@ function drawProof() {
     make("div", { class: "card" }, make("h3", null, "Certificate"), make("p", null, verdict),
       pairs([["Solved by", `the ${p.engine}`], ["Model", `${count(m.states, "state")}, ${count(m.choices, "choice")}, ${count(m.outcomes, "outcome")}`], ["Fingerprint", make("code", { id: "fingerprint" }, p.fingerprint)]]),
       make("p", { class: "sub" }, "To verify it yourself, with your copy of the model:"),
-      make("pre", null, `import almostsure as asure\n\nbudget = asure.solve_budget(mdp)\nasure.check_budget(mdp, budget)    # raises CertificateError if anything is wrong\nassert mdp.fingerprint == "${p.fingerprint.slice(0, 16)}" + mdp.fingerprint[16:]`)),
+      make("pre", null, `import almostsure as asure\n\nbudget = asure.solve_budget(mdp)\nasure.check_budget(mdp, budget)  # or CertificateError\nassert mdp.fingerprint.startswith("${p.fingerprint.slice(0, 16)}")`)),
     make("div", { class: "card" }, make("h3", null, "Reproduction"),
       pairs([["Version", `almostsure ${p.version}, Python ${p.python}, NumPy ${p.numpy}`], ["Seed", p.seed], ["Made with", make("code", null, p.command)]]),
       make("p", { class: "sub" }, "The same command gives the same file, byte for byte, with the same versions."),
