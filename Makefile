@@ -50,8 +50,8 @@ format: $(LINT)  ## let ruff repair and format the sources
 	@$(RUN) -m ruff format $(wildcard $(SOURCES))
 
 .PHONY: bench
-bench: $(TEST)  ## each benchmark beside its peer, as ratios
-	@set -e; for file in $(sort $(wildcard benchmarks/bench_*.py)); do echo "== $$file"; $(RUN) $$file $(ARGS); done
+bench: $(TEST)  ## each benchmark beside its peer, as ratios, and docs/benchmarks.md of them
+	@$(RUN) scripts/benchmarks_page.py --run $(or $(NAMES),all) $(if $(ARGS),-- $(ARGS))
 
 .PHONY: docs
 docs: $(DOCS)  ## the documentation site, in site/

@@ -103,12 +103,18 @@ def starting() -> None:
 
     ours, numpy = cpu("import almostsure"), cpu("import numpy")
     show("import almostsure, CPU", f"{ours:.2f} s", f"import numpy: {numpy:.2f} s", f"{ours / numpy:.2f} ×")
+    command = [sys.executable, "-u", "-m", "almostsure", "demo"]
     start = time.perf_counter()
-    with subprocess.Popen([sys.executable, "-u", "-m", "almostsure.demo"], stdout=subprocess.PIPE) as demo:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder) as demo,
+    ):
         assert demo.stdout is not None
         demo.stdout.readline()
         first = time.perf_counter() - start
         demo.stdout.read()
+    if demo.returncode:
+        sys.exit("the demo failed")
     show("first line of the demo", f"{first:.2f} s", "limit: 3 s", f"{first / 3:.2f} ×")
 
 
