@@ -37,6 +37,7 @@ SLACK = 0.9  # the share of the allowed residual at which sweeps stop
 CHEAP_STEP = 1e-4  # with a step cheaper than this share of the dearest one, scaling the values proves too little
 FIRST_STEPS = 100.0  # how long an episode is thought to be, until it is known
 REFINEMENTS = 8
+STAY, NOTHING = -1, -2  # what a place does that is not left, and one without finite value
 
 
 # ---------------------------------------------------------------------- the layers
@@ -53,7 +54,7 @@ class Scratch:
     factor: Floats
     constant: Floats
     origin: Ints
-    scale: Floats
+    pred: Ints
 
     @staticmethod
     def make(ground: Ground) -> Scratch:
@@ -68,7 +69,7 @@ class Scratch:
             factor=np.empty(entries),
             constant=np.empty(choices),
             origin=np.empty(choices, np.int32),
-            scale=np.empty(choices),
+            pred=np.empty(entries, np.uint32),
         )
 
 
@@ -83,9 +84,10 @@ class Sweeps:
         self.choice = np.full(shape, -1, np.int32)
         self.half = USED * tolerance / 2
         self.places: list[Places] = []
-        self.constant = np.zeros(ground.reward.size)
+        self.constant = ground.reward.copy()
         self.exit_chance = np.zeros(ground.reward.size)
         self.usable = np.zeros(ground.reward.size, np.bool_)
+        self.hurting = np.flatnonzero(ground.hurts & (ground.of_choice <= ground.total)).astype(np.uint32)
         self.needs = np.minimum.reduceat(ground.of_choice, ground.choice_ptr[:-1])
         self.resting = Resting(ground)
         self.step = self._cheapest_step()
@@ -108,17 +110,15 @@ class Sweeps:
         """Solve one layer; the lower ones are solved."""
         places = self._find_places(remaining)
         finite, order, guess = self._prepare(remaining, places)
-        layer = self._gather(places, finite, order)
-        sweeper = Sweeper(layer, discounted=self.ground.discount < 1)
-        value = guess[order]
+        position, value, layer = self._gather(places, finite, order, guess)
         policy = np.zeros(order.size, np.uint32)
-        error = self._settle(remaining, sweeper, value, policy)
-        at_place = np.full(places.can_stay.size, -np.inf)
-        at_place[order] = value
-        self.value[remaining] = at_place[places.place]
-        at_place[order] = error
-        self.error[remaining] = np.where(finite[places.place], at_place[places.place], 0.0)
-        self._extract(remaining, places, order, layer.origin[policy])
+        error = self._settle(remaining, Sweeper(layer, discounted=self.ground.discount < 1), value, policy)
+        chosen = np.full(finite.size, NOTHING, np.int32)
+        prepare.store(
+            position, value, error, layer.origin, policy, self.ground.owner, places.member_ptr, places.member,
+            self.value[remaining], self.error[remaining], self.choice[remaining], chosen,
+        )  # fmt: skip
+        self._extract(remaining, places, chosen)
 
     def _find_places(self, remaining: int) -> Places:
         """The places, and who leads to them; both are kept while they stay the same."""
@@ -131,6 +131,7 @@ class Sweeps:
                 places.can_stay.size, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability,
                 ground.damage, ground.of_choice, ground.total, places.place, ground.discount,
             )  # fmt: skip
+            self.neighbours = prepare.list_neighbours(self.predecessors[0], self.predecessors[2])
             self.place_of_choice = ground.owner if places.graph is None else places.place[ground.owner]
         self.places.append(places)
         return places
@@ -138,15 +139,13 @@ class Sweeps:
     def _prepare(self, remaining: int, places: Places) -> tuple[Bools, Ints, Floats]:
         """Constants, the places with finite values, and these in order, with a first guess of all values."""
         ground = self.ground
-        prepare.open_layer(
-            remaining, ground.outcome_ptr, ground.successor, ground.probability, ground.damage, ground.hurts,
-            ground.of_choice, ground.reward, ground.discount, self.value, self.constant, self.exit_chance, self.usable,
-        )  # fmt: skip
+        np.less_equal(ground.of_choice, remaining, out=self.usable)
+        self._open(remaining, ground.reward, self.value, self.constant)
         finite = self._surely(remaining, places)
         value, order = np.full(finite.size, -np.inf), np.empty(finite.size, np.uint32)
         known = np.zeros(0, np.bool_)
         if remaining > 0:  # start from the layer below: more budget is never worse
-            value[places.place] = self.value[remaining - 1]
+            value = places.gather(self.value[remaining - 1])
             known = value > -np.inf
         fresh = finite & ~known if known.size else finite
         count, lowest = prepare.estimate(
@@ -170,7 +169,7 @@ class Sweeps:
             finite[self.place_of_choice[self.usable]] = True
             return finite
         if remaining > 0:  # what is finite with less budget is finite with more
-            finite[places.place[self.value[remaining - 1] > -np.inf]] = True
+            finite = places.gather(self.value[remaining - 1] > -np.inf)
         pred_ptr, pred_choice, *_ = self.predecessors
         prepare.leave_surely(
             ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.damage, self.place_of_choice, places.place,
@@ -179,25 +178,33 @@ class Sweeps:
         )  # fmt: skip
         return finite
 
-    def _gather(self, places: Places, finite: Bools, order: Ints) -> Compact:
+    def _open(self, remaining: int, reward: Floats, values: Floats, constant: Floats) -> None:
+        """Fold what the lower layers are worth into the constants of choices that may hurt."""
         ground = self.ground
-        position = np.zeros(places.can_stay.size, np.uint32)
-        position[order] = np.arange(order.size, dtype=np.uint32)
-        if places.graph is not None:
-            position = position[places.place]
-        scratch = self.scratch
+        prepare.open_layer(
+            remaining, self.hurting, ground.outcome_ptr, ground.successor, ground.probability, ground.damage,
+            ground.of_choice, reward, ground.discount, values, constant, self.exit_chance, self.usable,
+        )  # fmt: skip
+
+    def _gather(self, places: Places, finite: Bools, order: Ints, guess: Floats) -> tuple[Ints, Floats, Compact]:
+        """The positions that an order gives to places, first values and the layer by these positions."""
+        ground, scratch = self.ground, self.scratch
+        position = np.full(finite.size, prepare.NOWHERE, np.uint32)
+        value, pred_ptr = np.empty(order.size), np.empty(order.size + 1, np.uint32)
+        prepare.arrange(order, guess, *self.neighbours, position, value, pred_ptr, scratch.pred)
+        by_state = position if places.graph is None else position[places.place]
         size = prepare.gather(
-            position, finite, self.predecessors[5], ground.choice_ptr, ground.outcome_ptr, ground.successor,
+            by_state, finite, self.predecessors[5], ground.choice_ptr, ground.outcome_ptr, ground.successor,
             ground.probability, ground.damage, places.member_ptr, places.member, places.can_stay, self.usable,
             self.constant, self.exit_chance, ground.discount, scratch.ptr, scratch.entry_ptr, scratch.column,
-            scratch.factor, scratch.constant, scratch.origin, scratch.scale,
+            scratch.factor, scratch.constant, scratch.origin,
         )  # fmt: skip
         choices = int(scratch.ptr[size])
         entries = int(scratch.entry_ptr[choices])
-        return Compact(
+        return position, value, Compact(
             ptr=scratch.ptr[: size + 1], entry_ptr=scratch.entry_ptr[: choices + 1],
             column=scratch.column[:entries], factor=scratch.factor[:entries], constant=scratch.constant[:choices],
-            origin=scratch.origin[:choices], scale=scratch.scale[:choices],
+            origin=scratch.origin[:choices], pred_ptr=pred_ptr, pred=scratch.pred,
         )  # fmt: skip
 
     # ------------------------------------------------------------------ errors
@@ -227,13 +234,11 @@ class Sweeps:
         ground, layer = self.ground, sweeper.layer
         largest = float(np.abs(value).max(initial=0.0) + np.abs(layer.constant).max(initial=0.0))
         rounding = 8 * float(np.finfo(np.float64).eps) * largest
-        inherited = np.zeros(ground.reward.size)
-        prepare.open_layer(
-            remaining, ground.outcome_ptr, ground.successor, ground.probability, ground.damage, ground.hurts,
-            ground.of_choice, np.full(ground.reward.size, 2 * threshold + rounding), 1.0, self.error, inherited,
-            np.empty(ground.reward.size), np.empty(ground.reward.size, np.bool_),
-        )  # fmt: skip
-        constant = np.where(layer.origin >= 0, inherited[layer.origin] * layer.scale, 0.0)
+        unit = np.full(ground.reward.size, 2 * threshold + rounding)
+        inherited = unit.copy()
+        self._open(remaining, unit, self.error, inherited)
+        inherited /= 1.0 - self._own_loops(self.places[-1])
+        constant = np.where(layer.origin >= 0, inherited[layer.origin], 0.0)
         owner = layer.owner()
         near = layer.worth(value) >= (value - 4 * self.half * np.maximum(1.0, np.abs(value)))[owner]
         near[policy] = True
@@ -241,28 +246,34 @@ class Sweeps:
         sweeper.run(np.where(near, constant, -np.inf), error, policy.copy(), threshold / 2)
         return error
 
+    def _own_loops(self, places: Places) -> Floats:
+        """The probability with which each choice stays where it is; 0 for those that do nothing else."""
+        ground = self.ground
+        choice = ground.mdp.outcome_choices()
+        stays = (ground.damage == 0) & (places.place[ground.successor] == self.place_of_choice[choice])
+        own: Floats = np.bincount(choice[stays], ground.probability[stays], minlength=ground.reward.size)
+        own[(self.predecessors[5] == 0) & ~ground.hurts] = 0.0
+        return own
+
     # ------------------------------------------------------------------ the policy
 
-    def _extract(self, remaining: int, places: Places, order: Ints, chosen: Ints) -> None:
-        """The choice of every state, from those of the places: inside a place, everybody goes to where it is left."""
+    def _extract(self, remaining: int, places: Places, chosen: Ints) -> None:
+        """Choices of states that do not leave their place: they rest, or go to where it is left; lost ones get any."""
         ground, choice = self.ground, self.choice[remaining]
         (lost,) = np.nonzero(np.isneginf(self.value[remaining]) & (self.needs <= remaining))
         begin, end = ground.choice_ptr[lost].astype(np.int64), ground.choice_ptr[lost + 1].astype(np.int64)
         some = ranges(begin, end)
         some = some[ground.of_choice[some] <= remaining]
         choice[ground.owner[some][::-1]] = some[::-1]  # any will do
-        exits = chosen[chosen >= 0]
-        resting = np.zeros(places.can_stay.size, np.bool_)
-        resting[order[chosen < 0]] = True
-        stays = places.inner[resting[places.place[ground.owner[places.inner]]]]
+        stays = places.inner[chosen[places.place[ground.owner[places.inner]]] == STAY]
         choice[ground.owner[stays][::-1]] = stays[::-1]
         if places.graph is not None:
-            goals = ground.owner[exits].astype(np.int64)
+            exits = chosen[chosen >= 0]
             moving = places.inside.copy()
             moving[stays] = False
-            way = lead_inside(places.graph, moving, goals)
+            way = lead_inside(places.graph, moving, ground.owner[exits].astype(np.int64))
             choice[way >= 0] = way[way >= 0]
-        choice[ground.owner[exits]] = exits
+            choice[ground.owner[exits]] = exits
 
     def check(self, lower: Floats, upper: Floats) -> None:
         """Verify the bounds of every layer on the model."""

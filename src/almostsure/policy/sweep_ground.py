@@ -6,6 +6,7 @@ Integers are unsigned and of one width: each kernel is compiled once, and withou
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -142,6 +143,10 @@ class Places:
             place=label, member_ptr=member_ptr, member=member, can_stay=can_stay, inside=inside,
             inner=np.flatnonzero(inside), graph=graph,
         )  # fmt: skip
+
+    def gather(self, by_state: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """What belongs to the states of each place, all of which have the same."""
+        return by_state.copy() if self.graph is None else by_state[self.member[self.member_ptr[:-1]]]
 
 
 class Resting:

@@ -14,39 +14,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+CHUNK = 128  # positions that are visited together
 STUCK = 32  # rounds after which a sweep looks further ahead
 
 
-@njit(cache=True)
-def state_predecessors(ptr, entry_ptr, column):
-    """For each position, the positions that may lead to it, each once."""
-    num = ptr.size - 1
-    start = np.zeros(num + 1, np.uint32)
-    seen = np.zeros(num, np.uint32)
-    pred = np.empty(0, np.uint32)
-    at = start
-    for fill in range(2):
-        if fill == 1:
-            for y in range(num):
-                start[y + 1] += start[y]
-            at = start[:-1].copy()
-            pred = np.empty(start[num], np.uint32)
-            seen[:] = 0
-        for x in range(num):
-            for e in range(entry_ptr[ptr[x]], entry_ptr[ptr[x + 1]]):
-                y = column[e]
-                if seen[y] == x + 1:
-                    continue
-                seen[y] = x + 1
-                if fill == 0:
-                    start[y + 1] += 1
-                else:
-                    pred[at[y]] = x
-                    at[y] += 1
-    return start, pred
-
-
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _best(x, ptr, entry_ptr, column, factor, constant, value):
     """The best choice of a position and its worth."""
     best, choice = -np.inf, ptr[x]
@@ -59,7 +31,7 @@ def _best(x, ptr, entry_ptr, column, factor, constant, value):
     return best, choice
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _worth(k, entry_ptr, column, factor, constant, value):
     """The worth of one choice."""
     worth = constant[k]
@@ -68,20 +40,22 @@ def _worth(k, entry_ptr, column, factor, constant, value):
     return worth
 
 
-@njit(cache=True)
-def _wake(x, chunk, pred_ptr, pred, active, is_dirty, lowest):
-    """Everybody who looks at position x has to look again; returns the lowest chunk concerned."""
+@njit(cache=True, inline="always")
+def _wake(x, pred_ptr, pred, active, is_dirty, lowest):
+    """Everybody who looks at position x has to look again; returns the lowest chunk concerned.
+
+    Whether they were awake is not asked: a wrong guess at the answer costs the processor more than to write it again.
+    """
     for q in range(pred_ptr[x], pred_ptr[x + 1]):
-        y = pred[q]
-        if not active[y]:
-            active[y] = True
-            is_dirty[y // chunk] = True
-            lowest = min(lowest, y // chunk)
+        y = np.int64(pred[q])
+        active[y] = True
+        is_dirty[y // CHUNK] = True
+        lowest = min(lowest, y // CHUNK)
     return lowest
 
 
 @njit(cache=True)
-def sweep(threshold, chunk, lookahead, policy_sweeps, patience, max_updates, ptr, entry_ptr, column, factor, constant, value, policy, pred_ptr, pred, active, is_dirty, todo, changes, account):  # noqa: E501  # fmt: skip
+def sweep(threshold, lookahead, policy_sweeps, patience, max_updates, ptr, entry_ptr, column, factor, constant, value, policy, pred_ptr, pred, active, is_dirty, todo, changes, account):  # noqa: E501  # fmt: skip
     """Update active positions, chunk by chunk, until all are within ``threshold`` of their best choice's worth.
 
     A round visits the first ``lookahead`` chunks with active positions, in order, and more of them the longer the
@@ -113,11 +87,11 @@ def sweep(threshold, chunk, lookahead, policy_sweeps, patience, max_updates, ptr
             full = todo[j] == 0
             if full:
                 is_dirty[j] = False
-            moved, most = 0, 0
-            for x in range(j * chunk, min(num, (j + 1) * chunk)):
+            updates, moved, most = 0, 0, 0
+            for x in range(j * CHUNK, min(num, (j + 1) * CHUNK)):
                 if not active[x]:
                     continue
-                account[0] += 1
+                updates += 1
                 if full:
                     active[x] = False
                     worth, policy[x] = _best(x, ptr, entry_ptr, column, factor, constant, value)
@@ -128,7 +102,8 @@ def sweep(threshold, chunk, lookahead, policy_sweeps, patience, max_updates, ptr
                     moved += 1
                     changes[x] += 1
                     most = max(most, changes[x])
-                    lowest = _wake(x, chunk, pred_ptr, pred, active, is_dirty, lowest)
+                    lowest = _wake(x, pred_ptr, pred, active, is_dirty, lowest)
+            account[0] += updates
             if full:
                 todo[j] = policy_sweeps if moved > 0 else 0
             else:
@@ -270,16 +245,16 @@ def improve(members, threshold, ptr, entry_ptr, column, factor, constant, value,
 
 
 @njit(cache=True)
-def wake_changed(members, old, chunk, value, pred_ptr, pred, active, is_dirty, todo, changes):
+def wake_changed(members, old, value, pred_ptr, pred, active, is_dirty, todo, changes):
     """After a direct solve: members that changed, and who looks at them, become active."""
     for f in range(members.size):
         x = members[f]
         changes[x] = 0
         active[x] = True
-        is_dirty[x // chunk] = True
-        todo[x // chunk] = 0
+        is_dirty[x // CHUNK] = True
+        todo[x // CHUNK] = 0
         if value[x] != old[f]:
-            _wake(x, chunk, pred_ptr, pred, active, is_dirty, 0)
+            _wake(x, pred_ptr, pred, active, is_dirty, 0)
 
 
 # ---------------------------------------------------------------------- proof

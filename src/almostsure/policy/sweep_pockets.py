@@ -27,8 +27,8 @@ import numpy as np
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Floats, Ints
 from almostsure.policy import sweep_kernels as kernels
+from almostsure.policy.sweep_kernels import CHUNK
 
-CHUNK = 128  # positions that are visited together
 LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality
 POLICY_SWEEPS = 2  # visits that look at the policy's choices only, after one that looks at all
 PATIENCE = 60  # changes after which a position belongs to a pocket
@@ -60,7 +60,8 @@ class Compact:
     factor: Floats  # [entries], discounted probabilities
     constant: Floats  # [choices], reward and what exits are worth
     origin: Ints  # [choices], the model's choice; −1: stay
-    scale: Floats  # [choices], by what dividing out own loops multiplied the constant
+    pred_ptr: Ints  # [positions + 1], offsets of predecessors
+    pred: Ints  # the positions that may lead to each
 
     @property
     def size(self) -> int:
@@ -81,7 +82,7 @@ class Compact:
 
     def is_local(self) -> bool:
         """Whether most entries lead to positions nearby."""
-        sample = np.arange(0, self.origin.size, max(1, self.origin.size // 10_000))
+        sample = np.arange(0, self.origin.size, max(1, self.origin.size // 2_000))
         sample = sample[self.entry_ptr[sample] < self.entry_ptr[sample + 1]]
         at = np.searchsorted(self.ptr, sample, side="right") - 1
         distance = np.abs(self.column[self.entry_ptr[sample]].astype(np.int64) - at)
@@ -94,7 +95,7 @@ class Sweeper:
     def __init__(self, layer: Compact, *, discounted: bool) -> None:
         self.layer = layer
         self.discounted = discounted
-        self.pred_ptr, self.pred = kernels.state_predecessors(layer.ptr, layer.entry_ptr, layer.column)
+        self.pred_ptr, self.pred = layer.pred_ptr, layer.pred
         self.is_local = layer.is_local()
         self.lookahead = max(16, int(LOOKAHEAD * layer.size**0.5) // CHUNK) if self.is_local else 2**20
         size = layer.size
@@ -116,7 +117,7 @@ class Sweeper:
         stubborn = STUBBORN * size
         while True:
             chunk = kernels.sweep(
-                threshold, CHUNK, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size, *self._arrays,
+                threshold, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size, *self._arrays,
                 self.value, self.policy, self.pred_ptr, self.pred, self.active, self.is_dirty, self.todo, self.changes,
                 self.account,
             )  # fmt: skip
@@ -165,7 +166,7 @@ class Sweeper:
                 break
         self.local[members] = -1
         kernels.wake_changed(
-            members, before, CHUNK, self.value, self.pred_ptr, self.pred, self.active, self.is_dirty,
+            members, before, self.value, self.pred_ptr, self.pred, self.active, self.is_dirty,
             self.todo, self.changes,
         )  # fmt: skip
 

@@ -16,6 +16,7 @@ from numba import njit
 
 RING = 4096  # buckets of the queue in `estimate`
 DONE = -2  # the slot of places that are settled, or not to be settled
+NOWHERE = np.uint32(2**32 - 1)  # the position of places without one
 NOT_LATE = 0.3  # up to this probability of unsettled outcomes, `estimate` extrapolates
 
 
@@ -81,25 +82,37 @@ def list_predecessors(num_places, choice_ptr, outcome_ptr, successor, probabilit
 
 
 @njit(cache=True)
-def open_layer(remaining, outcome_ptr, successor, probability, damage, hurts, of_choice, reward, discount, values, constant, exit_chance, usable):  # noqa: E501  # fmt: skip
-    """Fold reward and solved lower layers into one constant a choice.
+def list_neighbours(ptr, places):
+    """The places that may lead to each place, from :func:`list_predecessors`, without repeating one in a row."""
+    start = np.zeros(ptr.size, np.uint32)
+    near = np.empty(places.size, np.uint32)
+    z = 0
+    for i in range(ptr.size - 1):
+        for q in range(ptr[i], ptr[i + 1]):
+            if q == ptr[i] or places[q] != places[q - 1]:
+                near[z] = places[q]
+                z += 1
+        start[i + 1] = z
+    return start, near[:z].copy()
 
-    A choice is usable if the budget allows it and none of its exits is worth −∞.
+
+@njit(cache=True)
+def open_layer(remaining, hurting, outcome_ptr, successor, probability, damage, of_choice, reward, discount, values, constant, exit_chance, usable):  # noqa: E501  # fmt: skip
+    """Fold reward and solved lower layers into one constant for each of the choices that may hurt.
+
+    A choice becomes unusable if one of its exits is worth −∞.
     """
-    for c in range(of_choice.size):
-        usable[c] = False
+    for h in range(hurting.size):
+        c = hurting[h]
         if of_choice[c] > remaining:
             continue
         worth, chance = 0.0, 0.0
-        if hurts[c]:
-            for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                d = damage[o]
-                if d > 0:
-                    worth += probability[o] * values[remaining - d, successor[o]]
-                    chance += probability[o]
-        if worth == -np.inf:
-            continue
-        usable[c] = True
+        for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+            d = damage[o]
+            if d > 0:
+                worth += probability[o] * values[remaining - d, successor[o]]
+                chance += probability[o]
+        usable[c] = worth > -np.inf
         constant[c] = reward[c] + discount * worth
         exit_chance[c] = chance
 
@@ -349,7 +362,45 @@ def rank(value, finite, width, lowest, discount, order):
 
 
 @njit(cache=True)
-def gather(position, finite, entries, choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, can_stay, usable, constant, exit_chance, discount, ptr, entry_ptr, column, factor, worth, origin, scaled):  # noqa: E501  # fmt: skip
+def arrange(order, guess, start, near, position, value, pred_ptr, pred):
+    """Number the places as ``order`` says, and fill in by these positions: values, and who may lead to each.
+
+    ``position`` is −1 (the largest number) before, and stays so for places that are not in the order.
+    """
+    for x in range(order.size):
+        position[order[x]] = x
+    z = 0
+    pred_ptr[0] = 0
+    for x in range(order.size):
+        i = order[x]
+        value[x] = guess[i]
+        for q in range(start[i], start[i + 1]):
+            if position[near[q]] != NOWHERE:
+                pred[z] = position[near[q]]
+                z += 1
+        pred_ptr[x + 1] = z
+
+
+@njit(cache=True)
+def store(position, values, errors, origin, policy, owner, member_ptr, member, value, error, choice, chosen):
+    """Write a layer's values and errors by state, and the choices with which places are left.
+
+    ``chosen`` gets the same choices by place; −1 where one stays, and untouched where there is no finite value.
+    """
+    for i in range(position.size):
+        x = position[i]
+        if x == NOWHERE:
+            continue
+        c = origin[policy[x]]
+        chosen[i] = c
+        for m in range(member_ptr[i], member_ptr[i + 1]):
+            value[member[m]], error[member[m]] = values[x], errors[x]
+        if c >= 0:
+            choice[owner[c]] = c
+
+
+@njit(cache=True)
+def gather(position, finite, entries, choice_ptr, outcome_ptr, successor, probability, damage, member_ptr, member, can_stay, usable, constant, exit_chance, discount, ptr, entry_ptr, column, factor, worth, origin):  # noqa: E501  # fmt: skip
     """The layer as compact arrays, places in the given order, own loops divided out; ``position`` is by state.
 
     Fills the arrays of :class:`almostsure.policy.sweep_pockets.Compact`; returns how many positions there are.
@@ -382,7 +433,7 @@ def gather(position, finite, entries, choice_ptr, outcome_ptr, successor, probab
         x = position[member[member_ptr[i]]]
         k, z = np.int64(ptr[x]), np.int64(first[x])
         if can_stay[i]:
-            worth[k], scaled[k], origin[k], entry_ptr[k] = 0.0, 1.0, -1, z
+            worth[k], origin[k], entry_ptr[k] = 0.0, -1, z
             k += 1
         for m in range(member_ptr[i], member_ptr[i + 1]):
             for c in range(choice_ptr[member[m]], choice_ptr[member[m] + 1]):
@@ -405,7 +456,7 @@ def gather(position, finite, entries, choice_ptr, outcome_ptr, successor, probab
                     scale = 1.0 / (1.0 - discount + discount * away)
                     for e in range(start, z):
                         factor[e] *= scale
-                worth[k], scaled[k], origin[k], entry_ptr[k] = constant[c] * scale, scale, c, start
+                worth[k], origin[k], entry_ptr[k] = constant[c] * scale, c, start
                 k += 1
     entry_ptr[ptr[num]] = first[num]
     return num
