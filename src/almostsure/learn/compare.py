@@ -8,6 +8,10 @@ not estimates.  Returns are put on the scale
 
 where *random* is uniformly random play inside the exact shield, and *optimum* the best assured return.  A learner
 that overspends may get more than 1.
+
+A policy that may stay for ever where every step costs something has an infinite return, however unlikely that is.
+Where a return is infinite, that of an episode which is cut after ``CUT`` steps stands in its place (exact, too; see
+:mod:`almostsure.learn.cut`), and ``deployed_ends`` says with which probability an episode ends.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -25,6 +29,7 @@ from almostsure.learn.agents.registry import as_learner
 from almostsure.learn.agents.registry import learners as known_learners
 from almostsure.learn.bounds import count
 from almostsure.learn.comparison import Comparison, Run
+from almostsure.learn.cut import cut_totals
 from almostsure.learn.training import Learner, Training
 from almostsure.model.mdp import MDP
 from almostsure.model.numbers import whole
@@ -38,6 +43,8 @@ from almostsure.shield.checks import require_total
 from almostsure.shield.shield import Shield
 
 __all__ = ["Comparison", "Learner", "Training", "compare"]
+
+CUT = 1_000  # steps
 
 
 def compare(
@@ -132,7 +139,7 @@ class Scale:
 
 def scale_of(shield: Shield, total: int) -> Scale:
     """The scale of a model and a budget."""
-    random = evaluate(shield.mdp, Policy.from_shield(shield, total)).expected_return
+    random = deployment(shield.mdp, Policy.from_shield(shield, total), total).reward
     try:
         optimum = solve_policy(shield.mdp, AlmostSure(total)).value
     except UnboundedReturn:
@@ -145,11 +152,30 @@ def scale_of(shield: Shield, total: int) -> Scale:
 # ---------------------------------------------------------------------- one run
 
 
+class Deployment(NamedTuple):
+    """What a policy does when it is deployed."""
+
+    reward: float
+    damage: float
+    ends: float
+    overspends: float
+
+
+def deployment(mdp: MDP, policy: Policy, total: int) -> Deployment:
+    """Evaluate a policy; see the module's docstring about what is infinite."""
+    exact = evaluate(mdp, policy, total=total)
+    reward, damage = exact.expected_return, exact.expected_damage
+    if math.isinf(reward) or math.isinf(damage):
+        cut = cut_totals(mdp, policy, total, CUT)
+        reward, damage = (cut[0] if math.isinf(reward) else reward), (cut[1] if math.isinf(damage) else damage)
+    return Deployment(reward=reward, damage=damage, ends=exact.ends, overspends=exact.overspends)
+
+
 def _run(learner: Learner, mdp: MDP, total: int, steps: int, seed: int, scale: Scale) -> Run:
     training = learner.train(mdp, total, steps=steps, seed=seed)
     if not isinstance(training, Training):
         raise AlmostSureError(f"{learner.name} must return a Training from train; got {type(training).__name__}")
-    deployed = evaluate(mdp, training.policy, total=total)
+    deployed = deployment(mdp, training.policy, total)
     episodes, violations = training.ends.size, int((training.damages > total).sum())
     row: dict[str, Any] = {
         "learner": learner.name,
@@ -159,10 +185,11 @@ def _run(learner: Learner, mdp: MDP, total: int, steps: int, seed: int, scale: S
         "training_violations": violations,
         "training_violation_rate": violations / episodes if episodes else 0.0,
         "interventions": training.interventions,
-        "deployed_return": deployed.expected_return,
-        "fraction_of_optimum": scale.fraction(deployed.expected_return),
+        "deployed_return": deployed.reward,
+        "fraction_of_optimum": scale.fraction(deployed.reward),
         "deployed_overspend": deployed.overspends,
-        "deployed_mean_damage": deployed.expected_damage,
+        "deployed_mean_damage": deployed.damage,
+        "deployed_ends": deployed.ends,
     }
     return Run(row=row, training=training)
 
@@ -179,7 +206,7 @@ def _chosen(given: str | Learner | Iterable[str | Learner] | None) -> list[Learn
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
-    if isinstance(seeds, (Sequence, np.ndarray)) and not isinstance(seeds, str):
+    if isinstance(seeds, (list, tuple, range, np.ndarray)):
         numbers = [whole("a seed", seed) for seed in seeds]
     else:
         numbers = list(range(count("seeds", seeds)))

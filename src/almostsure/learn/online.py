@@ -162,6 +162,30 @@ class OnlineShield:
             self.ledger.note(Violation(*where, target, harm, left, was_allowed, is_new))
         return is_new
 
+    def repeat(
+        self, state: int | str, action: int | str, next_state: int | str, damage: int, *, times: int, reward: float = 0.0
+    ) -> None:
+        """Count ``times`` more of a transition that was watched before, for whoever runs many steps between surprises.
+
+        It changes the counts only: add the steps to ``ledger.steps`` yourself.
+
+        Raises
+        ------
+        ModelError
+            If the transition was never watched: that would be a surprise, and must be told by :meth:`watch`.
+        """
+        choice, target = self._choice(state, action), self._blank.state(next_state)
+        key = (choice * self._blank.num_states + target) * DAMAGES + self._damage(damage, choice)
+        if key not in self._times:
+            where = self._blank.describe_choice(choice)
+            raise ModelError(f"an outcome of {where} that was never watched cannot be repeated; watch it", choice=choice)
+        more, before = count("times", times), int(self._samples[choice])
+        self._times[key] += more
+        self._rewards[key] += more * float(reward)
+        self._samples[choice] += more
+        if before < self.needed <= before + more:
+            self._now_known()
+
     def _surprise(self, choice: int, target: int, harm: int) -> None:
         state, action = self._place(choice)
         raised = self._raise(state, action, target, harm, choice)

@@ -3,7 +3,17 @@
 ``docs/agents.md`` says what each of them is and which guarantee it has.
 """
 
+from almostsure.learn.agents.optimistic import OptimisticModel
 from almostsure.learn.agents.qlearning import LagrangianQ, MaskedQ, SauteQ, ShieldedQ, UnconstrainedQ
 from almostsure.learn.agents.registry import as_learner, learners
 
-__all__ = ["LagrangianQ", "MaskedQ", "SauteQ", "ShieldedQ", "UnconstrainedQ", "as_learner", "learners"]
+__all__ = [
+    "LagrangianQ",
+    "MaskedQ",
+    "OptimisticModel",
+    "SauteQ",
+    "ShieldedQ",
+    "UnconstrainedQ",
+    "as_learner",
+    "learners",
+]

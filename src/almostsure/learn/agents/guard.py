@@ -31,8 +31,12 @@ class Guard(Protocol):
         """What is allowed now, [layers, num_choices]."""
         ...
 
-    def updated(self, seen: npt.NDArray[np.int64], clock: int) -> Bools:
-        """What is allowed after outcomes were seen so often, at that step."""
+    def watch(self, outcome: int, remaining: int, clock: int) -> None:
+        """Take in an outcome that was new at that step, with ``remaining`` left before it."""
+        ...
+
+    def finish(self, seen: npt.NDArray[np.int64], clock: int) -> None:
+        """Take in how often every outcome was seen, when training is over."""
         ...
 
     def completed(self, allowed: Bools) -> Bools:
@@ -44,11 +48,25 @@ class Guard(Protocol):
         ...
 
 
-@final
-class Free:
-    """No guard at all; with ``layers`` 1 the budget is not even looked at."""
+class Unwatching:
+    """What guards that learn nothing have in common."""
 
     watches = False
+
+    def watch(self, outcome: int, remaining: int, clock: int) -> None:
+        """Nothing is new to it."""
+
+    def finish(self, seen: npt.NDArray[np.int64], clock: int) -> None:
+        """It does not count."""
+
+    def completed(self, allowed: Bools) -> Bools:
+        """Something is allowed everywhere as it is."""
+        return allowed
+
+
+@final
+class Free(Unwatching):
+    """No guard at all; with ``layers`` 1 the budget is not even looked at."""
 
     def __init__(self, mdp: MDP, total: int, *, sees_budget: bool) -> None:
         self.mdp, self.total = mdp, total
@@ -58,24 +76,14 @@ class Free:
         """Everything."""
         return np.ones((self.layers, self.mdp.num_choices), np.bool_)
 
-    def updated(self, seen: npt.NDArray[np.int64], clock: int) -> Bools:
-        """Everything, still."""
-        return self.table()
-
-    def completed(self, allowed: Bools) -> Bools:
-        """Everything."""
-        return allowed
-
     def policy(self, probability: Floats) -> Policy:
         """Stationary, or on the remaining budget and beyond it."""
         return Policy(self.mdp, probability=probability, total=None if self.layers == 1 else self.total)
 
 
 @final
-class OneStep:
+class OneStep(Unwatching):
     """Refuses what may overspend in its very next step; where that is everything, all but the least harmful."""
-
-    watches = False
 
     def __init__(self, mdp: MDP, total: int) -> None:
         self.mdp, self.total, self.layers = mdp, total, total + 2
@@ -85,14 +93,6 @@ class OneStep:
     def table(self) -> Bools:
         """What the damages of the next step allow."""
         return self._table
-
-    def updated(self, seen: npt.NDArray[np.int64], clock: int) -> Bools:
-        """The same: it knows all damages from the start."""
-        return self._table
-
-    def completed(self, allowed: Bools) -> Bools:
-        """The same."""
-        return allowed
 
     def policy(self, probability: Floats) -> Policy:
         """On the remaining budget, and beyond it."""
@@ -117,7 +117,6 @@ class Shielded:
         self.watches = isinstance(given, OnlineShield)
         self.exact = isinstance(given, Shield) and given.mdp == mdp
         self.total = require_total(given.mdp, given.budget, total) if isinstance(given, Shield) else total
-        self._reported = np.zeros(mdp.num_outcomes, np.bool_)
         self._clock = 0
 
     def table(self) -> Bools:
@@ -131,19 +130,27 @@ class Shielded:
             return self.shield.of_choice
         return self.shield.budget.of_choice[: self.mdp.num_choices]
 
-    def updated(self, seen: npt.NDArray[np.int64], clock: int) -> Bools:
-        """What is allowed now that more was seen."""
-        assert isinstance(self.shield, OnlineShield)
-        owner = self.mdp.outcome_choices()
-        for outcome in np.flatnonzero((seen > 0) & ~self._reported).tolist():
-            self._reported[outcome] = True
-            choice = int(owner[outcome])
-            state = int(np.searchsorted(self.mdp.choice_ptr, choice, side="right")) - 1
-            self.shield.watch(
-                state, int(self.mdp.choice_action[choice]), int(self.mdp.successor[outcome]),
-                int(self.mdp.damage[outcome]), reward=float(self.mdp.reward[outcome]),
-            )  # fmt: skip
-        return self.table()
+    def watch(self, outcome: int, remaining: int, clock: int) -> None:
+        """Let a shield that learns see what happened."""
+        if isinstance(self.shield, OnlineShield):
+            self.shield.ledger.steps += clock - self._clock - 1  # those without a surprise
+            self._clock, place = clock, self._place(outcome)
+            self.shield.watch(*place, reward=float(self.mdp.reward[outcome]), remaining=remaining)
+
+    def finish(self, seen: npt.NDArray[np.int64], clock: int) -> None:
+        """Let a shield that learns count what it has seen."""
+        if isinstance(self.shield, OnlineShield):
+            self.shield.ledger.steps += clock - self._clock
+            for outcome in np.flatnonzero(seen > 1).tolist():
+                more = int(seen[outcome]) - 1
+                self.shield.repeat(*self._place(outcome), times=more, reward=float(self.mdp.reward[outcome]))
+
+    def _place(self, outcome: int) -> tuple[int, int, int, int]:
+        """State, action, next state and damage of an outcome."""
+        mdp = self.mdp
+        choice = int(np.searchsorted(mdp.outcome_ptr, outcome, side="right")) - 1
+        state = int(np.searchsorted(mdp.choice_ptr, choice, side="right")) - 1
+        return state, int(mdp.choice_action[choice]), int(mdp.successor[outcome]), int(mdp.damage[outcome])
 
     def completed(self, allowed: Bools) -> Bools:
         """What the deployed policy may do."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import final
 
 from almostsure.learn.agents.guard import Free, OneStep, Shielded
-from almostsure.learn.agents.runner import Rules, run
+from almostsure.learn.agents.tabular import Rules, train
 from almostsure.learn.online import OnlineShield
 from almostsure.learn.training import Training
 from almostsure.model.mdp import MDP
@@ -49,7 +49,7 @@ class ShieldedQ:
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         guard = Shielded(mdp, total, shield_for(mdp, self.shield))
-        return run(mdp, total, guard, Rules(horizon=self.horizon), steps=steps, seed=seed)
+        return train(mdp, total, guard, Rules(horizon=self.horizon), steps=steps, seed=seed)
 
 
 @final
@@ -63,7 +63,7 @@ class UnconstrainedQ:
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         guard = Free(mdp, total, sees_budget=False)
-        return run(mdp, total, guard, Rules(horizon=self.horizon), steps=steps, seed=seed)
+        return train(mdp, total, guard, Rules(horizon=self.horizon), steps=steps, seed=seed)
 
 
 @final
@@ -76,13 +76,13 @@ class LagrangianQ:
 
     name: str = "Lagrangian Q-learning"
     horizon: int = HORIZON
-    price_rate: float = 0.05
+    price_rate: float = 0.1
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         guard = Free(mdp, total, sees_budget=False)
         rules = Rules(horizon=self.horizon, price_rate=self.price_rate)
-        return run(mdp, total, guard, rules, steps=steps, seed=seed)
+        return train(mdp, total, guard, rules, steps=steps, seed=seed)
 
 
 @final
@@ -104,7 +104,7 @@ class SauteQ:
         """Train for ``steps`` steps."""
         guard = Free(mdp, total, sees_budget=True)
         penalty = float(mdp.reward.max() - mdp.reward.min()) if self.penalty is None else self.penalty
-        return run(mdp, total, guard, Rules(horizon=self.horizon, penalty=penalty), steps=steps, seed=seed)
+        return train(mdp, total, guard, Rules(horizon=self.horizon, penalty=penalty), steps=steps, seed=seed)
 
 
 @final
@@ -117,4 +117,4 @@ class MaskedQ:
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        return run(mdp, total, OneStep(mdp, total), Rules(horizon=self.horizon), steps=steps, seed=seed)
+        return train(mdp, total, OneStep(mdp, total), Rules(horizon=self.horizon), steps=steps, seed=seed)

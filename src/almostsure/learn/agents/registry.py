@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from almostsure.errors import ArgumentError, UnknownName
+from almostsure.learn.agents.optimistic import OptimisticModel
 from almostsure.learn.agents.qlearning import LagrangianQ, MaskedQ, SauteQ, ShieldedQ, UnconstrainedQ
 from almostsure.learn.training import Learner
 
 learners: Mapping[str, Learner] = MappingProxyType(
     {
         "shielded": ShieldedQ(),
+        "optimistic": OptimisticModel(),
         "unconstrained": UnconstrainedQ(),
         "lagrangian": LagrangianQ(),
         "saute": SauteQ(),

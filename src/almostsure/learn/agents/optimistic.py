@@ -1,0 +1,100 @@
+"""An optimistic learner: it counts what it sees, plans in that, and takes what it does not know for the best (R-max)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from almostsure.budget.memory import require
+from almostsure.learn.agents.guard import Shielded
+from almostsure.learn.agents.qlearning import HORIZON, Given, shield_for
+from almostsure.learn.agents.session import Session, engine, greedy
+from almostsure.learn.agents.steps import PLANNED, STALE
+from almostsure.learn.training import Training
+from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.policy.policy import Policy
+
+BYTES_AN_ENTRY = 16
+PLAIN_OUTCOMES = 1_000  # times layers: larger models are planned by compiled code
+COARSE, FINE = 1e-5, 1e-9  # of plans, relative to their largest value
+OUTCOMES_A_STEP = 20  # planning reads about as much as acting does, if there are so many outcomes a step
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OptimisticModel:
+    """Counts outcomes and plans, inside a shield; a choice tried less than ``enough`` times is taken for the best.
+
+    So it goes wherever inside the shield there is something unknown, then plays the best plan.  The policy that it
+    deploys is planned the other way round: what it hardly knows is taken for the worst.
+
+    Parameters
+    ----------
+    shield
+        As for :class:`almostsure.learn.agents.ShieldedQ`.
+    enough
+        How often a choice is tried before it is known.
+    horizon
+        Episodes are cut after so many steps, and plans look so far ahead.
+    """
+
+    name: str = "shielded optimistic model"
+    shield: Given = None
+    enough: int = 8
+    horizon: int = HORIZON
+
+    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        guard = Shielded(mdp, total, shield_for(mdp, self.shield))
+        planner = Planner(mdp, guard.layers, self.horizon)
+        session = Session(mdp, total, guard, steps=steps, seed=seed)
+        kernels = engine(session.is_small and mdp.num_outcomes * guard.layers <= PLAIN_OUTCOMES)
+        pause = max(1, mdp.num_outcomes * guard.layers // OUTCOMES_A_STEP)
+        planner.plan(kernels, session, self.enough, planner.bound)
+        for draws, *room in session.blocks():
+            kernels.walk(
+                *session.world, session.allowed, planner.chosen, session.seen, planner.samples, self.enough,
+                *session.lanes, session.count, draws, *room,
+                total, session.steps, self.horizon, pause, guard.watches,
+            )  # fmt: skip
+            changed = guard.watches and session.watch()
+            if changed or (session.count[STALE] and session.clock - session.count[PLANNED] >= pause):
+                planner.plan(kernels, session, self.enough, planner.bound)
+        planner.plan(kernels, session, 1, -planner.bound, precision=FINE)
+        return session.finish(planner.policy(session))
+
+
+@final
+class Planner:
+    """What was counted, and the plan made of it."""
+
+    def __init__(self, mdp: MDP, layers: int, horizon: int) -> None:
+        entries = layers * mdp.num_states
+        require(entries * BYTES_AN_ENTRY, f"a plan ({entries:,} entries)", "Train with a smaller total.")
+        self.samples: Ints = np.zeros(mdp.num_choices, np.int64)
+        self.value: Floats = np.zeros((layers, mdp.num_states))
+        self.chosen: Ints = np.zeros((layers, mdp.num_states), np.int64)
+        self.horizon = horizon
+        self.bound = horizon * max(1.0, float(np.abs(mdp.reward).max()))  # no return is larger
+
+    def plan(self, kernels: object, session: Session, enough: int, unknown: float, precision: float = COARSE) -> None:
+        """Plan with what was counted so far."""
+        world = session.world
+        session.count[STALE], session.count[PLANNED] = 0, session.clock
+        kernels.plan(  # type: ignore[attr-defined]
+            world.choice_ptr, world.outcome_ptr, world.successor, world.reward, world.damage, world.is_terminal,
+            session.allowed, session.seen, self.samples, enough, unknown, self.horizon, precision,
+            self.value, self.chosen,
+        )  # fmt: skip
+
+    def policy(self, session: Session) -> Policy:
+        """The plan as a policy; where nothing was tried, all that is allowed is equally likely."""
+        mdp, guard = session.mdp, session.guard
+        tried = session.allowed & (self.samples > 0)
+        planned = np.zeros(session.allowed.shape, np.bool_)
+        rows, states = np.nonzero(self.chosen >= 0)
+        planned[rows, self.chosen[rows, states]] = True
+        score = np.where(tried & planned, 0.0, -np.inf)
+        return guard.policy(greedy(mdp, score, guard.completed(session.allowed)))
