@@ -162,21 +162,21 @@ def test_pictures_show_the_agent():
     env = to_gymnasium("corridor", render_mode="rgb_array")
     env.reset(seed=0)
     before = env.render()
-    assert before.shape == (72, 192, 3)
+    assert before.shape == (3 * 32 + 22, 8 * 32, 3)
     assert before.dtype == np.uint8
     env.step("east")
     after = env.render()
-    changed = np.unique(np.argwhere((before != after).any(axis=2)) // 24, axis=0)
+    changed = np.unique(np.argwhere((before != after).any(axis=2)) // 32, axis=0)
     assert changed.tolist() == [[0, 0], [0, 1]]
-    colours = {tuple(after[12 + 24 * row, 2 + 24 * column]) for row, column in ((0, 5), (0, 6), (0, 7), (1, 1))}
+    colours = {tuple(after[28 + 32 * row, 28 + 32 * column]) for row, column in ((0, 5), (0, 6), (0, 7), (1, 1))}
     assert len(colours) == 4  # floor, hazard, goal, wall
 
 
 def test_models_without_a_map_cannot_be_drawn():
     with pytest.raises(ModelError, match="a model must have a layout to be drawn"):
         to_gymnasium("paper", render_mode="ansi")
-    with pytest.raises(UnknownName, match=r"unknown render mode 'human'.*There are: ansi, rgb_array"):
-        to_gymnasium("corridor", render_mode="human")
+    with pytest.raises(UnknownName, match=r"unknown render mode 'humna'. Did you mean 'human'\? There are: ansi"):
+        to_gymnasium("corridor", render_mode="humna")
     env = ModelEnv(example("corridor"))
     env.reset()
     with pytest.warns(UserWarning, match="needs a render_mode"):

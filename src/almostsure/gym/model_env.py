@@ -7,8 +7,10 @@ not have is an error, never a no-op.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from os import PathLike
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import gymnasium
 import numpy as np
@@ -18,18 +20,13 @@ from gymnasium.spaces import Discrete
 from gymnasium.wrappers import TimeLimit
 
 from almostsure.errors import ArgumentError, ModelError, UnknownName
-from almostsure.model.mdp import MDP
+from almostsure.gym.painters import MapPainter, Painter, Scene
+from almostsure.gym.window import Window
+from almostsure.model.mdp import MDP, Outcome
 from almostsure.model.numbers import whole
 from almostsure.model.source import as_model
 
-Image = npt.NDArray[np.uint8]
-
-CELL = 24  # pixels a side
-WALL, FLOOR, GOAL, PIT, AGENT = (
-    np.array(colour, np.uint8)
-    for colour in ((70, 74, 82), (244, 241, 232), (96, 170, 104), (38, 30, 46), (221, 108, 32))
-)
-SHALLOW, DEEP = np.array([160, 205, 228]), np.array([20, 74, 140])  # the least and the largest damage
+MODES = ("ansi", "rgb_array", "human")
 
 
 def to_gymnasium(
@@ -42,7 +39,8 @@ def to_gymnasium(
     model
         A model, an example's name, or a path.
     render_mode
-        ``"ansi"`` for text or ``"rgb_array"`` for pictures, if the model has a layout.
+        ``"ansi"`` for text, ``"rgb_array"`` for pictures or ``"human"`` for a window (that needs pygame), if the model
+        has a layout.
     max_steps
         Truncate episodes after so many steps; never by default, so an episode need not end.
 
@@ -63,29 +61,48 @@ def to_gymnasium(
     return env if max_steps is None else TimeLimit(env, max_steps)
 
 
+class _Choice(NamedTuple):
+    """The outcomes of a choice, ready to be drawn from."""
+
+    cumulated: list[float]
+    outcomes: list[Outcome]
+
+
 @final
 class ModelEnv(gymnasium.Env[np.int64, np.int64]):
     """The environment behind :func:`to_gymnasium`.
 
     ``reset(seed=…)`` seeds the sampling, and ``reset(options={"state": …})`` starts in a given state, by index or
     by name.  ``env.mdp`` is the model.
+
+    Parameters
+    ----------
+    mdp
+        The model.
+    render_mode
+        ``"ansi"``, ``"rgb_array"``, ``"human"`` or None.
+    painter
+        Who draws it; by default its map, where it has one.
     """
 
-    metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012  # as gymnasium.Env declares it
+    metadata = {"render_modes": list(MODES), "render_fps": 4}  # noqa: RUF012  # as gymnasium.Env declares it
 
-    def __init__(self, mdp: MDP, *, render_mode: str | None = None) -> None:
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise UnknownName("render mode", render_mode, self.metadata["render_modes"], "There are: ansi, rgb_array.")
-        if render_mode is not None and mdp.layout is None:
+    def __init__(self, mdp: MDP, *, render_mode: str | None = None, painter: Painter | None = None) -> None:
+        if render_mode is not None and render_mode not in MODES:
+            raise UnknownName("render mode", render_mode, MODES, f"There are: {', '.join(MODES)}.")
+        if render_mode is not None and mdp.layout is None and painter is None:
             raise ModelError("a model must have a layout to be drawn; this one has none. Pass render_mode=None.")
         self.mdp = mdp
         self.render_mode = render_mode
         self.observation_space = Discrete(mdp.num_states)
         self.action_space = Discrete(mdp.num_actions)
+        self._painter = painter or (None if mdp.layout is None else MapPainter(mdp))
+        self._window = Window("almostsure", self.metadata["render_fps"]) if render_mode == "human" else None
         self._is_terminal = mdp.is_terminal()
-        self._background: Image | None = None
+        self._choices: dict[tuple[int, int], _Choice] = {}  # filled as they are played
+        self._masks: dict[int, npt.NDArray[np.int8]] = {}
         self._state: int | None = None
-        self._over = False
+        self._over = self._hurt = False
         self._last = ""
         self._total = 0
 
@@ -97,10 +114,12 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
         if options and "state" in options:
             self._state = self.mdp.state(options["state"])
         else:
-            at = _draw(self.mdp.initial_probabilities, self.np_random)
+            at = _draw(list(accumulate(self.mdp.initial_probabilities.tolist())), self.np_random)
             self._state = int(self.mdp.initial_states[at])
-        self._last, self._total, self._over = "", 0, False
-        return np.int64(self._state), self._info(0)
+        self._last, self._total, self._over, self._hurt = "", 0, False, False
+        if self._window is not None:
+            self.render()
+        return np.int64(self._state), self._info(self._state, 0)
 
     def step(self, action: Any) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
         """Play an action, by id or name; the state must have it."""
@@ -108,90 +127,66 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
             raise ResetNeeded("the episode is over; call reset()")
         if self._state is None:
             raise ResetNeeded("call reset() before the first step()")
-        at = self._sample(self._state, self.mdp.action(action))
-        self._state, damage = int(self.mdp.successor[at]), int(self.mdp.damage[at])
-        self._over = bool(self._is_terminal[self._state])
-        self._last = self.mdp.action_name(self.mdp.action(action))
+        try:
+            choice = self._choices[self._state, action]
+        except (KeyError, TypeError):  # TypeError: an array with one entry
+            choice = self._choice(self._state, self.mdp.action(action))
+        state, _, reward, damage = choice.outcomes[_draw(choice.cumulated, self.np_random)]
+        self._state, self._over = state, bool(self._is_terminal[state])
         self._total += damage
-        return np.int64(self._state), float(self.mdp.reward[at]), self._over, False, self._info(damage)
+        if self.render_mode is not None:
+            self._last, self._hurt = self.mdp.action_name(self.mdp.action(action)), damage > 0
+            if self._window is not None:
+                self.render()
+        return np.int64(state), reward, self._over, False, self._info(state, damage)
 
-    def _sample(self, state: int, action: int) -> int:
-        """A random outcome.  In a start that is terminal already, any action leads nowhere."""
-        choice = self.mdp.choices(state)[0] if self._is_terminal[state] else self.mdp.choice(state, action)
-        begin, end = self.mdp.outcome_ptr[choice : choice + 2].tolist()
-        return int(begin) + _draw(self.mdp.probability[begin:end], self.np_random)
+    def _choice(self, state: int, action: int) -> _Choice:
+        """What an action may lead to.  In a start that is terminal already, any action leads nowhere."""
+        played = int(self.mdp.actions(state)[0]) if self._is_terminal[state] else action
+        outcomes = self.mdp.outcomes(state, played)
+        result = _Choice(list(accumulate(outcome.probability for outcome in outcomes)), outcomes)
+        self._choices[state, action] = result
+        return result
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Which actions the current state has, as sb3-contrib asks for it."""
         if self._state is None:
             raise ResetNeeded("call reset() before action_masks()")
-        mask = np.zeros(self.mdp.num_actions, np.bool_)
-        mask[self.mdp.actions(self._state)] = True
-        return mask
+        return self._mask(self._state).astype(np.bool_)
 
-    def _info(self, damage: int) -> dict[str, Any]:
-        return {"damage": damage, "action_mask": self.action_masks().astype(np.int8)}
+    def _mask(self, state: int) -> npt.NDArray[np.int8]:
+        mask = self._masks.get(state)
+        if mask is None:
+            mask = np.zeros(self.mdp.num_actions, np.int8)
+            mask[self.mdp.actions(state)] = 1
+            self._masks[state] = mask
+        return mask.copy()
 
-    # ------------------------------------------------------------------ drawing
+    def _info(self, state: int, damage: int) -> dict[str, Any]:
+        return {"damage": damage, "action_mask": self._mask(state)}
 
     def render(self) -> Any:
-        """The map with the agent on it, as text or as an image of rows × columns × 3 bytes."""
+        """The state as text, as an image of rows × columns × 3 bytes, or in a window."""
         if self.render_mode is None:
             gymnasium.logger.warn("render() needs a render_mode: to_gymnasium(model, render_mode='ansi')")
             return None
         if self._state is None:
             raise ResetNeeded("call reset() before render()")
-        return self._text() if self.render_mode == "ansi" else self._picture()
+        assert self._painter is not None  # checked when the environment was made
+        scene = Scene(self._state, self._last, self._total, self._hurt)
+        if self.render_mode == "ansi":
+            return self._painter.text(scene)
+        picture = self._painter.picture(scene)
+        if self._window is None:
+            return picture
+        return self._window.show(picture)
 
-    def _text(self) -> str:
-        assert self.mdp.layout is not None  # checked when the environment was made
-        rows = [list(row) for row in self.mdp.layout.text]
-        place = self.mdp.layout.place(self._state or 0)
-        if place is not None:
-            rows[place[0]][place[1]] = "@"
-        status = f"{self._last or 'start'}, damage so far {self._total}"
-        return "\n".join([*("".join(row) for row in rows), status])
-
-    def _picture(self) -> Image:
-        assert self.mdp.layout is not None
-        if self._background is None:
-            self._background = _background(self.mdp)
-        picture = self._background.copy()
-        place = self.mdp.layout.place(self._state or 0)
-        if place is not None:
-            top, left = (CELL * x for x in place)
-            away = (np.arange(CELL) - CELL / 2) ** 2
-            picture[top : top + CELL, left : left + CELL][away + away[:, None] <= (0.34 * CELL) ** 2] = AGENT
-        return picture
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._window is not None:
+            self._window.close()
 
 
-def _draw(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> int:
+def _draw(cumulated: list[float], rng: np.random.Generator) -> int:
     """A random index.  The last one takes what rounding leaves over."""
-    cumulated = np.cumsum(probabilities)
-    return min(int(np.searchsorted(cumulated, rng.random(), side="right")), probabilities.size - 1)
-
-
-def _background(mdp: MDP) -> Image:
-    """The map without the agent: walls, floor, water the darker the more it hurts, pits and goals."""
-    layout = mdp.layout
-    assert layout is not None
-    colours = np.tile(WALL, (layout.rows * layout.columns, 1))
-    drawn = np.flatnonzero(layout.cell >= 0)
-    hurts = np.zeros(mdp.num_states)
-    np.maximum.at(hurts, mdp.successor, mdp.damage)
-    depth = ((hurts - 1) / max(mdp.max_damage - 1, 1))[drawn, None]
-    water = SHALLOW + depth * (DEEP - SHALLOW)
-    colour = np.where(hurts[drawn, None] > 0, water, FLOOR)
-    colour[_is_pit(mdp)[drawn]] = PIT
-    colour[mdp.is_terminal()[drawn]] = GOAL
-    colours[layout.cell[drawn]] = colour.astype(np.uint8)
-    picture = colours.reshape(layout.rows, layout.columns, 3).repeat(CELL, axis=0).repeat(CELL, axis=1)
-    picture[::CELL] = picture[:, ::CELL] = WALL  # thin lines between the cells
-    return picture
-
-
-def _is_pit(mdp: MDP) -> npt.NDArray[np.bool_]:
-    """Which states can never be left and hurt."""
-    state = np.repeat(mdp.choice_states(), np.diff(mdp.outcome_ptr))
-    stays = (mdp.successor == state) & (mdp.damage > 0)
-    return np.asarray(np.logical_and.reduceat(stays, mdp.outcome_ptr[mdp.choice_ptr[:-1]]))
+    return min(bisect_right(cumulated, rng.random()), len(cumulated) - 1)

@@ -1,0 +1,99 @@
+"""The environments of this package, as Gymnasium knows them.
+
+>>> import gymnasium, almostsure.gym
+>>> env = gymnasium.make("almostsure/Paper-v0", damage_probability=0.6)
+>>> env.unwrapped.mdp
+<MDP: 2 states, 3 choices, 4 outcomes, starts in circle>
+
+``gymnasium.make("almostsure.gym:almostsure/Paper-v0")`` needs no import.  Every one of them has its exact model in
+``env.unwrapped.mdp``, and one for many copies at once, much faster, by ``gymnasium.make_vec``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from almostsure.gym.model_env import ModelEnv
+from almostsure.gym.model_vector import ModelVectorEnv
+from almostsure.gym.painters import Painter, PaperPainter, WarehousePainter
+from almostsure.gym.warehouse import warehouse
+from almostsure.model.examples import MAPS, example
+from almostsure.model.grid import Map, from_map
+from almostsure.model.mdp import MDP
+
+Drawn = tuple[MDP, Painter | None]
+
+
+def paper(*, damage_probability: float = 1.0) -> Drawn:
+    """The paper's running example: *left* earns 1 and hurts with a probability, *right* ends it."""
+    return example("paper", damage_probability=damage_probability), PaperPainter()
+
+
+def hazard_map(
+    *, text: Map | None = None, slip: float = 0.1, step_reward: float = -1.0, goal_reward: float = 50.0, **more: Any
+) -> Drawn:
+    """A map from text, as :func:`almostsure.from_map` reads it; by default two rivers between start and goal."""
+    drawing: Map = MAPS["hazard-map"].split() if text is None else text
+    return from_map(drawing, slip=slip, step_reward=step_reward, goal_reward=goal_reward, **more), None
+
+
+def named(name: str) -> Callable[..., Drawn]:
+    """One of the package's examples."""
+
+    def build(**parameters: Any) -> Drawn:
+        return example(name, **parameters), None
+
+    return build
+
+
+def robot(*, pause: float = 0.2) -> Drawn:
+    """A warehouse robot that may be bumped; see :mod:`almostsure.gym.warehouse`."""
+    mdp, situations = warehouse(pause=pause)
+    return mdp, WarehousePainter(situations)
+
+
+BUILDERS: dict[str, tuple[Callable[..., Drawn], int]] = {  # how to build it, and its time limit
+    "Paper": (paper, 100),
+    "HazardMap": (hazard_map, 300),
+    "Corridor": (named("corridor"), 100),
+    "Quicksand": (named("quicksand"), 300),
+    "Archipelago": (named("archipelago"), 1000),
+    "Warehouse": (robot, 300),
+}
+
+
+def make_single(*, builder: str, render_mode: str | None = None, **parameters: Any) -> ModelEnv:
+    """One environment; Gymnasium calls this."""
+    mdp, painter = BUILDERS[builder][0](**parameters)
+    return ModelEnv(mdp, render_mode=render_mode, painter=painter)
+
+
+def make_vector(
+    *, builder: str, num_envs: int = 1, max_episode_steps: int | None = None, render_mode: str | None = None,
+    **parameters: Any,
+) -> ModelVectorEnv:  # fmt: skip
+    """Many copies at once; Gymnasium calls this."""
+    mdp, _ = BUILDERS[builder][0](**parameters)
+    return ModelVectorEnv(mdp, num_envs, max_steps=max_episode_steps)
+
+
+def environment_names() -> tuple[str, ...]:
+    """The ids of all environments of this package."""
+    return tuple(f"almostsure/{name}-v0" for name in BUILDERS)
+
+
+def register() -> None:
+    """Make the environments known to Gymnasium, once."""
+    for name, (_, limit) in BUILDERS.items():
+        key = f"almostsure/{name}-v0"
+        if key not in gymnasium.registry:
+            gymnasium.register(
+                key, entry_point=f"{__name__}:make_single", vector_entry_point=f"{__name__}:make_vector",
+                max_episode_steps=limit, kwargs={"builder": name},
+            )  # fmt: skip
+
+
+__all__ = ["BUILDERS", "environment_names", "register"]
