@@ -14,6 +14,7 @@ except ImportError:
     raise MissingExtra("sb3-contrib", "deep") from None
 
 from almostsure.gym.deep.agent import DeepAgent
+from almostsure.gym.deep.files import load_agent
 from almostsure.gym.deep.learners import (
     EarlyEndPPO,
     LagrangianPPO,
@@ -36,5 +37,6 @@ __all__ = [
     "ShieldedPPO",
     "UnconstrainedPPO",
     "deep_learners",
+    "load_agent",
     "train_maskable_ppo",
 ]

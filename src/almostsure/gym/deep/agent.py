@@ -10,12 +10,11 @@ import numpy as np
 
 from almostsure.errors import AlmostSureError, ArgumentError
 from almostsure.gym.deep.deploy import Observe, as_table, distribution, table
-from almostsure.gym.deep.features import Features
+from almostsure.gym.deep.ground import Ground
 from almostsure.gym.deep.settings import Settings
 from almostsure.learn.online import OnlineShield
 from almostsure.learn.training import Training
 from almostsure.model.mdp import MDP, Floats, Ints
-from almostsure.model.source import Model
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.shield.shield import Shield
@@ -64,10 +63,11 @@ class DeepAgent:
             returns more, by exact evaluation.
         """
         shield, observe = self._exact(), self._observe()
+        goes_on = ~shield.mdp.is_terminal()  # an environment need not have an observation for its end
         rows = [
             table(
                 self.ppo, shield.mdp, observe, shield.mask,
-                states=np.flatnonzero(shield.budget.of_state <= remaining), remaining=remaining,
+                states=np.flatnonzero(goes_on & (shield.budget.of_state <= remaining)), remaining=remaining,
             )
             for remaining in range(self.total + 1)
         ]  # fmt: skip
@@ -89,21 +89,14 @@ class DeepAgent:
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the network to a safetensors file, atomically; reading it runs no code.
+        """Write the network to a safetensors file, atomically; :func:`load_agent` reads it, and runs no code.
 
         ``agent.ppo.save`` writes sb3's own zip instead, which holds pickles: load such files only if you trust
         whoever made them.
         """
-        from almostsure.gym.deep.files import save
+        from almostsure.gym.deep.files import save_agent
 
-        save(self, path)
-
-    @staticmethod
-    def load(path: str | PathLike[str], mdp: Model, *, device: str = "auto") -> DeepAgent:
-        """Read an agent that was trained on ``mdp``; ModelMismatch for another model, CorruptFile for a bad file."""
-        from almostsure.gym.deep.files import load
-
-        return load(path, mdp, device=device)
+        save_agent(self, path)
 
     def __repr__(self) -> str:
         parameters = sum(x.numel() for x in self.ppo.policy.parameters())
@@ -134,9 +127,17 @@ class DeepAgent:
             )
         return self.observe
 
-    @property
-    def features(self) -> Features:
-        """What the network sees, where it was trained on a model."""
-        if not isinstance(self.observe, Features):
-            raise ArgumentError("this agent was trained on an environment; only those trained on a model have features")
-        return self.observe
+
+def agent_of(ppo: Any, ground: Ground) -> DeepAgent:
+    """The network with the ground that it was trained on."""
+    record = ground.record
+    return DeepAgent(
+        ppo=ppo,
+        shield=ground.shield,
+        total=ground.total,
+        settings=ground.settings,
+        observe=ground.observe,
+        ends=np.array(record.ends, np.int64),
+        returns=np.array(record.returns, np.float64),
+        damages=np.array(record.damages, np.int64),
+    )

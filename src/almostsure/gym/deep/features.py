@@ -1,7 +1,8 @@
 """What a network sees of a state and of what remains.
 
-A state is a row of numbers.  Where the model has a map, these are its row and its column, each as a share of the map
-and one-hot, so that what is learnt in one cell carries over to its neighbours; elsewhere the state itself is one-hot.
+A state is a row of numbers.  It is one-hot, and where the model has a map so are its row and its column, which are also
+shares of the map: what is learnt in one cell carries over to its neighbours, and may still be unlearnt there.  Maps of
+many states make do without the one-hot states.
 What remains is added as a share of the total and as a staircase: is there at least 1 left, at least 2, and so on.  An
 overspent budget has a flag of its own.
 """
@@ -19,7 +20,7 @@ from almostsure.model.mdp import MDP, Bools, Ints
 
 Rows = npt.NDArray[np.float32]
 
-MOST_STATES = 20_000  # that are told apart one by one
+MOST_STATES = 4_096  # that are told apart one by one
 STAIRS = 32  # of the staircase, at most
 
 
@@ -55,27 +56,31 @@ class Features:
 
 
 def _of_states(mdp: MDP) -> Rows:
-    if mdp.layout is not None and (mdp.layout.cell >= 0).any():
-        return _on_map(mdp)
-    if mdp.num_states > MOST_STATES:
+    drawn = mdp.layout is not None and bool((mdp.layout.cell >= 0).any())
+    if mdp.num_states <= MOST_STATES:
+        each = np.eye(mdp.num_states, dtype=np.float32)
+        return np.concatenate([each, _on_map(mdp)], axis=1) if drawn else each
+    if not drawn:
         raise ArgumentError(
             f"a model of {mdp.num_states:,} states without a map must come with features=, an array of one row of "
             f"numbers a state; up to {MOST_STATES:,} states are told apart without it"
         )
-    return np.eye(mdp.num_states, dtype=np.float32)
+    return _on_map(mdp)
 
 
 def _on_map(mdp: MDP) -> Rows:
-    """Row and column of each state; what is not drawn gets a column of its own, up to a point."""
+    """Row and column of each state; zeros, and a flag, for what is not drawn."""
     layout = mdp.layout
     assert layout is not None
     drawn = layout.cell >= 0
     row, column = np.divmod(np.maximum(layout.cell, 0), layout.columns)
     shares = np.column_stack([row / max(layout.rows - 1, 1), column / max(layout.columns - 1, 1)])
-    parts: list[npt.NDArray[Any]] = [shares, _one_hot(row, layout.rows, drawn), _one_hot(column, layout.columns, drawn)]
-    rank = np.cumsum(~drawn) - 1
-    hidden = min(int((~drawn).sum()), MOST_STATES)
-    parts.append(_one_hot(np.minimum(rank, max(hidden - 1, 0)), hidden, ~drawn))
+    parts: list[npt.NDArray[Any]] = [
+        shares,
+        _one_hot(row, layout.rows, drawn),
+        _one_hot(column, layout.columns, drawn),
+        ~drawn[:, None],
+    ]
     result = np.concatenate(parts, axis=1).astype(np.float32)
     result[~drawn, :2] = 0
     return result

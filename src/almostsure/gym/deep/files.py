@@ -1,82 +1,90 @@
 """Agents in files; see :mod:`almostsure.model.tensors`.
 
-The arrays are the network's parameters, under sb3's names, and ``features``, what the network sees of each state.
-The strings are ``total`` and ``settings``.  Nothing is pickled.
+The arrays are the network's parameters, under sb3's names, and ``features``, what the network sees of each state, for
+those that were trained on a model.  The strings are ``total`` and ``settings``.  Nothing is pickled.
 """
 
 from __future__ import annotations
 
 import os
-from itertools import pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import gymnasium
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from almostsure.budget.solve import solve_budget
-from almostsure.errors import AlmostSureError, CorruptFile
+from almostsure.errors import AlmostSureError, ArgumentError, CorruptFile, ModelMismatch
+from almostsure.gym.deep.agent import DeepAgent, agent_of
 from almostsure.gym.deep.features import Features
-from almostsure.gym.deep.lanes import Lanes
-from almostsure.gym.deep.ppo import build, model_env
-from almostsure.gym.deep.regimes import Shielded
+from almostsure.gym.deep.ground import Source, ground_of, shielded_in
+from almostsure.gym.deep.ppo import build, check_device
 from almostsure.gym.deep.settings import Settings
 from almostsure.model.mdp import MDP
-from almostsure.model.source import Model, as_model
+from almostsure.model.source import as_model
 from almostsure.model.tensors import load_tensors, save_tensors
 from almostsure.shield.shield import Shield
 
-if TYPE_CHECKING:
-    from almostsure.gym.deep.agent import DeepAgent
-
 KIND = "deep agent"
 FEATURES = "features"
-LARGEST = 1_000_000_000  # parameters that a file may ask us to make room for, before it shows that it has them
+MOST_STEPS = 1 << 24  # of a rollout that a file may ask for; the buffer is made when the file is read
 
 
-def save(agent: DeepAgent, path: str | PathLike[str]) -> None:
+def save_agent(agent: DeepAgent, path: str | PathLike[str]) -> None:
     """Write ``agent`` to ``path``, atomically."""
+    if not isinstance(agent.shield, Shield):
+        raise ArgumentError("an agent inside an OnlineShield belongs to no model; keep it with agent.ppo.save(path)")
     arrays = {name: value.cpu().numpy() for name, value in agent.ppo.policy.state_dict().items()}
+    if isinstance(agent.observe, Features):
+        arrays[FEATURES] = agent.observe.states
     strings = {"total": str(agent.total), "settings": agent.settings.to_json()}
-    mdp = agent._mdp()
-    save_tensors(path, kind=KIND, mdp=mdp, arrays={**arrays, FEATURES: agent.features.states}, strings=strings)
+    save_tensors(path, kind=KIND, mdp=agent.shield.mdp, arrays=arrays, strings=strings)
 
 
-def load(path: str | PathLike[str], mdp: Model, *, device: str) -> DeepAgent:
-    """Read an agent of ``mdp`` from ``path``."""
-    mdp = as_model(mdp)
-    arrays, strings = load_tensors(path, kind=KIND, mdp=mdp)
+def load_agent(path: str | PathLike[str], source: Source, *, device: str = "auto") -> DeepAgent:
+    """Read an agent that was trained on ``source``: the same model, or the same environment.
+
+    Raises
+    ------
+    ModelMismatch
+        It was trained on another model.
+    CorruptFile
+        The file is damaged, foreign, or lies about its contents.
+    """
+    if device != "auto":
+        check_device(device)
+    arrays, strings = load_tensors(path, kind=KIND, mdp=_model_of(source))
     try:
-        return _rebuild(mdp, arrays, strings, device)
+        return _rebuild(source, arrays, strings, device)
     except (AlmostSureError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise CorruptFile(f"{os.fspath(path)!r} does not hold an agent of its model: {error}", path=path) from error
+        raise CorruptFile(f"{os.fspath(path)!r} does not hold an agent for this: {error}", path=path) from error
 
 
-def _rebuild(mdp: MDP, arrays: dict[str, npt.NDArray[Any]], strings: dict[str, str], device: str) -> DeepAgent:
-    from almostsure.gym.deep.agent import DeepAgent
+def _model_of(source: Source) -> MDP:
+    if not isinstance(source, gymnasium.Env) and callable(source):
+        source = source()
+    if not isinstance(source, gymnasium.Env):
+        return as_model(source)
+    shield = shielded_in(source).overseer.shield
+    if not isinstance(shield, Shield):
+        raise ModelMismatch("an agent from a file belongs to a model; an OnlineShield has none")
+    return shield.mdp
 
-    settings, total = Settings.from_json(strings["settings"]), int(strings["total"])
-    features = Features(mdp, total, states=arrays.pop(FEATURES))
-    stored = sum(array.size for array in arrays.values())
-    _check_size(settings, features.width, mdp.num_actions, stored)
-    shield = Shield(mdp, solve_budget(mdp))
-    lanes = Lanes(mdp, total, Shielded(mdp, total, shield), features, count=1, max_steps=settings.max_steps)
-    ppo = build(model_env(lanes), settings, seed=None, device=device)
+
+def _rebuild(source: Source, arrays: dict[str, npt.NDArray[Any]], strings: dict[str, str], device: str) -> DeepAgent:
+    settings, features = Settings.from_json(strings["settings"]), arrays.pop(FEATURES, None)
+    _check_sizes(settings, arrays)
+    ground = ground_of(source, int(strings["total"]), settings, features=features)
+    ppo = build(ground, seed=None, device=device)
     ppo.policy.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
     if not all(bool(torch.isfinite(value).all()) for value in ppo.policy.state_dict().values()):
         raise ValueError("a parameter is not finite")
-    none = np.zeros(0, np.int64)
-    return DeepAgent(
-        ppo=ppo, shield=shield, total=total, settings=settings, observe=features,
-        ends=none, returns=np.zeros(0), damages=none,
-    )  # fmt: skip
+    return agent_of(ppo, ground)
 
 
-def _check_size(settings: Settings, width: int, num_actions: int, stored: int) -> None:
-    """Refuse a file whose settings ask for another number of parameters than it has, before making room for them."""
-    sizes = [width, *settings.hidden]
-    body = 2 * sum((a + 1) * b for a, b in pairwise(sizes))
-    wanted = body + (sizes[-1] + 1) * (num_actions + 1)
-    if wanted != stored or settings.lanes * settings.rollout > LARGEST:
-        raise ValueError(f"its settings ask for {wanted:,} parameters, and it has {stored:,}")
+def _check_sizes(settings: Settings, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """Refuse a file that would have us make room for more than it holds, before that room is made."""
+    stored = max((array.size for array in arrays.values()), default=0)
+    if max(settings.hidden, default=0) > max(stored, 1) or settings.lanes * settings.rollout > MOST_STEPS:
+        raise ValueError(f"its settings ask for much more than it holds: {settings}")

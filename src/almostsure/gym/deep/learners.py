@@ -22,8 +22,8 @@ import numpy as np
 from almostsure.budget.solve import solve_budget
 from almostsure.gym.deep.deploy import as_table, table
 from almostsure.gym.deep.features import Features
-from almostsure.gym.deep.lanes import Lanes
-from almostsure.gym.deep.ppo import build, learn, model_env
+from almostsure.gym.deep.ground import of_model
+from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.regimes import EarlyEnd, Lagrangian, OneStep, Regime, Saute, Shielded, Unconstrained
 from almostsure.gym.deep.settings import DEFAULT, Settings
 from almostsure.learn.training import Learner, Training
@@ -34,15 +34,14 @@ from almostsure.shield.shield import Shield
 
 def run(mdp: MDP, total: int, regime: Regime, settings: Settings, *, steps: int, seed: int) -> Training:
     """Train PPO in a regime, on one core, and say how it went."""
-    settings = settings.for_steps(steps)
-    features = Features(mdp, total if regime.sees_remaining else None)
-    lanes = Lanes(mdp, total, regime, features, count=settings.lanes, max_steps=settings.max_steps)
-    ppo = build(model_env(lanes), settings, seed=seed, device="cpu")
-    learn(ppo, settings, steps=steps, lanes=lanes)
+    shield = Shield(mdp, solve_budget(mdp))
+    ground = of_model(mdp, total, regime, settings.for_steps(steps), shield=shield)
+    ppo = build(ground, seed=seed, device="cpu")
+    learn(ppo, ground, steps=steps)
+    lanes, record = ground.env.lanes, ground.record
     lanes.finish()
-    record = lanes.record
     return Training(
-        policy=deployed(ppo, mdp, total, regime, features),
+        policy=deployed(ppo, mdp, total, regime, lanes.features),
         ends=np.array(record.ends, np.int64),
         returns=np.array(record.returns),
         damages=np.array(record.damages, np.int64),

@@ -1,4 +1,4 @@
-"""PPO with masks, on lanes: Stable-Baselines3's own algorithm, untouched, with our environment and schedule."""
+"""PPO with masks: sb3-contrib's own algorithm, untouched, with our environments and schedule."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
+from gymnasium.spaces import Dict
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 
 from almostsure.errors import ArgumentError
-from almostsure.gym.deep.lanes import Lanes
-from almostsure.gym.deep.settings import Settings
-from almostsure.gym.deep.vec_env import LanesVecEnv
-from almostsure.model.mdp import MDP
+from almostsure.gym.deep.ground import Ground
 from almostsure.progress import Bar
 
 
-def build(env: Any, settings: Settings, *, seed: int | None, device: str, policy: str = "MlpPolicy") -> Any:
+def build(ground: Ground, *, seed: int | None, device: str) -> Any:
     """A ``MaskablePPO`` that has learnt nothing yet."""
     if device != "auto":
         check_device(device)
+    settings = ground.settings
     return MaskablePPO(
-        policy,
-        env,
+        "MultiInputPolicy" if isinstance(ground.env.observation_space, Dict) else "MlpPolicy",
+        ground.env,
         n_steps=settings.rollout,
         batch_size=settings.batch,
         n_epochs=settings.epochs,
@@ -49,41 +49,40 @@ def check_device(device: str) -> None:
         ) from None
 
 
-def model_env(lanes: Lanes) -> LanesVecEnv:
-    """The lanes as an environment; rewards are scaled to at most 1, which is what networks are made for."""
-    return LanesVecEnv(lanes, scale=1.0 / largest_reward(lanes.mdp))
-
-
-def largest_reward(mdp: MDP) -> float:
-    """The largest reward by size; 1 where there is none."""
-    return float(abs(mdp.reward).max()) or 1.0
-
-
-def learn(ppo: Any, settings: Settings, *, steps: int, lanes: Lanes | None) -> None:
+def learn(ppo: Any, ground: Ground, *, steps: int) -> None:
     """Learn for as many whole rollouts as fit into ``steps``."""
     a_rollout = ppo.n_envs * ppo.n_steps
     with one_thread(), Bar("training", steps) as bar:
-        ppo.learn(max(steps // a_rollout, 1) * a_rollout, callback=_Between(settings, lanes, bar))
+        ppo.learn(max(steps // a_rollout, 1) * a_rollout, callback=_Between(ground, bar))
 
 
 class _Between(BaseCallback):  # type: ignore[misc]  # sb3's classes are untyped here
     """What happens between two rollouts: randomness gets cheaper, and the regime learns what the episodes took."""
 
-    def __init__(self, settings: Settings, lanes: Lanes | None, bar: Bar) -> None:
+    def __init__(self, ground: Ground, bar: Bar) -> None:
         super().__init__()
-        self.settings, self.lanes, self.bar, self._told = settings, lanes, bar, 0
+        self.ground, self.bar, self._told = ground, bar, 0
 
     def _on_step(self) -> bool:
+        if self.ground.regime is None:  # lanes keep their own record
+            for lane in np.flatnonzero(self.locals["dones"]).tolist():
+                self._keep(self.locals["infos"][lane])
         return True
 
+    def _keep(self, info: dict[str, Any]) -> None:
+        record = self.ground.record
+        record.ends.append(self.num_timesteps)
+        record.returns.append(float(info["episode"]["r"]))
+        record.lengths.append(int(info["episode"]["l"]))
+        record.damages.append(self.ground.total - int(info["remaining"]))
+
     def _on_rollout_end(self) -> None:
-        first, last = self.settings.entropy
+        first, last = self.ground.settings.entropy
         self.model.ent_coef = last + (first - last) * self.model._current_progress_remaining
         self.bar.update(self.num_timesteps, f"{self.num_timesteps:,} steps")
-        if self.lanes is not None:
-            damages = self.lanes.record.damages
-            self.lanes.regime.learn(damages[self._told :])
-            self._told = len(damages)
+        if self.ground.regime is not None:
+            self.ground.regime.learn(self.ground.record.damages[self._told :])
+            self._told = len(self.ground.record.damages)
 
 
 @contextmanager

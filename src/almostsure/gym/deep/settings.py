@@ -40,14 +40,14 @@ class Settings:
         Episodes are truncated after so many steps while training.
     """
 
-    lanes: int = 32
-    rollout: int = 64
+    lanes: int = 64
+    rollout: int = 32
     batch: int = 256
     epochs: int = 4
     rate: float = 3e-3
-    discount: float = 0.99
+    discount: float = 0.995
     trace: float = 0.95
-    entropy: tuple[float, float] = (0.1, 0.01)
+    entropy: tuple[float, float] = (0.3, 0.03)
     hidden: tuple[int, ...] = (64, 64)
     max_steps: int = 200
 
@@ -74,6 +74,10 @@ class Settings:
         while size % batch == 1:  # a minibatch of one step has no spread to divide its advantages by
             batch += 1
         return dataclasses.replace(self, lanes=lanes, rollout=rollout, batch=batch)
+
+    def for_one_env(self) -> Settings:
+        """The same numbers for a single environment: one long rollout instead of many short ones."""
+        return dataclasses.replace(self, lanes=1, rollout=self.lanes * self.rollout)
 
     def to_json(self) -> str:
         """As a line of text."""

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget.solve import solve_budget
 from almostsure.errors import ArgumentError, Interrupted
-from almostsure.gym.deep.agent import DeepAgent
-from almostsure.gym.deep.features import Features
-from almostsure.gym.deep.lanes import Lanes
-from almostsure.gym.deep.ppo import build, learn, model_env
-from almostsure.gym.deep.regimes import Shielded
+from almostsure.gym.deep.agent import DeepAgent, agent_of
+from almostsure.gym.deep.ground import Source, ground_of
+from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.settings import DEFAULT, Settings
 from almostsure.model.numbers import whole
-from almostsure.model.source import Model, as_model
-from almostsure.shield.checks import require_total
-from almostsure.shield.shield import Shield
 
 
 def train_maskable_ppo(
-    model: Model,
-    total: int,
+    source: Source,
+    total: int | None = None,
     *,
     steps: int = 200_000,
     seed: int = 0,
@@ -35,18 +26,21 @@ def train_maskable_ppo(
 
     Parameters
     ----------
-    model
-        A model, an example's name, or a file.
+    source
+        A model, an example's name or a file, of which many copies are stepped at once.  Or a Gymnasium environment
+        with a :class:`almostsure.gym.ShieldedEnv` in its stack, or a function that makes one: then there are as many
+        copies as ``settings.lanes``.
     total
-        The budget of every episode, in training and afterwards.
+        The budget of every episode, in training and afterwards.  A ShieldedEnv knows its own.
     steps
-        Environment steps, over all copies of the model together.
+        Environment steps, over all copies together.
     seed
         The same seed gives the same agent on the same machine.
     settings
         The numbers of PPO.
     features
-        One row of numbers for each state, for the network to see; by default its place on the map, or one-hot.
+        For models: one row of numbers for each state, for the network to see; by default the state one-hot, and its
+        place on the map.
     device
         Of the network: "auto" takes a GPU where there is one.  Small networks are faster on the CPU.
 
@@ -59,6 +53,8 @@ def train_maskable_ppo(
     ------
     Infeasible
         If an initial state needs more than ``total``; ``needed`` is what suffices.
+    ArgumentError
+        If an environment has no shield, or another total than the one given.
     Interrupted
         Ctrl-C; ``kept`` is the agent as it was then.
 
@@ -70,30 +66,16 @@ def train_maskable_ppo(
     >>> result.overspends, int(agent.damages.max()) <= 3
     (0.0, True)
     """
-    mdp, steps = as_model(model), _steps(steps)
-    settings = settings.for_steps(steps)
-    shield = Shield(mdp, solve_budget(mdp))
-    total = require_total(mdp, shield.budget, total)
-    seen = Features(mdp, total, states=features)
-    lanes = Lanes(
-        mdp, total, Shielded(mdp, total, shield), seen, count=settings.lanes, max_steps=settings.max_steps
-    )  # fmt: skip
-    ppo = build(model_env(lanes), settings, seed=_seed(seed), device=device)
+    steps = _steps(steps)
+    ground = ground_of(source, total, settings.for_steps(steps), features=features)
+    ppo = build(ground, seed=_seed(seed), device=device)
     try:
-        learn(ppo, settings, steps=steps, lanes=lanes)
+        learn(ppo, ground, steps=steps)
     except KeyboardInterrupt:
-        kept = _agent(ppo, shield, total, settings, seen, lanes)
-        raise Interrupted(f"training was stopped after {lanes.steps:,} steps; the agent is kept", kept=kept) from None
-    return _agent(ppo, shield, total, settings, seen, lanes)
-
-
-def _agent(ppo: Any, shield: Shield, total: int, settings: Settings, seen: Features, lanes: Lanes) -> DeepAgent:
-    record = lanes.record
-    return DeepAgent(
-        ppo=ppo, shield=shield, total=total, settings=settings, observe=seen,
-        ends=np.array(record.ends, np.int64), returns=np.array(record.returns),
-        damages=np.array(record.damages, np.int64),
-    )  # fmt: skip
+        raise Interrupted(
+            f"training was stopped after {ppo.num_timesteps:,} steps; the agent is kept", kept=agent_of(ppo, ground)
+        ) from None
+    return agent_of(ppo, ground)
 
 
 def _steps(steps: object) -> int:

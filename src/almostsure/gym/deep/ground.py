@@ -1,0 +1,145 @@
+"""What an agent is trained on: copies of a model, or somebody's environment inside a ``ShieldedEnv``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit, TransformReward
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from almostsure.budget.solve import solve_budget
+from almostsure.errors import ArgumentError
+from almostsure.gym.deep.deploy import Observe
+from almostsure.gym.deep.features import Features
+from almostsure.gym.deep.lanes import Lanes, Record
+from almostsure.gym.deep.regimes import Regime, Shielded
+from almostsure.gym.deep.settings import Settings
+from almostsure.gym.deep.vec_env import LanesVecEnv
+from almostsure.gym.shielded import ShieldedEnv
+from almostsure.learn.online import OnlineShield
+from almostsure.model.mdp import MDP, Ints
+from almostsure.model.numbers import whole
+from almostsure.model.source import Model, as_model
+from almostsure.shield.checks import require_total
+from almostsure.shield.shield import Shield
+
+Environment = gymnasium.Env[Any, Any] | Callable[[], gymnasium.Env[Any, Any]]
+Source = Model | Environment  #: what agents are trained on
+
+SEE_THROUGH = (TimeLimit, OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, Monitor)  # observations pass
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ground:
+    """Copies of one thing, as sb3 wants them, and what is known about it."""
+
+    env: Any  # a VecEnv with action masks
+    shield: Shield | OnlineShield
+    total: int
+    settings: Settings
+    observe: Observe | None  # how an agent sees (states, remaining); None if nobody but the environment knows
+    record: Record
+    regime: Regime | None = None
+
+
+def ground_of(
+    source: Source, total: int | None, settings: Settings, *, features: npt.ArrayLike | None = None
+) -> Ground:
+    """What ``source`` is, ready for training."""
+    if isinstance(source, gymnasium.Env) or callable(source):
+        if features is not None:
+            raise ArgumentError("features are for models; an environment's agent sees what the environment shows")
+        return of_env(source, total, settings)
+    mdp = as_model(source)
+    if total is None:
+        raise ArgumentError("total must be given with a model: the budget of every episode. See suggest_budget(mdp).")
+    shield = Shield(mdp, solve_budget(mdp))
+    total = require_total(mdp, shield.budget, total)
+    return of_model(mdp, total, Shielded(mdp, total, shield), settings, shield=shield, features=features)
+
+
+def of_model(
+    mdp: MDP, total: int, regime: Regime, settings: Settings, *, shield: Shield, features: npt.ArrayLike | None = None
+) -> Ground:
+    """Lanes of a model under a regime."""
+    seen = Features(mdp, total if regime.sees_remaining else None, states=features)
+    lanes = Lanes(mdp, total, regime, seen, count=settings.lanes, max_steps=settings.max_steps)
+    return Ground(
+        env=LanesVecEnv(lanes, scale=1.0 / largest_reward(mdp)), shield=shield, total=total, settings=settings,
+        observe=seen, record=lanes.record, regime=regime,
+    )  # fmt: skip
+
+
+def largest_reward(mdp: MDP) -> float:
+    """The largest reward by size; 1 where there is none.  Networks learn best what is about that large."""
+    return float(abs(mdp.reward).max()) or 1.0
+
+
+# ---------------------------------------------------------------------- environments
+
+
+def of_env(source: Environment, total: int | None, settings: Settings) -> Ground:
+    """One environment, or as many as there are lanes where a function makes them."""
+    single = isinstance(source, gymnasium.Env)
+    first = source if isinstance(source, gymnasium.Env) else _made(source)
+    shielded = shielded_in(first)
+    if total is not None and whole("total", total) != shielded.total:
+        raise ArgumentError(f"total must be that of the environment, {shielded.total}, or left out; got {total}")
+    shield = shielded.overseer.shield
+    scale = 1.0 / largest_reward(shield.mdp) if isinstance(shield, Shield) else 1.0
+    makers = [lambda: first] + ([] if single else [source] * (settings.lanes - 1))
+    env = DummyVecEnv([lambda make=make: _ready(make(), scale, settings) for make in makers])
+    settings = settings.for_one_env() if single else settings
+    return Ground(
+        env=env, shield=shield, total=shielded.total, settings=settings, observe=_observer(first, shielded),
+        record=Record([], [], [], []),
+    )  # fmt: skip
+
+
+def _made(make: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
+    if inspect.isclass(make) or not isinstance(env := make(), gymnasium.Env):
+        raise ArgumentError(f"a function must return a Gymnasium environment; got {make!r}")
+    return env
+
+
+def shielded_in(env: gymnasium.Env[Any, Any]) -> ShieldedEnv:
+    """The ShieldedEnv in a stack of wrappers."""
+    layer: Any = env
+    while isinstance(layer, gymnasium.Wrapper) and not isinstance(layer, ShieldedEnv):
+        layer = layer.env
+    if not isinstance(layer, ShieldedEnv):
+        raise ArgumentError(
+            f"the environment {env} has no shield. Wrap it: almostsure.gym.ShieldedEnv(env, shield, total); "
+            "of a finite model, pass the model itself."
+        )
+    return layer
+
+
+def _ready(env: gymnasium.Env[Any, Any], scale: float, settings: Settings) -> gymnasium.Env[Any, Any]:
+    """The environment with a time limit, true returns on record, and rewards of a size that networks like."""
+    limited = TimeLimit(env, settings.max_steps)
+    return TransformReward(Monitor(limited), lambda reward: float(reward) * scale)
+
+
+def _observer(env: Any, shielded: ShieldedEnv) -> Observe | None:
+    """How the agent sees a state of the model, where observations are states and nothing above changes them."""
+    while env is not shielded:
+        if not isinstance(env, SEE_THROUGH):
+            return None
+        env = env.env
+    if shielded.state_of is not None or not isinstance(shielded.overseer.shield, Shield):
+        return None
+    shield, show = shielded.overseer.shield, shielded._shown.batch
+
+    def observe(states: Ints, remaining: Ints) -> Any:
+        return show(states, remaining, shield.mask(states, remaining).astype(np.int8))
+
+    return observe

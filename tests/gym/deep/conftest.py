@@ -1,0 +1,25 @@
+"""What the tests of deep agents share.  Without the extra there is nothing to test."""
+
+import pytest
+
+pytest.importorskip("sb3_contrib")
+
+import almostsure as asure
+
+
+@pytest.fixture(scope="session")
+def hazard():
+    return asure.example("hazard-map")
+
+
+@pytest.fixture(scope="session")
+def shield(hazard):
+    return asure.Shield(hazard, asure.solve_budget(hazard))
+
+
+@pytest.fixture(scope="session")
+def agent(hazard):
+    """One that has seen just enough to be worth a file."""
+    from almostsure.gym.deep import Settings, train_maskable_ppo
+
+    return train_maskable_ppo(hazard, 3, steps=4_000, seed=5, settings=Settings(lanes=16, max_steps=60))

@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from almostsure import example, from_transitions
+from almostsure.errors import ArgumentError
+from almostsure.gym.deep import features as module
+from almostsure.gym.deep.features import Features
+
+
+def rows(features, total):
+    states = len(features.states)
+    state, left = (x.ravel() for x in np.meshgrid(np.arange(states), np.arange(-1, total + 1)))
+    return features(state, left)
+
+
+@pytest.mark.parametrize("name", ["hazard-map", "paper", "corridor"])
+@pytest.mark.parametrize("total", [0, 1, 5])
+def test_every_pair_looks_different(name, total):
+    mdp = example(name)
+    seen = rows(Features(mdp, total), total)
+    assert len(np.unique(seen, axis=0)) == mdp.num_states * (total + 2)
+    assert seen.dtype == np.float32
+    assert np.abs(seen).max() <= 1
+
+
+def test_without_a_total_what_remains_is_not_seen(hazard):
+    features = Features(hazard, None)
+    some = np.array([3, 7])
+    assert np.array_equal(features(some, np.array([0, 0])), features(some, np.array([2, -4])))
+    assert features.width == features.states.shape[1]
+
+
+def test_large_maps_are_seen_by_their_cells_alone(hazard, monkeypatch):
+    monkeypatch.setattr(module, "MOST_STATES", 10)
+    seen = Features(hazard, 2).states
+    assert seen.shape[1] == 2 + 12 + 12 + 1
+    assert len(np.unique(seen, axis=0)) == hazard.num_states
+
+
+def test_a_large_model_without_a_map_needs_features(monkeypatch):
+    monkeypatch.setattr(module, "MOST_STATES", 1)
+    mdp = from_transitions([0], [0], [1], [1], [1], [0], terminal=[1])
+    with pytest.raises(ArgumentError, match="a model of 2 states without a map must come with features="):
+        Features(mdp, 1)
+    assert Features(mdp, 1, states=[[0.5], [1]]).states.tolist() == [[0.5], [1.0]]
+
+
+@pytest.mark.parametrize(("states", "said"), [
+    (np.zeros((3, 2)), "one row for each of the 134 states; got float64 of shape \\[3, 2\\]"),
+    (np.zeros(134), "got float64 of shape \\[134\\]"),
+    (np.full((134, 1), np.nan), "features must be finite; got nan"),
+    (np.full((134, 1), "x"), "features must be numbers"),
+])  # fmt: skip
+def test_refused(hazard, states, said):
+    with pytest.raises(ArgumentError, match=said):
+        Features(hazard, 2, states=states)
+
+
+def test_a_larger_total_needs_no_more_than_a_few_stairs(hazard):
+    assert Features(hazard, 100_000).remaining.shape[1] == 2 + module.STAIRS

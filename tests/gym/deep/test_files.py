@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+import almostsure as asure
+from almostsure.errors import ArgumentError, CorruptFile, FileError, ModelMismatch
+from almostsure.gym import ShieldedEnv, to_gymnasium
+from almostsure.gym.deep import Settings, load_agent, train_maskable_ppo
+
+
+@pytest.fixture
+def file(agent, tmp_path):
+    path = tmp_path / "agent.safetensors"
+    agent.save(path)
+    return path
+
+
+def changed(path, *, arrays=None, drop=(), **strings):
+    """The same file with some of its contents changed."""
+    with safe_open(path, framework="np") as content:
+        tensors = {name: content.get_tensor(name) for name in content.keys()} | (arrays or {})  # noqa: SIM118
+        header = content.metadata() | strings
+    save_file({name: array for name, array in tensors.items() if name not in drop}, path, header)
+    return path
+
+
+def test_save_then_load_is_the_same_policy(agent, file, hazard):
+    again = load_agent(file, hazard)
+    for deterministic in (True, False, None):
+        assert again.policy(deterministic=deterministic) == agent.policy(deterministic=deterministic)
+    assert (again.total, again.settings) == (agent.total, agent.settings)
+    assert again.evaluate().overspends == 0
+
+
+def test_no_pickle_in_it(file):
+    assert b"pickle" not in file.read_bytes()
+    assert file.read_bytes()[8:9] == b"{"
+
+
+def test_features_of_ones_own_are_kept(hazard, tmp_path):
+    own = np.random.default_rng(0).normal(size=(hazard.num_states, 5))
+    quick = Settings(lanes=4, rollout=16, batch=32, epochs=1, hidden=())
+    agent = train_maskable_ppo(hazard, 1, steps=64, features=own, settings=quick)
+    agent.save(tmp_path / "own")
+    assert load_agent(tmp_path / "own", hazard).policy() == agent.policy()
+
+
+def test_an_agent_of_an_environment(hazard, tmp_path):
+    def make():
+        return ShieldedEnv(to_gymnasium(hazard), asure.Shield(hazard, asure.solve_budget(hazard)), 2)
+
+    quick = Settings(lanes=4, rollout=16, batch=32, epochs=1, hidden=(8,))
+    agent = train_maskable_ppo(make(), steps=64, settings=quick)
+    agent.save(tmp_path / "agent")
+    assert load_agent(tmp_path / "agent", make()).policy() == agent.policy()
+    assert load_agent(tmp_path / "agent", make).policy() == agent.policy()
+    with pytest.raises(CorruptFile, match="does not hold an agent for this"):
+        load_agent(tmp_path / "agent", hazard)
+
+
+def test_another_model(file):
+    with pytest.raises(ModelMismatch, match=r"the deep agent in .* belongs to another model"):
+        load_agent(file, "quicksand")
+
+
+def test_an_agent_inside_an_online_shield_belongs_to_no_model(agent, tmp_path):
+    import dataclasses
+
+    online = asure.OnlineShield(agent.shield.mdp)
+    with pytest.raises(ArgumentError, match="belongs to no model; keep it with"):
+        dataclasses.replace(agent, shield=online).save(tmp_path / "x")
+    with pytest.raises(ArgumentError, match="has no model that could be evaluated exactly"):
+        dataclasses.replace(agent, shield=online).evaluate()
+
+
+@pytest.mark.parametrize(("strings", "said"), [
+    ({"settings": "{"}, "does not hold an agent"),
+    ({"settings": "[]"}, "does not hold an agent"),
+    ({"total": "many"}, "does not hold an agent"),
+    ({"total": "-1"}, "total must be 0 or more"),
+    ({"total": "30"}, "does not hold an agent"),
+    ({"settings": Settings(hidden=(64, 63)).to_json()}, "does not hold an agent"),
+    ({"settings": Settings(hidden=(10**9,)).to_json()}, "ask for much more than it holds"),
+    ({"settings": Settings(lanes=10**6, rollout=10**6).to_json()}, "ask for much more than it holds"),
+    ({"format": "almostsure policy"}, "is not a deep agent file"),
+])  # fmt: skip
+def test_files_that_lie(file, hazard, strings, said):
+    with pytest.raises(CorruptFile, match=said):
+        load_agent(changed(file, **strings), hazard)
+
+
+def test_damaged_files(file, hazard, tmp_path):
+    with pytest.raises(CorruptFile, match="a parameter is not finite"):
+        load_agent(changed(file, arrays={"action_net.bias": np.full(4, np.nan, np.float32)}), hazard)
+    with pytest.raises(CorruptFile, match="Missing key"):
+        load_agent(changed(file, drop=["action_net.bias"]), hazard)
+    with pytest.raises(CorruptFile, match="does not hold an agent"):
+        load_agent(changed(file, arrays={"features": np.zeros((3, 3), np.float32)}), hazard)
+    file.write_bytes(file.read_bytes()[:-10])
+    with pytest.raises(CorruptFile, match="damaged"):
+        load_agent(file, hazard)
+    with pytest.raises(FileError, match="cannot read"):
+        load_agent(tmp_path / "nothing", hazard)

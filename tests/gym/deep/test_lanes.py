@@ -1,0 +1,177 @@
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from almostsure import Policy, Shield, evaluate, from_map, from_transitions, solve_budget
+from almostsure.errors import NoSafeAction, UnknownName
+from almostsure.gym.deep.features import Features
+from almostsure.gym.deep.lanes import Lanes
+from almostsure.gym.deep.regimes import EarlyEnd, Lagrangian, OneStep, Saute, Shielded, Unconstrained
+from almostsure.testing import mdps
+
+
+def lanes_of(mdp, total, regime, count=8, max_steps=50):
+    lanes = Lanes(mdp, total, regime, Features(mdp, total), count=count, max_steps=max_steps)
+    lanes.seed(0)
+    return lanes
+
+
+def play(lanes, steps, seed=0):
+    """Uniformly random play inside the mask."""
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        mask = lanes.mask()
+        assert mask.any(axis=1).all()
+        lanes.step((rng.random(mask.shape) * mask).argmax(axis=1))
+    return lanes.record
+
+
+@settings(max_examples=80, deadline=None)
+@given(mdps(), st.integers(0, 3))
+def test_shielded_random_play_never_overspends(mdp, more):
+    needed = solve_budget(mdp).smallest_total()
+    assume(needed < 20)
+    shield = Shield(mdp, solve_budget(mdp))
+    lanes = lanes_of(mdp, needed + more, Shielded(mdp, needed + more, shield), max_steps=10)
+    record = play(lanes, 40)
+    assert (lanes.remaining >= 0).all()
+    assert max(record.damages, default=0) <= needed + more
+
+
+def test_random_play_is_what_exact_evaluation_says():
+    mdp = from_map(["S.~2.", ".....", "..~.G"], slip=0.1, step_reward=-1.0, goal_reward=9.0)
+    shield = Shield(mdp, solve_budget(mdp))
+    record = play(lanes_of(mdp, 4, Shielded(mdp, 4, shield), count=200, max_steps=10**9), 3_000)
+    exact = evaluate(mdp, Policy.from_shield(shield, 4))
+    assert len(record.damages) > 5_000
+    assert np.mean(record.damages) == pytest.approx(exact.expected_damage, abs=0.05)
+    assert np.mean(record.returns) == pytest.approx(exact.expected_return, rel=0.05)
+    shares = np.bincount(record.damages, minlength=5) / len(record.damages)
+    assert shares == pytest.approx(exact.damage_distribution, abs=0.03)
+
+
+def test_the_same_seed_gives_the_same_episodes(hazard, shield):
+    first, second = (play(lanes_of(hazard, 3, Shielded(hazard, 3, shield)), 300) for _ in range(2))
+    assert first == second
+    other = lanes_of(hazard, 3, Shielded(hazard, 3, shield))
+    other.seed(1)
+    assert play(other, 300) != first
+
+
+def test_truncation_is_not_termination(hazard, shield):
+    lanes = lanes_of(hazard, 3, Shielded(hazard, 3, shield), count=4, max_steps=5)
+    for number in range(1, 6):
+        mask = lanes.mask()
+        step = lanes.step(mask.argmax(axis=1))
+        assert step.ended.all() == (number == 5)
+    assert step.truncated.all()
+    assert step.last.shape == (4, lanes.features.width)
+    assert (lanes.remaining == 3).all()
+    assert (lanes.states == hazard.initial_state).all()
+    assert lanes.record.ends == [20] * 4
+    assert lanes.record.lengths == [5] * 4
+
+
+def test_what_is_masked_cannot_be_played(hazard, shield):
+    lanes = lanes_of(hazard, 0, Shielded(hazard, 0, shield), count=1)
+    refused, rng = 0, np.random.default_rng(0)
+    for _ in range(200):
+        mask = lanes.mask()[0]
+        if not mask.all():
+            refused += 1
+            with pytest.raises(
+                NoSafeAction, match=r"left, where it is masked out\. Give the agent the masks"
+            ) as caught:
+                lanes.step(np.array([np.argmin(mask)]))
+            assert caught.value.state == lanes.states[0]
+        lanes.step(rng.choice(np.flatnonzero(mask), 1))
+    assert refused
+    assert lanes.refusals >= refused
+
+
+@pytest.mark.parametrize("actions", [[0, 0], [4], [-1], [[0]]])
+def test_strange_actions(hazard, shield, actions):
+    with pytest.raises(UnknownName, match=r"Give 1 actions 0 … 3"):
+        lanes_of(hazard, 3, Shielded(hazard, 3, shield), count=1).step(np.array(actions))
+
+
+def test_a_start_that_is_terminal_already():
+    mdp = from_transitions([0], [0], [1], [1], [1], [0], terminal=[1], initial={0: 0.5, 1: 0.5})
+    shield = Shield(mdp, solve_budget(mdp))
+    record = play(lanes_of(mdp, 0, Shielded(mdp, 0, shield), count=64), 50)
+    assert set(record.returns) == {0.0, 1.0}
+    assert np.mean(record.returns) == pytest.approx(0.5, abs=0.05)
+
+
+# ---------------------------------------------------------------------- regimes
+
+
+@pytest.fixture
+def trap():
+    """Going on (0) hurts by 2 one step later, whatever one does; stopping (1) is free."""
+    rows = [(0, 0, 1, 1, 0, 0), (0, 1, 2, 1, -1, 0), (1, 0, 2, 1, 5, 2), (1, 1, 2, 1, 5, 2)]
+    return from_transitions(*zip(*rows, strict=True), terminal=[2])
+
+
+def test_one_step_masks_see_the_trap_too_late(trap):
+    mask = OneStep(trap, 1).mask(np.array([0, 1, 1]), np.array([1, 1, 2]))
+    assert mask.tolist() == [[True, True], [True, True], [True, True]]
+    exact = Shielded(trap, 1, Shield(trap, solve_budget(trap))).mask(np.array([0]), np.array([1]))
+    assert exact.tolist() == [[False, True]]
+    record = play(lanes_of(trap, 1, OneStep(trap, 1)), 20)
+    assert max(record.damages) == 2
+
+
+def test_a_one_step_mask_refuses_what_hurts_at_once():
+    rows = [(0, 0, 1, 1, 0, 2), (0, 1, 1, 0.5, 0, 1), (0, 1, 1, 0.5, 0, 0), (0, 2, 1, 1, 0, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
+    mask = OneStep(mdp, 2).mask(np.zeros(3, int), np.array([0, 1, 2]))
+    assert mask.tolist() == [[False, False, True], [False, True, True], [True, True, True]]
+
+
+def test_early_end(trap):
+    lanes = lanes_of(trap, 1, EarlyEnd(trap, 1, 10.0), count=1)
+    lanes.step(np.array([0]))
+    step = lanes.step(np.array([0]))
+    assert step.ended.tolist() == [True]
+    assert not step.truncated.any()
+    assert step.rewards.tolist() == [-5.0]
+    assert lanes.record.returns == [5.0]
+    assert lanes.record.damages == [2]
+
+
+def test_saute_pays_a_penalty_instead_while_overspent():
+    rows = [(0, 0, 0, 1, 1, 1), (0, 1, 1, 1, 0, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
+    lanes = lanes_of(mdp, 1, Saute(mdp, 1, 7.0), count=1)
+    paid = [float(lanes.step(np.array([0])).rewards[0]) for _ in range(4)]
+    assert paid == [1.0, -7.0, -7.0, -7.0]
+    lanes.finish()
+    assert (lanes.record.damages, lanes.record.returns) == ([4], [4.0])
+
+
+def test_the_price_of_damage_rises_and_falls(trap):
+    regime = Lagrangian(trap, 1, rate=0.5)
+    regime.learn([3, 5])
+    assert regime.price == 1.5
+    assert regime.reward(np.array([5.0]), np.array([2]), np.array([-1])).tolist() == [0.8]
+    regime.learn([])
+    assert regime.price == 1.5
+    regime.learn([0] * 9)
+    regime.learn([0] * 9)
+    regime.learn([0] * 9)
+    assert regime.price == 0
+
+
+def test_without_constraints_the_model_decides(trap):
+    regime = Unconstrained(trap, 1)
+    assert regime.mask(np.array([0, 2]), np.array([0, 0])).tolist() == [[True, True], [True, False]]
+    assert not regime.ends(np.array([-3])).any()
+
+
+def test_running_episodes_count_only_once_overspent(trap):
+    lanes = lanes_of(trap, 5, Unconstrained(trap, 5))
+    lanes.step(np.zeros(8, int))
+    lanes.finish()
+    assert lanes.record.ends == []

@@ -1,0 +1,76 @@
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import almostsure as asure
+from almostsure.gym.deep import LagrangianPPO, Settings, ShieldedPPO, deep_learners
+from almostsure.learn.compare import compare
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def table():
+    small = Settings(lanes=16, max_steps=60)
+    learners = [dataclasses.replace(learner, settings=small) for learner in deep_learners.values()]
+    return compare("hazard-map", 3, learners, steps=4_000, seeds=[7])
+
+
+def test_only_the_shielded_never_overspend(table):
+    rows = {row["learner"]: row for row in table.rows}
+    shielded = rows.pop(ShieldedPPO().name)
+    assert shielded["training_violations"] == 0
+    assert shielded["deployed_overspend"] == 0
+    assert len(rows) == 5
+    for name, row in rows.items():
+        assert row["training_episodes"] > 10, name
+        assert row["training_violation_rate"] > 0.01, name
+
+
+def test_rows_and_curves(table):
+    for run in table.runs:
+        assert run.training.ends.max() <= 4_000
+        assert (run.training.damages >= 0).all()
+    assert set(table.curves) == {learner.name for learner in deep_learners.values()}
+    assert {run.row["interventions"] > 0 for run in table.runs if "mask" in run.row["learner"]} == {True}
+
+
+def test_what_is_deployed_says_something_everywhere(table, hazard):
+    for run in table.runs:
+        result = asure.evaluate(hazard, run.training.policy, total=3)
+        assert result.overspends == pytest.approx(run.row["deployed_overspend"])
+        assert run.training.policy.knows_overspent or run.row["learner"] == ShieldedPPO().name
+
+
+def test_the_lagrangian_learns_a_price(hazard):
+    quick = Settings(lanes=16, rollout=32)
+    free, dear = (
+        LagrangianPPO(settings=quick, price_rate=rate).train(hazard, 0, steps=6_000, seed=1) for rate in (0.0, 5.0)
+    )
+    assert dear.damages[-50:].mean() < free.damages[-50:].mean()
+
+
+def test_the_same_seed_gives_the_same_row(hazard):
+    learner = ShieldedPPO(settings=Settings(lanes=8, rollout=16))
+    first, second = (learner.train(hazard, 2, steps=500, seed=3) for _ in range(2))
+    assert first.policy == second.policy
+    assert first.returns.tolist() == second.returns.tolist()
+
+
+def test_the_benchmark_in_small(tmp_path):
+    """The command that makes the documentation's table, with a hundredth of its steps."""
+    done = subprocess.run(
+        [
+            sys.executable, ROOT / "benchmarks" / "bench_deep.py", "--steps", "1000", "--seeds", "3",
+            "--only", "shielded", "saute", "lagrangian",
+            "--csv", tmp_path / "rows.csv", "--picture", tmp_path / "curves.png",
+        ],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "shielded: never over budget: True" in done.stdout
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 1 + 3
+    assert (tmp_path / "curves.png").stat().st_size > 10_000

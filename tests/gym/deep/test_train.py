@@ -1,0 +1,274 @@
+import signal
+
+import gymnasium
+import numpy as np
+import pytest
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.evaluation import evaluate_policy
+from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
+
+import almostsure as asure
+from almostsure.errors import ArgumentError, Infeasible, Interrupted, NoSafeAction, PolicyError
+from almostsure.gym import ShieldedEnv, to_gymnasium
+from almostsure.gym.deep import Settings, train_maskable_ppo
+from almostsure.gym.deep.ground import ground_of
+
+QUICK = Settings(lanes=4, rollout=16, batch=32, epochs=1, hidden=(16,))
+
+
+def frozen_lake():
+    return asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
+
+
+def shielded(mdp, total, **more):
+    return ShieldedEnv(to_gymnasium(mdp), asure.Shield(mdp, asure.solve_budget(mdp)), total, **more)
+
+
+# ---------------------------------------------------------------------- on models
+
+
+def test_training_never_overspends_and_it_is_proved(agent, shield):
+    assert agent.damages.size > 20
+    assert agent.damages.max() <= 3
+    result = agent.evaluate()
+    assert result.overspends == 0
+    assert result.damage_distribution.size == 4
+    assert result.damage_distribution.sum() == pytest.approx(1)
+    for deterministic in (True, False):
+        policy = agent.policy(deterministic=deterministic)
+        assert shield.is_feasible(policy)
+        assert policy.total == 3
+    assert agent.policy(deterministic=True).is_deterministic
+
+
+def test_by_default_the_better_of_greedy_and_sampled_is_deployed(agent):
+    values = [agent.evaluate(deterministic=deterministic).expected_return for deterministic in (True, False)]
+    assert agent.evaluate().expected_return == max(values)
+
+
+def test_the_table_is_what_sb3_plays(agent, hazard, shield):
+    """Asked by sb3's own predict, with the masks, the network does what the table says."""
+    policy = agent.policy(deterministic=True)
+    for remaining in range(4):
+        states = np.flatnonzero((shield.budget.of_state <= remaining) & ~hazard.is_terminal())
+        left = np.full(states.size, remaining)
+        played, _ = agent.ppo.predict(
+            agent.observe(states, left), deterministic=True, action_masks=shield.mask(states, left)
+        )
+        assert [policy.act(s, remaining) for s in states.tolist()] == played.tolist()
+
+
+def test_it_learns_the_corridor():
+    """Only those with 3 to spare may enter; two actions are worth learning: in, or round."""
+    mdp = asure.example("corridor")
+    for total, best in ((2, 9), (3, 13)):
+        agent = train_maskable_ppo(mdp, total, steps=12_000, seed=3)
+        assert agent.evaluate().expected_return == pytest.approx(best)
+        assert agent.evaluate().overspends == 0
+
+
+def test_the_same_seed_gives_the_same_agent(hazard):
+    first, second, other = (
+        train_maskable_ppo(hazard, 2, steps=256, seed=seed, settings=QUICK).policy(deterministic=False)
+        for seed in (1, 1, 2)
+    )
+    assert first == second
+    assert first != other
+
+
+def test_never_more_steps_than_asked_for(hazard):
+    for steps in (2, 3, 70, 300, 1_000):
+        agent = train_maskable_ppo(hazard, 3, steps=steps, seed=0)
+        assert 0 < agent.ppo.num_timesteps <= steps or steps == 3
+
+
+def test_act_and_probabilities(agent, shield, hazard):
+    start = hazard.initial_state
+    shares = agent.probabilities(start, 0)
+    assert shares.sum() == pytest.approx(1)
+    assert set(np.flatnonzero(shares)) <= set(shield.allowed(start, 0).tolist())
+    assert agent.act("r6c0", 3) == np.argmax(agent.probabilities(start, 3))
+    assert agent.act(start, 10**6) == agent.act(start, 3)
+    assert agent.act(start, 2, np.random.default_rng(0)) in shield.allowed(start, 2)
+    deep = int(np.argmax(shield.budget.of_state))
+    with pytest.raises(NoSafeAction, match="no finite budget suffices there"):
+        agent.act(deep, 3)
+
+
+def test_a_network_that_diverged_is_refused(hazard):
+    agent = train_maskable_ppo(hazard, 1, steps=64, seed=0, settings=QUICK)
+    import torch
+
+    with torch.no_grad():
+        for parameter in agent.ppo.policy.parameters():
+            parameter.fill_(float("nan"))
+    with pytest.raises((PolicyError, ValueError), match=r"nan|distribution"):
+        agent.policy()
+
+
+def test_the_training_of_an_agent_as_a_row_of_a_comparison(agent):
+    training = agent.training
+    assert training.policy == agent.policy()
+    assert training.ends.size == training.damages.size > 0
+    assert (np.diff(training.ends) >= 0).all()
+    assert "the most damage of any: 3" in repr(agent)
+
+
+def test_ctrl_c_keeps_the_agent(hazard):
+    def press(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, press)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        with pytest.raises(Interrupted, match=r"training was stopped after .* steps; the agent is kept") as caught:
+            train_maskable_ppo(hazard, 3, steps=10_000_000, seed=0, settings=QUICK)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert caught.value.kept.evaluate().overspends == 0
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    ({"steps": 1}, "steps must be 2 or more; got 1"),
+    ({"steps": 2.5}, "steps must be a whole number"),
+    ({"seed": -1}, "seed must lie in 0 … 4294967295; got -1"),
+    ({"device": "moon"}, "device must be 'auto', 'cpu' or one that torch has here; got 'moon'"),
+])  # fmt: skip
+def test_refused(hazard, arguments, said):
+    with pytest.raises(ArgumentError, match=said):
+        train_maskable_ppo(hazard, 3, **{"settings": QUICK, "steps": 64, **arguments})
+
+
+def test_a_budget_that_is_too_small():
+    with pytest.raises(Infeasible, match=r"a total of 1 is not enough at the start: .* needs 2"):
+        train_maskable_ppo("quicksand", 1, steps=64)
+    with pytest.raises(ArgumentError, match="total must be given with a model"):
+        train_maskable_ppo("quicksand", steps=64)
+
+
+@pytest.mark.parametrize(("numbers", "said"), [
+    ({"lanes": 0}, "lanes must be 1 or more; got 0"),
+    ({"batch": 1}, "batch must be 2 or more"),
+    ({"discount": 1.5}, r"discount must lie in \(0, 1\]; got 1.5"),
+    ({"entropy": (-1, 0)}, "rate must be positive and entropy 0 or more"),
+    ({"rate": 0.0}, "rate must be positive"),
+    ({"hidden": (0,)}, "hidden must be 1 or more; got 0"),
+])  # fmt: skip
+def test_settings_are_checked(numbers, said):
+    with pytest.raises(ArgumentError, match=said):
+        Settings(**numbers)
+
+
+def test_settings_survive_text():
+    settings = Settings(hidden=(7, 9), entropy=(1, 0.5))
+    assert Settings.from_json(settings.to_json()) == settings
+
+
+# ---------------------------------------------------------------------- as sb3 sees the lanes
+
+
+def test_masks_are_found_as_sb3_contrib_looks_for_them(hazard, shield):
+    env = ground_of(hazard, 0, QUICK).env
+    env.seed(3)
+    env.reset()
+    assert is_masking_supported(env)
+    assert np.array_equal(get_action_masks(env), shield.mask(env.lanes.states, env.lanes.remaining))
+    assert env.env_is_wrapped(gymnasium.wrappers.TimeLimit) == [False] * 4
+    with pytest.raises(AttributeError, match="no method 'render'"):
+        env.env_method("render")
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        env.set_attr("total", 9)
+
+
+def test_sb3_contrib_evaluates_with_masks_on(agent, hazard):
+    env = ground_of(hazard, 3, Settings(lanes=16)).env
+    returns, lengths = evaluate_policy(
+        agent.ppo, env, n_eval_episodes=40, deterministic=False, return_episode_rewards=True
+    )
+    assert len(returns) == len(lengths) >= 40
+    assert max(env.lanes.record.damages) <= 3
+
+
+def test_any_sb3_code_may_train_on_the_lanes(hazard):
+    env = ground_of(hazard, 2, QUICK).env
+    MaskablePPO("MlpPolicy", env, n_steps=16, batch_size=32, n_epochs=1, device="cpu").learn(128)
+    assert max(env.lanes.record.damages, default=0) <= 2
+
+
+def test_an_sb3_algorithm_without_masks_is_stopped(hazard):
+    from stable_baselines3 import A2C
+
+    env = ground_of(hazard, 0, QUICK).env
+    with pytest.raises(NoSafeAction, match="where it is masked out"):
+        A2C("MlpPolicy", env, n_steps=16, device="cpu", seed=0).learn(5_000)
+
+
+# ---------------------------------------------------------------------- on environments
+
+
+def test_on_a_shielded_environment(hazard):
+    agent = train_maskable_ppo(shielded(hazard, 3), steps=512, settings=QUICK, seed=0)
+    assert agent.total == 3
+    assert agent.damages.size
+    assert agent.damages.max() <= 3
+    result = agent.evaluate()
+    assert result.overspends == 0
+
+
+@pytest.mark.parametrize("observe", ["flat", "dict", "rllib"])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_in_every_form_of_observation_the_exact_policy_is_what_is_played(observe, normalised):
+    mdp = frozen_lake()
+    env = shielded(mdp, 1, observe=observe, normalised=normalised)
+    agent = train_maskable_ppo(env, steps=128, settings=QUICK, seed=1)
+    policy = agent.policy(deterministic=True)
+    observation, info = env.reset(seed=3)
+    for _ in range(30):
+        action, _ = agent.ppo.predict(observation, deterministic=True, action_masks=env.action_masks())
+        state = int(env.unwrapped._state)
+        assert int(action) == policy.act(state, info["remaining"])
+        observation, _, terminated, _, info = env.step(int(action))
+        if terminated:
+            observation, info = env.reset()
+
+
+def test_a_function_makes_as_many_copies_as_there_are_lanes():
+    mdp = frozen_lake()
+    made = []
+
+    def make():
+        made.append(gymnasium.wrappers.TimeLimit(shielded(mdp, 1), 100))
+        return made[-1]
+
+    agent = train_maskable_ppo(make, 1, steps=256, settings=QUICK)
+    assert len(made) == 4
+    assert agent.ppo.n_envs == 4
+    assert agent.evaluate().overspends == 0
+
+
+def test_gymnasiums_own_frozen_lake():
+    """A real environment, its model from its own table, an end that the model has and the environment has not."""
+    mdp = frozen_lake()
+    env = ShieldedEnv(gymnasium.make("FrozenLake-v1"), asure.Shield(mdp, asure.solve_budget(mdp)), 1)
+    agent = train_maskable_ppo(env, steps=512, settings=QUICK)
+    assert agent.damages.max() <= 1
+    assert agent.evaluate().overspends == 0
+
+
+def test_observations_that_are_changed_above_the_shield_have_no_exact_table(hazard):
+    env = gymnasium.wrappers.FlattenObservation(shielded(hazard, 3, observe="dict"))
+    agent = train_maskable_ppo(env, steps=64, settings=QUICK)
+    with pytest.raises(ArgumentError, match="what the network observes in a state of the model is not known"):
+        agent.policy()
+
+
+def test_environments_that_are_refused(hazard):
+    with pytest.raises(ArgumentError, match=r"has no shield\. Wrap it: almostsure\.gym\.ShieldedEnv"):
+        train_maskable_ppo(to_gymnasium(hazard), steps=64)
+    with pytest.raises(ArgumentError, match="total must be that of the environment, 3, or left out; got 2"):
+        train_maskable_ppo(shielded(hazard, 3), 2, steps=64)
+    with pytest.raises(ArgumentError, match="features are for models"):
+        train_maskable_ppo(shielded(hazard, 3), steps=64, features=[[1]])
+    with pytest.raises(ArgumentError, match="a function must return a Gymnasium environment"):
+        train_maskable_ppo(lambda: 3, steps=64)
