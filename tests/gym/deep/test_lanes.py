@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from almostsure import Policy, Shield, evaluate, from_map, from_transitions, solve_budget
+from almostsure import Policy, Shield, evaluate, from_transitions, solve_budget
 from almostsure.errors import NoSafeAction, UnknownName
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.lanes import Lanes
@@ -40,7 +40,11 @@ def test_shielded_random_play_never_overspends(mdp, more):
 
 
 def test_random_play_is_what_exact_evaluation_says():
-    mdp = from_map(["S.~2.", ".....", "..~.G"], slip=0.1, step_reward=-1.0, goal_reward=9.0)
+    rows = [
+        (0, 0, 0, 0.3, -1, 0), (0, 0, 1, 0.5, 0, 1), (0, 0, 2, 0.2, 2, 0), (0, 1, 2, 1, 0, 0),
+        (1, 0, 0, 0.6, 1, 2), (1, 0, 2, 0.4, 3, 0), (1, 1, 1, 0.5, 0, 0), (1, 1, 2, 0.5, -1, 0),
+    ]  # fmt: skip
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[2], initial={0: 0.7, 1: 0.3})
     shield = Shield(mdp, solve_budget(mdp))
     record = play(lanes_of(mdp, 4, Shielded(mdp, 4, shield), count=200, max_steps=10**9), 3_000)
     exact = evaluate(mdp, Policy.from_shield(shield, 4))
