@@ -150,6 +150,6 @@ def _damage(infos: Mapping[str, Any], ours: str, key: str, size: int, name: int)
         return values
     if values[0] != 0 and values[0] == values[0]:
         raise ModelError(
-            f"{ours} must be 0 before the first step; infos[{key!r}] of episode {name} has {values[0]!r} there"
+            f"{ours} must be 0 before the first step; infos[{key!r}] of episode {name} has {values[0]} there"
         )
     return values[1:]
