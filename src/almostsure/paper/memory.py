@@ -25,7 +25,7 @@ from almostsure.policy.solve import solve_policy
 from almostsure.shield.shield import Shield
 
 CLOSE = 1e-9
-STATIONARY = 150  # models on which all stationary policies are tried
+STATIONARY = 100  # models on which all stationary policies are tried
 HISTORIES = 150  # models whose histories are enumerated
 Decide = Callable[[tuple[Any, ...], int], Mapping[int, float]]  # history and remaining budget → shares of actions
 

@@ -94,7 +94,8 @@ def reproduce(folder: str | PathLike[str], *, seed: int = 0, progress: bool = Tr
     from almostsure.paper import figures
 
     figures.require()
-    seed, work = count("seed", seed, least=0), _Work(_made(folder), progress)
+    seed = count("seed", seed, least=0)
+    work = _Work(_made(folder), progress)
     try:
         with Bar("reproducing the paper", len(CHECKS) + 4) as bar:
             work.run(seed, bar)

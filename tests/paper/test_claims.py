@@ -1,0 +1,197 @@
+"""Every claim of the paper passes, says something, and fails when the library that it rests on is broken."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import almostsure as asure
+from almostsure import paper
+from almostsure.errors import ArgumentError, Interrupted
+from almostsure.paper import experiments, feasibility, fixed_point, memory, sampling, small
+from almostsure.paper.claim import FAILS, HOLDS, LOOSE, Trial, check
+
+NAMES = [function.__name__ for function in paper.CHECKS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_claim_passes(name):
+    claim = getattr(paper, name)()
+    assert claim.passed, claim
+    assert claim.verdict in (HOLDS, LOOSE)
+    assert claim.statement
+    assert claim.value
+    assert claim.comment or claim.verdict == HOLDS, "what is loose must be explained"
+
+
+def test_nothing_of_the_paper_is_left_out():
+    """Seven definitions, two propositions, five lemmas, three theorems, two algorithms, and so on."""
+    names = {_name(function) for function in paper.CHECKS}
+    for kind, number in (("Definition", 7), ("Proposition", 2), ("Lemma", 5), ("Theorem", 3), ("Algorithm", 2)):
+        assert {f"{kind} {n}" for n in range(1, number + 1)} <= names
+    assert {"Remark 1", "Remark 2", "Equations (9), (10)", "Experiment I", "Experiment II"} <= names
+    assert len(set(NAMES)) == len(NAMES)
+    assert set(NAMES) <= set(paper.__all__)
+
+
+def _name(function):
+    """The claim's name as it is written in code: lemma_3_bellman is part of Lemma 3."""
+    if function.__name__ == "monotonicity":
+        return "Equations (9), (10)"
+    kind, *rest = function.__name__.split("_")
+    return f"{kind.capitalize()} {'I' * int(rest[0]) if kind == 'experiment' else rest[0]}" if rest else kind
+
+
+@pytest.mark.parametrize("name", ["lemma_2", "theorem_1", "definition_4", "algorithm_2", "theorem_3"])
+def test_other_seeds_pass_too(name):
+    first, other = (getattr(paper, name)(seed) for seed in (0, 11))
+    assert other.passed, other
+    assert getattr(paper, name)(0) == first
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x", None])
+def test_seeds_are_whole_numbers(seed):
+    with pytest.raises(ArgumentError, match="seed must be"):
+        paper.proposition_1(seed)
+
+
+# ---------------------------------------------------------------------- what is broken is noticed
+
+
+def wrong_budget(change):
+    """A solver whose budgets of choices are changed."""
+
+    def solve(mdp):
+        true = asure.solve_budget(mdp)
+        return SimpleNamespace(
+            of_choice=change(true.of_choice.astype(np.int64)),
+            of_state=true.of_state,
+            smallest_total=true.smallest_total,
+        )
+
+    return solve
+
+
+def too_hopeful(mdp, samples, **options):
+    """A kernel builder that sees damage where there is none."""
+    kernel = asure.build_kernel(mdp, samples, **options)
+    return replace(kernel, damage=np.minimum(kernel.damage + 1, 255).astype(np.uint8))
+
+
+BREAKS = [
+    ("termination", memory, "example", lambda name: asure.example("corridor")),
+    ("definition_1", memory, "_shares", lambda often: dict.fromkeys(often, 1 / len(often))),
+    ("proposition_1", memory, "solve_policy", lambda mdp, c: asure.solve_policy(mdp, asure.AlmostSure(c.total // 2))),
+    ("definition_2", memory, "augment_history", lambda history, total: (history[0], total + 1)),
+    ("definition_3", memory, "augment", lambda mdp, total: asure.augment(mdp, total + 1)),
+    ("lemma_1", memory, "forget_budget", lambda image: tuple(image[:1])),
+    ("lemma_2", memory, "solve_policy", lambda mdp, c: asure.solve_policy(mdp, asure.Expected(c.total))),
+    ("lemma_3_decomposition", feasibility, "evaluate", lambda m, p, total: asure.evaluate(m, p, total=total + 1)),
+    ("lemma_3_bellman", feasibility, "barrier", lambda mdp, total: np.zeros((total + 1, mdp.num_choices))),
+    ("monotonicity", feasibility, "barrier", lambda mdp, total: asure.barrier(mdp, total)[::-1]),
+    ("definition_4", feasibility, "solve_budget", wrong_budget(lambda k: np.minimum(k, 1))),
+    ("theorem_1", asure.Shield, "is_feasible", lambda *arguments: True),
+    ("theorem_2", feasibility, "solve_budget", wrong_budget(lambda k: np.minimum(k, 2))),
+    ("definition_5", fixed_point.reference, "budget_operator", lambda mdp, k: np.asarray(k)),
+    ("proposition_2", fixed_point.reference, "budget_operator", lambda mdp, k: -np.asarray(k)),
+    ("algorithm_1", fixed_point.reference, "budget_operator", lambda mdp, k: np.asarray(k)),
+    ("theorem_3", fixed_point, "solve_budget", wrong_budget(lambda k: k + 1)),
+    ("algorithm_2", sampling, "build_kernel", too_hopeful),
+    ("definition_6", sampling, "build_kernel", too_hopeful),
+    ("lemma_4", sampling, "samples_needed", lambda *size, **options: asure.samples_needed(*size, **options) // 2),
+    ("lemma_5", sampling, "solve_budget", wrong_budget(lambda k: k + 1)),
+    ("remark_1", sampling, "solve_budget", wrong_budget(lambda k: k + 1)),
+    ("remark_2", sampling, "trim", lambda mdp, budget, total: asure.trim(mdp, budget, total + 1)),
+    ("experiment_1_assured", experiments, "TOTAL", 4),
+    ("experiment_2_concentration", experiments, "HURTS", {1: 1.0, 2: 0.5}),
+    ("experiment_2_sensitivity", experiments, "HURTS", {1: 1.0, 2: 0.5}),
+    ("experiment_2_minimum", experiments, "negative_binomial", lambda hurts: experiments.geometric(5)),
+    ("experiment_2_damage", experiments, "LIMITS", (1.0, 2.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "where", "what", "broken"), BREAKS, ids=[row[0] for row in BREAKS])
+@pytest.mark.usefixtures("fresh")
+def test_a_broken_library_makes_the_claim_fail(name, where, what, broken, monkeypatch):
+    monkeypatch.setattr(sampling, "REPEATS", 20)
+    monkeypatch.setattr(where, what, broken)
+    if name == "experiment_2_damage":  # the two experiments must be about the same limits
+        experiments.experiment(1, 0)
+        monkeypatch.setattr(experiments, "HURTS", {1: 1.0, 2: 0.6})
+        monkeypatch.setattr(experiments, "Expected", lambda limit: asure.Expected(2 * limit))
+    if name == "experiment_1_assured":
+        monkeypatch.setattr(experiments, "AlmostSure", lambda total: asure.AlmostSure(total + 1))
+    claim = getattr(paper, name)()
+    assert claim.verdict == FAILS
+    assert not claim.passed
+    assert claim.comment.startswith("counterexample: ") or re.match(r"\w+: ", claim.comment)
+
+
+def test_an_error_of_the_library_refutes_a_claim(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(feasibility, "barrier", refuse)
+    claim = paper.lemma_3_bellman()
+    assert (claim.verdict, claim.comment) == (FAILS, "RuntimeError: no")
+
+
+def test_an_interruption_is_not_a_refutation(monkeypatch):
+    def stop(*_):
+        raise Interrupted("stopped")
+
+    monkeypatch.setattr(feasibility, "barrier", stop)
+    with pytest.raises(Interrupted, match="stopped"):
+        paper.lemma_3_bellman()
+
+
+def test_a_check_that_tries_nothing_fails():
+    @check("Nothing", "at all")
+    def nothing(trial: Trial) -> str:
+        """Say nothing."""
+        return "all is well"
+
+    assert nothing().verdict == FAILS
+
+
+# ---------------------------------------------------------------------- closed forms and searches
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_experiments_are_exact(number):
+    hurts = experiments.HURTS[number]
+    found = paper.experiment(number)
+    np.testing.assert_allclose(found.assured.reward, experiments.negative_binomial(hurts), atol=1e-12)
+    np.testing.assert_allclose(found.assured.damage, np.eye(experiments.SUPPORT)[5], atol=1e-12)
+    for limit, run in found.expected.items():
+        np.testing.assert_allclose(run.reward, experiments.geometric(limit / hurts), atol=1e-11)
+        np.testing.assert_allclose(run.damage, experiments.geometric(limit), atol=1e-11)
+        assert run.facts.overspends == pytest.approx((limit / (1 + limit)) ** 6, abs=1e-12)
+
+
+def test_the_distributions_have_their_moments():
+    counts = np.arange(experiments.SUPPORT)
+    assert counts @ experiments.negative_binomial(0.6) == pytest.approx(25 / 3)
+    assert experiments.spread(experiments.negative_binomial(0.6)) == pytest.approx(math.sqrt(5 * 0.4) / 0.6)
+    assert counts @ experiments.geometric(3) == pytest.approx(3)
+
+
+@pytest.mark.parametrize("samples", [1, 2, 5, 30])
+def test_the_probability_of_a_missing_outcome(samples):
+    """Two equally likely outcomes: both are seen unless all samples agree."""
+    mdp = asure.from_transitions([0, 0], [0, 0], [0, 1], [0.5, 0.5], [0, 0], [0, 0], terminal=[1])
+    assert sampling.missing_probability(mdp, samples) == pytest.approx(2 * 0.5**samples)
+
+
+def test_the_search_over_policies_is_right_on_a_known_model():
+    mdp = asure.example("paper")
+    assert small.least_budgets(mdp) == [1, 0, 0]
+    assert small.worst_damages(mdp, [0, 2]) == [asure.INFINITE, 0]
+    assert len(small.plans(mdp, 2, np.random.default_rng(0))) == 8
+    assert small.overspends(mdp, {(0, 0): 0, (0, 1): 1}, 0)
+    assert not small.overspends(mdp, {(0, 0): 1, (0, 1): 0}, 1)

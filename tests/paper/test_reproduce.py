@@ -1,0 +1,131 @@
+"""The whole reproduction: its files, that they are the same every time, and what happens when it cannot go on."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from base64 import b64encode
+
+import pytest
+
+from almostsure import paper
+from almostsure.errors import ArgumentError, FileError, Interrupted, MissingExtra
+from almostsure.paper import experiments, figures, sampling
+from almostsure.paper.claim import Claim
+from almostsure.paper.reproduce import as_csv, as_text
+
+# The attribute of the package of that name is the function.
+reproduce_module = sys.modules["almostsure.paper.reproduce"]
+
+FEW = (paper.definition_2, paper.definition_5, paper.experiment_2_concentration)
+FIGURES = ("damage-per-episode", "return-per-episode", "sample-bound")
+
+
+@pytest.fixture
+def few(monkeypatch, fresh):
+    monkeypatch.setattr(reproduce_module, "CHECKS", FEW)
+    monkeypatch.setattr(sampling, "REPEATS", 20)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Two runs with the same seed, of a few checks, that share nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reproduce_module, "CHECKS", FEW)
+        patch.setattr(sampling, "REPEATS", 20)
+        found = []
+        for progress in (True, False):
+            experiments.experiment.cache_clear()
+            sampling.sample_curve.cache_clear()
+            found.append(paper.reproduce(tmp_path_factory.mktemp("paper"), seed=3, progress=progress))
+        sampling.sample_curve.cache_clear()
+    return found
+
+
+def test_it_writes_the_same_files_every_time(folders):
+    first, second = (found.folder for found in folders)
+    names = sorted(path.name for path in first.iterdir())
+    assert names == sorted(
+        [f"{name}.{kind}" for name in FIGURES for kind in ("pdf", "png")]
+        + ["claims.csv", "claims.json", "claims.txt", "report.html"]
+    )
+    for name in names:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+    assert folders[0].passed
+    assert [path.name for path in folders[0].figures] == [f"{n}.{k}" for n in FIGURES for k in ("pdf", "png")]
+    assert folders[0].report == first / "report.html"
+
+
+def test_the_tables_say_what_was_found(folders):
+    found = folders[0]
+    data = json.loads((found.folder / "claims.json").read_text("utf-8"))
+    assert data["seed"] == 3
+    assert [row["name"] for row in data["claims"]] == ["Definition 2", "Definition 5", "Experiment II"]
+    with open(found.folder / "claims.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows == data["claims"]
+    assert "mean 25/3" in (found.folder / "claims.txt").read_text("utf-8") == str(found)
+    assert repr(found).startswith("<Reproduction: 3 claims, 2 holds, 1 loose, 0 fails; in ")
+
+
+def test_the_figures_are_in_the_report_and_without_dates(folders):
+    folder = folders[0].folder
+    html = (folder / "report.html").read_text("utf-8")
+    for name in FIGURES:
+        png = (folder / f"{name}.png").read_bytes()
+        assert b64encode(png).decode() in html
+        assert len(png) < 120_000
+        assert figures.CAPTIONS[name][0] in html
+        assert b"CreationDate" not in (folder / f"{name}.pdf").read_bytes()
+
+
+@pytest.mark.usefixtures("few")
+def test_ctrl_c_keeps_what_is_done(tmp_path, monkeypatch):
+    def stop(seed=0):
+        raise KeyboardInterrupt
+
+    stop.__name__ = "stop"
+    monkeypatch.setattr(reproduce_module, "CHECKS", (FEW[1], stop, FEW[0]))
+    with pytest.raises(Interrupted, match="interrupted after 1 of 3 claims; they are in ") as caught:
+        paper.reproduce(tmp_path)
+    kept = caught.value.kept
+    assert [claim.name for claim in kept.claims] == ["Definition 5"]
+    assert json.loads((tmp_path / "claims.json").read_text("utf-8"))["claims"][0]["name"] == "Definition 5"
+    assert kept.report is None
+
+
+@pytest.mark.usefixtures("few")
+def test_without_matplotlib_nothing_is_begun(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'almostsure\[plot\]'"):
+        paper.reproduce(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.usefixtures("few")
+def test_bad_places_and_seeds(tmp_path):
+    (tmp_path / "file").write_text("here already")
+    with pytest.raises(FileError, match=r"cannot make the folder .*file"):
+        paper.reproduce(tmp_path / "file")
+    with pytest.raises(ArgumentError, match="seed must be"):
+        paper.reproduce(tmp_path / "new", seed=-1)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_failing_claim_shows():
+    row = Claim(name="Lemma 9", title="t", statement="s", value="v", verdict="fails", comment="counterexample: 1")
+    text = as_text([row])
+    assert "[fails]" in text
+    assert "1 FAIL: Lemma 9" in text
+    assert as_csv([row]).splitlines()[1] == "Lemma 9,t,s,v,fails,counterexample: 1"
+    assert not row.passed
+
+
+def test_figures_are_figures():
+    from matplotlib.figure import Figure
+
+    figure = figures.experiment_figure(paper.experiment(2))
+    assert isinstance(figure, Figure)
+    assert [axes.get_title() for axes in figure.axes] == ["$c = 1$", "$c = 3$", "$c = 5$", "$c = 10$"]
+    assert figures.as_png(figure) == figures.as_png(figure)
