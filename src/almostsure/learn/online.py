@@ -163,7 +163,14 @@ class OnlineShield:
         return is_new
 
     def repeat(
-        self, state: int | str, action: int | str, next_state: int | str, damage: int, *, times: int, reward: float = 0.0
+        self,
+        state: int | str,
+        action: int | str,
+        next_state: int | str,
+        damage: int,
+        *,
+        times: int,
+        reward: float = 0.0,
     ) -> None:
         """Count ``times`` more of a transition that was watched before, for whoever runs many steps between surprises.
 
@@ -178,7 +185,8 @@ class OnlineShield:
         key = (choice * self._blank.num_states + target) * DAMAGES + self._damage(damage, choice)
         if key not in self._times:
             where = self._blank.describe_choice(choice)
-            raise ModelError(f"an outcome of {where} that was never watched cannot be repeated; watch it", choice=choice)
+            rule = f"an outcome of {where} must have been watched before it is repeated"
+            raise ModelError(f"{rule}; got a new one. Watch it.", choice=choice)
         more, before = count("times", times), int(self._samples[choice])
         self._times[key] += more
         self._rewards[key] += more * float(reward)

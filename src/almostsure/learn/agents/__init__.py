@@ -3,11 +3,13 @@
 ``docs/agents.md`` says what each of them is and which guarantee it has.
 """
 
+from almostsure.learn.agents.barrier import Barrier, learn_barrier
 from almostsure.learn.agents.optimistic import OptimisticModel
 from almostsure.learn.agents.qlearning import LagrangianQ, MaskedQ, SauteQ, ShieldedQ, UnconstrainedQ
 from almostsure.learn.agents.registry import as_learner, learners
 
 __all__ = [
+    "Barrier",
     "LagrangianQ",
     "MaskedQ",
     "OptimisticModel",
@@ -15,5 +17,6 @@ __all__ = [
     "ShieldedQ",
     "UnconstrainedQ",
     "as_learner",
+    "learn_barrier",
     "learners",
 ]

@@ -1,4 +1,4 @@
-"""An optimistic learner: it counts what it sees, plans in that, and takes what it does not know for the best (R-max)."""
+"""An optimistic learner: it counts what it sees, plans in that, and takes the unknown for the best (R-max)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from almostsure.policy.policy import Policy
 BYTES_AN_ENTRY = 16
 PLAIN_OUTCOMES = 1_000  # times layers: larger models are planned by compiled code
 COARSE, FINE = 1e-5, 1e-9  # of plans, relative to their largest value
-OUTCOMES_A_STEP = 20  # planning reads about as much as acting does, if there are so many outcomes a step
+OUTCOMES_A_STEP = 5_000  # read by planning: that takes a few times as long as the step itself
 
 
 @final
@@ -51,16 +51,15 @@ class OptimisticModel:
         planner = Planner(mdp, guard.layers, self.horizon)
         session = Session(mdp, total, guard, steps=steps, seed=seed)
         kernels = engine(session.is_small and mdp.num_outcomes * guard.layers <= PLAIN_OUTCOMES)
-        pause = max(1, mdp.num_outcomes * guard.layers // OUTCOMES_A_STEP)
         planner.plan(kernels, session, self.enough, planner.bound)
         for draws, *room in session.blocks():
             kernels.walk(
                 *session.world, session.allowed, planner.chosen, session.seen, planner.samples, self.enough,
                 *session.lanes, session.count, draws, *room,
-                total, session.steps, self.horizon, pause, guard.watches,
+                total, session.steps, self.horizon, planner.pause, guard.watches,
             )  # fmt: skip
             changed = guard.watches and session.watch()
-            if changed or (session.count[STALE] and session.clock - session.count[PLANNED] >= pause):
+            if changed or planner.is_outdated(session):
                 planner.plan(kernels, session, self.enough, planner.bound)
         planner.plan(kernels, session, 1, -planner.bound, precision=FINE)
         return session.finish(planner.policy(session))
@@ -76,18 +75,23 @@ class Planner:
         self.samples: Ints = np.zeros(mdp.num_choices, np.int64)
         self.value: Floats = np.zeros((layers, mdp.num_states))
         self.chosen: Ints = np.zeros((layers, mdp.num_states), np.int64)
-        self.horizon = horizon
+        self.horizon, self.pause = horizon, 1
         self.bound = horizon * max(1.0, float(np.abs(mdp.reward).max()))  # no return is larger
 
     def plan(self, kernels: object, session: Session, enough: int, unknown: float, precision: float = COARSE) -> None:
         """Plan with what was counted so far."""
         world = session.world
         session.count[STALE], session.count[PLANNED] = 0, session.clock
-        kernels.plan(  # type: ignore[attr-defined]
+        sweeps = kernels.plan(  # type: ignore[attr-defined]
             world.choice_ptr, world.outcome_ptr, world.successor, world.reward, world.damage, world.is_terminal,
             session.allowed, session.seen, self.samples, enough, unknown, self.horizon, precision,
             self.value, self.chosen,
         )  # fmt: skip
+        self.pause = max(1, session.mdp.num_outcomes * int(sweeps) // OUTCOMES_A_STEP)
+
+    def is_outdated(self, session: Session) -> bool:
+        """Whether more is known than the plan used, and planning again is worth its time."""
+        return bool(session.count[STALE]) and session.clock - int(session.count[PLANNED]) >= self.pause
 
     def policy(self, session: Session) -> Policy:
         """The plan as a policy; where nothing was tried, all that is allowed is equally likely."""

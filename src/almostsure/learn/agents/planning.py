@@ -37,13 +37,16 @@ __all__ = ["learn", "plan", "walk"]
 
 def plan(
     choice_ptr: Any, outcome_ptr: Any, successor: Any, reward: Any, damage: Any, is_terminal: Any,
-    allowed: Any, seen: Any, samples: Any, enough: int, unknown: float, sweeps: int, precision: float, value: Any, chosen: Any,
-) -> None:  # fmt: skip
-    """Fill ``value`` and ``chosen``, [layers, num_states]; −1 is chosen where nothing is allowed."""
+    allowed: Any, seen: Any, samples: Any, enough: int, unknown: float, sweeps: int, precision: float,
+    value: Any, chosen: Any,
+) -> int:  # fmt: skip
+    """Fill ``value`` and ``chosen``, [layers, num_states], −1 where nothing is allowed; returns the number of sweeps."""
     value[:] = 0.0
     chosen[:] = -1
+    swept = 0
     for row in range(allowed.shape[0] - 1):
         for _ in range(sweeps):
+            swept += 1
             largest, scale = 0.0, 1.0
             for state in range(is_terminal.size):
                 if is_terminal[state]:
@@ -70,6 +73,7 @@ def plan(
                         chosen[row, state] = found
             if largest <= precision * scale:
                 break
+    return swept
 
 
 def worth_of(
@@ -121,5 +125,5 @@ def walk(
 
 
 def is_power_of_two(number: int) -> bool:
-    """Whether a positive number is 1, 2, 4, 8, …"""
+    """Whether a positive number is 1, 2, 4, 8 and so on."""
     return number & (number - 1) == 0

@@ -97,7 +97,7 @@ class Session:
     @property
     def is_small(self) -> bool:
         """Whether plain Python is done before compiled code would be loaded."""
-        return self.steps * self.allowed.shape[0] <= PLAIN_WORK
+        return self.steps * self.guard.layers <= PLAIN_WORK
 
     def blocks(self) -> Iterator[tuple[npt.NDArray[Any], ...]]:
         """Random numbers, and arrays for the episodes' ends, returns and damages; used up when asked for more."""
