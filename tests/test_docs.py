@@ -1,7 +1,8 @@
-"""Every Python block of the README and of docs/ runs, prints what the page says, and the doctests pass.
+"""Every Python block and every command of the README and of docs/ runs and prints what the page says; doctests pass.
 
-The blocks of a page share one namespace, in order.  A block fenced as ``text`` that directly follows a Python
-block holds what that block prints; ``[...]`` in it stands for anything.
+The blocks of a page share one namespace and one empty folder, in order.  A block fenced as ``text`` that directly
+follows a Python block holds what that block prints; ``[...]`` in it stands for anything.  In a block fenced as
+``console``, lines that begin with ``$ almostsure`` are run, and what follows each is what it prints, if anything does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import io
 import pkgutil
 import re
 import runpy
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,21 +32,52 @@ EXTRAS = {"almostsure.model.storm": "stormpy", "almostsure.testing": "hypothesis
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]+)?\)")
 
 
+PROMPT = "$ almostsure "
+
+
 class Snippet(NamedTuple):
     line: int
-    code: str
+    code: str  # Python, or a command after the prompt
     printed: str | None
 
 
 def snippets(text: str) -> Iterator[Snippet]:
     fences = list(FENCE.finditer(text))
     for i, fence in enumerate(fences):
+        if fence["language"] == "console":
+            yield from commands(fence["body"], text[: fence.start()].count("\n") + 2)
         if fence["language"] != "python":
             continue
         follower = fences[i + 1] if i + 1 < len(fences) else None
         adjacent = follower is not None and not text[fence.end() : follower.start()].strip()
         shown = follower["body"] if follower is not None and adjacent and follower["language"] == "text" else None
         yield Snippet(text[: fence.start()].count("\n") + 2, fence["body"], shown)
+
+
+def commands(body: str, line: int) -> Iterator[Snippet]:
+    """The commands of a console block, each with what is shown below it; None where nothing is."""
+    for part in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
+        command, _, shown = part.partition("\n")
+        if command.startswith(PROMPT):
+            yield Snippet(line, command, shown if shown.strip() else None)
+        line += part.count("\n")
+
+
+def run_command(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a command prints on both streams, on a terminal without colours that is 80 wide."""
+    from almostsure.cli.app import run
+    from almostsure.cli.terminal import console
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    words = shlex.split(command.removeprefix("$ "), comments=True)
+    monkeypatch.setattr(sys, "argv", words)
+    console.cache_clear()
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        code = run(words[1:])
+    assert code <= 3, f"{command} ended with {code}:\n{out.getvalue()}"
+    return out.getvalue()
 
 
 def matches(shown: str, printed: str) -> bool:
@@ -60,19 +94,27 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def run_python(code: str, line: int, page: Path, namespace: dict[str, Any]) -> str:
+    out = io.StringIO()
+    padded = "\n" * (line - 1) + code  # so that a traceback names the line of the page
+    with contextlib.redirect_stdout(out):
+        exec(compile(padded, str(page), "exec"), namespace)
+    return out.getvalue()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_snippets(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # a snippet that saves a file leaves nothing behind
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for line, code, shown in snippets(page.read_text("utf-8")):
-        if "stormpy" in code or "from_prism" in code or "to_storm" in code:
+        if any(word in code for word in ("stormpy", "from_prism", "to_storm", ".prism")):
             pytest.importorskip("stormpy")
-        out = io.StringIO()
-        padded = "\n" * (line - 1) + code  # so that a traceback names the line of the page
-        with contextlib.redirect_stdout(out):
-            exec(compile(padded, str(page), "exec"), namespace)
+        if code.startswith(PROMPT):
+            printed = run_command(code, monkeypatch)
+        else:
+            printed = run_python(code, line, page, namespace)
         if shown is not None:
-            assert matches(shown, out.getvalue()), f"{page.name}:{line} printed\n{out.getvalue()}\nnot\n{shown}"
+            assert matches(shown, printed), f"{page.name}:{line} printed\n{printed}\nnot\n{shown}"
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=relative)
@@ -93,6 +135,11 @@ def test_the_readme_has_snippets_with_output() -> None:
     found = list(snippets((ROOT / "README.md").read_text("utf-8")))
     assert found
     assert found[0].printed
+
+
+def test_commands_are_found_with_what_they_print() -> None:
+    found = list(commands("$ almostsure a\none\n\n$ almostsure b -c\n$ cd ..\n", 5))
+    assert found == [(5, "$ almostsure a", "one\n\n"), (8, "$ almostsure b -c", None)]
 
 
 def test_a_wrong_output_is_noticed() -> None:

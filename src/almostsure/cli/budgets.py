@@ -89,7 +89,7 @@ def _show_budget(task: Task, budget: Budget, output: Path | None) -> None:
     least = needs(total) if total < INFINITE else "∞" if cap is None else f"more than {cap}, the cap"
     facts(
         [
-            ("at the start", f"{least} is the least total damage that can be promised with probability one"),
+            ("at the start", f"{least} is the least damage that can be promised with probability one"),
             ("certificate", f"verified, by a checker that shares no code with the {budget.engine}"),
             *([("saved", output)] if output is not None else []),
         ]

@@ -167,13 +167,18 @@ def _save_plot(result: Any, path: Path) -> None:
         file.write(buffer.getvalue())
 
 
+def _fraction(value: float) -> str:
+    """Of the optimum; a learner that overspends may get more than all of it."""
+    return "–" if value != value else f"{100 * value:.0f} %"
+
+
 def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     heading(f"{task.name}, with a budget of {result.total}")
     head = ("learner", "violations", "rate", "return", "of optimum", "P(overspend)", "damage")
     rows = [
         (
             row["learner"], number(row["training_violations"]), share(row["training_violation_rate"]),
-            number(row["deployed_return"]), share(row["fraction_of_optimum"]), share(row["deployed_overspend"]),
+            number(row["deployed_return"]), _fraction(row["fraction_of_optimum"]), share(row["deployed_overspend"]),
             number(row["deployed_mean_damage"]),
         )
         for row in result.summary()

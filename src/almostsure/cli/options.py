@@ -133,9 +133,7 @@ class Task:
         try:
             return as_model(self.name, **options)
         except ModelError as error:  # options are named as they are typed here
-            error.args = (
-                OPTION.sub(lambda found: f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}", str(error)),
-            )
+            error.args = (OPTION.sub(_as_typed, str(error)),)
             raise
 
     @property
@@ -155,6 +153,10 @@ class Task:
     def title(self) -> str:
         """The model's name, and its size."""
         return f"{self.name}: {self.mdp.num_states:,} states, {self.mdp.num_choices:,} choices"
+
+
+def _as_typed(found: re.Match[str]) -> str:
+    return f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}"
 
 
 def command(app: typer.Typer, *, model: bool = True, panel: str | None = None) -> Callable[[Body], Body]:

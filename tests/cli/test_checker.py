@@ -1,0 +1,129 @@
+"""The trusted process: no engine runs in it, and what is wrong is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import almostsure as asure
+from almostsure.cli import checker
+from almostsure.model.tensors import load_tensors, save_tensors
+
+ENGINES = {"kernels", "levels", "plain", "reference", "solve", "grow", "memory"}
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    mdp = asure.example("quicksand")
+    mdp.save(tmp_path / "model.umb")
+    asure.solve_budget(mdp).save(tmp_path / "budget.safetensors")
+    return tmp_path
+
+
+def forge(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    mdp = asure.load(folder / "model.umb")
+    arrays, strings = load_tensors(folder / "budget.safetensors", kind="budget", mdp=mdp)
+    arrays = {name: array.copy() for name, array in arrays.items()}
+    change(arrays)
+    kept = {name: strings[name] for name in ("cap", "engine")}
+    save_tensors(folder / "budget.safetensors", kind="budget", mdp=mdp, arrays=arrays, strings=kept)
+
+
+def test_no_engine_is_loaded(saved: Path) -> None:
+    request = json.dumps({"model": "model.umb", "result": "budget.safetensors", "options": {}})
+    done = subprocess.run(
+        [sys.executable, "-I", checker.__file__, request], capture_output=True, cwd=saved, check=True
+    )  # fmt: skip
+    answer = json.loads(done.stdout)
+    assert answer["verdict"] == "verified"
+    modules = set(answer["trusted"]["modules"])
+    assert "almostsure.budget.certificate" in modules
+    assert "almostsure.model.files" in modules
+    assert {name for name in modules if name.startswith("almostsure.budget.")} == {
+        "almostsure.budget.answer", "almostsure.budget.certificate", "almostsure.budget.result",
+    }  # fmt: skip
+    packages = {name.split(".")[1] for name in modules}
+    assert packages == {"budget", "errors", "model"}
+    assert not {name for name in modules if name.rpartition(".")[2] in ENGINES}
+    assert "almostsure.model.examples" not in modules  # only the reader of the file at hand
+
+
+def test_the_list_of_modules_is_all_that_was_loaded(saved: Path) -> None:
+    program = (
+        "import json, runpy, sys; sys.argv = ['checker', sys.argv[1]]\n"
+        f"runpy.run_path({checker.__file__!r}, run_name='__main__')\n"
+        "print(); print(*sorted(name for name in sys.modules if name.startswith('almostsure.')))"
+    )
+    request = json.dumps({"model": "model.umb", "result": "budget.safetensors", "options": {}})
+    done = subprocess.run([sys.executable, "-I", "-c", program, request], capture_output=True, cwd=saved, check=True)
+    answer, loaded = done.stdout.splitlines()
+    assert json.loads(answer)["trusted"]["modules"] == loaded.decode().split()
+
+
+def test_a_forged_budget_is_rejected(saved: Path, here: Callable[..., Any]) -> None:
+    def lower(arrays: dict[str, Any]) -> None:
+        arrays["of_state"][:] = 0
+        arrays["of_choice"][:] = 0
+
+    forge(saved, lower)
+    done = here("check", "model.umb", "budget.safetensors")
+    assert done.code == 1
+    assert "REJECTED" in done.out
+    assert "is too small" in done.out
+    assert here("check", "model.umb", "budget.safetensors", "--json").json["verdict"] == "rejected"
+
+
+def test_too_cautious_a_budget_is_rejected(saved: Path, here: Callable[..., Any]) -> None:
+    def raise_all(arrays: dict[str, Any]) -> None:
+        for name in ("of_state", "of_choice"):
+            arrays[name][:] = asure.INFINITE
+
+    forge(saved, raise_all)
+    done = here("check", "model.umb", "budget.safetensors")
+    assert done.code == 1
+    assert "REJECTED" in done.out
+
+
+def test_shields_have_certificates_too(saved: Path, here: Callable[..., Any]) -> None:
+    mdp = asure.load(saved / "model.umb")
+    asure.Shield(mdp, asure.solve_budget(mdp)).save(saved / "shield.safetensors")
+    assert here("check", "model.umb", "shield.safetensors", "--json").json["kind"] == "shield"
+
+
+def test_what_is_no_certificate_is_refused(saved: Path, here: Callable[..., Any]) -> None:
+    asure.solve_policy("quicksand", asure.AlmostSure(2)).policy.save(saved / "policy.safetensors")
+    (saved / "text.safetensors").write_text("nothing of the kind")
+    damaged = (saved / "budget.safetensors").read_bytes()
+    (saved / "damaged.safetensors").write_bytes(damaged[:-20])
+    for name, message in (
+        ("policy.safetensors", "holds a policy, which has no certificate"),
+        ("text.safetensors", "is damaged, or not a file of almostsure"),
+        ("damaged.safetensors", "is damaged, or not a file of almostsure"),
+        ("absent.safetensors", "there is no such file"),
+    ):
+        done = here("check", "model.umb", name)
+        assert done.code == 3
+        assert message in done.err
+
+
+def test_a_budget_of_another_model_is_refused(saved: Path, here: Callable[..., Any]) -> None:
+    done = here("check", "paper", "budget.safetensors")
+    assert done.code == 3
+    assert "belongs to another model" in done.err
+
+
+def test_large_models_are_checked_by_the_compiled_loop(tmp_path: Path, here: Callable[..., Any]) -> None:
+    from almostsure.model.families import ladder
+
+    mdp = ladder(60, width=1200)
+    assert mdp.num_outcomes > 200_000
+    mdp.save(tmp_path / "ladder.umb")
+    asure.solve_budget(mdp).save(tmp_path / "ladder.safetensors")
+    assert np.isfinite(here("check", "ladder.umb", "ladder.safetensors", "--json").json["smallest_total"])

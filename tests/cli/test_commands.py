@@ -1,0 +1,247 @@
+"""Every command, in a process of its own, as text and as JSON; and the JSON is what the documentation says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import almostsure as asure
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
+SIZES = {"name", "fingerprint", "states", "choices", "outcomes"}
+# The paper's checks take a quarter of a minute; three of them show the command as well.
+FEWER_CHECKS = """
+import sys
+import almostsure.paper
+reproduction = sys.modules["almostsure.paper.reproduce"]
+reproduction.CHECKS = reproduction.CHECKS[:3]
+from almostsure.cli import main
+main()
+"""
+COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {  # by name: arguments, and what the text must say
+    "demo": (("-o", "report.html"), r"never more than 3 +31\.54 +2\.05 +3 +0 %"),
+    "models": (("quicksand",), r"# ~ S \. ~ \. # # \. \. \. #"),
+    "budget": (("saved.umb", "-o", "new.safetensors"), r"at the start +2 is the least"),
+    "explain": (("quicksand", "r2c2"), r"r2c2 needs 2: nature can force 2 damage"),
+    "solve": (("hazard-map", "--total", "3"), r"best return +31\.53587464"),
+    "simulate": (("hazard-map", "--total", "3", "-n", "500"), r"0 of 500 episodes took more than 3 damage"),
+    "learn": (("hazard-map", "--total", "1"), r"with probability at least 0\.95"),
+    "compare": (
+        ("corridor", "--total", "3", "--steps", "300", "--seeds", "1", "-l", "shielded", "-o", "rows.csv"),
+        r"shielded Q-learning +0 +0 %",
+    ),
+    "check": (("saved.umb", "saved.safetensors"), r"saved\.safetensors: the certificate holds"),
+    "convert": (("paper", "paper.umb"), r"paper: 2 states, 3 choices → paper\.umb"),
+    "report": (("paper", "--total", "2", "-o", "paper.html"), r"The report is paper\.html"),
+    "paper": (("-o", "figures"), r"Proposition 1 .* holds"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("commands")
+    mdp = asure.example("quicksand")
+    mdp.save(path / "saved.umb")
+    asure.solve_budget(mdp).save(path / "saved.safetensors")
+    return path
+
+
+def call(command: str, folder: Path, environment: Callable[..., dict[str, str]], *more: str) -> Any:
+    program = ["-c", FEWER_CHECKS] if command == "paper" else ["-m", "almostsure"]
+    return subprocess.run(
+        [sys.executable, *program, command, *COMMANDS[command][0], *more],
+        capture_output=True, encoding="utf-8", cwd=folder, env=environment(), stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def documented(command: str) -> set[str]:
+    """The keys that the page lists for a command, beside those that all have."""
+    section = DOCS.read_text("utf-8").partition(f"\n#### `{command}`\n")[2].partition("\n#")[0]
+    return set(re.findall(r"^\| `(\w+)`", section, re.MULTILINE))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_as_text(command: str, folder: Path, environment: Callable[..., dict[str, str]]) -> None:
+    done = call(command, folder, environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    assert re.search(COMMANDS[command][1], done.stdout), done.stdout
+    *_, last = re.split(r"\n(?=Next:)", done.stdout)
+    assert last.startswith("Next:")
+    assert "almostsure " in last or "file://" in last
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_as_json(command: str, folder: Path, environment: Callable[..., dict[str, str]]) -> None:
+    done = call(command, folder, environment, "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "NaN" not in done.stdout
+    assert "Infinity" not in done.stdout
+    found = json.loads(done.stdout)
+    assert found["command"] == command
+    assert found["version"] == asure.__version__
+    assert (found["model"] is None) == (command == "paper")
+    assert command == "paper" or set(found["model"]) == SIZES
+    assert set(found) - {"command", "version", "model"} == documented(command)
+
+
+def test_every_command_is_tested() -> None:
+    from almostsure.cli.app import app
+
+    assert {command.name for command in app.registered_commands} == set(COMMANDS)
+
+
+# ---------------------------------------------------------------------- what they answer
+
+
+def test_budget_saves_what_check_verifies(here: Callable[..., Any]) -> None:
+    assert here("budget", "quicksand", "-o", "budget.safetensors").code == 0
+    done = here("check", "quicksand", "budget.safetensors", "--json")
+    assert done.code == 0
+    assert done.json["verdict"] == "verified"
+    assert done.json["smallest_total"] == 2
+
+
+def test_infinity_is_a_word(here: Callable[..., Any]) -> None:
+    found = here("budget", "quicksand", "--json").json
+    assert found["histogram"][-1] == {"budget": "inf", "states": 18}
+    assert "inf" in found["of_state"]
+    assert here("solve", "gym:FrozenLake-v1", "--json").json["expected_length"] == "inf"
+    assert here("solve", "paper", "--limit", "3", "--json").json["worst_damage"] == "inf"
+
+
+def test_what_has_no_value_is_null(here: Callable[..., Any]) -> None:
+    curve = here("solve", "quicksand", "--total", "2", "--json").json["curve"]
+    assert curve[:2] == [None, None]
+    assert curve[2] == pytest.approx(asure.solve_policy("quicksand", asure.AlmostSure(2)).value)
+
+
+def test_solve_takes_all_three_constraints(here: Callable[..., Any]) -> None:
+    for options, kind in (
+        (("--total", "3"), "almost sure"),
+        (("--limit", "3"), "expected"),
+        (("--total", "3", "--risk", "0.1"), "chance"),
+        ((), "almost sure"),
+    ):
+        assert here("solve", "hazard-map", *options, "--json").json["constraint"]["kind"] == kind
+
+
+def test_simulate_plays_a_saved_policy(here: Callable[..., Any]) -> None:
+    assert here("solve", "hazard-map", "--total", "3", "-o", "policy.safetensors").code == 0
+    done = here("simulate", "hazard-map", "--policy", "policy.safetensors", "-n", "50", "--show", "0", "--json").json
+    direct = asure.simulate("hazard-map", asure.solve_policy("hazard-map", asure.AlmostSure(3)), 50, seed=0)
+    assert done["mean_return"] == pytest.approx(direct.returns.mean())
+    assert done["overspent"] == 0
+    assert done["trajectory"][0]["state"] == "r6c0"
+    assert "Episode 0" in here("simulate", "paper", "--total", "2", "-n", "5", "--show", "0").out
+
+
+def test_explain_tells_of_traps(here: Callable[..., Any]) -> None:
+    done = here("explain", "quicksand", "r7c3")
+    assert done.code == 0
+    assert "It goes round for ever, with damage each time: r7c3 → r7c3." in done.out
+    assert here("explain", "quicksand", "r2c2", "north", "--json").json["needs"] == 4
+    assert here("explain", "paper", "0", "0", "--json").json["needs"] == 1  # by number
+
+
+def test_no_finite_budget_is_a_negative_answer(here: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "lost.txt").write_text("SX")
+    (tmp_path / "stuck.map").write_text("X")
+    trapped = asure.from_transitions([0], [0], [0], [1], [0], [1])
+    trapped.save(tmp_path / "trapped.umb")
+    done = here("budget", "trapped.umb")
+    assert done.code == 1
+    assert "∞ is the least damage" in done.out
+    assert here("solve", "trapped.umb").code == 1
+    assert here("budget", "lost.txt").code == 0
+
+
+def test_learn_reads_a_log(here: Callable[..., Any], tmp_path: Path) -> None:
+    rows = ["state,action,next_state,damage,terminated", *["0,0,0,1,0", "0,0,0,0,0", "0,1,1,0,1"] * 60]
+    (tmp_path / "log.csv").write_text("\n".join(rows))
+    done = here("learn", "log.csv", "--mu", "0.2", "-o", "log.umb", "--json")
+    assert done.json["exact_smallest_total"] is None
+    assert done.json["output"] == ["log.umb", "log.safetensors"]
+    assert here("check", "log.umb", "log.safetensors").code == 0
+    refused = here("learn", "log.csv")
+    assert refused.code == 2
+    assert "give --mu" in refused.err
+
+
+def test_models_are_named_the_same_way_everywhere(here: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "walk.map").write_text("S.~.G\n..#..")
+    for name, more in (
+        ("walk.map", ("--constants", "slip=0.1,step_reward=-1")),
+        ("paper", ("--constants", "damage_probability=0.6")),
+        ("gym:FrozenLake-v1", ("--constants", "is_slippery=false")),
+        ("gym:CliffWalking-v1", ("--damage", "2 if reward<=-100")),
+    ):
+        for command in ("budget", "explain", "solve"):
+            assert here(command, name, *more).code == 0
+    assert here("budget", "gym:CliffWalking-v1", "--damage", "2 if reward<=-100", "--json").json["smallest_total"] == 0
+
+
+def test_prism_models(here: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("stormpy")
+    (tmp_path / "walk.prism").write_text(
+        "mdp\nconst int N;\nmodule walk\n  x : [0..N] init 0;\n"
+        "  [go] x<N -> 0.5:(x'=x+1) + 0.5:(x'=x);\n  [stop] x=N -> true;\nendmodule\n"
+        'label "wet" = x=1;\nrewards "gain" [go] true : 1; endrewards\n'
+    )
+    options = ("--constants", "N=3", "--damage", "wet", "--reward", "gain")
+    assert here("budget", "walk.prism", *options).code == 1  # nobody need ever leave the water
+    untold = here("budget", "walk.prism")
+    assert untold.code == 3
+    assert "--damage NAME" in untold.err
+    missing = here("budget", "walk.prism", "--damage", "wet")
+    assert "--constants 'N=…'" in missing.err
+    done = here("convert", "walk.prism", "walk.umb", *options)
+    assert done.code == 0
+    assert asure.load(tmp_path / "walk.umb").num_states == 4
+
+
+def test_version_and_help(almostsure: Callable[..., Any]) -> None:
+    assert almostsure("--version").out == f"almostsure {asure.__version__}\n"
+    shown = almostsure("--help")
+    assert shown.code == 0
+    assert all(command in shown.out for command in COMMANDS)
+
+
+def test_help_is_quick() -> None:
+    program = "import sys; sys.argv = ['almostsure', '--help']; from almostsure.cli import main\n"
+    program += "try: main()\nexcept SystemExit: pass\n"
+    program += "print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert loaded.isdisjoint({"numba", "scipy", "gymnasium", "highspy", "matplotlib", "umbi", "stormpy"})
+
+
+def test_completion_knows_models_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from almostsure.cli.options import complete_model, complete_result
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("quarry.umb", "quarry.safetensors", "quarry.pdf", ".hidden.umb"):
+        (tmp_path / name).touch()
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "deep.prism").touch()
+    assert list(complete_model("qu")) == ["quicksand", "quarry.umb"]
+    assert list(complete_model("mod")) == ["models/"]
+    assert list(complete_model("models/")) == ["models/deep.prism"]
+    assert list(complete_model("gym:F")) == ["gym:FrozenLake-v1"]
+    assert list(complete_model("nowhere/")) == []
+    assert list(complete_result("q")) == ["quarry.safetensors"]
+
+
+def test_completion_answers_the_shell(almostsure: Callable[..., Any]) -> None:
+    asked = {"_ALMOSTSURE_COMPLETE": "complete_bash", "COMP_WORDS": "almostsure budget hazard", "COMP_CWORD": "2"}
+    done = almostsure(**asked)
+    assert done.out.split() == ["hazard-map"]
