@@ -5,6 +5,7 @@ see :mod:`almostsure.gym.registration`.
 """
 
 from almostsure.gym.damage import DamageTracker
+from almostsure.gym.known import Ready, damage_of, ready
 from almostsure.gym.model_env import ModelEnv, to_gymnasium
 from almostsure.gym.model_vector import ModelVectorEnv
 from almostsure.gym.observation import BudgetObservation
@@ -21,13 +22,16 @@ __all__ = [
     "Ledger",
     "ModelEnv",
     "ModelVectorEnv",
+    "Ready",
     "ShieldedEnv",
     "ShieldedVectorEnv",
     "TensorBoardSink",
     "VectorBudgetObservation",
     "VectorDamageTracker",
+    "damage_of",
     "environment_names",
     "read_ledger",
+    "ready",
     "to_gymnasium",
 ]
 

@@ -2,7 +2,8 @@
 
 ============  ================================================================================================
 ``"flat"``    one array: ``Discrete(n)`` becomes ``MultiDiscrete([n, total + 1])``, and arrays get one more entry
-``"dict"``    ``{"observation": …, "remaining": …}``; works with every observation space
+``"dict"``    ``{"observation": …, "remaining": …}``; works with every observation space.  Observations that are
+              dictionaries already get one more entry instead.
 ``"rllib"``   ``{"action_mask": …, "observations": …}``, the keys that RLlib's masking modules read; the
               observations in it are flat where that is possible, and else a dict
 ``"none"``    the observation as it was; what remains is in ``info`` only
@@ -156,18 +157,21 @@ def _dict(space: Space[Any], total: int, normalised: bool) -> Shown:
     else:
         left_space = Discrete(total + 1)
 
+    beside = isinstance(space, Dict) and "remaining" not in space.spaces
+    parts = {**space.spaces} if isinstance(space, Dict) and beside else {"observation": space}
+
+    def joined(seen: Any, left: Any) -> Any:
+        return {**(seen if beside else {"observation": seen}), "remaining": left}
+
     def single(seen: Any, left: int, mask: Masks | None) -> Any:
         left = max(left, 0)
-        return {
-            "observation": seen,
-            "remaining": np.array([left / scale], np.float32) if normalised else np.int64(left),
-        }
+        return joined(seen, np.array([left / scale], np.float32) if normalised else np.int64(left))
 
     def batch(seen: Any, left: npt.NDArray[np.int64], mask: Masks | None) -> Any:
         left = np.maximum(left, 0)
-        return {"observation": seen, "remaining": (left[:, None] / scale).astype(np.float32) if normalised else left}
+        return joined(seen, (left[:, None] / scale).astype(np.float32) if normalised else left)
 
-    return Shown(Dict({"observation": space, "remaining": left_space}), single, batch)
+    return Shown(Dict({**parts, "remaining": left_space}), single, batch)
 
 
 def _rllib(inner: Shown, num_actions: int) -> Shown:

@@ -1,0 +1,126 @@
+"""Environments of others, ready to be shielded: what counts as damage there, and their exact models.
+
+==============  ===================================================================
+FrozenLake      1 for falling into a hole
+CliffWalking    1 for falling off the cliff
+Taxi            1 for a pick-up or drop-off that is not possible there
+MiniGrid        1 for walking into lava (Lava…, DistShift…), see :mod:`almostsure.gym.lava`
+almostsure      what their models say
+==============  ===================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
+
+import gymnasium
+
+from almostsure.budget.solve import solve_budget
+from almostsure.errors import UnknownName
+from almostsure.gym.checks import StateOf
+from almostsure.gym.damage import Damage, DamageTracker
+from almostsure.gym.lava import make_room, read_room
+from almostsure.gym.shielded import ShieldedEnv
+from almostsure.model.mdp import MDP
+from almostsure.model.tables import from_gymnasium
+from almostsure.shield.shield import Shield
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ready:
+    """An environment, its exact model, and what is needed to shield it."""
+
+    make: Callable[..., gymnasium.Env[Any, Any]]  # takes what gymnasium.make takes besides, render_mode for example
+    mdp: MDP
+    damage: Damage | None  # of (s, a, s2, r, terminated); None where the model alone knows
+    state_of: StateOf | None  # where observations are not states
+
+    def shield(self) -> Shield:
+        """The shield of the model."""
+        return Shield(self.mdp, solve_budget(self.mdp))
+
+    def shielded(self, total: int, **options: Any) -> ShieldedEnv:
+        """A shielded environment; options are those of :class:`ShieldedEnv`."""
+        if self.state_of is not None:
+            options.setdefault("observe", "dict")
+        return ShieldedEnv(self.make(), self.shield(), total, state_of=self.state_of, **options)
+
+
+def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
+    """An environment that others have made, with its damage and its exact model.
+
+    Parameters
+    ----------
+    name
+        Its id: FrozenLake, CliffWalking, Taxi, a lava room of MiniGrid, or one of this package.
+    map_seed
+        Which map a lava room has.
+    **make_kwargs
+        What ``gymnasium.make`` shall get, such as ``is_slippery=True``.
+
+    Examples
+    --------
+    >>> from almostsure.gym import ready
+    >>> cliff = ready("CliffWalking-v1", is_slippery=True)
+    >>> cliff.shield().budget.smallest_total()
+    0
+    >>> env = cliff.shielded(total=2)
+    >>> observation, info = env.reset(seed=0)
+    >>> observation
+    array([36,  2])
+    """
+    if name.startswith("MiniGrid-"):
+        make = partial(make_room, name, map_seed, **make_kwargs)
+        mdp, states = read_room(make)
+        return Ready(make=make, mdp=mdp, damage=None, state_of=states)
+    env = gymnasium.make(name, **make_kwargs)
+    try:
+        found = getattr(env.unwrapped, "mdp", None)
+        if isinstance(found, MDP):
+            return Ready(make=partial(gymnasium.make, name, **make_kwargs), mdp=found, damage=None, state_of=None)
+        damage = damage_of(env)
+        make = partial(make_tracked, name, damage, **make_kwargs)
+        return Ready(make=make, mdp=from_gymnasium(env, damage), damage=damage, state_of=None)
+    finally:
+        env.close()
+
+
+def make_tracked(name: str, damage: Damage, **make_kwargs: Any) -> gymnasium.Env[Any, Any]:
+    """An environment that says its damage: from states alone it cannot always be told (a slip, or a bump?)."""
+    return DamageTracker(gymnasium.make(name, **make_kwargs), damage)
+
+
+def damage_of(env: gymnasium.Env[Any, Any]) -> Damage:
+    """What counts as damage in one of Gymnasium's toy environments, as :func:`almostsure.from_gymnasium` takes it."""
+    kind = type(env.unwrapped).__name__
+    if kind not in DAMAGES:
+        raise UnknownName(
+            "environment", kind, DAMAGES,
+            f"There are: {', '.join(DAMAGES)}. Build a model with from_gymnasium(env, damage), from_transitions or "
+            "learn_budget.",
+        )  # fmt: skip
+    return DAMAGES[kind](env.unwrapped)
+
+
+def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, terminated: bool) -> int:
+    return int(int(s2) in holes and int(s) not in holes)
+
+
+def _reward_is(reward: float, s: Any, a: Any, s2: Any, r: float, terminated: bool) -> int:
+    return int(r == reward)
+
+
+def _frozen_lake(lake: Any) -> Damage:
+    return partial(_into_hole, frozenset(at for at, cell in enumerate(lake.desc.ravel().tolist()) if cell == b"H"))
+
+
+# Partial functions, not lambdas: environments may be pickled.
+DAMAGES: dict[str, Callable[[Any], Damage]] = {
+    "FrozenLakeEnv": _frozen_lake,
+    "CliffWalkingEnv": lambda walk: partial(_reward_is, -100),
+    "TaxiEnv": lambda taxi: partial(_reward_is, -10),
+}
