@@ -125,6 +125,14 @@ class Budget:
             f"  solved by the {self.engine}; {proof}>"
         )
 
+    def _repr_html_(self) -> str:
+        from almostsure.model.html import budget_map, card, levels_table
+
+        start, states, proof = (line.strip(" <>") for line in repr(self).removeprefix("<Budget:").splitlines())
+        counts = levels_table("states need", self.histogram())
+        facts = [("start", start), ("levels", states), ("proof", proof)]
+        return card("Budget", facts, counts, budget_map(self.mdp, self.of_state))
+
 
 def write_budget(budget: Budget, path: str | PathLike[str], *, kind: str) -> None:
     """Write a file of the given kind ("budget" or "shield") that holds ``budget``."""

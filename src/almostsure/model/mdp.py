@@ -390,6 +390,11 @@ class MDP:
             f"{self.num_outcomes:,} outcomes, starts in {start}>"
         )
 
+    def _repr_html_(self) -> str:
+        from almostsure.model.html import model_card
+
+        return model_card(self)
+
     def summary(self) -> str:
         """A few lines about the model: its size, damage, rewards, terminal states, start and memory."""
         from almostsure.model.describe import summary

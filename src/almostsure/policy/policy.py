@@ -375,6 +375,11 @@ class Policy:
 
         return table(self)
 
+    def _repr_html_(self) -> str:
+        from almostsure.policy.text import policy_card
+
+        return policy_card(self)
+
 
 @final
 class Play:

@@ -117,6 +117,13 @@ class Solution:
                 lines.append(f"risk         {self.used:.6g} of {risk:g} is used{worth}")
         return "\n".join([*lines, *self._may_never_end()])
 
+    def _repr_html_(self) -> str:
+        from almostsure.model.html import card
+        from almostsure.policy.text import curve_table, policy_map
+
+        facts = [(line[:13].strip(), line[13:]) for line in str(self).splitlines()]
+        return card("Solution", facts, curve_table(self._curve), policy_map(self.policy))
+
     def _may_never_end(self) -> list[str]:
         """A line for policies that do not surely end, where that is cheap to know."""
         if self.policy.num_layers * self.mdp.num_states > ASKED:

@@ -4,27 +4,73 @@ from __future__ import annotations
 
 import numpy as np
 
+from almostsure.model.html import card, text_map
+from almostsure.model.html import table as html_table
+from almostsure.model.mdp import MDP, Floats
 from almostsure.policy.policy import Policy
 
 MOST_STATES = 24
 MOST_LAYERS = 8
+MOST_POINTS = 12  # of a curve
+MOST_DRAWN = 10_000  # states that are asked about for a map
 NOTHING = "·"
+ARROWS = {"north": "↑", "up": "↑", "east": "→", "right": "→", "south": "↓", "down": "↓", "west": "←", "left": "←"}
 
 
 def table(policy: Policy) -> str:
     """One row a state, one column a remaining budget; large policies are cut short, and say so."""
-    mdp = policy.mdp
-    states, layers = range(min(mdp.num_states, MOST_STATES)), _shown_layers(policy)
-    names = [mdp.state_name(state) for state in states]
-    head = ["state", *(_title(policy, layer) for layer in layers)]
-    body = [[name, *(_cell(policy, s, layer) for layer in layers)] for s, name in zip(states, names, strict=True)]
+    head, body, more = _content(policy)
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *body]
     ]
-    if mdp.num_states > MOST_STATES:
-        lines.append(f"… and {mdp.num_states - MOST_STATES:,} more states")
-    return "\n".join([repr(policy)[1:-1], *lines])
+    return "\n".join([repr(policy)[1:-1], *lines, *([more] if more else [])])
+
+
+def policy_card(policy: Policy) -> str:
+    """The same as HTML, for notebooks, and the map if there is a small one."""
+    head, body, more = _content(policy)
+    facts = [("kind", repr(policy).removeprefix("<Policy: ").removesuffix(">"))]
+    return card("Policy", facts, html_table(head, body, more), policy_map(policy))
+
+
+def policy_map(policy: Policy) -> str:
+    """What is played with the whole budget, on the map, as HTML; nothing if there is no small map."""
+    mdp, layer = policy.mdp, 0 if policy.total is None else policy.total
+    if mdp.layout is None or mdp.num_states > MOST_DRAWN:
+        return ""
+    idle = mdp.is_terminal()
+    texts = ["" if idle[s] else _sign(mdp, policy.shares(s, layer), s) for s in range(mdp.num_states)]
+    return text_map(mdp, texts, "what is played" + ("" if policy.total is None else f" with {policy.total} left"))
+
+
+def _sign(mdp: MDP, shares: Floats, state: int) -> str:
+    """An arrow for an action that is a direction, the beginning of its name for others, ? where it is random."""
+    played = np.flatnonzero(shares)
+    if played.size != 1:
+        return "?" if played.size else NOTHING
+    name = mdp.action_name(int(mdp.actions(state)[played[0]]))
+    return ARROWS.get(name.lower(), name[:2])
+
+
+def curve_table(curve: Floats | None) -> str:
+    """The best return for each budget, as HTML; of a long curve the beginning and the end."""
+    if curve is None:
+        return ""
+    shown = list(range(curve.size)) if curve.size <= MOST_POINTS else [*range(MOST_POINTS - 1), curve.size - 1]
+    values = ["infeasible" if np.isnan(curve[k]) else f"{curve[k]:.6g}" for k in shown]
+    note = "" if len(shown) == curve.size else f"… of the budgets 0 … {curve.size - 1}"
+    return html_table(["budget", *map(str, shown)], [["best return", *values]], note)
+
+
+def _content(policy: Policy) -> tuple[list[str], list[list[str]], str]:
+    """Head and rows of the table, and what to say about states that it leaves out."""
+    mdp = policy.mdp
+    states, layers = range(min(mdp.num_states, MOST_STATES)), _shown_layers(policy)
+    head = ["state", *(_title(policy, layer) for layer in layers)]
+    body = [[mdp.state_name(s), *(_cell(policy, s, layer) for layer in layers)] for s in states]
+    more = mdp.num_states - len(states)
+    return head, body, f"… and {more:,} more states" if more else ""
 
 
 def _shown_layers(policy: Policy) -> list[int]:

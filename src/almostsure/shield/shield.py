@@ -335,6 +335,15 @@ class Shield:
             f"  {self._start()}>"
         )
 
+    def _repr_html_(self) -> str:
+        from almostsure.model.html import budget_map, card, levels_table
+
+        values, counts = np.unique(self.budget.of_choice, return_counts=True)
+        need = levels_table("choices become safe with", dict(zip(values.tolist(), counts.tolist(), strict=True)))
+        size = f"{self.mdp.num_choices:,} choices in {self.mdp.num_states:,} states"
+        facts = [("model", size), ("start", self._start())]
+        return card("Shield", facts, need, budget_map(self.mdp, self.budget.of_state))
+
     def _start(self) -> str:
         needed = self.budget.smallest_total()
         if needed < INFINITE:
