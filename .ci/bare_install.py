@@ -54,7 +54,7 @@ assert asure.load("example.umb") == example
 
 Path("model.prism").write_text('mdp module m x : bool init true; [] x -> true; endmodule label "bad" = x;')
 refused("pip install 'almostsure[storm]'", asure.from_prism, "model.prism", damage="bad")
-refused("pip install 'almostsure[test]'", importlib.import_module, "almostsure.testing")
+refused("pip install 'almostsure[test]'", importlib.import_module, "almostsure.testing.models")
 
 subprocess.run([sys.executable, "-m", "almostsure", "demo"], check=True)
 assert Path("almostsure-report.html").stat().st_size > 10_000

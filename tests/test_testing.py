@@ -103,7 +103,10 @@ def test_transitions_are_what_from_transitions_takes(content):
 
 
 def test_without_hypothesis_the_install_command_is_printed():
-    program = "import sys; sys.modules['hypothesis'] = None\nimport almostsure.testing"
+    program = (
+        "import sys; sys.modules['hypothesis'] = None\n"
+        "from almostsure.testing import check_shielded_env\nfrom almostsure.testing import mdps"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "pip install 'almostsure[test]'" in done.stderr
     assert done.returncode == 1

@@ -1,0 +1,235 @@
+"""Finds the classic mistakes of shielded environments, by playing them.
+
+It plays what the masks allow, resets in the middle of episodes and at their ends, tries what the masks forbid, and
+holds what the environment says against what a budget must do.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Discrete
+
+from almostsure.errors import AlmostSureError, ModelError, ModelMismatch, NoSafeAction
+from almostsure.gym.shielded import ShieldedEnv
+from almostsure.policy.constraints import check_total
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Checked(NamedTuple):
+    """What was played, and found to be well."""
+
+    episodes: int
+    steps: int
+    total: int
+    worst: int  # the most damage of an episode
+
+
+def check_shielded_env(env: Any, *, episodes: int = 20, steps: int = 200, seed: int = 0) -> Checked:
+    """Check a shielded environment: one in :class:`almostsure.gym.ShieldedEnv`, or one that does the same.
+
+    It must have ``action_masks()``, found through its wrappers, and in its ``info`` the ``damage`` of the step and
+    what is ``remaining``; an ``action_mask`` there must be the same.
+
+    Parameters
+    ----------
+    env
+        The environment, with whatever wrappers it has in use.
+    episodes, steps
+        How many episodes to play, and at most how many steps of each.
+    seed
+        Of the environment and of what is played.
+
+    Returns
+    -------
+    Checked
+        What was played.
+
+    Raises
+    ------
+    ModelError
+        At the first mistake; the message says what, where, and what to do.
+
+    Examples
+    --------
+    >>> from almostsure.gym import ready
+    >>> from almostsure.testing import check_shielded_env
+    >>> env = ready("CliffWalking-v1").shielded(total=2)
+    >>> check_shielded_env(env, episodes=5, steps=100)
+    Checked(episodes=5, steps=320, total=2, worst=2)
+    """
+    rng = np.random.default_rng(seed)
+    _check_actions(env)
+    total, played, worst = None, 0, 0
+    for episode in range(check_total(episodes, "episodes")):
+        run = _Episode(env, rng, f"episode {episode + 1}")
+        total = run.begin(seed if episode == 0 else None, total)
+        length = steps if episode % 3 else max(steps // 10, 1)  # some are left in the middle
+        while run.step_number < length and not run.over:
+            run.step()
+        played, worst = played + run.step_number, max(worst, total - run.remaining)
+    return Checked(episodes, played, total or 0, worst)
+
+
+def _check_actions(env: Any) -> None:
+    if not isinstance(env.action_space, Discrete) or env.action_space.start != 0:
+        _fail("mask not aligned", f"the action space must be Discrete, from 0; it is {env.action_space}")
+    if not env.has_wrapper_attr("action_masks"):
+        _fail("no masks", "the environment has no action_masks(). Wrap it in almostsure.gym.ShieldedEnv")
+
+
+class _Episode:
+    """One episode, checked as it goes."""
+
+    def __init__(self, env: Any, rng: np.random.Generator, name: str) -> None:
+        self.env, self.rng, self.name = env, rng, name
+        self.step_number, self.remaining, self.over = 0, 0, False
+        self.mask: Mask = np.zeros(0, np.bool_)
+
+    def begin(self, seed: int | None, total: int | None) -> int:
+        """Reset, and check that the whole budget is there again."""
+        observation, info = _call(self._where(), self.env, self.env.reset, seed=seed)
+        damage = info.get("damage", 0)
+        if damage:
+            _fail("damage on reset", f"info['damage'] is {damage!r} after reset() ({self._where()}); it must be 0")
+        self.remaining = self._whole(info, "remaining")
+        if total is not None and self.remaining != total:
+            _fail(
+                "budget not reset",
+                f"{self.remaining} remain after reset() ({self._where()}), but {total} did after the first one. "
+                "Every reset must start with the whole budget, also of an episode that was left or cut",
+            )
+        self._look(observation, info)
+        return self.remaining
+
+    def step(self) -> None:
+        """Play something that is allowed, and check what it did."""
+        self._try_forbidden()
+        action = int(self.rng.choice(np.flatnonzero(self.mask)))
+        self.step_number += 1
+        result = _call(self._where(action), self.env, self.env.step, action)
+        observation, _, terminated, truncated, info = result
+        damage, left = self._whole(info, "damage"), self._whole(info, "remaining")
+        if damage < 0:
+            _fail("negative damage", f"info['damage'] is {damage} ({self._where(action)})")
+        if left != self.remaining - damage:
+            _fail(
+                "budget not kept",
+                f"{self.remaining} remained and the step did {damage}, but info['remaining'] is {left} "
+                f"({self._where(action)})",
+            )
+        if left < 0:
+            _fail("overspent", f"an allowed action overspent the budget by {-left} ({self._where(action)})")
+        self.remaining, self.over = left, bool(terminated or truncated)
+        self._look(observation, info)
+
+    def _look(self, observation: Any, info: dict[str, Any]) -> None:
+        """Check masks and observation."""
+        count = int(self.env.action_space.n)
+        self.mask = np.asarray(self.env.get_wrapper_attr("action_masks")())
+        if self.mask.shape != (count,) or self.mask.dtype != np.bool_:
+            _fail(
+                "mask not aligned",
+                f"action_masks() must be {count} booleans, one an action id; it is {self.mask.dtype} of shape "
+                f"{list(self.mask.shape)} ({self._where()})",
+            )
+        if not self.mask.any():
+            _fail("empty mask", f"no action is allowed ({self._where()})")
+        if "action_mask" in info and not np.array_equal(np.asarray(info["action_mask"], np.bool_), self.mask):
+            _fail("mask not aligned", f"info['action_mask'] differs from action_masks() ({self._where()})")
+        if not self.env.observation_space.contains(observation):
+            _fail(
+                "strange observation",
+                f"{observation!r} is not in the observation space {self.env.observation_space} ({self._where()})",
+            )
+        self._compare()
+
+    def _compare(self) -> None:
+        """Hold the mask against the shield, where there is one, and what remains against the wrapper."""
+        shielded = _shielded(self.env)
+        if shielded is None:
+            return
+        if shielded.remaining != self.remaining:
+            _fail(
+                "budget not kept",
+                f"info['remaining'] is {self.remaining}, but the shield counts {shielded.remaining} ({self._where()})",
+            )
+        inner = np.asarray(shielded.action_masks())
+        if not np.array_equal(inner, self.mask):
+            _fail(
+                "mask not aligned",
+                f"action_masks() is {self.mask.tolist()} outside and {inner.tolist()} at the shield ({self._where()}). "
+                "A wrapper renumbers actions: put it inside of ShieldedEnv",
+            )
+
+    def _try_forbidden(self) -> None:
+        """Something forbidden must be refused or replaced, never played; tried on a copy."""
+        forbidden = np.flatnonzero(~self.mask)
+        if not forbidden.size or self.rng.random() > 0.2:
+            return
+        try:
+            twin = copy.deepcopy(self.env)
+        except Exception:
+            return  # an environment that cannot be copied is not tried
+        action = int(self.rng.choice(forbidden))
+        try:
+            info = twin.step(action)[4]
+        except (AlmostSureError, ValueError, AssertionError):
+            return
+        if not info.get("interventions"):
+            _fail(
+                "forbidden action played",
+                f"action {action} is not allowed, and the environment neither refused it nor counted a replacement in "
+                f"info['interventions'] ({self._where(action)})",
+            )
+
+    def _whole(self, info: dict[str, Any], key: str) -> int:
+        if key not in info:
+            _fail(f"no {key}", f"info must hold {key!r}; it has {', '.join(map(str, info)) or 'nothing'}")
+        value = info[key]
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+            _fail(f"{key} is not an integer", f"info[{key!r}] is {value!r} ({self._where()}); count in whole units")
+        return int(value)
+
+    def _where(self, action: int | None = None) -> str:
+        what = "" if action is None else f", action {action}"
+        return f"{self.name}, step {self.step_number}{what}"
+
+
+def _shielded(env: Any) -> ShieldedEnv | None:
+    while env is not None:
+        if isinstance(env, ShieldedEnv):
+            return env
+        env = getattr(env, "env", None)
+    return None
+
+
+def _call(where: str, env: Any, function: Any, *arguments: Any, **named: Any) -> Any:
+    """Call the environment; what it refuses itself is explained further."""
+    try:
+        return function(*arguments, **named)
+    except ModelMismatch as error:
+        _fail("transition outside the model", f"{error} ({where}){_renumbered(env, arguments)}", error)
+    except NoSafeAction as error:
+        _fail("mask not aligned", f"an action that the mask allows was refused: {error} ({where})", error)
+    except ModelError as error:
+        what = "non-integer damage" if "damage" in str(error) else "state outside the model"
+        _fail(what, f"{error} ({where})", error)
+
+
+def _renumbered(env: Any, arguments: tuple[Any, ...]) -> str:
+    """A hint where the environment seems to number its actions otherwise than the model."""
+    if not arguments or _shielded(env) is None:
+        return ""
+    return (
+        f" If the map is the right one: does the environment number its actions as the model does? Here action "
+        f"{arguments[0]} was played; compare mdp.action_names with the environment's"
+    )
+
+
+def _fail(what: str, why: str, cause: BaseException | None = None) -> NoReturn:
+    raise ModelError(f"{what}: {why.rstrip('.')}.") from cause
