@@ -75,12 +75,13 @@ def register(app: typer.Typer, panel: str) -> None:
 
         check_output(output)
         check_output(plot)
+        kind = _plot_kind(plot)
         budget = solve_budget(task.mdp).smallest_total() if total is None else total
         result = train(task.mdp, budget, learner, steps=steps, seeds=seeds)
         if output is not None:
             result.to_csv(output)
         if plot is not None:
-            _save_plot(result, plot)
+            _save_plot(result, plot, kind)
         if task.json:
             files = {"output": None if output is None else str(output), "plot": None if plot is None else str(plot)}
             scale = {"random_return": result.random, "assured_return": result.optimum}
@@ -152,15 +153,19 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
 # ---------------------------------------------------------------------- compare
 
 
-def _save_plot(result: Any, path: Path) -> None:
+def _plot_kind(path: Path | None) -> str:
+    kind = "" if path is None else path.suffix.lower().removeprefix(".")
+    if path is not None and kind not in ("png", "pdf", "svg"):
+        raise ArgumentError(f"the name of the plot must end in .png, .pdf or .svg; got {str(path)!r}.")
+    return kind
+
+
+def _save_plot(result: Any, path: Path, kind: str) -> None:
     """All of the picture, or nothing."""
     import io
 
     from almostsure.model.atomic import atomic_write
 
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("png", "pdf", "svg"):
-        raise ArgumentError(f"the name of the plot must end in .png, .pdf or .svg; got {str(path)!r}.")
     buffer = io.BytesIO()
     result.plot().savefig(buffer, format=kind)
     with atomic_write(path) as file:

@@ -1,0 +1,358 @@
+"""What can go wrong: names, files, signals, pipes, terminals and hostile models."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import almostsure as asure
+from almostsure.cli import guard
+from almostsure.cli.terminal import clean, number, share
+
+Here = Callable[..., Any]
+
+# ---------------------------------------------------------------------- words that are wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("budgt", "paper"), 2, "No such command 'budgt'. Did you mean 'budget'?"),
+        (("budget", "quicksnad"), 3, "unknown model 'quicksnad'. Did you mean 'quicksand'?"),
+        (("budget",), 2, "Missing argument 'MODEL'"),
+        (("solve", "paper", "--totle", "3"), 2, "No such option: --totle"),
+        (("solve", "paper", "--total", "many"), 2, "Invalid value for '--total'"),
+        (("solve", "paper", "--total", "-1"), 2, "total must be a whole number, 0 or more; got -1"),
+        (("solve", "paper", "--total", "1", "--limit", "2"), 2, "--limit is a constraint of its own"),
+        (("solve", "paper", "--risk", "0.1"), 2, "--risk is the probability of more than --total; give both"),
+        (("solve", "paper", "--total", "1", "--risk", "1.5"), 2, "risk must be a probability, 0 … 1; got 1.5"),
+        (("simulate", "paper", "-n", "0"), 2, "episodes must be"),
+        (("explain", "quicksand", "r2c22"), 3, "unknown state 'r2c22'. Did you mean 'r2c2'?"),
+        (("explain", "quicksand", "r2c2", "nort"), 3, "unknown action 'nort'. Did you mean 'north'?"),
+        (("explain", "quicksand", "999"), 3, "States are 0 … 85"),
+        (("compare", "corridor", "-l", "shielde"), 3, "Did you mean"),
+        (
+            ("compare", "corridor", "--plot", "x.doc", "--steps", "10", "--seeds", "1", "-l", "shielded"),
+            2,
+            "must end in",
+        ),
+        (("budget", "gym:FrozenLak-v1", "--damage", "terminated"), 3, "Did you mean 'FrozenLake-v1'?"),
+        (("budget", "gym:Blackjack-v1"), 3, "Name a rule such as --damage 'reward<=-10'"),
+        (("budget", "gym:FrozenLake-v1", "--damage", "__import__('os')"), 3, "a damage rule must read like"),
+        (("budget", "gym:FrozenLake-v1", "--constants", "colour=3"), 3, "cannot be made with"),
+        (("budget", "paper", "--constants", "slip=1"), 3, "unknown parameter of example 'paper' 'slip'"),
+        (("budget", "paper", "--constants", "slip"), 3, "constants must have the form 'N=3,p=0.5'"),
+        (("budget", "paper", "--damage", "x"), 3, "--damage must be left out"),
+        (("convert", "paper", "paper.txt"), 2, "must end in .umb"),
+        (("report", "paper", "-o", "paper.pdf"), 2, "must end in .html"),
+        (("learn", "paper", "--delta", "2"), 2, "delta must"),
+    ],
+)
+def test_what_is_wrong_is_said(here: Here, arguments: tuple[str, ...], code: int, message: str) -> None:
+    done = here(*arguments)
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith("error: ")
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_no_command_is_answered_by_help(here: Here) -> None:
+    done = here()
+    assert done.code == 2
+    assert "Usage: almostsure" in done.out + done.err
+
+
+def test_infeasible_names_what_would_do(here: Here) -> None:
+    done = here("solve", "quicksand", "--total", "1")
+    assert done.code == 1
+    assert done.err.endswith("Next: almostsure solve quicksand --total 2\n")
+
+
+def test_errors_are_json_too(here: Here) -> None:
+    for arguments, kind, code in (
+        (("solve", "quicksand", "--total", "1", "--json"), "Infeasible", 1),
+        (("solve", "--json"), "MissingParameter", 2),
+        (("budget", "nowhere.umb", "--json"), "FileError", 3),
+    ):
+        done = here(*arguments)
+        assert (done.code, done.err) == (code, "")
+        assert done.json["error"]["exit"] == code
+        assert done.json["error"]["kind"] == kind
+        assert done.json["model"] is None
+
+
+def test_debug_shows_where(here: Here) -> None:
+    done = here("budget", "nowhere.umb", "--debug")
+    assert done.code == 3
+    assert "Traceback" in done.err
+    assert "FileError" in done.err
+
+
+def test_a_mistake_of_ours_is_called_one(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("almostsure.cli.budgets.solve_budget", lambda *_, **__: 1 // 0)
+    done = here("budget", "paper")
+    assert done.code == guard.INTERNAL
+    assert "almostsure made a mistake (ZeroDivisionError: integer division or modulo by zero)" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_missing_extra_names_its_install_command(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "stormpy", None)  # as if it were not installed
+    (tmp_path / "model.prism").write_text("mdp")
+    done = here("budget", "model.prism", "--damage", "hit")
+    assert done.code == 4
+    assert "pip install 'almostsure[storm]'" in done.err
+
+
+def test_every_error_has_a_code() -> None:
+    def leaves(kind: type) -> list[type]:
+        return [kind, *(leaf for child in kind.__subclasses__() for leaf in leaves(child))]
+
+    codes = {
+        kind: next(code for known, code in guard.CODES if issubclass(kind, known))
+        for kind in leaves(asure.AlmostSureError)
+    }
+    assert codes[asure.errors.Interrupted] == 130
+    assert codes[asure.errors.CertificateError] == 1
+    assert set(codes.values()) <= {1, 2, 3, 4, 130}
+
+
+# ---------------------------------------------------------------------- files
+
+
+def test_unreadable_files(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "corrupt.umb").write_bytes(b"\x00" * 2048)
+    (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder.umb").mkdir()
+    (tmp_path / "notes.odt").write_text("")
+    for name, message in (
+        ("absent.umb", "No such file"),
+        ("absent.prism", "there is no such file"),
+        ("corrupt.umb", "corrupt.umb"),
+        ("binary.txt", "must be UTF-8 text"),
+        ("folder.umb", "folder.umb"),
+        ("notes.odt", "ends in one of .umb"),
+    ):
+        done = here("budget", name)
+        assert done.code == 3, done
+        assert message in done.err
+
+
+def test_unwritable_outputs_are_refused_before_the_work(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for command, *options in (
+        ("budget", "quicksand", "-o"), ("solve", "quicksand", "-o"), ("compare", "corridor", "-o"), ("demo", "-o"),
+    ):  # fmt: skip
+        for target in ("nowhere/file.safetensors", "folder"):
+            done = here(command, *options, target)
+            assert done.code == 3
+            assert f"cannot write '{target}'" in done.err
+    for command, target in (("report", "nowhere/r.html"), ("convert", "nowhere/m.umb")):
+        done = here(command, "paper", *(["-o"] if command == "report" else []), target)
+        assert done.code == 3
+        assert f"cannot write '{target}'" in done.err
+    assert here("budget", "paper", "-o", "/dev/null").code == 3
+
+
+# ---------------------------------------------------------------------- Ctrl-C and pipes
+
+
+def interrupted(arguments: list[str], fifo: Path, content: str | None, environment: dict[str, str]) -> Any:
+    """Start a command that reads a map from a pipe; when it does, let it have it (or not), and press Ctrl-C."""
+    os.mkfifo(fifo)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "almostsure", *arguments], cwd=fifo.parent, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+    )  # fmt: skip
+    with open(fifo, "w") as pipe:  # waits until the command opens it
+        if content is not None:
+            pipe.write(content)
+            pipe.close()
+            with pytest.raises(subprocess.TimeoutExpired, match="timed out"):  # it is at work
+                running.wait(2.0)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    return running.returncode, out, err
+
+
+@pytest.mark.parametrize("content", [None, "S.~.G\n~...~\n"])
+def test_ctrl_c_leaves_nothing_behind(
+    content: str | None, tmp_path: Path, environment: Callable[..., dict[str, str]]
+) -> None:
+    arguments = ["learn", "map.txt", "--constants", "slip=0.01", "--mu", "0.0000001", "-o", "learned.umb"]
+    code, out, err = interrupted(arguments, tmp_path / "map.txt", content, environment())
+    assert code == 130
+    assert out == ""
+    assert re.match("error: interrupted", err)
+    assert "Traceback" not in err
+    assert [path.name for path in tmp_path.iterdir()] == ["map.txt"]
+
+
+def test_ctrl_c_in_the_checkers_process(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any, **__: Any) -> Any:
+        return subprocess.CompletedProcess([], 130, b"")
+
+    monkeypatch.setattr("almostsure.cli.checking.subprocess.run", stopped)
+    assert here("check", "paper", "x.safetensors").code == 130
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_reader_that_went_away(more: tuple[str, ...], environment: Callable[..., dict[str, str]]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "almostsure", "models", "paper", *more], stdout=writing, stderr=subprocess.PIPE,
+            env=environment(),
+        )  # fmt: skip
+    finally:
+        os.close(writing)
+    assert done.returncode == 141
+    assert done.stderr == b""
+
+
+def test_no_standard_output_at_all(environment: Callable[..., dict[str, str]]) -> None:
+    program = f"exec {sys.executable} -m almostsure models paper >&- 2>&-"
+    assert subprocess.run(["sh", "-c", program], env=environment()).returncode == 0
+
+
+def test_a_terminal_that_knows_ascii_only(almostsure: Here) -> None:
+    done = almostsure("explain", "quicksand", "r7c3", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert done.code == 0
+    assert "needs \\u221e" in done.out
+
+
+# ---------------------------------------------------------------------- terminals
+
+
+def on_a_terminal(*arguments: str, cwd: Path, environment: dict[str, str]) -> str:
+    """What a command shows on a terminal."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "almostsure", *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd,
+        env=environment,
+    ) as running:  # fmt: skip
+        os.close(theirs)
+        shown = bytearray()
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            shown += piece
+        assert running.wait(30) == 0
+    os.close(ours)
+    return shown.decode().replace("\r\n", "\n")
+
+
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
+
+def test_colours_on_a_terminal_and_none_if_unwanted(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> None:
+    coloured = on_a_terminal("budget", "corridor", cwd=tmp_path, environment=environment(TERM="xterm-256color"))
+    assert "\x1b[38;5;231;48;5;28m 0" in coloured
+    assert "\x1b" not in COLOUR.sub("", coloured)
+    plain = on_a_terminal(
+        "budget", "corridor", cwd=tmp_path, environment=environment(TERM="xterm-256color", NO_COLOR="1")
+    )
+    assert "\x1b" not in plain
+    assert COLOUR.sub("", coloured) == plain
+
+
+def test_a_narrow_terminal(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in (
+        ("models",),
+        ("budget", "hazard-map"),
+        ("explain", "quicksand"),
+        ("solve", "hazard-map", "-t", "1"),
+    ):
+        monkeypatch.setenv("COLUMNS", "40")
+        done = here(*command)
+        assert done.code == 0
+        body = done.out.partition("\nNext:")[0]  # commands are not broken, so that they can be copied
+        assert max(map(len, body.splitlines())) <= 40
+
+
+def test_a_map_that_does_not_fit_is_not_drawn(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    assert "too many for this terminal" in " ".join(here("budget", "archipelago").out.split())
+
+
+# ---------------------------------------------------------------------- hostile models
+
+ESCAPES = ("\x1b[2J\x1b[31mred", "[bold]loud[/bold] [link=https://example.org]here[/link]", "bell\x07\r\nnew line",
+           "\u202etxt.exe", "\x9b31m", "<script>alert(1)</script>")  # fmt: skip
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    count = len(ESCAPES)
+    mdp = asure.from_transitions(
+        range(count), [0] * count, range(1, count + 1), [1] * count, [1] * count, [1] * count,
+        terminal=[count], state_names=[*ESCAPES, "end"], action_names=["\x1b]0;title\x07[red]go[/red]"],
+    )  # fmt: skip
+    mdp.save(tmp_path / "hostile.umb")
+    return tmp_path / "hostile.umb"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("models",), ("budget",), ("explain",), ("solve",), ("simulate", "-n", "5", "--show", "0"), ("solve", "-t", "1")],
+)
+def test_names_cannot_steer_a_terminal(here: Here, hostile: Path, arguments: tuple[str, ...]) -> None:
+    command, *options = arguments
+    done = here(command, str(hostile), *options)
+    assert done.code in (0, 1)
+    shown = done.out + done.err
+    assert not set(shown) & {"\x1b", "\x07", "\r", "\u202e", "\x9b"}
+    if command in ("explain", "simulate"):
+        flat = re.sub(r"\s+", "", shown)
+        assert "\\x1b" in shown
+        assert "[bold]" in flat  # as it is written, not bold
+        assert "[/bold]" in flat or "[/bold" in flat
+
+
+def test_names_cannot_steer_a_real_terminal(hostile: Path, environment: Callable[..., dict[str, str]]) -> None:
+    shown = on_a_terminal(
+        "explain", str(hostile), cwd=hostile.parent, environment=environment(TERM="xterm-256color")
+    )  # fmt: skip
+    assert not set(COLOUR.sub("", shown)) & {"\x1b", "\x07", "\r", "\u202e", "\x9b"}
+    assert "\x1b]" not in shown
+    assert "\x1b[2J" not in shown
+
+
+def test_hostile_names_are_data_in_json(here: Here, hostile: Path) -> None:
+    done = here("explain", str(hostile), "--json")
+    assert done.out.isascii()
+    assert "\x1b" not in done.out
+    assert json.loads(done.out)["state"] == ESCAPES[0]
+
+
+def test_hostile_words_on_the_command_line(here: Here) -> None:
+    done = here("budget", "\x1b[31m[bold]x")
+    assert done.code == 3
+    assert "\x1b" not in done.err
+    assert "[bold]x" in done.err
+    assert "\x1b" not in here("\x1b[31m").err
+
+
+def test_cleaning() -> None:
+    assert clean("näïve ∞ 漢字 [red]") == "näïve ∞ 漢字 [red]"
+    assert clean("a\x1b\x9b\u202e\u2028\x7f\ud800b") == "a\\x1b\\x9b\\u202e\\u2028\\x7f\\ud800b"
+
+
+def test_numbers_never_claim_more_than_is_true() -> None:
+    assert (share(0.0), share(1e-9), share(1.0), share(1 - 1e-9)) == ("0 %", "< 0.01 %", "100 %", "> 99.99 %")
+    assert (number(float("inf")), number(float("-inf")), number(float("nan"))) == ("∞", "−∞", "–")

@@ -1,0 +1,75 @@
+"""The most damage that a policy can take, against what exact evaluation and simulation see."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from almostsure import AlmostSure, Chance, Expected, example, from_transitions, simulate, solve_budget, solve_policy
+from almostsure.budget.answer import INFINITE
+from almostsure.errors import NoSafeAction
+from almostsure.policy.evaluate import evaluate
+from almostsure.policy.policy import Policy
+from almostsure.policy.worst import worst_damage
+from almostsure.shield import Shield
+from almostsure.testing import mdps
+
+
+def test_an_assured_policy_keeps_its_total():
+    for total in range(7):
+        assert worst_damage("hazard-map", solve_policy("hazard-map", AlmostSure(total))) <= total
+    assert worst_damage("corridor", solve_policy("corridor", AlmostSure(3))) == 3
+
+
+def test_an_expectation_promises_nothing():
+    assert worst_damage("paper", solve_policy("paper", Expected(3))) == math.inf
+    assert worst_damage("paper", solve_policy("paper", Expected(0))) == 0
+
+
+def test_what_comes_after_overspending_counts():
+    mdp = from_transitions([0, 0, 1], [0, 1, 0], [1, 2, 2], [1] * 3, [5, 0, 0], [2, 0, 4], terminal=[2])
+    risky = solve_policy(mdp, Chance(1, 0.5))
+    assert worst_damage(mdp, risky) == 6
+    assert worst_damage("hazard-map", solve_policy("hazard-map", Chance(3, 0.1))) == math.inf
+
+
+def test_a_policy_that_is_silent_once_it_has_overspent():
+    mdp = example("paper")
+    table = {("circle", 1): "left", ("circle", 0): "left", ("square", 1): 0, ("square", 0): 0}
+    policy = Policy.from_table(mdp, table, total=1)
+    with pytest.raises(NoSafeAction, match="overspends at state 0 'circle', and does not say what it does then"):
+        worst_damage(mdp, policy)
+
+
+def test_resting_is_harmless():
+    mdp = from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [0, 5], [0, 1], terminal=[1])
+    assert worst_damage(mdp, solve_policy(mdp, Expected(0.5))) == 1
+
+
+@given(mdps())
+@settings(max_examples=60)
+def test_it_is_the_end_of_the_distribution(mdp):
+    budget = solve_budget(mdp)
+    least = budget.smallest_total()
+    if least == INFINITE or least > 8:
+        return
+    policy = Policy.from_shield(Shield(mdp, budget), least + 1)
+    worst = worst_damage(mdp, policy)
+    possible = np.flatnonzero(evaluate(mdp, policy).damage_distribution > 1e-12)
+    assert worst <= least + 1
+    assert worst >= possible.max(initial=0)
+    assert worst >= simulate(mdp, policy, 50, seed=1, max_steps=200).damages.max()
+
+
+@given(mdps())
+@settings(max_examples=60)
+def test_stationary_policies(mdp):
+    policy = Policy.from_table(mdp, {state: int(mdp.actions(state)[0]) for state in range(mdp.num_states)})
+    worst = worst_damage(mdp, policy)
+    result = evaluate(mdp, policy)
+    if math.isfinite(worst):
+        assert result.endless == 0
+        assert result.exceeds(int(worst)) < 1e-9
+    seen = simulate(mdp, policy, 50, seed=1, max_steps=200).damages.max()
+    assert worst >= seen
