@@ -61,7 +61,7 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
         )
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._draws = _Draws(self.mdp)
+        self._draws = Draws(self.mdp)
         self._state: Numbers | None = None
         self._steps: Numbers = np.zeros(self.num_envs, np.int64)
         self._over: Bools = np.zeros(self.num_envs, np.bool_)
@@ -99,7 +99,7 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
         return write({}, everyone, damage=damage, action_mask=self._draws.has[self._state])
 
 
-class _Draws:
+class Draws:
     """The model's outcomes, ready to be drawn from."""
 
     def __init__(self, mdp: MDP) -> None:
@@ -117,6 +117,7 @@ class _Draws:
         self._starts = np.cumsum(mdp.initial_probabilities)
 
     def start(self, count: int, rng: np.random.Generator) -> Numbers:
+        """Random initial states."""
         at = np.minimum(np.searchsorted(self._starts, rng.random(count), side="right"), self._starts.size - 1)
         states: Numbers = self.mdp.initial_states[at].astype(np.int64)
         return states
@@ -124,6 +125,7 @@ class _Draws:
     def step(
         self, state: Numbers, action: npt.NDArray[Any], acting: Bools, rng: np.random.Generator
     ) -> tuple[Numbers, npt.NDArray[np.float64], Numbers]:
+        """The next states, rewards and damages; nothing happens where nobody is acting."""
         if action.shape != state.shape or not ((action >= 0) & (action < self.mdp.num_actions)).all():
             raise ArgumentError(f"actions must be {state.size} ids 0 … {self.mdp.num_actions - 1}; got {action!r}")
         choice = self._choice[state, action]

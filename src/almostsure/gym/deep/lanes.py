@@ -15,6 +15,7 @@ import numpy as np
 from almostsure.errors import NoSafeAction, UnknownName
 from almostsure.gym.deep.features import Features, Rows
 from almostsure.gym.deep.regimes import Regime
+from almostsure.gym.model_vector import Draws
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 
 
@@ -61,10 +62,8 @@ class Lanes:
         self.count, self.max_steps = count, max_steps
         self.record = Record([], [], [], [])
         self.steps = self.refusals = 0
-        self._choice = _choice_table(mdp)
-        self._is_terminal = mdp.is_terminal()
-        self._upto = _cumulated(mdp)
-        self._start = np.cumsum(mdp.initial_probabilities)
+        self._draws = Draws(mdp)
+        self._everyone = np.ones(count, np.bool_)
         self.seed(None)
 
     def seed(self, seed: int | None) -> None:
@@ -76,8 +75,7 @@ class Lanes:
         self._restart(np.arange(self.count))
 
     def _restart(self, lanes: Ints) -> None:
-        at = np.searchsorted(self._start, self._rng.random(lanes.size), side="right")
-        self.states[lanes] = self.mdp.initial_states[np.minimum(at, self._start.size - 1)]
+        self.states[lanes] = self._draws.start(lanes.size, self._rng)
         self.remaining[lanes] = self.total
         self._returns[lanes], self._lengths[lanes] = 0.0, 0
         self._mask: Bools | None = None
@@ -94,8 +92,9 @@ class Lanes:
 
     def step(self, actions: Ints) -> Step:
         """Play one action in every lane."""
+        self._check(actions)
         self.refusals += self.regime.refuses(self.states, self.mask())
-        damages, rewards, ended = self._play(self._checked(actions))
+        damages, rewards, ended = self._play(actions)
         paid = self.regime.reward(rewards, damages, self.remaining)
         ended |= self.regime.ends(self.remaining)
         truncated = ~ended & (self._lengths >= self.max_steps)
@@ -112,20 +111,17 @@ class Lanes:
         self._keep(lanes)
         self._restart(lanes)
 
-    def _play(self, choices: Ints) -> tuple[Ints, Floats, Bools]:
-        outcome = np.searchsorted(self._upto, choices + self._rng.random(self.count), side="right")
-        outcome = np.clip(outcome, self.mdp.outcome_ptr[choices], self.mdp.outcome_ptr[choices + 1] - 1)
-        damages, rewards = self.mdp.damage[outcome].astype(np.int64), self.mdp.reward[outcome]
-        self.states = self.mdp.successor[outcome].astype(np.int64)
+    def _play(self, actions: Ints) -> tuple[Ints, Floats, Bools]:
+        self.states, rewards, damages = self._draws.step(self.states, actions, self._everyone, self._rng)
         self.remaining -= damages
         self._returns += rewards
         self._lengths += 1
         self.steps += self.count
         self._mask = None
-        return damages, rewards, self._is_terminal[self.states]
+        return damages, rewards, self._draws.is_terminal[self.states]
 
-    def _checked(self, actions: Ints) -> Ints:
-        """The choices that the actions are; refused unless the mask has them."""
+    def _check(self, actions: Ints) -> None:
+        """Refuse actions unless the mask has them."""
         if actions.shape != (self.count,) or not ((actions >= 0) & (actions < self.mdp.num_actions)).all():
             raise UnknownName("action", actions, (), f"Give {self.count} actions 0 … {self.mdp.num_actions - 1}.")
         forbidden = ~self.mask()[np.arange(self.count), actions]
@@ -137,27 +133,9 @@ class Lanes:
                 f"with {left} left, where it is masked out. Give the agent the masks: action_masks().",
                 state=state, remaining=left,
             )  # fmt: skip
-        choices: Ints = self._choice[self.states, actions]
-        return choices
 
     def _keep(self, lanes: Ints) -> None:
         self.record.ends += [self.steps] * lanes.size
         self.record.returns += self._returns[lanes].tolist()
         self.record.damages += (self.total - self.remaining[lanes]).tolist()
         self.record.lengths += self._lengths[lanes].tolist()
-
-
-def _choice_table(mdp: MDP) -> Ints:
-    """The choice of each state and action, −1 where there is none, [num_states, num_actions]."""
-    table = np.full((mdp.num_states, mdp.num_actions), -1, np.int64)
-    table[mdp.choice_states(), mdp.choice_action] = np.arange(mdp.num_choices)
-    return table
-
-
-def _cumulated(mdp: MDP) -> Floats:
-    """For the outcomes of choice c: c plus the probability of it and those before, so that one search finds all."""
-    total = np.cumsum(mdp.probability)
-    before = np.append(0.0, total)[mdp.outcome_ptr[:-1]]
-    owner = mdp.outcome_choices()
-    result: Floats = owner + (total - before[owner])
-    return result
