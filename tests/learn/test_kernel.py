@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 
 import almostsure as asure
 import almostsure.learn.plan as plan_module
@@ -292,6 +293,43 @@ PROGRAM = """
     kernel = build_kernel(sampler, 200, seed=8, checkpoint=sys.argv[1] or None, checkpoint_seconds=0, workers=2)
     print(kernel.count.tolist(), kernel.reward.tolist())
 """
+
+
+COUNTING = """
+    import sys, time
+    import almostsure.learn.plan as plan
+    from almostsure.learn import FunctionSampler, {learner}
+
+    plan.OTHER_CHUNK = 50
+    drawn = open(sys.argv[2], "ab", buffering=0)
+
+    def step(state, action, rng):
+        drawn.write(b".")
+        time.sleep(0.002)
+        return int(rng.integers(5)), float(rng.normal()), int(rng.random() < 0.1)
+
+    {learner}(FunctionSampler(step, 5, 2), {numbers}, seed=8, checkpoint=sys.argv[1], checkpoint_seconds=0.2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("learner", "numbers"), [("build_kernel", "100_000"), ("learn_budget", "mu=0.0001, delta=0.1")]
+)
+def test_kill_9_loses_at_most_the_last_interval(tmp_path, learner, numbers):
+    program, path, drawn = tmp_path / "program.py", tmp_path / "run", tmp_path / "drawn"
+    program.write_text(textwrap.dedent(COUNTING).format(learner=learner, numbers=numbers))
+    victim = subprocess.Popen([sys.executable, str(program), str(path), str(drawn)])
+    deadline = time.monotonic() + 60
+    while not path.exists() and victim.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    saved = path.stat().st_mtime_ns
+    while path.stat().st_mtime_ns == saved and victim.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    kept = int(load_file(path)["samples"].sum())
+    assert kept > 0
+    assert 0 <= drawn.stat().st_size - kept <= 0.2 / 0.002 + 2 * 50  # an interval, and the chunks at either end of it
 
 
 def test_kill_9_then_resume(tmp_path):

@@ -67,7 +67,7 @@ from almostsure.shield.table import spans
 
 FIRST_LOOK = 0.5  # samples, in units of 1/μ, before anything is concluded from a choice
 STRIDE = 0.25  # samples, in units of 1/μ, between two looks at whether a choice has had enough
-MOST_AT_ONCE = 1 << 20  # samples of a simulator a round: a round that is interrupted is lost
+MOST_AT_ONCE = 1 << 20  # samples of a simulator a round, so that what they show is soon made use of
 OPTIMISM = "What it refuses is unsafe for certain; what it allows may be."
 
 
@@ -192,7 +192,7 @@ def learn_budget(
     run = {"mu": repr(mu), "delta": repr(delta), "total": str(total)}
     store = Checkpoint(checkpoint, source, run, check_seconds(checkpoint_seconds))
     resumed = store.read(seed)
-    tally, done, seed = resumed or (new_tally(source), {"round": 0}, fresh_seed() if seed is None else seed)
+    tally, done, seed = resumed or (new_tally(source), {"round": 0, "chunk": 0}, fresh_seed() if seed is None else seed)
     learner = _Learner(source, tally, done, seed, mu, delta, total)
     try:
         with Bar("learning", uniform["sharp"], notice=f"at most {uniform['sharp']:,} samples or so") as bar:
@@ -238,17 +238,18 @@ class _Learner:
         """Sample until every relevant choice is accepted."""
         counter = Counter(self.source)
         with open_crew(counter.count, workers, processes=self.source.model is None) as crew:
-            while (lengths := self._wanted()).any():
-                choices = np.flatnonzero(lengths)
+            while (lengths := self._wanted() if store.plan is None else store.plan).any():
+                store.plan, choices = lengths, np.flatnonzero(lengths)
                 plan = counter.plan(choices, lengths[choices], self.seed, self.done["round"])
-                blocks = list(crew.in_order(plan.chunks()))
-                with uninterrupted():  # all of a round, or nothing
-                    for block in blocks:
+                for block in crew.in_order(plan.chunks(self.done["chunk"])):
+                    with uninterrupted():
                         self.tally.add(block)
+                        self.done["chunk"] += 1
+                    store.write(self.tally, self.done, self.seed, now=False)
+                    bar.update(int(self.tally.samples.sum()))
+                with uninterrupted():
                     self.tally.merge()
-                    self.done["round"] += 1
-                store.write(self.tally, self.done, self.seed, now=False)
-                bar.update(int(self.tally.samples.sum()))
+                    self.done["round"], self.done["chunk"], store.plan = self.done["round"] + 1, 0, None
 
     # ------------------------------------------------------------------ what to sample
 

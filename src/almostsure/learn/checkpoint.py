@@ -1,7 +1,8 @@
 """Keeping long runs on disk: a run that was killed goes on where its last checkpoint was, with the same result.
 
-A checkpoint holds the tally and how far the run has come.  It belongs to one run: the same sampler and choices, the
-same seed, the same kind of run with the same numbers.  Any other run refuses it.
+A checkpoint holds the tally, how far the run has come and, for a run in rounds, what its present round takes.  It
+belongs to one run: the same sampler and choices, the same seed, the same kind of run with the same numbers.  Any other
+run refuses it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from os import PathLike
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 
 from almostsure.errors import CorruptFile, FileError
 from almostsure.learn.sampler import Source
@@ -45,6 +47,7 @@ class Checkpoint:
     ) -> None:
         self.path, self.source, self.seconds = path, source, seconds
         self.run = {"sampler": source.identity, **run}
+        self.plan: npt.NDArray[np.int64] | None = None  # [num_choices] samples that the present round takes, if any
         self._saved_at = time.monotonic()
 
     def read(self, seed: int | None) -> tuple[Tally, dict[str, int], int] | None:
@@ -80,6 +83,8 @@ class Checkpoint:
             ("samples", "latest"), (blank.num_choices,)
         )
         fits = sizes == wanted and all(arrays[name].dtype == f"{kind}8" for name, kind in ARRAYS.items())
+        self.plan = arrays["plan"].astype(np.int64) if "plan" in arrays else None
+        fits &= self.plan is None or (self.plan.shape == (blank.num_choices,) and bool((self.plan >= 0).all()))
         if not fits or not _sound(arrays, blank.num_choices * blank.num_states * DAMAGES):
             raise CorruptFile(f"{self.path!s} does not hold a tally of its sampler's choices", path=self.path)
         tally.restore(*(arrays[name] for name in ARRAYS))
@@ -93,6 +98,8 @@ class Checkpoint:
             "key": tally.key, "count": tally.count, "reward": tally.reward, "samples": tally.samples,
             "latest": tally.latest,
         }  # fmt: skip
+        if self.plan is not None:
+            arrays["plan"] = self.plan
         strings = {**self.run, "seed": str(seed), "position": json.dumps(dict(position))}
         save_tensors(self.path, kind=KIND, mdp=self.source.blank, arrays=arrays, strings=strings)
         self._saved_at = time.monotonic()
