@@ -34,9 +34,11 @@ def visited_states(records: list[dict[str, Any]]) -> list[int]:
 
 
 def _picked(episodes: Episodes) -> list[tuple[int, str]]:
-    typical = int(np.argsort(episodes.returns, kind="stable")[len(episodes) // 2])
+    middle = np.median(episodes.returns)
+    # Of equals the shortest: quicker to watch, and to play again.
+    typical = int(np.lexsort((episodes.lengths, np.abs(episodes.returns - middle)))[0])
     hardest = int(np.lexsort((episodes.lengths, -episodes.damages))[0])
-    poorest = int(np.argmin(episodes.returns))
+    poorest = int(np.lexsort((episodes.lengths, episodes.returns))[0])
     titles = {poorest: "the lowest return", hardest: "the most damage", typical: "a typical run"}
     return [(episode, titles[episode]) for episode in dict.fromkeys((typical, hardest, poorest))]
 

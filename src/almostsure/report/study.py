@@ -29,13 +29,14 @@ LOOK_AHEAD = 10  # budgets above the least one that are looked at where none was
 MARGIN = 4  # budgets above the one asked for that the curve goes on for
 SLIDER_PAIRS = 400_000  # pairs of state and remaining budget up to which larger budgets are solved for comparison
 SOLVED_PAIRS = 12_000_000  # … up to which the assured policy is solved at all
-PROGRAMME_PAIRS = 100_000  # … up to which the linear programmes of the other constraints are solved
+GAINFUL_PAIRS = 20_000  # … where rewards may be collected for ever, which only the plain engine knows about
+PROGRAMME_PAIRS = 25_000  # … up to which the linear programmes of the other constraints are solved
 FRONTIER_PAIRS = 6_000  # … up to which all their limits are
 EVALUATED_PAIRS = 400_000  # … up to which policies are evaluated exactly
 EPISODES, EPISODES_LARGE = 10_000, 1_000
 MAX_STEPS = 1_000  # of a simulated episode that may never end
-PATIENCE = 50  # expected lengths after which an episode that surely ends is cut
-LONGEST = 100_000
+PATIENCE = 20  # expected lengths after which an episode that surely ends is cut
+LONGEST = 10_000
 RISK = 0.05
 MOST = 2 / 3  # of what more budget can earn: worth stopping there, if nothing was asked for
 SAME = 1e-6  # returns closer than this, relative to the range, are equal for a reader
@@ -91,7 +92,7 @@ def study(mdp: MDP, *, total: int | None, limit: float | None, risk: float | Non
     budget = solve_budget(mdp)
     least = budget.smallest_total()
     notes: list[str] = []
-    ladder = _ladder(mdp, least, total, notes)
+    ladder = _ladder(mdp, budget, total, notes)
     chosen = _choose(ladder, least) if total is None else total
     ladder = _shortened(ladder, chosen)
     kinds = _constraints(chosen, limit, risk)
@@ -123,20 +124,35 @@ def _broken(mdp: MDP, budget: Budget) -> str:
 # ---------------------------------------------------------------------- the assured policy for many budgets
 
 
-def _ladder(mdp: MDP, least: int, total: int | None, notes: list[str]) -> Ladder:
+def _ladder(mdp: MDP, budget: Budget, total: int | None, notes: list[str]) -> Ladder:
     """The assured answers up to the budget asked for, and a little further where that is cheap."""
+    least = budget.smallest_total()
     if least == INFINITE:
         return Ladder(curve=np.full((total or 0) + 1, math.nan), solution=None)
     wanted = least + LOOK_AHEAD if total is None else max(total, least) + MARGIN
     floor = (least if total is None else max(total, least)) + 1
     top = max(floor - 1, min(wanted, SLIDER_PAIRS // mdp.num_states - 1))
-    if (top + 1) * mdp.num_states > SOLVED_PAIRS:
-        notes.append(
-            f"The best policy: {mdp.num_states:,} states with {top + 1:,} remaining budgets are more than the "
-            f"{SOLVED_PAIRS:,} pairs that a report solves. Use solve_policy."
-        )
-        return Ladder(curve=np.full(top + 1, math.nan), solution=None, problem="It was left out: see below.")
+    refused = _too_large(mdp, budget, top)
+    if refused:
+        notes.append(f"The best policy: {refused} Use solve_policy.")
+        return Ladder(curve=np.full(top + 1, math.nan), solution=None, problem="Left out: see the end of the report.")
     return _climb(mdp, least, top)
+
+
+def _too_large(mdp: MDP, budget: Budget, top: int) -> str:
+    """Why the assured policy would take longer than a report may, or nothing."""
+    pairs = (top + 1) * mdp.num_states
+    if pairs > SOLVED_PAIRS:
+        return f"{mdp.num_states:,} states with {top + 1:,} remaining budgets are too many to solve for a report."
+    if pairs > GAINFUL_PAIRS and _may_gain(mdp, budget, top):
+        return f"rewards can perhaps be collected for ever, and finding out takes long with {mdp.num_states:,} states."
+    return ""
+
+
+def _may_gain(mdp: MDP, budget: Budget, top: int) -> bool:
+    from almostsure.policy.sweep_ground import Ground, may_gain  # compiled: nothing that small models wait for
+
+    return may_gain(Ground.read(mdp, budget.of_choice, top, 1.0))
 
 
 def _climb(mdp: MDP, least: int, top: int) -> Ladder:
