@@ -63,15 +63,15 @@ def check_observations(overseer: Overseer, observations: Any, state_of: StateOf 
 
 def check_same_model(overseer: Overseer, env: gymnasium.Env[Any, Any], state_of: StateOf | None) -> None:
     """Refuse an environment that knows its own model, or its table, where that is not the shield's."""
-    for layer in _layers(env):
-        if isinstance(layer, Autoreset):
-            raise ArgumentError(
-                "a shield must see every reset; the environment resets itself inside. Put ShieldedEnv "
-                "inside of Autoreset: Autoreset(ShieldedEnv(…))."
-            )
-        translated = isinstance(layer, (gymnasium.ActionWrapper, gymnasium.ObservationWrapper))
-        if translated or state_of is not None or overseer.online is not None:
-            return
+    layers = list(_layers(env))
+    if any(isinstance(layer, Autoreset) for layer in layers):
+        raise ArgumentError(
+            "a shield must see every reset; the environment resets itself inside. Put ShieldedEnv "
+            "inside of Autoreset: Autoreset(ShieldedEnv(…))."
+        )
+    translated = any(isinstance(layer, (gymnasium.ActionWrapper, gymnasium.ObservationWrapper)) for layer in layers)
+    if translated or state_of is not None or overseer.online is not None:
+        return
     model = getattr(env.unwrapped, "mdp", None)
     if model is not None and model != overseer.mdp:
         raise ModelMismatch("the shield is for another model than the environment's. Use Shield(env.unwrapped.mdp, …).")
@@ -90,18 +90,24 @@ def _check_table(overseer: Overseer, table: Mapping[Any, Any]) -> None:
     """Refuse a table that has outcomes which the model does not have, in any state that can be lived in."""
     mdp, is_terminal = overseer.mdp, overseer.mdp.is_terminal()
     known = set(zip(_states_actions(mdp), mdp.successor.tolist(), strict=True))
+    end = mdp.num_states - 1  # where an extra state for the end would be
+
+    def fits(choice: tuple[int, int], after: int, terminated: bool) -> bool:
+        if terminated:
+            return any((choice, at) in known and is_terminal[at] for at in (after, end))
+        goes_on = not is_terminal[after] or all(out[1] == after for row in table[after].values() for out in row)
+        return (choice, after) in known and goes_on
+
     for state, row in table.items():
-        if is_terminal[state]:
-            continue
-        for action, outcomes in row.items():
+        for action, outcomes in row.items() if not is_terminal[state] else ():
             for probability, after, _, terminated in outcomes:
-                is_known = ((state, action), after) in known
-                if probability and not is_known and not (terminated and ((state, action), mdp.num_states - 1) in known):
+                if probability and not fits((state, action), int(after), bool(terminated)):
                     raise ModelMismatch(
                         f"the environment's table leads from {mdp.describe_state(state)}, action "
-                        f"{mdp.action_name(action)}, to {mdp.describe_state(after)}, which the shield's model says is "
-                        "impossible: the shield is for another environment (another map?). Build its model from this "
-                        "one: from_gymnasium(env, damage)."
+                        f"{mdp.action_name(action)}, to {mdp.describe_state(int(after))}, "
+                        f"{'where it ends' if terminated else 'where it goes on'}: for the shield's model that is "
+                        "impossible, so it is a shield for another environment (another map?). Build its model from "
+                        "this one: from_gymnasium(env, damage)."
                     )
 
 
@@ -163,5 +169,8 @@ def refused(overseer: Overseer, state: int, action: int, remaining: int) -> NoSa
 
 def as_number(action: Any) -> int | None:
     """An action as an int, if it is a whole number of any type."""
-    array = np.asarray(action)
-    return int(array) if array.size == 1 and array.dtype.kind in "iu" else None
+    try:
+        array = np.asarray(action)
+    except ValueError:  # nested sequences of different lengths
+        return None
+    return int(array.item()) if array.size == 1 and array.dtype.kind in "iu" else None

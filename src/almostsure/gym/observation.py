@@ -8,7 +8,7 @@ import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.gym.forms import Form, show_remaining
+from almostsure.gym.forms import Form, Shown, show_remaining
 from almostsure.policy.constraints import check_total
 
 
@@ -65,7 +65,7 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
         return seen, reward, terminated, truncated, {**info, "remaining": self._remaining}
 
 
-def shown(space: Any, total: int, observe: Form, normalised: bool) -> Any:
+def shown(space: Any, total: int, observe: Form, normalised: bool) -> Shown:
     """The form that observations get, without masks."""
     if observe not in ("flat", "dict"):
         raise ArgumentError(f"observe must be 'flat' or 'dict'; got {observe!r}. Masks need ShieldedEnv.")

@@ -1,0 +1,454 @@
+"""ShieldedEnv: whatever is played, no episode takes more than its budget."""
+
+import copy
+import pickle
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.wrappers import Autoreset, TimeLimit, TransformAction, TransformObservation
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import almostsure as asure
+from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
+from almostsure.gym import DamageTracker, ShieldedEnv, to_gymnasium
+from almostsure.testing import mdps
+
+
+def shield_of(mdp):
+    return asure.Shield(mdp, asure.solve_budget(mdp))
+
+
+def shielded(model="hazard-map", total=3, **options):
+    mdp = asure.as_model(model)
+    return ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), total, **options)
+
+
+def play(env, steps, *, seed=0, total):
+    """Random allowed play; checks the budget of every episode; returns how many ended, and the worst damage."""
+    rng = np.random.default_rng(seed)
+    _, info = env.reset(seed=seed)
+    left, ended, worst = total, 0, 0
+    assert info["remaining"] == total
+    for _ in range(steps):
+        mask = env.get_wrapper_attr("action_masks")()
+        assert mask.any()
+        assert info["action_mask"].dtype == np.int8
+        assert np.array_equal(mask, info["action_mask"])
+        _, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(mask))))
+        left -= info["damage"]
+        assert info["remaining"] == left >= 0
+        worst = max(worst, total - left)
+        if terminated or truncated:
+            ended += 1
+            _, info = env.reset()
+            left = total
+            assert (info["remaining"], info["damage"]) == (total, 0)
+    return ended, worst
+
+
+# ---------------------------------------------------------------------- the promise
+
+
+@given(mdps(), st.integers(0, 3), st.integers(0, 2**32 - 1))
+@settings(max_examples=40)
+def test_no_episode_overspends_and_no_mask_is_empty(mdp, more, seed):
+    shield = shield_of(mdp)
+    needed = shield.budget.smallest_total()
+    if needed == asure.INFINITE:
+        with pytest.raises(Infeasible, match="no total is enough at the start"):
+            ShieldedEnv(to_gymnasium(mdp), shield, 3)
+        return
+    env = ShieldedEnv(to_gymnasium(mdp, max_steps=15), shield, needed + more)
+    play(env, 60, seed=seed, total=needed + more)
+
+
+@given(mdps(), st.integers(0, 2**32 - 1))
+@settings(max_examples=40)
+def test_masks_are_the_shields(mdp, seed):
+    shield = shield_of(mdp)
+    if shield.budget.smallest_total() > 4:
+        return
+    env = ShieldedEnv(to_gymnasium(mdp), shield, 4)
+    (state, left), info = env.reset(seed=seed)
+    for _ in range(20):
+        assert np.array_equal(env.action_masks(), shield.mask(int(state), int(left)))
+        (state, left), _, terminated, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+        if terminated:
+            break
+
+
+def test_more_budget_allows_more():
+    mdp = asure.example("hazard-map")
+    worst = [play(shielded(mdp, total), 3000, total=total)[1] for total in (0, 1, 3)]
+    assert worst == [0, 1, 3]
+
+
+# ---------------------------------------------------------------------- what the agent sees
+
+
+@pytest.mark.parametrize(
+    ("options", "space", "first"),
+    [
+        ({}, MultiDiscrete([2, 4]), [0, 3]),
+        ({"observe": "none"}, Discrete(2), 0),
+        ({"observe": "dict"}, Dict(observation=Discrete(2), remaining=Discrete(4)), {"observation": 0, "remaining": 3}),
+        ({"normalised": True}, Box(0, 1, (3,)), [1, 0, 1]),
+        (
+            {"observe": "dict", "normalised": True},
+            Dict(observation=Discrete(2), remaining=Box(0, 1, (1,))),
+            {"observation": 0, "remaining": [1]},
+        ),
+        (
+            {"observe": "rllib"},
+            Dict(action_mask=Box(0, 1, (2,)), observations=MultiDiscrete([2, 4])),
+            {"action_mask": [1, 1], "observations": [0, 3]},
+        ),
+    ],
+)
+def test_observations_show_what_remains(options, space, first):
+    env = shielded("paper", 3, **options)
+    assert env.observation_space == space
+    seen, _ = env.reset(seed=0)
+    assert env.observation_space.contains(seen)
+    for key in first if isinstance(first, dict) else [None]:
+        assert np.array_equal(seen if key is None else seen[key], first if key is None else first[key])
+    seen, *_ = env.step(0)
+    assert env.observation_space.contains(seen)
+
+
+def test_rllib_masks_are_under_its_keys():
+    """RLlib's masking modules read obs["action_mask"], floats 0 or 1, and obs["observations"]."""
+    env = shielded("paper", 1, observe="rllib")
+    env.reset(seed=0)
+    seen, *_ = env.step(0)
+    assert list(seen) == ["action_mask", "observations"]
+    assert (seen["action_mask"].dtype, seen["action_mask"].tolist()) == (np.float32, [0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("space", "seen"),
+    [
+        (Box(-1, 1, (2,), np.float32), np.array([0.5, -0.5], np.float32)),
+        (MultiDiscrete([3, 2]), np.array([2, 1])),
+        (gymnasium.spaces.MultiBinary(3), np.array([1, 0, 1], np.int8)),
+    ],
+)
+@pytest.mark.parametrize("normalised", [False, True])
+def test_arrays_get_one_more_entry(space, seen, normalised):
+    env = TransformObservation(to_gymnasium("paper"), lambda state: seen, space)
+    mdp = env.unwrapped.mdp
+    env = ShieldedEnv(env, shield_of(mdp), 4, normalised=normalised, state_of=lambda seen, env: env.unwrapped._state)
+    for observation in (env.reset(seed=0)[0], env.step(0)[0]):
+        assert env.observation_space.contains(observation)
+    assert observation[-1] == (0.75 if normalised else 3)
+
+
+def test_what_cannot_be_appended_is_said():
+    env = TransformObservation(to_gymnasium("paper"), lambda s: np.zeros((2, 2), np.float32), Box(0, 1, (2, 2)))
+    mdp = env.unwrapped.mdp
+    with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
+        ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0)
+    with pytest.raises(UnknownName, match=r"unknown form of observation 'flot'\. Did you mean 'flat'"):
+        shielded("paper", observe="flot")
+
+
+# ---------------------------------------------------------------------- what is forbidden
+
+
+def test_forbidden_actions_are_refused():
+    env = shielded("paper", 0)
+    env.reset(seed=0)
+    with pytest.raises(NoSafeAction, match=r"left is not allowed at state 0 'circle' with 0 left; allowed: right") as e:
+        env.step(0)
+    assert (e.value.state, e.value.remaining) == (0, 0)
+    assert env.step(1)[2]  # the episode was not harmed by it
+
+
+def test_or_replaced_and_counted():
+    env = shielded("paper", 1, forbidden="replace")
+    env.reset(seed=0)
+    assert env.step(0)[4]["interventions"] == 0
+    _, reward, terminated, _, info = env.step(0)
+    assert (reward, terminated, info["interventions"], info["damage"]) == (0, True, 1, 0)
+    assert env.reset()[1]["interventions"] == 0
+    assert env.ledger.interventions == 1
+
+
+def test_the_best_policy_replaces_better():
+    mdp = asure.example("hazard-map")
+    solution = asure.solve_policy(mdp, asure.AlmostSure(3))
+    returns = []
+    for fallback in (None, solution, solution.policy):
+        env = ShieldedEnv(to_gymnasium(mdp, max_steps=60), shield_of(mdp), 3, forbidden="replace", fallback=fallback)
+        env.reset(seed=0)
+        for _ in range(600):
+            _, _, terminated, truncated, _ = env.step(1)  # always east
+            if terminated or truncated:
+                env.reset()
+        assert env.ledger.worst <= 3
+        assert env.ledger.interventions > 0
+        returns.append(env.ledger.episodes)
+    assert returns[1] == returns[2] != returns[0]
+    with pytest.raises(ModelMismatch, match="the policy belongs to another model"):
+        shielded("paper", 1, forbidden="replace", fallback=solution)
+    with pytest.raises(UnknownName, match="unknown value of forbidden 'allow'"):
+        shielded("paper", 1, forbidden="allow")
+
+
+@pytest.mark.parametrize("action", [-1, 2, 1.5, "left", None, [0, 1], np.array([0.0])])
+def test_what_is_no_action_is_never_played(action):
+    env = shielded("paper", 1, forbidden="replace")
+    env.reset(seed=0)
+    with pytest.raises(ArgumentError, match=r"an action must be one of Discrete\(2\)"):
+        env.step(action)
+
+
+@pytest.mark.parametrize("action", [0, np.int64(0), np.array(0), np.array([0]), np.uint8(0)])
+def test_actions_of_any_integer_type_are(action):
+    env = shielded("paper", 1)
+    env.reset(seed=0)
+    assert env.step(action)[4]["damage"] == 1
+
+
+# ---------------------------------------------------------------------- episodes
+
+
+def test_before_the_first_reset_and_after_the_end_there_is_nothing_to_do():
+    env = shielded("paper", 1)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
+        env.step(1)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
+        env.action_masks()
+    env.reset(seed=0)
+    env.step(1)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="there is no episode"):
+        env.step(1)
+
+
+def test_truncation_is_not_termination():
+    inner = ShieldedEnv(to_gymnasium("paper", max_steps=2), shield_of(asure.example("paper")), 5)
+    inner.reset(seed=0)
+    inner.step(0)
+    _, _, terminated, truncated, info = inner.step(0)
+    assert (terminated, truncated, info["remaining"]) == (False, True, 3)
+    assert info["action_mask"].tolist() == [1, 1]  # of a state in which life goes on
+    outer = TimeLimit(shielded("paper", 5), 2)
+    for _ in range(3):
+        assert outer.reset()[1]["remaining"] == 5
+        assert [outer.step(0)[3] for _ in range(2)] == [False, True]
+    assert outer.get_wrapper_attr("ledger").episodes == 2  # the third is not over yet
+
+
+def test_an_environment_that_resets_itself_inside_is_refused():
+    mdp = asure.example("paper")
+    with pytest.raises(ArgumentError, match=r"Put ShieldedEnv inside of Autoreset"):
+        ShieldedEnv(Autoreset(to_gymnasium(mdp)), shield_of(mdp), 1)
+    env = Autoreset(shielded("paper", 1))
+    env.reset(seed=0)
+    assert [env.step(a)[4]["remaining"] for a in (0, 1, 0, 0)] == [0, 0, 1, 0]
+
+
+def test_copies_and_pickles_go_on_where_the_original_was():
+    env = shielded("hazard-map", 3)
+    env.reset(seed=5)
+    for action in (0, 1, 1):
+        env.step(action)
+    twins = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
+    moves = np.random.default_rng(0)
+    for _ in range(20):
+        action = int(moves.choice(np.flatnonzero(env.action_masks())))
+        results = [e.step(action) for e in (env, *twins)]
+        assert {(int(r[0][0]), int(r[0][1]), r[1], r[2]) for r in results} == {
+            (int(results[0][0][0]), int(results[0][0][1]), results[0][1], results[0][2])
+        }
+
+
+def test_it_can_be_made_again_from_its_specification():
+    env = ShieldedEnv(gymnasium.make("almostsure/Paper-v0"), shield_of(asure.example("paper")), 2)
+    again = env.spec.make()
+    assert again.get_wrapper_attr("total") == 2
+    assert again.reset(seed=0)[0].tolist() == [0, 2]
+
+
+# ---------------------------------------------------------------------- another environment
+
+
+def test_a_total_that_is_too_small_says_what_is_needed():
+    with pytest.raises(Infeasible, match=r"a total of 1 is not enough at the start: state 11 'r2c2' needs 2") as e:
+        shielded("quicksand", 1)
+    assert e.value.needed == 2
+    for total in (-1, 1.5, "two", float("nan")):
+        with pytest.raises(ArgumentError, match="total must be"):
+            shielded("paper", total)
+
+
+def test_shields_of_other_environments_are_refused():
+    paper = shield_of(asure.example("paper"))
+    with pytest.raises(ModelMismatch, match="4 actions and the shield's model 2: the shield is for another"):
+        ShieldedEnv(to_gymnasium("corridor"), paper, 1)
+    lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
+    with pytest.raises(ModelMismatch, match="64 states and the shield's model 16"):
+        ShieldedEnv(gymnasium.make("FrozenLake8x8-v1"), shield_of(lake), 0)
+    with pytest.raises(ModelMismatch, match="the shield is for another model than the environment's"):
+        ShieldedEnv(to_gymnasium(asure.example("paper", damage_probability=0.5)), paper, 1)
+    with pytest.raises(ArgumentError, match="shield must be a Shield or an OnlineShield; got Budget"):
+        ShieldedEnv(to_gymnasium("paper"), paper.budget, 1)
+
+
+def test_another_map_of_the_same_size_is_noticed_at_once():
+    lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
+    other = gymnasium.make("FrozenLake-v1", desc=["SFFF", "FFFF", "FFFF", "FFFG"])
+    with pytest.raises(ModelMismatch, match=r"the environment's table leads from .* where it goes on: .*another map\?"):
+        ShieldedEnv(other, shield_of(lake), 0)
+
+
+def test_a_stale_model_is_noticed_when_it_shows():
+    mdp = asure.from_map("S.G", goal_reward=1.0)
+    changed = asure.from_map("S.G", slip=0.1, goal_reward=1.0)
+    env = to_gymnasium(asure.from_map("SG."))  # the same size, another map; hidden behind state_of
+    env = ShieldedEnv(env, shield_of(mdp), 0, state_of=lambda seen, env: seen)
+    env.reset(seed=0)
+    with pytest.raises(ModelMismatch, match=r"ended its episode in state 1 'r0c1' after .* the model never ends"):
+        env.step(1)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):  # it fails closed
+        env.step(1)
+    assert changed.num_states == mdp.num_states
+    renumbered = TransformAction(to_gymnasium(mdp), lambda action: (action + 2) % 4, Discrete(4))
+    env = ShieldedEnv(renumbered, shield_of(mdp), 0)
+    env.reset(seed=0)
+    with pytest.raises(ModelMismatch, match=r"from state 0 'r0c0', action west to state 1 'r0c1'.*impossible"):
+        env.step(3)
+
+
+@pytest.mark.parametrize("seen", [17, -1, "nowhere", 0.5, None, np.zeros(3)])
+def test_observations_that_are_no_states_fail_closed(seen):
+    env = ShieldedEnv(to_gymnasium("paper"), shield_of(asure.example("paper")), 1, state_of=lambda o, env: seen)
+    with pytest.raises(ModelError, match=r"the observation np.int64\(0\).*is not a state|unknown state 'nowhere'"):
+        env.reset(seed=0)
+
+
+def test_states_may_be_named():
+    env = to_gymnasium("paper")
+    names = ("circle", "square")
+    env = ShieldedEnv(env, shield_of(env.mdp), 1, state_of=lambda seen, env: names[seen])
+    env.reset(seed=0)
+    assert env.step(0)[4]["remaining"] == 0
+
+
+def test_observations_without_a_meaning_need_one():
+    with pytest.raises(ArgumentError, match=r"observations of Box.* are not states of a model. Pass state_of"):
+        ShieldedEnv(gymnasium.make("CartPole-v1"), shield_of(asure.example("paper")), 1)
+    with pytest.raises(ArgumentError, match="state_of must be a function"):
+        shielded("paper", 1, state_of=3)
+
+
+def test_continuous_actions_are_refused_with_a_way_out():
+    with pytest.raises(ArgumentError, match=r"discrete actions .* Box.*TransformAction"):
+        ShieldedEnv(gymnasium.make("Pendulum-v1"), shield_of(asure.example("paper")), 1)
+
+
+# ---------------------------------------------------------------------- damage
+
+
+def test_the_model_knows_the_damage_where_it_is_unique():
+    def hurts(s, a, s2, r, terminated):
+        return int(r == -100)
+
+    cliff = shield_of(asure.from_gymnasium("CliffWalking-v1", hurts))
+    env = ShieldedEnv(gymnasium.make("CliffWalking-v1"), cliff, 1)
+    env.reset(seed=0)
+    assert env.step(1)[4]["damage"] == 1  # over the cliff
+    slippery = shield_of(asure.from_gymnasium("CliffWalking-v1", hurts, is_slippery=True))
+    env = ShieldedEnv(gymnasium.make("CliffWalking-v1", is_slippery=True), slippery, 2)
+    env.reset(seed=0)
+    with pytest.raises(ModelError, match=r"may do 0, 1, and the environment's info has no 'damage'. .*DamageTracker"):
+        play(env, 1000, total=2)
+    env = ShieldedEnv(DamageTracker(gymnasium.make("CliffWalking-v1", is_slippery=True), hurts), slippery, 2)
+    assert play(env, 2000, total=2)[1] == 2
+
+
+@pytest.mark.parametrize("said", [-1, 0.5, "much", 256, np.nan])
+def test_damage_that_is_no_damage_is_refused(said):
+    class Hurts(gymnasium.Wrapper):
+        def step(self, action):
+            *rest, info = self.env.step(action)
+            return *rest, {**info, "damage": said}
+
+    mdp = asure.example("paper")
+    env = ShieldedEnv(Hurts(to_gymnasium(mdp)), shield_of(mdp), 3)
+    env.reset(seed=0)
+    with pytest.raises(ModelError, match=r"info\['damage'\] must be an integer 0 … 255"):
+        env.step(0)
+
+
+def test_damage_that_the_model_excludes_is_refused():
+    mdp = asure.example("paper")
+    env = ShieldedEnv(DamageTracker(to_gymnasium(mdp), lambda *step: 2), shield_of(mdp), 3)
+    env.reset(seed=0)
+    with pytest.raises(ModelMismatch, match="with damage 2, which the shield's model says is impossible"):
+        env.step(0)
+
+
+def test_a_reset_that_hurts_is_refused():
+    class Hurts(gymnasium.Wrapper):
+        def reset(self, **options):
+            state, info = self.env.reset(**options)
+            return state, {**info, "damage": 1}
+
+    mdp = asure.example("paper")
+    with pytest.raises(ModelError, match="a reset must do no damage"):
+        ShieldedEnv(Hurts(to_gymnasium(mdp)), shield_of(mdp), 3).reset()
+
+
+def test_an_end_that_the_model_has_elsewhere_is_found():
+    """In Taxi, an episode ends in a state in which others go on; the model has one more state for the end."""
+    mdp = asure.from_gymnasium("Taxi-v4", lambda s, a, s2, r, terminated: int(r == -10))
+    solution = asure.solve_policy(mdp, asure.AlmostSure(0))
+    env = ShieldedEnv(gymnasium.make("Taxi-v4"), shield_of(mdp), 0, observe="none")
+    for seed in range(5):
+        state, _ = env.reset(seed=seed)
+        terminated = False
+        while not terminated:
+            state, _, terminated, truncated, _ = env.step(solution.policy.act(int(state), 0))
+            assert not truncated
+
+
+# ---------------------------------------------------------------------- learning while it runs
+
+
+def test_an_online_shield_learns_and_its_violations_are_few():
+    mdp = asure.example("hazard-map")
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    env = ShieldedEnv(to_gymnasium(mdp, max_steps=50), shield, 1)
+    rng, ends = np.random.default_rng(0), []
+    env.reset(seed=0)
+    for _ in range(4000):
+        *_, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))
+        if terminated or truncated:
+            ends.append("violation" if info.get("violation") else "stuck" if info.get("stuck") else "")
+            assert (info["remaining"] < 0) == (ends[-1] == "violation")
+            env.reset()
+    damaging = int(np.count_nonzero(mdp.damage))
+    assert 0 < ends.count("violation") == len(shield.ledger.violations) <= damaging
+    assert env.ledger is shield.ledger
+    assert (shield.ledger.steps, shield.ledger.episodes) == (4000, len(ends))
+
+
+def test_an_online_shield_must_be_told_the_damage():
+    shield = asure.OnlineShield(asure.from_gymnasium("CliffWalking-v1", lambda *step: 0), unknown="allow")
+    env = ShieldedEnv(gymnasium.make("CliffWalking-v1"), shield, 1)
+    env.reset(seed=0)
+    with pytest.raises(ModelError, match=r"must be told the damage .* DamageTracker"):
+        env.step(0)
+
+
+def test_a_careful_online_shield_refuses_what_it_does_not_know():
+    mdp = asure.example("paper")
+    with pytest.raises(Infeasible, match="not enough at the start, as far as is known"):
+        ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp), 5)
+    known = asure.build_kernel(mdp, seed=0, samples=50)
+    env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, known=known), 2)
+    assert play(env, 50, total=2)[1] == 2
