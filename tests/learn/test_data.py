@@ -48,12 +48,12 @@ def budgets_by_pair(learned, mdp):
 
 
 @settings(max_examples=60)
-@given(mdps(max_damage=3), st.integers(1, 80), st.integers(0, 2**32))
+@given(mdps(max_damage=3, max_outcomes=3), st.integers(1, 80), st.integers(0, 2**32))
 def test_refusing_is_safe_where_known_choices_are_complete(make_log, mdp, steps, seed):
     if mdp.is_terminal().all():
         return
     log, truth = make_log(mdp, steps, seed, anywhere=True), asure.solve_budget(mdp)
-    options = {"num_states": mdp.num_states, "actions": mdp.actions, "mu": 0.4, "delta": 0.5}
+    options = {"num_states": mdp.num_states, "actions": mdp.actions, "mu": 0.3, "delta": 0.9}
     refusing, allowing = learn(log, **options), learn(log, unknown="allow", **options)
     asure.check_budget(refusing.mdp, refusing.budget)
     moves = ~mdp.is_terminal()[mdp.choice_states()]  # a log leads to the end instead
@@ -222,6 +222,8 @@ def test_trajectories(make_log, hazard):
     assert same(learn(trajectories), learn(log))
     renamed = [{"where" if n == "s" else n: v for n, v in t.items()} for t in trajectories]
     assert same(learn(renamed, columns={"state": "where"}), learn(log))
+    ended = [{"end" if n == "terminated" else n: v for n, v in t.items()} for t in trajectories]
+    assert same(learn(ended, columns={"terminated": "end"}), learn(log))
     with pytest.raises(ModelError, match="got 2 of damage and 1 of action"):
         learn({"s": [0, 1], "a": [0], "d": [0, 1]})
 
@@ -353,6 +355,12 @@ def test_bad_arguments(tmp_path):
     for name, value in (("mu", 0), ("mu", 1.5), ("delta", 1), ("delta", float("nan"))):
         with pytest.raises(ArgumentError, match=f"{name} must"):
             learn(LINE, **{name: value})
+    with pytest.raises(ArgumentError, match=r"rarest outcome; got 0.6, but one choice showed 2 different outcomes"):
+        learn({"s": [0, 0], "a": [0, 0], "s'": [0, 0], "d": [0, 1]}, mu=0.6)
+    with pytest.raises(ModelError, match="damage must be a column, one entry a row; got 3"):
+        learn(LINE | {"d": 3})
+    with pytest.raises(ModelError, match="state must be a column"):
+        learn(LINE | {"s": 3})
     with pytest.raises(UnknownName, match="unknown value of unknown 'accept'"):
         learn(LINE, unknown="accept")
     with pytest.raises(ModelError, match="a log must hold at least one step"):

@@ -92,7 +92,7 @@ def learn_from_logs(
         ``s``, ``a``, ``s'``, ``r``, ``d`` and ``cost`` are understood.  Rows must stand in order, episode by episode.
         Without ``episode``, episodes end where ``terminated`` or ``truncated`` says so.
     mu
-        No outcome is rarer than this, in (0, 1).
+        No outcome is rarer than this, in (0, 1).  A log that proves it too large is refused.
     delta
         The probability of failure that is acceptable, in (0, 1).
     unknown
@@ -209,6 +209,8 @@ def _read_file(path: str, columns: Columns) -> Iterator[Piece]:
 def _count(pieces: Iterator[Piece], num_states: int | None, max_damage: int, encode: Encode | None) -> Seen:
     seen, follower = Seen(), Follower(max_damage)
     for piece in pieces:
+        if not len(piece.columns["action"]):
+            continue  # an empty table, or an empty batch of a file
         rows = typed(piece, encode, max_damage)
         if num_states is not None:
             _check_range("state", rows.state, num_states, piece)

@@ -51,6 +51,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.errors import ArgumentError
 from almostsure.learn.bounds import UPWARD, most_outcomes
 from almostsure.model.mdp import Bools, Floats, Ints
 
@@ -122,8 +123,18 @@ class Evidence:
         return result
 
     def accepted_by_count(self, levels: Ints, samples: Ints) -> Bools:
-        """Which choices the first rule accepts; unlike the second one, it does not ask in which order they came."""
+        """Which choices the first rule accepts; unlike the second one, it does not ask in which order samples came."""
+        self._check_mu(levels)
         return np.asarray((samples > 0) & (samples >= self.by_count(levels)))
+
+    def _check_mu(self, levels: Ints) -> None:
+        """What was seen may prove that μ is too large: then nothing that follows from it is worth anything."""
+        most, seen = most_outcomes(self.mu), int(levels.max(initial=0))
+        if seen > most:
+            raise ArgumentError(
+                f"mu must be at most the probability of the rarest outcome; got {self.mu:g}, but one choice showed "
+                f"{seen} different outcomes, of which no more than {most} can be that probable. Choose a smaller one."
+            )
 
     def _accepted_by_silence(self, level: int, levels: Ints, silent: Ints, by_count: Bools) -> Bools:
         """Those at a level that are accepted by silence; the more of them, the easier for each."""

@@ -38,7 +38,7 @@ def read_table(log: Any, columns: Columns, *, where: str = "the table") -> Itera
         yield from read_trajectory(log, columns, where="the trajectory")
         return
     found = find_columns(names, columns, where)
-    data = {ours: _values(log[theirs]) for ours, theirs in found.items()}
+    data = {ours: _column(ours, log[theirs]) for ours, theirs in found.items()}
     for name, values in data.items():
         if len(values) != len(data["action"]):
             lengths = f"{len(values):,} of {name} and {len(data['action']):,} of action"
@@ -48,9 +48,12 @@ def read_table(log: Any, columns: Columns, *, where: str = "the table") -> Itera
         yield Piece(part, lambda i, begin=begin: f"row {begin + i:,}")  # type: ignore[misc]
 
 
-def _values(values: Any) -> Any:
+def _column(name: str, values: Any) -> Any:
     """A column, such that it can be sliced."""
-    return values if isinstance(values, (list, tuple, np.ndarray)) else np.asarray(values)
+    column = values if isinstance(values, (list, tuple, np.ndarray)) else np.asarray(values)
+    if np.ndim(column) == 0 and not isinstance(column, (list, tuple)):
+        raise ModelError(f"{name} must be a column, one entry a row; got {values!r}")
+    return column
 
 
 # ---------------------------------------------------------------------- trajectories
@@ -64,22 +67,24 @@ def _is_trajectory(log: Mapping[str, Any], names: list[str], columns: Columns) -
     state, action = (
         next((name for name in (wanted.get(ours), *NAMES[ours]) if name in names), None) for ours in ("state", "action")
     )
-    return state is not None and action is not None and len(log[state]) == len(log[action]) + 1
+    if state is None or action is None or not all(hasattr(log[name], "__len__") for name in (state, action)):
+        return False
+    return len(log[state]) == len(log[action]) + 1
 
 
 def read_trajectory(log: Mapping[str, Any], columns: Columns, *, where: str) -> Iterator[Piece]:
     """The only piece of a table that is one whole episode, with one state more than actions."""
     data = dict(log)
     state = next(name for name in ((columns or {}).get("state"), *NAMES["state"]) if name in data)
-    states = _values(data[state])
+    states = _column("state", data[state])
     data[state], data["next_state"] = states[:-1], states[1:]
     size = len(states) - 1
-    for name in NAMES["terminated"] + NAMES["truncated"]:
-        if name in data and np.ndim(data[name]) == 0:
-            data[name] = np.arange(size) == (size - 1 if data[name] else -1)
-    found = find_columns(data, columns, where)
+    found, ends = find_columns(data, columns, where), np.arange(size) == size - 1
     parts = {ours: data[theirs] for ours, theirs in found.items()}
-    ends = np.arange(size) == size - 1
+    for name in {"terminated", "truncated"} & parts.keys():
+        if isinstance(parts[name], (bool, np.bool_)):  # of the whole
+            parts[name] = ends & parts[name]
+    parts = {name: _column(name, values) for name, values in parts.items()}
     terminated = np.asarray(parts.get("terminated", np.zeros(size)))
     if terminated.shape == ends.shape:
         parts["truncated"] = ends & ~terminated.astype(np.bool_)  # what comes next is another episode
