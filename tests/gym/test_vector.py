@@ -1,0 +1,339 @@
+"""Vector forms: budgets are reset when episodes begin, in every way in which Gymnasium resets copies."""
+
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+import almostsure as asure
+from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction
+from almostsure.gym import (
+    BudgetObservation,
+    DamageTracker,
+    ModelVectorEnv,
+    ShieldedEnv,
+    ShieldedVectorEnv,
+    VectorBudgetObservation,
+    VectorDamageTracker,
+    to_gymnasium,
+)
+
+MODES = list(AutoresetMode)
+TOTAL = 3
+
+
+def shield_of(mdp):
+    return asure.Shield(mdp, asure.solve_budget(mdp))
+
+
+def river(max_steps=25):
+    return to_gymnasium("hazard-map", max_steps=max_steps)
+
+
+def shielded_river():
+    return ShieldedEnv(river(), shield_of(asure.example("hazard-map")), TOTAL)
+
+
+def hurts(s, a, s2, r, terminated):
+    return int(r == -100)
+
+
+def cliff():
+    return gymnasium.make("CliffWalking-v1", max_episode_steps=15)
+
+
+def follow(envs, mode, steps, total, *, actions=None):
+    """Play allowed actions, and keep the budget of every copy by hand; returns how many episodes ended."""
+    rng = np.random.default_rng(0)
+    count = envs.num_envs
+    _, infos = envs.reset(seed=1)
+    left, over, ended = np.full(count, total), np.zeros(count, bool), 0
+    assert (infos["remaining"] == total).all()
+    for _ in range(steps):
+        if "action_mask" in infos:
+            assert infos["action_mask"].any(axis=1).all()
+            played = np.array([rng.choice(np.flatnonzero(row)) for row in infos["action_mask"]])
+        else:
+            played = rng.integers(0, 4, count)
+        if mode == AutoresetMode.DISABLED and over.any():
+            _, infos = envs.reset(options={"reset_mask": over})
+            left[over] = total
+            assert (infos["remaining"][over] == total).all()
+            over = np.zeros(count, bool)
+            continue
+        _, _, terminated, truncated, infos = envs.step(played)
+        fresh = over if mode == AutoresetMode.NEXT_STEP else np.zeros(count, bool)
+        done = terminated | truncated
+        for i in range(count):
+            if fresh[i]:
+                left[i] = total
+                assert infos["damage"][i] == 0
+            elif mode == AutoresetMode.SAME_STEP and done[i]:
+                final = infos["final_info"]
+                assert final["remaining"][i] == left[i] - final["damage"][i]
+                left[i] = total
+            else:
+                left[i] -= infos["damage"][i]
+        assert np.array_equal(infos["remaining"], left)
+        ended += np.count_nonzero(done)
+        over = done if mode != AutoresetMode.SAME_STEP else np.zeros(count, bool)
+    envs.close()
+    return ended
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_shield_around_many_copies(mode):
+    mdp = asure.example("hazard-map")
+    envs = ShieldedVectorEnv(SyncVectorEnv([river] * 5, autoreset_mode=mode), shield_of(mdp), TOTAL)
+    assert follow(envs, mode, 200, TOTAL) > 20
+    assert envs.ledger.worst == TOTAL
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_many_shields_in_a_vector(mode):
+    """A copy's own shield sees its resets, however they come about."""
+    assert follow(SyncVectorEnv([shielded_river] * 3, autoreset_mode=mode), mode, 120, TOTAL) > 8
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_in_other_processes(mode):
+    mdp = asure.example("hazard-map")
+    envs = ShieldedVectorEnv(AsyncVectorEnv([river] * 2, autoreset_mode=mode), shield_of(mdp), TOTAL)
+    assert follow(envs, mode, 60, TOTAL) > 2
+    envs = AsyncVectorEnv([shielded_river] * 2, autoreset_mode=mode)
+    assert follow(envs, mode, 60, TOTAL) > 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_trackers(mode):
+    envs = VectorDamageTracker(SyncVectorEnv([cliff] * 4, autoreset_mode=mode), hurts, total=9)
+    assert follow(envs, mode, 150, 9) > 20
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("observe", ["flat", "dict"])
+def test_budgets_in_observations(mode, observe):
+    envs = VectorDamageTracker(SyncVectorEnv([cliff] * 3, autoreset_mode=mode), hurts)
+    envs = VectorBudgetObservation(envs, 2, observe=observe)
+    seen, _ = envs.reset(seed=0)
+    assert envs.observation_space.contains(seen)
+    for _ in range(40):
+        if mode == AutoresetMode.DISABLED and envs._resets.over.any():
+            envs.reset(options={"reset_mask": envs._resets.over})
+        seen, _, _, _, infos = envs.step(np.array([1, 0, 0]))
+        shown = seen["remaining"] if observe == "dict" else seen[:, 1]
+        assert np.array_equal(shown, np.maximum(infos["remaining"], 0))
+        assert envs.observation_space.contains(seen)
+    if mode == AutoresetMode.SAME_STEP:
+        assert infos.get("final_obs") is None or infos["final_obs"].dtype == object
+
+
+@pytest.mark.parametrize("observe", ["flat", "dict", "rllib", "none"])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_the_vector_form_shows_what_the_single_one_does(observe, normalised):
+    mdp = asure.example("hazard-map")
+    shield, options = shield_of(mdp), {"observe": observe, "normalised": normalised}
+    many = ShieldedVectorEnv(SyncVectorEnv([river]), shield, TOTAL, **options)
+    one = ShieldedEnv(river(), shield, TOTAL, **options)
+    assert many.single_observation_space == one.observation_space
+    rng = np.random.default_rng(1)
+    (seen, _), (alone, _) = many.reset(seed=4), one.reset(seed=4)
+    for _ in range(15):
+        assert many.observation_space.contains(seen)
+        for pair in zip(_leaves(seen), _leaves(alone), strict=True):
+            assert np.array_equal(pair[0][0], pair[1])
+        assert np.array_equal(many.action_masks()[0], one.action_masks())
+        action = int(rng.choice(np.flatnonzero(one.action_masks())))
+        (seen, *_), (alone, _, over, _, _) = many.step(np.array([action])), one.step(action)
+        if over:
+            break
+
+
+def _leaves(seen):
+    return [leaf for part in seen.values() for leaf in _leaves(part)] if isinstance(seen, dict) else [seen]
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+def test_forbidden_actions():
+    mdp = asure.example("paper")
+    envs = ShieldedVectorEnv(SyncVectorEnv([partial(to_gymnasium, "paper")] * 2), shield_of(mdp), 1)
+    envs.reset(seed=0)
+    envs.step(np.array([0, 0]))
+    with pytest.raises(NoSafeAction, match="left is not allowed at state 0 'circle' with 0 left"):
+        envs.step(np.array([1, 0]))
+    for actions in (np.array([0, 2]), np.array([-1, 0]), np.array([0.0, 1.0]), np.array([0]), "no"):
+        with pytest.raises(ArgumentError, match="an action must be one of MultiDiscrete"):
+            envs.step(actions)
+    envs = ShieldedVectorEnv(
+        SyncVectorEnv([partial(to_gymnasium, "paper")] * 2), shield_of(mdp), 1, forbidden="replace"
+    )
+    envs.reset(seed=0)
+    envs.step(np.array([0, 0]))
+    _, _, terminated, _, infos = envs.step(np.array([1, 0]))
+    assert terminated.all()
+    assert infos["interventions"].tolist() == [0, 1]
+
+
+def test_before_the_first_reset_and_after_an_error_there_is_nothing_to_do():
+    mdp = asure.example("paper")
+    envs = ShieldedVectorEnv(SyncVectorEnv([partial(to_gymnasium, "paper")] * 2), shield_of(mdp), 1)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
+        envs.step(np.array([1, 1]))
+    disabled = SyncVectorEnv([partial(to_gymnasium, "paper")] * 2, autoreset_mode=AutoresetMode.DISABLED)
+    envs = ShieldedVectorEnv(disabled, shield_of(mdp), 1)
+    envs.reset(seed=0)
+    envs.step(np.array([1, 0]))
+    with pytest.raises(gymnasium.error.ResetNeeded, match="the episode of copy 0 is over"):
+        envs.step(np.array([1, 1]))
+
+
+def test_other_environments_are_refused():
+    paper = shield_of(asure.example("paper"))
+    with pytest.raises(ModelMismatch, match="the shield is for another environment"):
+        ShieldedVectorEnv(SyncVectorEnv([river]), paper, 1)
+    lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
+    other = partial(gymnasium.make, "FrozenLake-v1", desc=["SFFF", "FFFF", "FFFF", "FFFG"])
+    with pytest.raises(ModelMismatch, match=r"another map\?"):
+        ShieldedVectorEnv(SyncVectorEnv([partial(gymnasium.make, "FrozenLake-v1"), other]), shield_of(lake), 0)
+    envs = ShieldedVectorEnv(AsyncVectorEnv([other]), shield_of(lake), 1)  # it cannot be looked into
+    envs.reset(seed=0)
+    with pytest.raises(ModelMismatch, match="which the shield's model says is impossible"):
+        wander(envs)
+    envs.close()
+
+
+def wander(envs):
+    """Sooner or later across what was a hole in the model's map."""
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        envs.step(np.array([rng.choice(np.flatnonzero(row)) for row in envs.action_masks()]))
+
+
+def test_an_online_shield_goes_around_each_copy():
+    mdp = asure.example("hazard-map")
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    with pytest.raises(ArgumentError, match="Wrap each copy in ShieldedEnv, with the same shield"):
+        ShieldedVectorEnv(SyncVectorEnv([river]), shield, 1)
+    envs = SyncVectorEnv([lambda: ShieldedEnv(river(), shield, 1)] * 3)
+    _, infos = envs.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        played = [rng.choice(np.flatnonzero(row)) for row in infos["action_mask"]]
+        _, _, _, _, infos = envs.step(np.array(played))
+    assert 0 < len(shield.ledger.violations) <= np.count_nonzero(mdp.damage)
+
+
+def test_damage_that_is_none_is_refused():
+    envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2), lambda *step: 0.5)
+    envs.reset(seed=0)
+    with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got 0\.5 in copy 0"):
+        envs.step(np.array([0, 0]))
+    envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2))
+    envs.reset(seed=0)
+    with pytest.raises(ModelError, match=r"must say its damage in info\['cost'\]"):
+        envs.step(np.array([0, 0]))
+    envs = VectorBudgetObservation(SyncVectorEnv([cliff]), 1)
+    envs.reset(seed=0)
+    with pytest.raises(ModelError, match="Wrap it in DamageTracker first"):
+        envs.step(np.array([0]))
+
+
+def test_a_vector_must_say_when_it_resets():
+    envs = ModelVectorEnv("paper", 2)
+    envs.metadata = {}
+    with pytest.raises(ArgumentError, match=r"must say in metadata\['autoreset_mode'\]"):
+        VectorDamageTracker(envs)
+
+
+# ---------------------------------------------------------------------- single trackers
+
+
+class Costs(gymnasium.Wrapper):
+    """An environment of Safety-Gymnasium's kind: its steps return six values."""
+
+    cost = 1.0
+
+    def step(self, action):
+        state, reward, terminated, truncated, _ = self.env.step(action)
+        return state, reward, self.cost, terminated, truncated, {}
+
+
+def test_costs_of_safety_gymnasium():
+    env = BudgetObservation(DamageTracker(Costs(cliff()), total=5), 5)
+    env.reset(seed=0)
+    seen, _, _, _, info = env.step(0)
+    assert (info["cost"], info["damage"], info["remaining"], seen.tolist()) == (1, 1, 4, [24, 4])
+    for cost in (0.3, -1.0, float("nan")):
+        env = DamageTracker(Costs(cliff()))
+        env.env.cost = cost
+        env.reset(seed=0)
+        with pytest.raises(ModelError, match="damage must be an integer 0 … 255; got"):
+            env.step(0)
+
+
+def test_a_tracker_wants_a_function_a_reset_and_a_budget():
+    with pytest.raises(ArgumentError, match="damage must be a function"):
+        DamageTracker(cliff(), 3)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
+        DamageTracker(to_gymnasium("paper"), hurts).step(0)
+    with pytest.raises(ArgumentError, match="total must be a whole number"):
+        BudgetObservation(cliff(), -1)
+    with pytest.raises(ArgumentError, match="Masks need ShieldedEnv"):
+        BudgetObservation(cliff(), 1, observe="rllib")
+
+
+def test_an_overspent_budget_reads_zero():
+    env = BudgetObservation(DamageTracker(cliff(), hurts), 1, normalised=True)
+    env.reset(seed=0)
+    for left in (0, -1, -2):
+        seen, _, _, _, info = env.step(1)  # over the cliff
+        assert (info["remaining"], seen[-1]) == (left, 0)
+        assert env.observation_space.contains(seen)
+
+
+# ---------------------------------------------------------------------- models in a vector
+
+
+def test_many_copies_of_a_model_draw_its_outcomes():
+    mdp = asure.example("hazard-map")
+    envs = ModelVectorEnv(mdp, 64, max_steps=50)
+    states, infos = envs.reset(seed=3)
+    rng, over = np.random.default_rng(0), np.zeros(64, bool)
+    for _ in range(100):
+        actions = rng.integers(0, 4, 64)
+        before = states
+        states, rewards, terminated, truncated, infos = envs.step(actions)
+        for i in range(0, 64, 7):
+            if over[i]:
+                assert states[i] in mdp.initial_states
+                assert rewards[i] == infos["damage"][i] == 0
+            else:
+                possible = {(t, r, d) for t, _, r, d in mdp.outcomes(int(before[i]), int(actions[i]))}
+                assert (states[i], rewards[i], infos["damage"][i]) in possible
+        over = terminated | truncated
+    assert np.array_equal(ModelVectorEnv(mdp, 64).reset(seed=3)[0], envs.reset(seed=3)[0])
+
+
+def test_frequencies_in_a_vector():
+    mdp = asure.example("paper", damage_probability=0.3)
+    envs = ModelVectorEnv(mdp, 2000)
+    envs.reset(seed=0)
+    damages = [envs.step(np.zeros(2000, int))[-1]["damage"].mean() for _ in range(10)]
+    assert np.mean(damages) == pytest.approx(0.3, abs=0.01)
+    with pytest.raises(ArgumentError, match="actions must be 2000 ids"):
+        envs.step(np.zeros(3, int))
+    with pytest.raises(LookupError, match="unknown action"):
+        ModelVectorEnvAt("corridor").step(np.array([0]))
+    with pytest.raises(ArgumentError, match="must be 1 or more"):
+        ModelVectorEnv(mdp, 0)
+
+
+def ModelVectorEnvAt(name):  # noqa: N802  # in the corridor, where there is one action
+    envs = ModelVectorEnv(name, 1)
+    envs.reset(seed=0)
+    envs.step(np.array([1]))
+    return envs
