@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -112,27 +113,26 @@ def _csv_pieces(lines: Any, path: str, columns: Columns) -> Iterator[Piece]:
         raise CorruptFile(f"{path!r} is empty; its first line must name its columns.", path=path)
     found = find_columns(header, columns, repr(path))
     positions = {ours: header.index(theirs) for ours, theirs in found.items()}
-    rows: list[list[str]] = []
-    numbers: list[int] = []  # of the lines: an entry in quotes may hold several
-    for row in lines:
-        if len(row) != len(header):
-            if not row:
-                continue
+    while True:
+        before = lines.line_num
+        rows = list(itertools.islice(lines, CHUNK))
+        if not rows:
+            return
+        # An entry in quotes may span several lines; then their numbers are not exact.
+        word = "line" if lines.line_num - before == len(rows) else "about line"
+        full = [(number, row) for number, row in enumerate(rows, before + 1) if row]
+        _check_widths(full, len(header), path)
+        if full:
+            parts = {ours: [row[position] for _, row in full] for ours, position in positions.items()}
+            numbers = [number for number, _ in full]
+            yield Piece(parts, lambda i, word=word, numbers=numbers: f"{word} {numbers[i]:,} of {path!r}")  # type: ignore[misc]
+
+
+def _check_widths(rows: list[tuple[int, list[str]]], width: int, path: str) -> None:
+    for number, row in rows:
+        if len(row) != width:
             raise CorruptFile(
-                f"line {lines.line_num:,} of {path!r} must have {len(header)} entries, as the first one has; got "
-                f"{len(row)}. Is the file truncated?",
+                f"line {number:,} of {path!r} must have {width} entries, as the first one has; got {len(row)}. "
+                "Is the file truncated?",
                 path=path,
             )
-        rows.append(row)
-        numbers.append(lines.line_num)
-        if len(rows) == CHUNK:
-            yield _csv_piece(rows, numbers, positions, path)
-            rows, numbers = [], []
-    if rows:
-        yield _csv_piece(rows, numbers, positions, path)
-
-
-def _csv_piece(rows: list[list[str]], numbers: list[int], positions: Mapping[str, int], path: str) -> Piece:
-    transposed = list(zip(*rows, strict=True))
-    parts = {ours: transposed[position] for ours, position in positions.items()}
-    return Piece(parts, lambda i: f"line {numbers[i]:,} of {path!r}")
