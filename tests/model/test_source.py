@@ -56,7 +56,8 @@ def test_options_that_say_nothing_are_refused(tmp_path):
 def test_files_of_storm(tmp_path):
     pytest.importorskip("stormpy")
     (tmp_path / "walk.prism").write_text(
-        'mdp\nconst int N;\nmodule walk\n  x : [0..N] init 0;\n  [go] x<N -> (x\'=x+1);\nendmodule\nlabel "wet" = x=1;\n'
+        "mdp\nconst int N;\nmodule walk\n  x : [0..N] init 0;\n  [go] x<N -> (x'=x+1);\nendmodule\n"
+        'label "wet" = x=1;\n'
     )
     made = as_model(tmp_path / "walk.prism", damage="wet", constants="N=3")
     assert (made.num_states, made.max_damage) == (4, 1)
