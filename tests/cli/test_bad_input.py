@@ -136,7 +136,7 @@ def test_unreadable_files(here: Here, tmp_path: Path) -> None:
     (tmp_path / "folder.umb").mkdir()
     (tmp_path / "notes.odt").write_text("")
     for name, message in (
-        ("absent.umb", "No such file"),
+        ("absent.umb", "there is no such file"),
         ("absent.prism", "there is no such file"),
         ("corrupt.umb", "corrupt.umb"),
         ("binary.txt", "must be UTF-8 text"),
@@ -146,6 +146,15 @@ def test_unreadable_files(here: Here, tmp_path: Path) -> None:
         done = here("budget", name)
         assert done.code == 3, done
         assert message in done.err
+
+
+def test_a_misspelt_file_suggests_the_nearest(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "harbour.umb").touch()
+    (tmp_path / "harbour.txt").touch()
+    assert "Did you mean 'models/harbour.umb'?" in here("budget", "models/harbor.umb").err
+    assert "Did you mean 'harbour.txt'?" in here("budget", "harbor.txt").err
+    assert "Did you mean" not in here("budget", "nothing/like/it.umb").err
 
 
 def test_unwritable_outputs_are_refused_before_the_work(here: Here, tmp_path: Path) -> None:

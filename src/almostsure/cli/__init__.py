@@ -7,6 +7,8 @@ import sys
 
 def main() -> None:
     """Run the command line, and exit with its code."""
-    from almostsure.cli.app import run
-
+    try:
+        from almostsure.cli.app import run
+    except KeyboardInterrupt:
+        sys.exit(130)
     sys.exit(run(sys.argv[1:]))

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from almostsure.cli import budgets, checking, learning, looking, policies, showing
+# In the order in which the help lists them.
+from almostsure.cli import looking, budgets, policies, learning, checking, showing  # isort: skip  # noqa: F401
 from almostsure.cli.guard import INTERRUPTED, asked_for, fail, usage
+from almostsure.cli.options import commands
 from almostsure.cli.terminal import prepare_streams
 
 # What typer raises on a wrong command line; where it is defined changes with its version.
@@ -23,11 +25,8 @@ app = typer.Typer(
     epilog="Begin with: almostsure demo",
 )
 
-FIRST, ANSWERS, PROOF = "First steps", "Questions about a model", "Evidence and files"
-for module, panel in ((looking, FIRST), (budgets, ANSWERS), (policies, ANSWERS), (learning, ANSWERS)):
-    module.register(app, panel)
-for module in (checking, showing):
-    module.register(app, PROOF)
+for name, panel, body in commands:
+    app.command(name, rich_help_panel=panel)(body)
 
 
 def _print_version(wanted: bool) -> None:

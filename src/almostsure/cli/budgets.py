@@ -14,54 +14,50 @@ from almostsure.budget.result import Budget
 from almostsure.budget.solve import solve_budget
 from almostsure.cli.guard import Rejected
 from almostsure.cli.machine import MOST, need
-from almostsure.cli.options import Task, action_of, check_output, command, state_of
+from almostsure.cli.options import ANSWERS, Task, action_of, check_output, command, state_of
 from almostsure.cli.terminal import bar, budgets_look, clean, draw_maps, facts, heading, needs, next_step, say, table
 
 LEVELS = 20  # rows of a table of budgets
 STEPS = 24  # rows of an explanation
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands to the application."""
+@command(ANSWERS)
+def budget(
+    task: Task,
+    cap: Annotated[int | None, typer.Option(help="Stop at this budget; what needs more reads ∞.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Save budgets and certificate (.safetensors).")
+    ] = None,
+) -> None:
+    """The least damage budget of every state, exact and certified."""
+    check_output(output)
+    found = solve_budget(task.mdp, cap=cap, check="always")
+    if output is not None:
+        found.save(output)
+    if task.json:
+        task.emit(**_budget_results(found, output))
+    else:
+        _show_budget(task, found, output)
+    if found.smallest_total() == INFINITE:
+        raise Rejected
 
-    @command(app, panel=panel)
-    def budget(
-        task: Task,
-        cap: Annotated[int | None, typer.Option(help="Stop at this budget; what needs more reads ∞.")] = None,
-        output: Annotated[
-            Path | None, typer.Option("--output", "-o", help="Save budgets and certificate (.safetensors).")
-        ] = None,
-    ) -> None:
-        """The least damage budget of every state, exact and certified."""
-        check_output(output)
-        found = solve_budget(task.mdp, cap=cap, check="always")
-        if output is not None:
-            found.save(output)
-        if task.json:
-            task.emit(**_budget_results(found, output))
-        else:
-            _show_budget(task, found, output)
-        if found.smallest_total() == INFINITE:
-            raise Rejected
 
-    @command(app, panel=panel)
-    def explain(
-        task: Task,
-        state: Annotated[
-            str | None, typer.Argument(help="A state's name or number; by default where it starts.")
-        ] = None,
-        action: Annotated[str | None, typer.Argument(help="An action of it.")] = None,
-    ) -> None:
-        """Why a state needs what it needs: how nature can force the damage."""
-        mdp = task.mdp
-        found = solve_budget(mdp)
-        worst = mdp.initial_states[np.argmax(found.of_state[mdp.initial_states])]
-        where = int(worst) if state is None else state_of(mdp, state)
-        why = found.explain(where, None if action is None else action_of(mdp, action))
-        if task.json:
-            task.emit(**_explain_results(why, found))
-        else:
-            _show_explanation(task, why, found)
+@command(ANSWERS)
+def explain(
+    task: Task,
+    state: Annotated[str | None, typer.Argument(help="A state's name or number; by default where it starts.")] = None,
+    action: Annotated[str | None, typer.Argument(help="An action of it.")] = None,
+) -> None:
+    """Why a state needs what it needs: how nature can force the damage."""
+    mdp = task.mdp
+    found = solve_budget(mdp)
+    worst = mdp.initial_states[np.argmax(found.of_state[mdp.initial_states])]
+    where = int(worst) if state is None else state_of(mdp, state)
+    why = found.explain(where, None if action is None else action_of(mdp, action))
+    if task.json:
+        task.emit(**_explain_results(why, found))
+    else:
+        _show_explanation(task, why, found)
 
 
 # ---------------------------------------------------------------------- budget

@@ -13,50 +13,48 @@ import typer
 from almostsure import errors
 from almostsure.cli import checker, machine
 from almostsure.cli.guard import Rejected
-from almostsure.cli.options import Task, check_output, command, complete_result
+from almostsure.cli.options import PROOF, Task, check_output, command, complete_result
 from almostsure.cli.terminal import facts, heading, next_step, say
 from almostsure.errors import AlmostSureError, ArgumentError
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands to the application."""
+@command(PROOF)
+def check(
+    task: Task,
+    result: Annotated[
+        Path, typer.Argument(help="A budget or shield file (.safetensors).", autocompletion=complete_result)
+    ],
+) -> None:
+    """Verify a certificate, in a process of its own that runs the checker and the file reader only."""
+    answer = run_checker(task, result)
+    if task.json:
+        model = answer.pop("model")
+        machine.emit("check", model, **answer)
+    else:
+        _show_verdict(task, result, answer)
+    if answer["verdict"] != "verified":
+        raise Rejected
 
-    @command(app, panel=panel)
-    def check(
-        task: Task,
-        result: Annotated[
-            Path, typer.Argument(help="A budget or shield file (.safetensors).", autocompletion=complete_result)
-        ],
-    ) -> None:
-        """Verify a certificate, in a process of its own that runs the checker and the file reader only."""
-        answer = run_checker(task, result)
-        if task.json:
-            model = answer.pop("model")
-            machine.emit("check", model, **answer)
-        else:
-            _show_verdict(task, result, answer)
-        if answer["verdict"] != "verified":
-            raise Rejected
 
-    @command(app, panel=panel)
-    def convert(
-        task: Task,
-        output: Annotated[Path, typer.Argument(help="The UMB file to write (.umb).", metavar="OUTPUT")],
-        relay: Annotated[
-            bool, typer.Option("--relay", help="Add relay states where Storm cannot tell two outcomes apart.")
-        ] = False,
-    ) -> None:
-        """Write a model as a UMB file, which almostsure, Storm, PRISM and Modest read."""
-        if output.suffix.lower() != ".umb":
-            raise ArgumentError(f"the name of the output must end in .umb; got {str(output)!r}.")
-        check_output(output)
-        task.mdp.save(output, relay=relay)
-        size = output.stat().st_size
-        if task.json:
-            task.emit(output=str(output), bytes=size, relay=relay)
-            return
-        heading(f"{task.title} → {output} ({size:,} bytes)")
-        next_step(f"almostsure budget {output} -o budget.safetensors", f"almostsure check {output} budget.safetensors")
+@command(PROOF)
+def convert(
+    task: Task,
+    output: Annotated[Path, typer.Argument(help="The UMB file to write (.umb).", metavar="OUTPUT")],
+    relay: Annotated[
+        bool, typer.Option("--relay", help="Add relay states where Storm cannot tell two outcomes apart.")
+    ] = False,
+) -> None:
+    """Write a model as a UMB file, which almostsure, Storm, PRISM and Modest read."""
+    if output.suffix.lower() != ".umb":
+        raise ArgumentError(f"the name of the output must end in .umb; got {str(output)!r}.")
+    check_output(output)
+    task.mdp.save(output, relay=relay)
+    size = output.stat().st_size
+    if task.json:
+        task.emit(output=str(output), bytes=size, relay=relay)
+        return
+    heading(f"{task.title} → {output} ({size:,} bytes)")
+    next_step(f"almostsure budget {output} -o budget.safetensors", f"almostsure check {output} budget.safetensors")
 
 
 def run_checker(task: Task, result: Path) -> dict[str, Any]:

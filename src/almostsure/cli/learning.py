@@ -11,7 +11,7 @@ import typer
 from almostsure.budget.solve import solve_budget
 from almostsure.cli import machine
 from almostsure.cli.machine import need
-from almostsure.cli.options import Seed, Task, Total, check_output, command
+from almostsure.cli.options import ANSWERS, Seed, Task, Total, check_output, command
 from almostsure.cli.terminal import facts, heading, needs, next_step, number, say, share, table
 from almostsure.errors import ArgumentError
 from almostsure.learn.budget import LearnedBudget, learn_budget
@@ -19,75 +19,73 @@ from almostsure.learn.budget import LearnedBudget, learn_budget
 LOGS = (".csv", ".parquet", ".pq")
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands to the application."""
+@command(ANSWERS)
+def learn(
+    task: Task,
+    mu: Annotated[
+        float | None, typer.Option(help="No outcome is rarer than this; by default, what the model says.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="The probability of failure that is acceptable.")] = 0.05,
+    total: Total = None,
+    seed: Seed = 0,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Where to note progress; the same command goes on from there.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Save the counted model (.umb); its budget goes beside it."),
+    ] = None,
+) -> None:
+    """Learn the budgets from samples of a model, or from a log (.csv, .parquet), with a confidence statement."""
+    files = _outputs(output)
+    if task.name.lower().endswith(LOGS):
+        learned = _from_log(task, mu, delta, total)
+    else:
+        rarest = min(float(task.mdp.probability.min()), 0.999) if mu is None else mu
+        learned = learn_budget(
+            task.mdp, mu=rarest, delta=delta, total=total, seed=seed, checkpoint=checkpoint
+        )  # fmt: skip
+    if files is not None:
+        learned.mdp.save(files[0])
+        learned.budget.save(files[1])
+    exact = None if task.name.lower().endswith(LOGS) else solve_budget(task.mdp).smallest_total()
+    if task.json:
+        known = machine.described(task.name, learned.mdp if exact is None else task.mdp)
+        machine.emit("learn", known, **_learned_results(learned, exact, files))
+    else:
+        _show_learned(task, learned, exact, files)
 
-    @command(app, panel=panel)
-    def learn(
-        task: Task,
-        mu: Annotated[
-            float | None, typer.Option(help="No outcome is rarer than this; by default, what the model says.")
-        ] = None,
-        delta: Annotated[float, typer.Option(help="The probability of failure that is acceptable.")] = 0.05,
-        total: Total = None,
-        seed: Seed = 0,
-        checkpoint: Annotated[
-            Path | None, typer.Option(help="Where to note progress; the same command goes on from there.")
-        ] = None,
-        output: Annotated[
-            Path | None,
-            typer.Option("--output", "-o", help="Save the counted model (.umb); its budget goes beside it."),
-        ] = None,
-    ) -> None:
-        """Learn the budgets from samples of a model, or from a log (.csv, .parquet), with a confidence statement."""
-        files = _outputs(output)
-        if task.name.lower().endswith(LOGS):
-            learned = _from_log(task, mu, delta, total)
-        else:
-            rarest = min(float(task.mdp.probability.min()), 0.999) if mu is None else mu
-            learned = learn_budget(
-                task.mdp, mu=rarest, delta=delta, total=total, seed=seed, checkpoint=checkpoint
-            )  # fmt: skip
-        if files is not None:
-            learned.mdp.save(files[0])
-            learned.budget.save(files[1])
-        exact = None if task.name.lower().endswith(LOGS) else solve_budget(task.mdp).smallest_total()
-        if task.json:
-            known = machine.described(task.name, learned.mdp if exact is None else task.mdp)
-            machine.emit("learn", known, **_learned_results(learned, exact, files))
-        else:
-            _show_learned(task, learned, exact, files)
 
-    @command(app, panel=panel)
-    def compare(
-        task: Task,
-        total: Total = None,
-        learner: Annotated[
-            list[str] | None, typer.Option("--learner", "-l", help="A learner; may be repeated. By default, all.")
-        ] = None,
-        steps: Annotated[int, typer.Option(help="Environment steps of each run.")] = 20_000,
-        seeds: Annotated[int, typer.Option(help="Runs of each learner.")] = 3,
-        output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the rows (.csv).")] = None,
-        plot: Annotated[Path | None, typer.Option(help="Save the learning curves (.png, .pdf, .svg).")] = None,
-    ) -> None:
-        """Train learners on the model, and compare how safe and how good they are."""
-        from almostsure.learn.compare import compare as train
+@command(ANSWERS)
+def compare(
+    task: Task,
+    total: Total = None,
+    learner: Annotated[
+        list[str] | None, typer.Option("--learner", "-l", help="A learner; may be repeated. By default, all.")
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Environment steps of each run.")] = 20_000,
+    seeds: Annotated[int, typer.Option(help="Runs of each learner.")] = 3,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the rows (.csv).")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Save the learning curves (.png, .pdf, .svg).")] = None,
+) -> None:
+    """Train learners on the model, and compare how safe and how good they are."""
+    from almostsure.learn.compare import compare as train
 
-        check_output(output)
-        check_output(plot)
-        kind = _plot_kind(plot)
-        budget = solve_budget(task.mdp).smallest_total() if total is None else total
-        result = train(task.mdp, budget, learner, steps=steps, seeds=seeds)
-        if output is not None:
-            result.to_csv(output)
-        if plot is not None:
-            _save_plot(result, plot, kind)
-        if task.json:
-            files = {"output": None if output is None else str(output), "plot": None if plot is None else str(plot)}
-            scale = {"random_return": result.random, "assured_return": result.optimum}
-            task.emit(total=result.total, **scale, rows=result.rows, summary=result.summary(), **files)
-        else:
-            _show_comparison(task, result, [path for path in (output, plot) if path is not None])
+    check_output(output)
+    check_output(plot)
+    kind = _plot_kind(plot)
+    budget = solve_budget(task.mdp).smallest_total() if total is None else total
+    result = train(task.mdp, budget, learner, steps=steps, seeds=seeds)
+    if output is not None:
+        result.to_csv(output)
+    if plot is not None:
+        _save_plot(result, plot, kind)
+    if task.json:
+        files = {"output": None if output is None else str(output), "plot": None if plot is None else str(plot)}
+        scale = {"random_return": result.random, "assured_return": result.optimum}
+        task.emit(total=result.total, **scale, rows=result.rows, summary=result.summary(), **files)
+    else:
+        _show_comparison(task, result, [path for path in (output, plot) if path is not None])
 
 
 # ---------------------------------------------------------------------- learn

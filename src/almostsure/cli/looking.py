@@ -9,8 +9,8 @@ import typer
 
 from almostsure.cli import machine
 from almostsure.cli.demo import show_demo
-from almostsure.cli.options import AnyModelName, Task, command
-from almostsure.cli.terminal import draw_maps, facts, heading, needs, next_step, say, table, terrain
+from almostsure.cli.options import FIRST, AnyModelName, Constants, Cost, Damage, Reward, Task, command
+from almostsure.cli.terminal import draw_maps, facts, heading, needs, next_step, table, terrain
 from almostsure.model.damage import RULES
 from almostsure.model.examples import example, examples
 from almostsure.model.mdp import MDP
@@ -18,30 +18,36 @@ from almostsure.model.mdp import MDP
 REPORT = Path("almostsure-report.html")
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands to the application."""
+@command(FIRST, model=False)
+def demo(
+    task: Task,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the HTML report goes.")] = REPORT,
+) -> None:
+    """What this is about: one map, three kinds of promise, and a report to look at."""
+    show_demo(task, output)
 
-    @command(app, model=False, panel=panel)
-    def demo(
-        task: Task,
-        output: Annotated[Path, typer.Option("--output", "-o", help="Where the HTML report goes.")] = REPORT,
-    ) -> None:
-        """What this is about: one map, three kinds of promise, and a report to look at."""
-        show_demo(task, output)
 
-    @command(app, model=False, panel=panel)
-    def models(task: Task, model: AnyModelName = None) -> None:
-        """The examples, and the other ways to name a model; or what is known about one model."""
-        if model is not None:
-            _one(Task(command="models", name=model, json=task.json))
-        elif task.json:
-            listed = [
-                machine.described(name, example(name)) | {"description": entry.description}
-                for name, entry in examples.items()
-            ]
-            machine.emit("models", None, models=listed)
-        else:
-            _all()
+@command(FIRST, model=False)
+def models(
+    task: Task,
+    model: AnyModelName = None,
+    damage: Damage = None,
+    reward: Reward = None,
+    cost: Cost = None,
+    constants: Constants = None,
+) -> None:
+    """The examples, and the other ways to name a model; or what is known about one model."""
+    if model is not None:
+        options = {"damage": damage, "reward": reward, "cost": cost, "constants": constants}
+        _one(Task(command="models", name=model, json=task.json, **options))
+    elif task.json:
+        listed = [
+            machine.described(name, example(name)) | {"description": entry.description}
+            for name, entry in examples.items()
+        ]
+        machine.emit("models", None, models=listed)
+    else:
+        _all()
 
 
 def _all() -> None:
@@ -85,4 +91,4 @@ def _one(task: Task) -> None:
 def _facts(mdp: MDP) -> list[tuple[str, object]]:
     """The lines of the model's own summary, in two columns."""
     lines = [line.strip().partition("  ") for line in mdp.summary().splitlines()[1:]]
-    return [(name, value.strip()) for name, _, value in lines] or [("", say)]
+    return [(name, value.strip()) for name, _, value in lines]

@@ -16,7 +16,7 @@ import typer
 
 from almostsure.cli import machine
 from almostsure.cli.guard import Asked, guarded
-from almostsure.errors import ArgumentError, FileError, ModelError
+from almostsure.errors import ArgumentError, FileError, ModelError, nearest
 from almostsure.model.examples import example_names
 from almostsure.model.mdp import MDP
 from almostsure.model.source import ENDINGS, GYM, STORM, as_model
@@ -27,6 +27,8 @@ ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1")  # that completion o
 OPTION = re.compile(r"\b(damage|reward|cost|constants)=([^=\d])")  # in messages of the library
 
 Body = Callable[..., None]
+FIRST, ANSWERS, PROOF = "First steps", "Questions about a model", "Evidence and files"  # panels of the help
+commands: list[tuple[str, str, Body]] = []  # name, panel and what typer is given
 
 
 def complete_model(incomplete: str) -> Iterator[str]:
@@ -122,9 +124,8 @@ class Task:
     @cached_property
     def mdp(self) -> MDP:
         """The model, read when it is first needed."""
+        _require_file(self.name)
         if self.name.lower().endswith(STORM) and self.damage is None:
-            if not os.path.isfile(self.name):
-                raise FileError(f"cannot read {self.name!r}: there is no such file.", path=self.name)
             raise ModelError(
                 f"{self.name} does not say what damage is. Name a label, a reward structure or an action of it: "
                 "--damage NAME."
@@ -155,12 +156,22 @@ class Task:
         return f"{self.name}: {self.mdp.num_states:,} states, {self.mdp.num_choices:,} choices"
 
 
+def _require_file(name: str) -> None:
+    """A file that does not exist is called so, with the nearest that does."""
+    if not name.lower().endswith(ENDINGS) or name.startswith(GYM) or os.path.exists(name):
+        return
+    folder = os.path.dirname(name)
+    like = nearest(name, (found for found in complete_file(f"{folder}/" if folder else "", ENDINGS)))
+    hint = "" if like is None else f" Did you mean {like!r}?"
+    raise FileError(f"cannot read {name!r}: there is no such file.{hint}", path=name)
+
+
 def _as_typed(found: re.Match[str]) -> str:
     return f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}"
 
 
-def command(app: typer.Typer, *, model: bool = True, panel: str | None = None) -> Callable[[Body], Body]:
-    """Register a command whose first parameter is a Task; the options that make one are added in its place."""
+def command(panel: str, *, model: bool = True) -> Callable[[Body], Body]:
+    """Make a command of a function whose first parameter is a Task: the options that make one come in its place."""
 
     def register(body: Body) -> Body:
         own = list(inspect.signature(body).parameters.values())[1:]
@@ -183,7 +194,7 @@ def command(app: typer.Typer, *, model: bool = True, panel: str | None = None) -
         )
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         del run.__wrapped__  # or typer would read the signature of the body
-        app.command(name, rich_help_panel=panel)(run)
+        commands.append((name, panel, run))
         return body
 
     return register
@@ -246,8 +257,3 @@ def action_of(mdp: MDP, text: str) -> int:
     """An action by its name or number."""
     named = mdp.action_names is not None and text in mdp.action_names
     return mdp.action(text if named or not text.isdecimal() else int(text))
-
-
-def is_environment(name: str) -> bool:
-    """Whether a model is named by an environment's id."""
-    return name.startswith(GYM)

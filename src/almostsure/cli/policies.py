@@ -10,7 +10,18 @@ import typer
 
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.solve import solve_budget
-from almostsure.cli.options import Discount, Limit, Risk, Seed, Task, Total, check_output, command, constraint_of
+from almostsure.cli.options import (
+    ANSWERS,
+    Discount,
+    Limit,
+    Risk,
+    Seed,
+    Task,
+    Total,
+    check_output,
+    command,
+    constraint_of,
+)
 from almostsure.cli.routes import likely_route, visited
 from almostsure.cli.terminal import (
     bar,
@@ -26,6 +37,7 @@ from almostsure.cli.terminal import (
     table,
 )
 from almostsure.errors import ArgumentError, Infeasible
+from almostsure.model.mdp import MDP
 from almostsure.policy.constraints import AlmostSure, Chance, Constraint
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
@@ -36,56 +48,55 @@ from almostsure.policy.worst import worst_damage
 
 CURVE = 16  # rows of a table of returns
 SPREAD = 20  # rows of a distribution
+PAIRS = 500_000  # of state and remaining budget, up to which policies are evaluated exactly
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands to the application."""
+@command(ANSWERS)
+def solve(
+    task: Task,
+    total: Total = None,
+    limit: Limit = None,
+    risk: Risk = None,
+    discount: Discount = 1.0,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the policy (.safetensors).")] = None,
+) -> None:
+    """The best return under a promise about damage, with proved bounds and the policy that attains it."""
+    check_output(output)
+    solution = _best(task, _constraint(task, total, limit, risk), discount=discount)
+    if output is not None:
+        solution.policy.save(output)
+    result, worst = _evaluated(task.mdp, solution.policy, discount), worst_damage(task.mdp, solution.policy)
+    if task.json:
+        task.emit(**_solution_results(solution, result, worst, output))
+    else:
+        _show_solution(task, solution, result, worst, output)
 
-    @command(app, panel=panel)
-    def solve(
-        task: Task,
-        total: Total = None,
-        limit: Limit = None,
-        risk: Risk = None,
-        discount: Discount = 1.0,
-        output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the policy (.safetensors).")] = None,
-    ) -> None:
-        """The best return under a promise about damage, with proved bounds and the policy that attains it."""
-        check_output(output)
-        solution = _best(task, _constraint(task, total, limit, risk), discount=discount)
-        if output is not None:
-            solution.policy.save(output)
-        result, worst = solution.evaluate(), worst_damage(task.mdp, solution.policy)
-        if task.json:
-            task.emit(**_solution_results(solution, result, worst, output))
-        else:
-            _show_solution(task, solution, result, worst, output)
 
-    @command(app, panel=panel)
-    def simulate(
-        task: Task,
-        policy: Annotated[
-            Path | None, typer.Option(help="A policy saved by solve; by default the best one is found first.")
-        ] = None,
-        total: Total = None,
-        limit: Limit = None,
-        risk: Risk = None,
-        episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="How many to play.")] = 10_000,
-        seed: Seed = 0,
-        show: Annotated[int | None, typer.Option(metavar="I", help="Tell episode I step by step.")] = None,
-    ) -> None:
-        """Play a policy many times, and count the damage."""
-        mdp = task.mdp
-        if policy is not None and (limit is not None or risk is not None):
-            raise ArgumentError("--policy says what is played; leave out --limit and --risk.")
-        played = Policy.load(policy, mdp) if policy is not None else None
-        if played is None:
-            played = _best(task, _constraint(task, total, limit, risk)).policy
-        done = play(mdp, played, episodes, total=total, seed=seed)
-        if task.json:
-            task.emit(**_episode_results(done, show))
-        else:
-            _show_episodes(task, done, show)
+@command(ANSWERS)
+def simulate(
+    task: Task,
+    policy: Annotated[
+        Path | None, typer.Option(help="A policy saved by solve; by default the best one is found first.")
+    ] = None,
+    total: Total = None,
+    limit: Limit = None,
+    risk: Risk = None,
+    episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="How many to play.")] = 10_000,
+    seed: Seed = 0,
+    show: Annotated[int | None, typer.Option(metavar="I", help="Tell episode I step by step.")] = None,
+) -> None:
+    """Play a policy many times, and count the damage."""
+    mdp = task.mdp
+    if policy is not None and (limit is not None or risk is not None):
+        raise ArgumentError("--policy says what is played; leave out --limit and --risk.")
+    played = Policy.load(policy, mdp) if policy is not None else None
+    if played is None:
+        played = _best(task, _constraint(task, total, limit, risk)).policy
+    done = play(mdp, played, episodes, total=total, seed=seed)
+    if task.json:
+        task.emit(**_episode_results(done, show))
+    else:
+        _show_episodes(task, done, show)
 
 
 def _constraint(task: Task, total: int | None, limit: float | None, risk: float | None) -> Constraint:
@@ -123,7 +134,15 @@ def _described(constraint: Constraint) -> dict[str, Any]:
 # ---------------------------------------------------------------------- solve
 
 
-def _solution_results(solution: Solution, result: Evaluation, worst: float, output: Path | None) -> dict[str, Any]:
+def _evaluated(mdp: MDP, policy: Policy, discount: float = 1.0, total: int | None = None) -> Evaluation | None:
+    """What the policy achieves exactly; None where that would take too long."""
+    large = policy.num_layers * mdp.num_states > PAIRS
+    return None if large else evaluate(mdp, policy, discount=discount, total=total)
+
+
+def _solution_results(
+    solution: Solution, result: Evaluation | None, worst: float, output: Path | None
+) -> dict[str, Any]:
     return {
         "constraint": _described(solution.constraint),
         "discount": solution.discount,
@@ -131,22 +150,26 @@ def _solution_results(solution: Solution, result: Evaluation, worst: float, outp
         "lower": solution.lower,
         "upper": solution.upper,
         "curve": solution.curve if isinstance(solution.constraint, AlmostSure) else None,
-        "expected_damage": result.expected_damage,
+        "expected_damage": None if result is None else result.expected_damage,
         "worst_damage": worst,
         "overspends": _overspends(solution.constraint, result),
-        "expected_length": result.expected_length,
-        "ends": result.ends,
-        "damage_distribution": result.damage_distribution,
+        "expected_length": None if result is None else result.expected_length,
+        "ends": None if result is None else result.ends,
+        "damage_distribution": None if result is None else result.damage_distribution,
         "randomised": not solution.policy.is_deterministic,
         "output": None if output is None else str(output),
     }
 
 
-def _overspends(constraint: Constraint, result: Evaluation) -> float | None:
+def _overspends(constraint: Constraint, result: Evaluation | None) -> float | None:
+    if result is None:
+        return 0.0 if isinstance(constraint, AlmostSure) else None
     return result.overspends if isinstance(constraint, AlmostSure | Chance) else None
 
 
-def _show_solution(task: Task, solution: Solution, result: Evaluation, worst: float, output: Path | None) -> None:
+def _show_solution(
+    task: Task, solution: Solution, result: Evaluation | None, worst: float, output: Path | None
+) -> None:
     constraint = solution.constraint
     total = getattr(constraint, "total", None)
     heading(f"{task.name}: {constraint}")
@@ -157,11 +180,10 @@ def _show_solution(task: Task, solution: Solution, result: Evaluation, worst: fl
     facts(
         [
             ("best return", f"{solution.value:.10g}, proved to lie in {solution.lower:.10g} … {solution.upper:.10g}"),
-            ("mean damage", number(result.expected_damage)),
+            *([("mean damage", number(result.expected_damage))] if result is not None else []),
             ("worst damage", number(worst)),
             *([(f"P(damage > {total})", share(overspends))] if overspends is not None else []),
-            ("mean length", f"{number(result.expected_length)} steps"),
-            ("ends", share(result.ends)),
+            *(_course(result) if result is not None else []),
             ("policy", repr(policy)[9:-1]),
             *([("saved", output)] if output is not None else []),
         ]
@@ -172,6 +194,10 @@ def _show_solution(task: Task, solution: Solution, result: Evaluation, worst: fl
     asked = _as_options(constraint)
     played = asked if output is None else f"--policy {output}"
     next_step(f"almostsure simulate {task.arguments} {played}", f"almostsure report {task.arguments} {asked}")
+
+
+def _course(result: Evaluation) -> list[tuple[str, object]]:
+    return [("mean length", f"{number(result.expected_length)} steps"), ("ends", share(result.ends))]
 
 
 def _as_options(constraint: Constraint) -> str:
@@ -271,5 +297,7 @@ def _show_overspending(done: Episodes) -> None:
 
 
 def _exact(done: Episodes) -> tuple[str, str, str]:
-    result = evaluate(done.mdp, done.policy, total=done.total)
+    result = _evaluated(done.mdp, done.policy, total=done.total)
+    if result is None:
+        return "", "", ""
     return number(result.expected_return), number(result.expected_damage), number(result.expected_length)

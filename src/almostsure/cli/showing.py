@@ -11,57 +11,55 @@ import typer
 
 from almostsure.cli import machine
 from almostsure.cli.guard import Rejected
-from almostsure.cli.options import Seed, Task, Total, check_output, command
+from almostsure.cli.options import PROOF, Seed, Task, Total, check_output, command
 from almostsure.cli.terminal import clean, heading, next_step, say, table
 from almostsure.errors import ArgumentError
 
 FIGURES = Path("almostsure-paper")
 
 
-def register(app: typer.Typer, panel: str) -> None:
-    """Add the commands to the application."""
+@command(PROOF)
+def report(
+    task: Task,
+    total: Total = None,
+    limit: Annotated[float | None, typer.Option(help="Of the plan to compare with: damage on average.")] = None,
+    risk: Annotated[float | None, typer.Option(help="Of the plan to compare with: P(damage > Δ).")] = None,
+    seed: Seed = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("almostsure-report.html"),
+) -> None:
+    """Write an interactive HTML report: one file, which opens offline."""
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise ArgumentError(f"the name of the report must end in .html; got {str(output)!r}.")
+    check_output(output)
+    mdp = task.mdp
+    written = _write(mdp, output, total=total, limit=limit, risk=risk, seed=seed)
+    if task.json:
+        task.emit(output=str(written), bytes=written.stat().st_size, seed=seed)
+        return
+    heading(f"{task.title}")
+    say(f"The report is {written} ({written.stat().st_size / 2**20:.1f} MB). It opens in any browser, offline.")
+    next_step(written.resolve().as_uri(), note="open it")
 
-    @command(app, panel=panel)
-    def report(
-        task: Task,
-        total: Total = None,
-        limit: Annotated[float | None, typer.Option(help="Of the plan to compare with: damage on average.")] = None,
-        risk: Annotated[float | None, typer.Option(help="Of the plan to compare with: P(damage > Δ).")] = None,
-        seed: Seed = 0,
-        output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("almostsure-report.html"),
-    ) -> None:
-        """Write an interactive HTML report: one file, which opens offline."""
-        if output.suffix.lower() not in (".html", ".htm"):
-            raise ArgumentError(f"the name of the report must end in .html; got {str(output)!r}.")
-        check_output(output)
-        mdp = task.mdp
-        written = _write(mdp, output, total=total, limit=limit, risk=risk, seed=seed)
-        if task.json:
-            task.emit(output=str(written), bytes=written.stat().st_size, seed=seed)
-            return
-        heading(f"{task.title}")
-        say(f"The report is {written} ({written.stat().st_size / 2**20:.1f} MB). It opens in any browser, offline.")
-        next_step(written.resolve().as_uri(), note="open it")
 
-    @command(app, model=False, panel=panel)
-    def paper(
-        task: Task,
-        output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the figures.")] = FIGURES,
-        seed: Seed = 0,
-    ) -> None:
-        """Reproduce the paper: every lemma and theorem checked, both experiments, claim by claim."""
-        from almostsure.paper import reproduce
+@command(PROOF, model=False)
+def paper(
+    task: Task,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the figures.")] = FIGURES,
+    seed: Seed = 0,
+) -> None:
+    """Reproduce the paper: every lemma and theorem checked, both experiments, claim by claim."""
+    from almostsure.paper import reproduce
 
-        result = reproduce(output, seed=seed, progress=not task.json)
-        if task.json:
-            rows = [claim.row() for claim in result.claims]
-            files = {"figures": [*map(str, result.figures)], "tables": [*map(str, result.tables)]}
-            report = None if result.report is None else str(result.report)
-            machine.emit("paper", None, passed=result.passed, claims=rows, seed=seed, report=report, **files)
-        else:
-            _show_paper(result)
-        if not result.passed:
-            raise Rejected
+    result = reproduce(output, seed=seed, progress=not task.json)
+    if task.json:
+        rows = [claim.row() for claim in result.claims]
+        files = {"figures": [*map(str, result.figures)], "tables": [*map(str, result.tables)]}
+        report = None if result.report is None else str(result.report)
+        machine.emit("paper", None, passed=result.passed, claims=rows, seed=seed, report=report, **files)
+    else:
+        _show_paper(result)
+    if not result.passed:
+        raise Rejected
 
 
 def _write(mdp: Any, output: Path, **options: Any) -> Path:
