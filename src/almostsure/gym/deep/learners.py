@@ -100,7 +100,7 @@ class SautePPO:
     Parameters
     ----------
     penalty
-        For each step while overspent; by default the difference of the model's largest and smallest reward.
+        For each step while overspent; by default what a hundred of them cost is what ``EarlyEndPPO`` pays at once.
     """
 
     name: str = "Sauté PPO"
@@ -109,7 +109,8 @@ class SautePPO:
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        regime = Saute(mdp, total, _penalty(mdp, self.penalty))
+        penalty = _at_once(mdp) / 100 if self.penalty is None else self.penalty
+        regime = Saute(mdp, total, penalty)
         return run(mdp, total, regime, self.settings, steps=steps, seed=seed)
 
 
@@ -121,7 +122,7 @@ class EarlyEndPPO:
     Parameters
     ----------
     penalty
-        Paid once; by default the difference of the model's largest and smallest reward.
+        Paid once; by default twice the difference of the model's largest and smallest reward.
     """
 
     name: str = "PPO, early termination"
@@ -130,7 +131,7 @@ class EarlyEndPPO:
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        regime = EarlyEnd(mdp, total, _penalty(mdp, self.penalty))
+        regime = EarlyEnd(mdp, total, _at_once(mdp) if self.penalty is None else self.penalty)
         return run(mdp, total, regime, self.settings, steps=steps, seed=seed)
 
 
@@ -180,5 +181,6 @@ deep_learners: Mapping[str, Learner] = MappingProxyType(
 )
 
 
-def _penalty(mdp: MDP, given: float | None) -> float:
-    return float(mdp.reward.max() - mdp.reward.min()) if given is None else given
+def _at_once(mdp: MDP) -> float:
+    """A penalty for overspending: much more makes agents stay where they are, and much less makes them overspend."""
+    return 2.0 * float(mdp.reward.max() - mdp.reward.min())
