@@ -5,9 +5,9 @@ are named as in the paper and numbered by kind, in the order in which they appea
 :class:`Claim`::
 
     >>> from almostsure import paper
-    >>> claim = paper.proposition_1()
+    >>> claim = paper.theorem_2()
     >>> claim.name, claim.verdict
-    ('Proposition 1', 'holds')
+    ('Theorem 2', 'holds')
 
 :data:`CHECKS` lists all of them, and :func:`reproduce` runs them and writes tables, figures and a report.
 """

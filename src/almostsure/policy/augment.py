@@ -1,4 +1,4 @@
-"""The augmented model: the remaining budget becomes part of the state (Definition 2 of the paper).
+"""The augmented model: the remaining budget becomes part of the state (Definition 3 of the paper).
 
 Its states are the pairs (s, K) with K = 0 … total, pair (s, K) at index ``K * num_states + s``, and one more, the
 last, that is entered when a step overspends: *overspent*, where nothing happens any more.  A step's damage is 1
