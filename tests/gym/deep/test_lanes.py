@@ -7,7 +7,7 @@ from almostsure import Policy, Shield, evaluate, from_transitions, solve_budget
 from almostsure.errors import NoSafeAction, UnknownName
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.lanes import Lanes
-from almostsure.gym.deep.regimes import EarlyEnd, Lagrangian, OneStep, Saute, Shielded, Unconstrained
+from almostsure.gym.deep.regimes import Price, early_end, one_step, saute, shielded, unconstrained
 from almostsure.testing import mdps
 
 
@@ -33,7 +33,7 @@ def test_shielded_random_play_never_overspends(mdp, more):
     needed = solve_budget(mdp).smallest_total()
     assume(needed < 20)
     shield = Shield(mdp, solve_budget(mdp))
-    lanes = lanes_of(mdp, needed + more, Shielded(mdp, needed + more, shield), max_steps=10)
+    lanes = lanes_of(mdp, needed + more, shielded(shield), max_steps=10)
     record = play(lanes, 40)
     assert (lanes.remaining >= 0).all()
     assert max(record.damages, default=0) <= needed + more
@@ -46,7 +46,7 @@ def test_random_play_is_what_exact_evaluation_says():
     ]  # fmt: skip
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[2], initial={0: 0.7, 1: 0.3})
     shield = Shield(mdp, solve_budget(mdp))
-    record = play(lanes_of(mdp, 4, Shielded(mdp, 4, shield), count=200, max_steps=10**9), 3_000)
+    record = play(lanes_of(mdp, 4, shielded(shield), count=200, max_steps=10**9), 3_000)
     exact = evaluate(mdp, Policy.from_shield(shield, 4))
     assert len(record.damages) > 5_000
     assert np.mean(record.damages) == pytest.approx(exact.expected_damage, abs=0.05)
@@ -56,15 +56,15 @@ def test_random_play_is_what_exact_evaluation_says():
 
 
 def test_the_same_seed_gives_the_same_episodes(hazard, shield):
-    first, second = (play(lanes_of(hazard, 3, Shielded(hazard, 3, shield)), 300) for _ in range(2))
+    first, second = (play(lanes_of(hazard, 3, shielded(shield)), 300) for _ in range(2))
     assert first == second
-    other = lanes_of(hazard, 3, Shielded(hazard, 3, shield))
+    other = lanes_of(hazard, 3, shielded(shield))
     other.seed(1)
     assert play(other, 300) != first
 
 
 def test_truncation_is_not_termination(hazard, shield):
-    lanes = lanes_of(hazard, 3, Shielded(hazard, 3, shield), count=4, max_steps=5)
+    lanes = lanes_of(hazard, 3, shielded(shield), count=4, max_steps=5)
     for number in range(1, 6):
         mask = lanes.mask()
         step = lanes.step(mask.argmax(axis=1))
@@ -78,7 +78,7 @@ def test_truncation_is_not_termination(hazard, shield):
 
 
 def test_what_is_masked_cannot_be_played(hazard, shield):
-    lanes = lanes_of(hazard, 0, Shielded(hazard, 0, shield), count=1)
+    lanes = lanes_of(hazard, 0, shielded(shield), count=1)
     refused, rng = 0, np.random.default_rng(0)
     for _ in range(200):
         mask = lanes.mask()[0]
@@ -97,13 +97,13 @@ def test_what_is_masked_cannot_be_played(hazard, shield):
 @pytest.mark.parametrize("actions", [[0, 0], [4], [-1], [[0]]])
 def test_strange_actions(hazard, shield, actions):
     with pytest.raises(UnknownName, match=r"Give 1 actions 0 … 3"):
-        lanes_of(hazard, 3, Shielded(hazard, 3, shield), count=1).step(np.array(actions))
+        lanes_of(hazard, 3, shielded(shield), count=1).step(np.array(actions))
 
 
 def test_a_start_that_is_terminal_already():
     mdp = from_transitions([0], [0], [1], [1], [1], [0], terminal=[1], initial={0: 0.5, 1: 0.5})
     shield = Shield(mdp, solve_budget(mdp))
-    record = play(lanes_of(mdp, 0, Shielded(mdp, 0, shield), count=64), 50)
+    record = play(lanes_of(mdp, 0, shielded(shield), count=64), 50)
     assert set(record.returns) == {0.0, 1.0}
     assert np.mean(record.returns) == pytest.approx(0.5, abs=0.05)
 
@@ -119,23 +119,23 @@ def trap():
 
 
 def test_one_step_masks_see_the_trap_too_late(trap):
-    mask = OneStep(trap, 1).mask(np.array([0, 1, 1]), np.array([1, 1, 2]))
+    mask = one_step(trap).mask(np.array([0, 1, 1]), np.array([1, 1, 2]))
     assert mask.tolist() == [[True, True], [True, True], [True, True]]
-    exact = Shielded(trap, 1, Shield(trap, solve_budget(trap))).mask(np.array([0]), np.array([1]))
+    exact = shielded(Shield(trap, solve_budget(trap))).mask(np.array([0]), np.array([1]))
     assert exact.tolist() == [[False, True]]
-    record = play(lanes_of(trap, 1, OneStep(trap, 1)), 20)
+    record = play(lanes_of(trap, 1, one_step(trap)), 20)
     assert max(record.damages) == 2
 
 
 def test_a_one_step_mask_refuses_what_hurts_at_once():
     rows = [(0, 0, 1, 1, 0, 2), (0, 1, 1, 0.5, 0, 1), (0, 1, 1, 0.5, 0, 0), (0, 2, 1, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
-    mask = OneStep(mdp, 2).mask(np.zeros(3, int), np.array([0, 1, 2]))
+    mask = one_step(mdp).mask(np.zeros(3, int), np.array([0, 1, 2]))
     assert mask.tolist() == [[False, False, True], [False, True, True], [True, True, True]]
 
 
 def test_early_end(trap):
-    lanes = lanes_of(trap, 1, EarlyEnd(trap, 1, 10.0), count=1)
+    lanes = lanes_of(trap, 1, early_end(trap, 10.0), count=1)
     lanes.step(np.array([0]))
     step = lanes.step(np.array([0]))
     assert step.ended.tolist() == [True]
@@ -148,34 +148,34 @@ def test_early_end(trap):
 def test_saute_pays_a_penalty_instead_while_overspent():
     rows = [(0, 0, 0, 1, 1, 1), (0, 1, 1, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
-    lanes = lanes_of(mdp, 1, Saute(mdp, 1, 7.0), count=1)
+    lanes = lanes_of(mdp, 1, saute(mdp, 7.0), count=1)
     paid = [float(lanes.step(np.array([0])).rewards[0]) for _ in range(4)]
     assert paid == [1.0, -7.0, -7.0, -7.0]
     lanes.finish()
     assert (lanes.record.damages, lanes.record.returns) == ([4], [4.0])
 
 
-def test_the_price_of_damage_rises_and_falls(trap):
-    regime = Lagrangian(trap, 1, rate=0.5)
-    regime.learn([3, 5])
-    assert regime.price == 1.5
-    assert regime.reward(np.array([5.0]), np.array([2]), np.array([-1])).tolist() == [0.8]
-    regime.learn([])
-    assert regime.price == 1.5
-    regime.learn([0] * 9)
-    regime.learn([0] * 9)
-    regime.learn([0] * 9)
-    assert regime.price == 0
+def test_the_price_of_damage_rises_and_falls():
+    price = Price(1, rate=0.5)
+    price.learn([3, 5])
+    assert price.value == 1.5
+    assert price.pay(np.array([5.0]), np.array([2]), np.array([-1])).tolist() == [0.8]
+    price.learn([])
+    assert price.value == 1.5
+    price.learn([0] * 9)
+    price.learn([0] * 9)
+    price.learn([0] * 9)
+    assert price.value == 0
 
 
 def test_without_constraints_the_model_decides(trap):
-    regime = Unconstrained(trap, 1)
+    regime = unconstrained(trap)
     assert regime.mask(np.array([0, 2]), np.array([0, 0])).tolist() == [[True, True], [True, False]]
-    assert not regime.ends(np.array([-3])).any()
+    assert not regime.ends_overspent
 
 
 def test_running_episodes_count_only_once_overspent(trap):
-    lanes = lanes_of(trap, 5, Unconstrained(trap, 5))
+    lanes = lanes_of(trap, 5, unconstrained(trap))
     lanes.step(np.zeros(8, int))
     lanes.finish()
     assert lanes.record.ends == []

@@ -1,0 +1,220 @@
+"""Registered environments, and those of others with ready-made damage."""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import almostsure as asure
+from almostsure.errors import ArgumentError, MissingExtra, ModelError, ModelMismatch, UnknownName
+from almostsure.gym import DamageTracker, ShieldedEnv, damage_of, environment_names, ready
+from almostsure.gym.warehouse import MAP, read_floor, warehouse
+
+NAMES = environment_names()
+
+
+def small(name, **options):
+    """The environment; a small sea, since a large one takes long to draw."""
+    if "Archipelago" in name:
+        options["size"] = 12
+    return gymnasium.make(name, **options)
+
+
+@pytest.mark.filterwarnings("ignore:.*Not able to test alternative render modes.*:UserWarning")
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mode", ["ansi", "rgb_array"])
+def test_gymnasium_is_content(name, mode):
+    check_env(small(name, render_mode=mode).unwrapped)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_lines_shield_it(name):
+    env = small(name)
+    mdp = env.unwrapped.mdp
+    shield = asure.Shield(mdp, asure.solve_budget(mdp))
+    env = ShieldedEnv(env, shield, shield.budget.smallest_total() + 1)
+    _, info = env.reset(seed=0)
+    for _ in range(300):
+        *_, terminated, truncated, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+        assert info["remaining"] >= 0
+        if terminated or truncated:
+            _, info = env.reset()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures(name):
+    env = small(name, render_mode="rgb_array")
+    _, info = env.reset(seed=0)
+    first = env.render()
+    assert first.ndim == 3
+    assert len(np.unique(first.reshape(-1, 3), axis=0)) > 20  # something is drawn
+    pictures = [first]
+    for _ in range(8):
+        *_, terminated, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+        pictures.append(env.render())
+        if terminated:
+            break
+    assert any(not np.array_equal(first, other) for other in pictures)
+
+
+def test_damage_can_be_seen():
+    env = gymnasium.make("almostsure/Paper-v0", render_mode="rgb_array")
+    env.reset(seed=0)
+    reds = []
+    for _ in range(4):
+        strip = env.render()[-22:].astype(int)
+        reds.append(np.count_nonzero((strip[..., 0] > 180) & (strip[..., 1] < 100)))
+        env.step(0)
+    assert reds[0] == 0
+    assert reds == sorted(reds)
+    assert len(set(reds)) == 4
+
+
+def test_a_window(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = gymnasium.make("almostsure/Warehouse-v0", render_mode="human")
+    env.unwrapped._window.fps = 1000
+    env.reset(seed=0)
+    env.step(0)
+    twin = copy.deepcopy(env)  # with a window of its own
+    twin.step(0)
+    env.close()
+    twin.close()
+    env.close()
+
+
+def test_a_window_needs_pygame(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    env = gymnasium.make("almostsure/Paper-v0", render_mode="human")
+    with pytest.raises(MissingExtra, match=r"pip install 'almostsure\[envs\]'"):
+        env.reset(seed=0)
+
+
+def test_hazard_maps_from_text():
+    env = gymnasium.make("almostsure/HazardMap-v0", text="S~G", slip=0.0, goal_reward=5.0)
+    assert env.unwrapped.mdp == asure.from_map("S~G", step_reward=-1.0, goal_reward=5.0)
+    with pytest.raises(ModelError, match="unknown map character '%'"):
+        gymnasium.make("almostsure/HazardMap-v0", text="S%G")
+    with pytest.raises(UnknownName, match="unknown parameter of example 'corridor' 'slip'"):
+        gymnasium.make("almostsure/Corridor-v0", slip=0.1)
+
+
+def test_the_module_form_needs_no_import():
+    program = "import gymnasium\nprint(gymnasium.make('almostsure.gym:almostsure/Paper-v0').reset(seed=0)[0])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
+
+
+def test_many_at_once():
+    envs = gymnasium.make_vec("almostsure/HazardMap-v0", num_envs=7, slip=0.0)
+    assert type(envs).__name__ == "ModelVectorEnv"
+    assert envs.mdp == asure.example("hazard-map", slip=0.0)
+    envs.reset(seed=0)
+    assert sum(envs.step(np.full(7, 3))[3].sum() for _ in range(301)) == 7  # truncated after 300 steps
+
+
+# ---------------------------------------------------------------------- the warehouse
+
+
+def test_the_warehouse_pays_for_budget():
+    mdp, situations = warehouse()
+    assert len(situations) == mdp.num_states
+    budget = asure.solve_budget(mdp)
+    assert budget.smallest_total() == 0
+    curve = asure.solve_policy(mdp, asure.AlmostSure(2)).curve
+    assert (np.diff(curve) > 1).all()
+    assert curve[0] > 0
+
+
+def test_whoever_meets_the_forklift_is_bumped():
+    mdp, situations = warehouse(pause=0.0)
+    floor = read_floor()
+    number = {at: i for i, at in enumerate(situations)}
+    hit = next(at for at in situations if at and at.phase < 5 and at.robot == floor.tour[at.phase + 1])
+    (outcome,) = mdp.outcomes(number[hit], "stay")
+    assert (outcome.damage, outcome.reward) == (1, -1.0)
+    after = situations[outcome.next_state]
+    assert after.robot == hit.robot
+    assert floor.tour[after.phase] == floor.tour[hit.phase]  # both stay, and the forklift turns round
+    assert floor.tour[(after.phase + 1) % len(floor.tour)] != hit.robot
+    assert all(at is None or floor.tour[at.phase] != at.robot for at in situations)
+    assert len(MAP[0]) == 13
+    with pytest.raises(ArgumentError, match="pause must be a probability below 1"):
+        gymnasium.make("almostsure/Warehouse-v0", pause=1.0)
+
+
+# ---------------------------------------------------------------------- environments of others
+
+OTHERS = [
+    ("FrozenLake-v1", {}, 0),
+    ("FrozenLake8x8-v1", {"is_slippery": False}, 1),
+    ("CliffWalking-v1", {"is_slippery": True}, 2),
+    ("Taxi-v4", {}, 1),
+    ("MiniGrid-LavaGapS5-v0", {}, 0),
+    ("MiniGrid-LavaCrossingS9N1-v0", {"map_seed": 4}, 1),
+    ("MiniGrid-DistShift1-v0", {}, 1),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "total"), OTHERS)
+def test_ready_made_models_agree_with_the_environment(name, options, total):
+    """Every transition that random play sees is in the model: otherwise the shield would say so."""
+    env = ready(name, **options).shielded(total)
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+    worst = 0
+    for _ in range(400):
+        *_, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))
+        worst = max(worst, total - info["remaining"])
+        if terminated or truncated:
+            env.reset()
+    assert 0 <= worst <= total
+    twin = pickle.loads(pickle.dumps(env))
+    assert twin.reset(seed=1)[1]["remaining"] == total
+
+
+def test_lava_rooms_are_enumerated_not_sampled():
+    room = ready("MiniGrid-LavaGapS5-v0", map_seed=1)
+    mdp = room.mdp
+    assert (np.diff(mdp.outcome_ptr) == 1).all()  # deterministic
+    assert set(mdp.action_names) == {"left", "right", "forward", "pickup", "drop", "toggle", "done"}
+    hurts = mdp.damage > 0
+    assert hurts.any()
+    assert mdp.is_terminal()[mdp.successor[hurts]].all()
+    assert set(mdp.choice_action[mdp.outcome_choices()[hurts]]) == {2}  # only forward leads into lava
+    solution = asure.solve_policy(mdp, asure.AlmostSure(0), discount=0.99)
+    assert solution.value > 0.8
+
+
+def test_another_room_is_refused():
+    one, two = ready("MiniGrid-LavaGapS7-v0", map_seed=0), ready("MiniGrid-LavaGapS7-v0", map_seed=2)
+    env = ShieldedEnv(two.make(), one.shield(), 0, state_of=one.state_of, observe="dict")
+    with pytest.raises(ModelMismatch, match="the room's map is not the one of the model"):
+        env.reset(seed=0)
+
+
+@pytest.mark.parametrize("name", ["MiniGrid-DoorKey-5x5-v0", "MiniGrid-Dynamic-Obstacles-5x5-v0"])
+def test_rooms_with_more_in_them_are_refused(name):
+    with pytest.raises(ModelError, match="is no lava room"):
+        ready(name)
+
+
+def test_unknown_environments_say_what_to_do():
+    with pytest.raises(UnknownName, match=r"unknown environment 'CartPoleEnv'\. There are: FrozenLakeEnv"):
+        ready("CartPole-v1")
+
+
+def test_definitions_serve_from_gymnasium_too():
+    env = gymnasium.make("CliffWalking-v1")
+    mdp = asure.from_gymnasium("CliffWalking-v1", damage_of(env))
+    assert mdp == ready("CliffWalking-v1").mdp
+    tracked = DamageTracker(env, damage_of(env))
+    tracked.reset(seed=0)
+    assert tracked.step(1)[4]["damage"] == 1
+    hole = damage_of(gymnasium.make("FrozenLake-v1"))
+    assert [hole(4, 2, 5, 0, True), hole(14, 2, 15, 1, True)] == [1, 0]
