@@ -67,7 +67,7 @@ def test_other_seeds_pass_too(name):
 
 
 def test_the_same_seed_gives_the_same_claim():
-    assert paper.theorem_3(1) == paper.theorem_3(1) != paper.theorem_3(2)
+    assert paper.definition_4(1) == paper.definition_4(1) != paper.definition_4(2)
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "x", None])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import Any, final
 
 from almostsure.errors import FileError, Interrupted
 from almostsure.learn.bounds import count
@@ -19,9 +19,6 @@ from almostsure.model.atomic import atomic_write
 from almostsure.paper import experiments, feasibility, fixed_point, memory, sampling
 from almostsure.paper.claim import FAILS, HOLDS, LOOSE, Check, Claim
 from almostsure.progress import Bar
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPER = "Castellano, Min, Bazerque, Mallada: Reinforcement Learning with Almost Sure Constraints (L4DC 2022)"
 COMMAND = "almostsure paper"
@@ -134,7 +131,7 @@ class _Work:
         if self.progress:
             bar.update(done, note)
 
-    def _draw(self, name: str, figure: Figure) -> None:
+    def _draw(self, name: str, figure: Any) -> None:
         from almostsure.paper.figures import CAPTIONS, as_pdf, as_png
 
         png = as_png(figure)
@@ -163,7 +160,7 @@ class _Work:
         )  # fmt: skip
 
 
-def _figures() -> dict[str, Callable[[int], Figure]]:
+def _figures() -> dict[str, Callable[[int], Any]]:
     from almostsure.paper.figures import experiment_figure, sample_figure
 
     return {
