@@ -271,7 +271,7 @@ COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 def test_colours_on_a_terminal_and_none_if_unwanted(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> None:
     coloured = on_a_terminal("budget", "corridor", cwd=tmp_path, environment=environment(TERM="xterm-256color"))
-    assert "\x1b[38;5;231;48;5;28m 0" in coloured
+    assert "\x1b[38;5;231;48;5;24m 0" in coloured
     assert "\x1b" not in COLOUR.sub("", coloured)
     plain = on_a_terminal(
         "budget", "corridor", cwd=tmp_path, environment=environment(TERM="xterm-256color", NO_COLOR="1")

@@ -14,6 +14,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.cli import checker
+from almostsure.cli.checking import _libraries
 from almostsure.model.tensors import load_tensors, save_tensors
 
 ENGINES = {"kernels", "levels", "plain", "reference", "solve", "grow", "memory"}
@@ -65,6 +66,15 @@ def test_the_list_of_modules_is_all_that_was_loaded(saved: Path) -> None:
     done = subprocess.run([sys.executable, "-I", "-c", program, request], capture_output=True, cwd=saved, check=True)
     answer, loaded = done.stdout.splitlines()
     assert json.loads(answer)["trusted"]["modules"] == loaded.decode().split()
+
+
+def test_libraries_are_found_wherever_they_are(saved: Path) -> None:
+    """As after ``pip install --user`` or with PYTHONPATH, where an isolated Python does not look."""
+    request = json.dumps(
+        {"model": "model.umb", "result": "budget.safetensors", "options": {}, "libraries": _libraries()}
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", checker.__file__, request], capture_output=True, cwd=saved)
+    assert json.loads(done.stdout)["verdict"] == "verified"
 
 
 def test_a_forged_budget_is_rejected(saved: Path, here: Callable[..., Any]) -> None:

@@ -22,6 +22,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     bare = types.ModuleType("almostsure")
     bare.__path__ = [str(PACKAGE)]
     sys.modules["almostsure"] = bare
+    sys.path.extend(folder for folder in request.get("libraries", ()) if folder not in sys.path)
     try:
         answer = _check(request)
     except Exception as error:

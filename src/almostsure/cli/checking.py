@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from almostsure.cli.guard import Rejected
 from almostsure.cli.options import PROOF, Task, check_output, command, complete_result
 from almostsure.cli.terminal import facts, heading, next_step, say
 from almostsure.errors import AlmostSureError, ArgumentError
+
+LIBRARIES = ("numpy", "safetensors", "umbi", "numba", "gymnasium", "stormpy")
 
 
 @command(PROOF)
@@ -60,7 +63,9 @@ def convert(
 def run_checker(task: Task, result: Path) -> dict[str, Any]:
     """The answer of the trusted process."""
     options = {"damage": task.damage, "reward": task.reward, "cost": task.cost, "constants": task.constants}
-    request = json.dumps({"model": task.name, "result": str(result), "options": options})
+    request = json.dumps(
+        {"model": task.name, "result": str(result), "options": options, "libraries": _libraries()}
+    )  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-I", "-X", "utf8", checker.__file__, request],
         stdout=subprocess.PIPE,
@@ -74,6 +79,13 @@ def run_checker(task: Task, result: Path) -> dict[str, Any]:
     if "error" in answer:
         raise _relayed(**answer["error"])
     return answer
+
+
+def _libraries() -> list[str]:
+    """Where the libraries lie that the readers need: an isolated Python does not look everywhere that this one did."""
+    specs = [importlib.util.find_spec(name) for name in LIBRARIES]
+    files = [spec.origin for spec in specs if spec is not None and spec.origin is not None]
+    return sorted({str(Path(file).parents[1]) for file in files})
 
 
 def _relayed(kind: str, message: str) -> Exception:

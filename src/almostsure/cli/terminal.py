@@ -21,7 +21,7 @@ from almostsure.budget.answer import INFINITE
 from almostsure.model.draw import NOBODY, cells
 from almostsure.model.mdp import MDP
 
-SHADES = (28, 64, 100, 136, 172, 166, 160, 124)  # green to red, of the terminal's 256 colours
+SHADES = (24, 60, 96, 132, 131, 130, 166, 202)  # blue to orange, which everybody can tell apart, of 256 colours
 ROCK, TRAP, WATER, WAY, HURT = 240, 52, 25, 28, 160
 PLAIN = -1  # no colour
 HURTS = "~123456789"
@@ -211,7 +211,7 @@ def terrain(state: int, symbol: str) -> tuple[str, int]:
 
 
 def budgets_look(of_state: Any) -> Look:
-    """Each cell with the budget that it needs, green to red."""
+    """Each cell with the budget that it needs, blue to orange."""
 
     def look(state: int, symbol: str) -> tuple[str, int]:
         if state == NOBODY:
