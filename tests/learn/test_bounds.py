@@ -158,3 +158,10 @@ def test_other_bad_arguments():
     with pytest.raises(ArgumentError, match="at least one"):
         confidence([], 0.1)
     assert delta_bought(0, 2, 2, mu=0.1) == 1
+
+
+def test_tiny_probabilities_of_failure_are_not_zero():
+    tiny = confidence([538], 0.75)  # 0.25^538 is no floating-point number
+    assert tiny.delta > 0
+    assert "at least 0.999999999999999." in tiny.statement
+    assert delta_bought(10**6, 10, 2, mu=0.5) > 0

@@ -44,6 +44,8 @@ Bound = Literal["sharp", "paper"]
 
 DIGITS = 40  # decimal digits beyond those that 1 − μ needs
 TIE = Decimal("1e-30")  # closer to an integer than this is the integer
+MOST_NINES = 15  # digits of a probability that anybody reads
+SMALLEST = float(np.finfo(np.float64).tiny)  # below, floating-point numbers lose digits, and at last everything
 UPWARD = 1 + 1e-12  # more than double-precision logarithms and exponentials can be wrong by
 
 
@@ -194,7 +196,7 @@ def confidence(counts: npt.ArrayLike, mu: float, *, num_states: int | None = Non
     outcomes = most_outcomes(mu)
     if num_states is not None:
         outcomes = min(outcomes, count("num_states", num_states) * count("num_damages", num_damages))
-    missed = math.fsum(np.exp(number * math.log1p(-mu)).tolist())
+    missed = math.fsum(np.maximum(np.exp(number * math.log1p(-mu)), SMALLEST).tolist())
     return Confidence(mu=mu, delta=min(outcomes * missed * UPWARD, 1.0))
 
 
@@ -226,7 +228,7 @@ def _failure(size: _Size, samples: int, mu: float, paper: bool) -> float:
         power = math.log(size.choices * size.pairs) - mu * samples
     else:
         power = math.log(size.choices * size.outcomes(mu)) + samples * math.log1p(-mu)
-    return min(math.exp(power) * UPWARD, 1.0) if power < 0 else 1.0
+    return min(max(math.exp(power), SMALLEST) * UPWARD, 1.0) if power < 0 else 1.0
 
 
 def _ceil_of_log(number: int, delta: float, rate: Callable[[Decimal], Decimal], mu: float) -> int:
@@ -278,6 +280,9 @@ def percent(mu: float) -> str:
 def at_least(delta: float) -> str:
     """1 − δ, rounded down to one digit more than δ needs."""
     small = Decimal(repr(float(delta)))
-    digits = max(2, 1 - small.adjusted(), 1 - (1 - small).adjusted())
-    value = (1 - small).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_FLOOR)
+    with localcontext() as context:
+        context.rounding = ROUND_FLOOR  # also where 1 − δ has more digits than are kept
+        rest = 1 - small
+        digits = min(max(2, 1 - small.adjusted(), 1 - rest.adjusted()), MOST_NINES)
+        value = rest.quantize(Decimal(1).scaleb(-digits))
     return f"{value.normalize():f}" if value else "0"
