@@ -197,6 +197,8 @@ def _run(learner: Learner, mdp: MDP, total: int, steps: int, seed: int, scale: S
 def _chosen(given: str | Learner | Iterable[str | Learner] | None) -> list[Learner]:
     if given is None:
         return list(known_learners.values())
+    if not isinstance(given, (str, Learner, Iterable)):
+        raise ArgumentError(f"learners must be names or learners; got {given!r}")
     several = [given] if isinstance(given, (str, Learner)) else list(given)
     chosen = [as_learner(one) for one in several]
     names = [learner.name for learner in chosen]

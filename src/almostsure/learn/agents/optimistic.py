@@ -12,14 +12,16 @@ from almostsure.learn.agents.guard import Shielded
 from almostsure.learn.agents.qlearning import HORIZON, Given, shield_for
 from almostsure.learn.agents.session import Session, engine, greedy
 from almostsure.learn.agents.steps import PLANNED, STALE
+from almostsure.learn.bounds import count
 from almostsure.learn.training import Training
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.policy.policy import Policy
 
 BYTES_AN_ENTRY = 16
 PLAIN_OUTCOMES = 1_000  # times layers: larger models are planned by compiled code
+MORE_SWEEPS, MOST_SWEEPS = 50, 1_000  # more than two a state: values that fall for ever are not followed for long
 COARSE, FINE = 1e-5, 1e-9  # of plans, relative to their largest value
-OUTCOMES_A_STEP = 5_000  # read by planning: that takes a few times as long as the step itself
+OUTCOMES_A_STEP = 2_000  # read by planning: so it takes about as long as acting does
 
 
 @final
@@ -37,13 +39,17 @@ class OptimisticModel:
     enough
         How often a choice is tried before it is known.
     horizon
-        Episodes are cut after so many steps, and plans look so far ahead.
+        Episodes are cut after so many steps.
     """
 
     name: str = "shielded optimistic model"
     shield: Given = None
-    enough: int = 8
+    enough: int = 16
     horizon: int = HORIZON
+
+    def __post_init__(self) -> None:
+        count("horizon", self.horizon)
+        count("enough", self.enough)
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
@@ -75,7 +81,8 @@ class Planner:
         self.samples: Ints = np.zeros(mdp.num_choices, np.int64)
         self.value: Floats = np.zeros((layers, mdp.num_states))
         self.chosen: Ints = np.zeros((layers, mdp.num_states), np.int64)
-        self.horizon, self.pause = horizon, 1
+        self.sweeps = min(MOST_SWEEPS, MORE_SWEEPS + 2 * mdp.num_states)
+        self.pause = 1
         self.bound = horizon * max(1.0, float(np.abs(mdp.reward).max()))  # no return is larger
 
     def plan(self, kernels: object, session: Session, enough: int, unknown: float, precision: float = COARSE) -> None:
@@ -84,7 +91,7 @@ class Planner:
         session.count[STALE], session.count[PLANNED] = 0, session.clock
         sweeps = kernels.plan(  # type: ignore[attr-defined]
             world.choice_ptr, world.outcome_ptr, world.successor, world.reward, world.damage, world.is_terminal,
-            session.allowed, session.seen, self.samples, enough, unknown, self.horizon, precision,
+            session.allowed, session.seen, self.samples, enough, unknown, self.sweeps, precision,
             self.value, self.chosen,
         )  # fmt: skip
         self.pause = max(1, session.mdp.num_outcomes * int(sweeps) // OUTCOMES_A_STEP)

@@ -40,7 +40,7 @@ def plan(
     allowed: Any, seen: Any, samples: Any, enough: int, unknown: float, sweeps: int, precision: float,
     value: Any, chosen: Any,
 ) -> int:  # fmt: skip
-    """Fill ``value`` and ``chosen``, [layers, num_states], −1 where nothing is allowed; returns the number of sweeps."""
+    """Fill ``value`` and ``chosen`` (−1 where nothing is allowed), [layers, num_states]; returns how many sweeps."""
     value[:] = 0.0
     chosen[:] = -1
     swept = 0
@@ -49,7 +49,8 @@ def plan(
             swept += 1
             largest, scale = 0.0, 1.0
             for state in range(is_terminal.size):
-                if is_terminal[state]:
+                if is_terminal[state]:  # only who starts there ever plays it
+                    chosen[row, state] = choice_ptr[state]
                     continue
                 before, kept = value[row, state], -math.inf
                 found, score = -1, -math.inf
@@ -113,7 +114,7 @@ def walk(
             outcome = first_above(cumulative, outcome_ptr[played], draw[2])
             note(outcome, left[lane], seen, count)
             samples[played] += 1
-            if samples[played] >= enough and is_power_of_two(samples[played] // enough):
+            if samples[played] % enough == 0 and is_power_of_two(samples[played] // enough):
                 count[STALE] = 1
             move(successor[outcome], reward[outcome], damage[outcome], state, left, taken, gained, hurt, count)
         if played < 0 or is_terminal[state[lane]] or taken[lane] >= horizon:

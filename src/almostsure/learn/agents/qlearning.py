@@ -6,15 +6,19 @@ end: the value of the state in which it was cut still counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
+from almostsure.errors import ArgumentError
 from almostsure.learn.agents.guard import Free, OneStep, Shielded
 from almostsure.learn.agents.tabular import Rules, train
+from almostsure.learn.bounds import count
 from almostsure.learn.online import OnlineShield
 from almostsure.learn.training import Training
 from almostsure.model.mdp import MDP
+from almostsure.policy.constraints import check_real
 from almostsure.shield.shield import Shield
 
 HORIZON = 1_000
@@ -46,6 +50,9 @@ class ShieldedQ:
     shield: Given = None
     horizon: int = HORIZON
 
+    def __post_init__(self) -> None:
+        count("horizon", self.horizon)
+
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         guard = Shielded(mdp, total, shield_for(mdp, self.shield))
@@ -59,6 +66,9 @@ class UnconstrainedQ:
 
     name: str = "unconstrained Q-learning"
     horizon: int = HORIZON
+
+    def __post_init__(self) -> None:
+        count("horizon", self.horizon)
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
@@ -77,6 +87,10 @@ class LagrangianQ:
     name: str = "Lagrangian Q-learning"
     horizon: int = HORIZON
     price_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        count("horizon", self.horizon)
+        _positive("price_rate", self.price_rate)
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
@@ -100,6 +114,11 @@ class SauteQ:
     horizon: int = HORIZON
     penalty: float | None = None
 
+    def __post_init__(self) -> None:
+        count("horizon", self.horizon)
+        if self.penalty is not None:
+            _positive("penalty", self.penalty)
+
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         guard = Free(mdp, total, sees_budget=True)
@@ -115,6 +134,15 @@ class MaskedQ:
     name: str = "one-step mask"
     horizon: int = HORIZON
 
+    def __post_init__(self) -> None:
+        count("horizon", self.horizon)
+
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         return train(mdp, total, OneStep(mdp, total), Rules(horizon=self.horizon), steps=steps, seed=seed)
+
+
+def _positive(name: str, value: object) -> None:
+    number = check_real(name, value)
+    if not (number > 0 and math.isfinite(number)):
+        raise ArgumentError(f"{name} must be positive and finite; got {value!r}")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.errors import NoSafeAction
 from almostsure.learn.agents.guard import Guard
 from almostsure.learn.agents.steps import CLOCK, COUNTS, DRAWN, DRAWS, EPISODES, REFUSALS, SURPRISE, WAS_LEFT
 from almostsure.learn.bounds import count as at_least_one
@@ -102,12 +103,15 @@ class Session:
     def blocks(self) -> Iterator[tuple[npt.NDArray[Any], ...]]:
         """Random numbers, and arrays for the episodes' ends, returns and damages; used up when asked for more."""
         while self.clock < self.steps:
+            before = self.clock
             draws = self.rng.random((min(BLOCK, 2 * self.steps), DRAWS))
             room = np.zeros(len(draws), np.int64), np.zeros(len(draws)), np.zeros(len(draws), np.int64)
             self.count[DRAWN] = self.count[EPISODES] = 0
             while self.clock < self.steps and self.count[DRAWN] < len(draws):
                 yield draws, *room
             self._found.append(tuple(column[: self.count[EPISODES]].copy() for column in room))
+            if self.clock == before:
+                raise NoSafeAction("no copy of the model could take a step: nothing is allowed where they start")
 
     def watch(self) -> bool:
         """Tell the guard about the last surprise, if there was one; whether something is now allowed or refused."""
