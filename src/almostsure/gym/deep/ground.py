@@ -19,7 +19,7 @@ from almostsure.errors import ArgumentError
 from almostsure.gym.deep.deploy import Observe
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.lanes import Lanes, Record
-from almostsure.gym.deep.regimes import Regime, Shielded
+from almostsure.gym.deep.regimes import Regime, shielded
 from almostsure.gym.deep.settings import Settings
 from almostsure.gym.deep.vec_env import LanesVecEnv
 from almostsure.gym.shielded import ShieldedEnv
@@ -63,7 +63,7 @@ def ground_of(
         raise ArgumentError("total must be given with a model: the budget of every episode. See suggest_budget(mdp).")
     shield = Shield(mdp, solve_budget(mdp))
     total = require_total(mdp, shield.budget, total)
-    return of_model(mdp, total, Shielded(mdp, total, shield), settings, shield=shield, features=features)
+    return of_model(mdp, total, shielded(shield), settings, shield=shield, features=features)
 
 
 def of_model(
@@ -90,16 +90,16 @@ def of_env(source: Environment, total: int | None, settings: Settings) -> Ground
     """One environment, or as many as there are lanes where a function makes them."""
     single = isinstance(source, gymnasium.Env)
     first = source if isinstance(source, gymnasium.Env) else _made(source)
-    shielded = shielded_in(first)
-    if total is not None and whole("total", total) != shielded.total:
-        raise ArgumentError(f"total must be that of the environment, {shielded.total}, or left out; got {total}")
-    shield = shielded.overseer.shield
+    inner = shielded_in(first)
+    if total is not None and whole("total", total) != inner.total:
+        raise ArgumentError(f"total must be that of the environment, {inner.total}, or left out; got {total}")
+    shield = inner.overseer.shield
     scale = 1.0 / largest_reward(shield.mdp) if isinstance(shield, Shield) else 1.0
     makers = [lambda: first] + ([] if single else [source] * (settings.lanes - 1))
     env = DummyVecEnv([lambda make=make: _ready(make(), scale, settings) for make in makers])
     settings = settings.for_one_env() if single else settings
     return Ground(
-        env=env, shield=shield, total=shielded.total, settings=settings, observe=_observer(first, shielded),
+        env=env, shield=shield, total=inner.total, settings=settings, observe=_observer(first, inner),
         record=Record([], [], [], []),
     )  # fmt: skip
 
@@ -129,15 +129,15 @@ def _ready(env: gymnasium.Env[Any, Any], scale: float, settings: Settings) -> gy
     return TransformReward(Monitor(limited), lambda reward: float(reward) * scale)
 
 
-def _observer(env: Any, shielded: ShieldedEnv) -> Observe | None:
+def _observer(env: Any, inner: ShieldedEnv) -> Observe | None:
     """How the agent sees a state of the model, where observations are states and nothing above changes them."""
-    while env is not shielded:
+    while env is not inner:
         if not isinstance(env, SEE_THROUGH):
             return None
         env = env.env
-    if shielded.state_of is not None or not isinstance(shielded.overseer.shield, Shield):
+    if inner.state_of is not None or not isinstance(inner.overseer.shield, Shield):
         return None
-    shield, show = shielded.overseer.shield, shielded._shown.batch
+    shield, show = inner.overseer.shield, inner._shown.batch
 
     def observe(states: Ints, remaining: Ints) -> Any:
         return show(states, remaining, shield.mask(states, remaining).astype(np.int8))

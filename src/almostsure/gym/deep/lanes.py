@@ -64,6 +64,7 @@ class Lanes:
         self.steps = self.refusals = 0
         self._draws = Draws(mdp)
         self._everyone = np.ones(count, np.bool_)
+        self._available = np.diff(mdp.choice_ptr)
         self.seed(None)
 
     def seed(self, seed: int | None) -> None:
@@ -93,10 +94,11 @@ class Lanes:
     def step(self, actions: Ints) -> Step:
         """Play one action in every lane."""
         self._check(actions)
-        self.refusals += self.regime.refuses(self.states, self.mask())
+        self.refusals += int((self.mask().sum(axis=1) < self._available[self.states]).sum())
         damages, rewards, ended = self._play(actions)
-        paid = self.regime.reward(rewards, damages, self.remaining)
-        ended |= self.regime.ends(self.remaining)
+        paid = self.regime.pay(rewards, damages, self.remaining)
+        if self.regime.ends_overspent:
+            ended |= self.remaining < 0
         truncated = ~ended & (self._lengths >= self.max_steps)
         over = ended | truncated
         lanes = np.flatnonzero(over)

@@ -20,11 +20,12 @@ from typing import Any, final
 import numpy as np
 
 from almostsure.budget.solve import solve_budget
+from almostsure.gym.deep import regimes
 from almostsure.gym.deep.deploy import as_table, table
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.ground import of_model
 from almostsure.gym.deep.ppo import build, learn
-from almostsure.gym.deep.regimes import EarlyEnd, Lagrangian, OneStep, Regime, Saute, Shielded, Unconstrained
+from almostsure.gym.deep.regimes import Regime
 from almostsure.gym.deep.settings import DEFAULT, Settings
 from almostsure.learn.training import Learner, Training
 from almostsure.model.mdp import MDP
@@ -55,7 +56,7 @@ def deployed(ppo: Any, mdp: MDP, total: int, regime: Regime, features: Features)
     if not regime.sees_remaining:
         rows = [table(ppo, mdp, features, regime.mask, states=everywhere, remaining=0)]
         return as_table(mdp, rows, None, deterministic=None)
-    needs = regime.needs()
+    needs = regime.needs
     rows = [
         table(ppo, mdp, features, regime.mask, states=np.flatnonzero(needs <= left), remaining=left)
         for left in range(total + 1)
@@ -75,7 +76,7 @@ class ShieldedPPO:
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        regime = Shielded(mdp, total, Shield(mdp, solve_budget(mdp)))
+        regime = regimes.shielded(Shield(mdp, solve_budget(mdp)))
         return run(mdp, total, regime, self.settings, steps=steps, seed=seed)
 
 
@@ -89,7 +90,7 @@ class OneStepPPO:
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        return run(mdp, total, OneStep(mdp, total), self.settings, steps=steps, seed=seed)
+        return run(mdp, total, regimes.one_step(mdp), self.settings, steps=steps, seed=seed)
 
 
 @final
@@ -110,7 +111,7 @@ class SautePPO:
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         penalty = _at_once(mdp) / 100 if self.penalty is None else self.penalty
-        regime = Saute(mdp, total, penalty)
+        regime = regimes.saute(mdp, penalty)
         return run(mdp, total, regime, self.settings, steps=steps, seed=seed)
 
 
@@ -131,7 +132,7 @@ class EarlyEndPPO:
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        regime = EarlyEnd(mdp, total, _at_once(mdp) if self.penalty is None else self.penalty)
+        regime = regimes.early_end(mdp, _at_once(mdp) if self.penalty is None else self.penalty)
         return run(mdp, total, regime, self.settings, steps=steps, seed=seed)
 
 
@@ -152,7 +153,7 @@ class LagrangianPPO:
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        return run(mdp, total, Lagrangian(mdp, total, self.price_rate), self.settings, steps=steps, seed=seed)
+        return run(mdp, total, regimes.lagrangian(mdp, total, self.price_rate), self.settings, steps=steps, seed=seed)
 
 
 @final
@@ -165,7 +166,7 @@ class UnconstrainedPPO:
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        return run(mdp, total, Unconstrained(mdp, total), self.settings, steps=steps, seed=seed)
+        return run(mdp, total, regimes.unconstrained(mdp), self.settings, steps=steps, seed=seed)
 
 
 #: All of them, by name.

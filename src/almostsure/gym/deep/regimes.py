@@ -5,13 +5,13 @@ Six regimes on the same model, with the same network, sampler and optimiser:
 ===================  =======================================  ========================  ==========================
 regime               mask                                     reward                    ends also
 ===================  =======================================  ========================  ==========================
-``Shielded``         what k* allows (Theorem 1)               r                         never
-``OneStep``          what cannot overspend in the next step   r                         never
-``EarlyEnd``         none                                     r; penalty on overspend   once overspent
-``Saute``            none                                     r; penalty while          never
+``shielded``         what k* allows (Theorem 1)               r                         never
+``one_step``         what cannot overspend in the next step   r                         never
+``early_end``        none                                     r; penalty on overspend   once overspent
+``saute``            none                                     r; penalty while          never
                                                               overspent, instead of r
-``Lagrangian``       none                                     (r − λd) / (1 + λ)        never
-``Unconstrained``    none                                     r                         never
+``lagrangian``       none                                     (r − λd) / (1 + λ)        never
+``unconstrained``    none                                     r                         never
 ===================  =======================================  ========================  ==========================
 
 "None" still masks actions that a state does not have.  Where the one-step rule has nothing left to allow, it allows
@@ -20,167 +20,124 @@ everything: an agent must do something, and that is where it fails.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.shield.shield import Shield
 
-
-class Regime(Protocol):
-    """The rules of training; remaining budgets are those after the step, negative once overspent."""
-
-    sees_remaining: bool  # whether the agent is shown what remains
-    overspent: int | None  # which remaining budget the agent believes it has once overspent; None: that never happens
-
-    def needs(self) -> Ints:
-        """The least remaining budget with which the agent may be in each state, [num_states]."""
-        ...
-
-    def refuses(self, states: Ints, mask: Bools) -> int:
-        """In how many of the states the mask leaves out an action that they have."""
-        ...
-
-    def mask(self, states: Ints, remaining: Ints) -> Bools:
-        """What may be played, [n, num_actions]; no row is empty."""
-        ...
-
-    def reward(self, rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
-        """What the agent is paid."""
-        ...
-
-    def ends(self, remaining: Ints) -> Bools:
-        """Which episodes end here, terminal state or not."""
-        ...
-
-    def learn(self, damages: list[int]) -> None:
-        """Called after each rollout with the damages of the episodes that ended in it."""
-        ...
+Mask = Callable[[Ints, Ints], Bools]  # states and what remains → what may be played, [n, num_actions], no row empty
+Pay = Callable[[Floats, Ints, Ints], Floats]  # rewards, damages and what remains after them → what the agent is paid
 
 
-class Unconstrained:
+def as_it_is(rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
+    """The model's reward."""
+    return rewards
+
+
+def nothing(damages: list[int]) -> None:
+    """Learn nothing from the damages of a rollout."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Regime:
+    """The rules of training.  Remaining budgets are negative once overspent."""
+
+    mask: Mask
+    needs: Ints  # [num_states], the least remaining budget with which an agent may be there
+    sees_remaining: bool = True  # whether the agent is shown what remains
+    overspent: int | None = -1  # what an overspent agent believes to remain; None: that never happens
+    pay: Pay = as_it_is
+    ends_overspent: bool = False  # whether an episode ends once overspent
+    learn: Callable[[list[int]], None] = nothing  # called after each rollout with the damages of its episodes
+
+
+def unconstrained(mdp: MDP) -> Regime:
     """Every action that a state has, and the reward as it is: ordinary PPO."""
-
-    sees_remaining = False
-    overspent: int | None = -1
-
-    def __init__(self, mdp: MDP, total: int) -> None:
-        self.mdp, self.total = mdp, total
-        self._available = np.zeros((mdp.num_states, mdp.num_actions), np.bool_)
-        self._available[mdp.choice_states(), mdp.choice_action] = True
-        self._count = np.diff(mdp.choice_ptr)
-
-    def needs(self) -> Ints:
-        """Nothing is asked for."""
-        return np.zeros(self.mdp.num_states, np.int64)
-
-    def refuses(self, states: Ints, mask: Bools) -> int:
-        """In how many of the states the mask leaves out an action that they have."""
-        return int((mask.sum(axis=1) < self._count[states]).sum())
-
-    def mask(self, states: Ints, remaining: Ints) -> Bools:
-        """The actions that the states have."""
-        available: Bools = self._available[states]
-        return available
-
-    def reward(self, rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
-        """The model's reward."""
-        return rewards
-
-    def ends(self, remaining: Ints) -> Bools:
-        """Nothing but the model ends an episode."""
-        return np.zeros(remaining.shape, np.bool_)
-
-    def learn(self, damages: list[int]) -> None:
-        """Nothing to learn."""
+    return Regime(mask=_available(mdp), needs=_nothing_needed(mdp), sees_remaining=False)
 
 
-class Shielded(Unconstrained):
+def shielded(shield: Shield) -> Regime:
     """What the shield allows, and nothing else."""
-
-    sees_remaining = True
-    overspent: int | None = None
-
-    def __init__(self, mdp: MDP, total: int, shield: Shield) -> None:
-        super().__init__(mdp, total)
-        self.shield = shield
-
-    def needs(self) -> Ints:
-        """What the shield says."""
-        return self.shield.budget.of_state
-
-    def mask(self, states: Ints, remaining: Ints) -> Bools:
-        """What keeps the remaining budget."""
-        return self.shield.mask(states, remaining)
+    return Regime(mask=shield.mask, needs=shield.budget.of_state, overspent=None)
 
 
-class OneStep(Unconstrained):
-    """What cannot overspend in the very next step."""
+def one_step(mdp: MDP) -> Regime:
+    """What cannot take more than what remains in the very next step; everything where there is no such action."""
+    at_once = np.full((mdp.num_states, mdp.num_actions), np.iinfo(np.int64).max)
+    worst = np.maximum.reduceat(mdp.damage, mdp.outcome_ptr[:-1].astype(np.int64))
+    at_once[mdp.choice_states(), mdp.choice_action] = worst
+    available = _available(mdp)
 
-    sees_remaining = True
-
-    def __init__(self, mdp: MDP, total: int) -> None:
-        super().__init__(mdp, total)
-        most = np.maximum.reduceat(mdp.damage, mdp.outcome_ptr[:-1].astype(np.int64)).astype(np.int64)
-        self._most = np.full((mdp.num_states, mdp.num_actions), np.iinfo(np.int64).max)
-        self._most[mdp.choice_states(), mdp.choice_action] = most
-
-    def mask(self, states: Ints, remaining: Ints) -> Bools:
-        """What cannot take more than what remains at once; everything where there is no such action."""
-        allowed: Bools = self._most[states] <= remaining[:, None]
+    def mask(states: Ints, remaining: Ints) -> Bools:
+        allowed: Bools = at_once[states] <= remaining[:, None]
         stuck = ~allowed.any(axis=1)
-        allowed[stuck] = self._available[states[stuck]]
+        allowed[stuck] = available(states[stuck], remaining[stuck])
         return allowed
 
+    return Regime(mask=mask, needs=_nothing_needed(mdp))
 
-class EarlyEnd(Unconstrained):
+
+def early_end(mdp: MDP, penalty: float) -> Regime:
     """The episode ends, with a penalty, once the budget is overspent."""
 
-    sees_remaining = True
-    overspent: int | None = 0  # no training episode has ever gone on after that
+    def pay(rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
+        return np.where(remaining < 0, rewards - penalty, rewards)
 
-    def __init__(self, mdp: MDP, total: int, penalty: float) -> None:
-        super().__init__(mdp, total)
-        self.penalty = penalty
-
-    def reward(self, rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
-        """The model's reward, less the penalty where the budget is overspent."""
-        return np.where(remaining < 0, rewards - self.penalty, rewards)
-
-    def ends(self, remaining: Ints) -> Bools:
-        """Once overspent."""
-        over: Bools = remaining < 0
-        return over
+    # No training episode has ever gone on once overspent: such an agent can but believe that nothing is left.
+    return Regime(mask=_available(mdp), needs=_nothing_needed(mdp), pay=pay, ends_overspent=True, overspent=0)
 
 
-class Saute(Unconstrained):
+def saute(mdp: MDP, penalty: float) -> Regime:
     """While the budget is overspent, a penalty is paid instead of the reward (Sootla et al., 2022)."""
 
-    sees_remaining = True
+    def pay(rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
+        return np.where(remaining < 0, -penalty, rewards)
 
-    def __init__(self, mdp: MDP, total: int, penalty: float) -> None:
-        super().__init__(mdp, total)
-        self.penalty = penalty
-
-    def reward(self, rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
-        """The model's reward while the budget lasts."""
-        return np.where(remaining < 0, -self.penalty, rewards)
+    return Regime(mask=_available(mdp), needs=_nothing_needed(mdp), pay=pay)
 
 
-class Lagrangian(Unconstrained):
-    """Damage has a price λ, raised after each rollout in which episodes took more than the total on average."""
+def lagrangian(mdp: MDP, total: int, rate: float) -> Regime:
+    """Damage has a price, raised after each rollout in which episodes took more than the total on average."""
+    price = Price(total, rate)
+    return Regime(
+        mask=_available(mdp), needs=_nothing_needed(mdp), sees_remaining=False, pay=price.pay, learn=price.learn
+    )
 
-    def __init__(self, mdp: MDP, total: int, rate: float) -> None:
-        super().__init__(mdp, total)
-        self.rate, self.price = rate, 0.0
 
-    def reward(self, rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
+@final
+class Price:
+    """The multiplier λ of the constraint E[damage] ≤ total."""
+
+    def __init__(self, total: int, rate: float) -> None:
+        self.total, self.rate, self.value = total, rate, 0.0
+
+    def pay(self, rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
         """The reward less the price of the damage; scaled, so that a high price does not swamp the critic."""
-        paid: Floats = (rewards - self.price * damages) / (1.0 + self.price)
+        paid: Floats = (rewards - self.value * damages) / (1.0 + self.value)
         return paid
 
     def learn(self, damages: list[int]) -> None:
-        """One step of gradient ascent on λ."""
+        """One step of gradient ascent."""
         if damages:
-            self.price = max(0.0, self.price + self.rate * (float(np.mean(damages)) - self.total))
+            self.value = max(0.0, self.value + self.rate * (float(np.mean(damages)) - self.total))
+
+
+def _available(mdp: MDP) -> Mask:
+    """The actions that the states have."""
+    has = np.zeros((mdp.num_states, mdp.num_actions), np.bool_)
+    has[mdp.choice_states(), mdp.choice_action] = True
+
+    def mask(states: Ints, remaining: Ints) -> Bools:
+        available: Bools = has[states]
+        return available
+
+    return mask
+
+
+def _nothing_needed(mdp: MDP) -> Ints:
+    return np.zeros(mdp.num_states, np.int64)
