@@ -9,6 +9,7 @@ import typer
 # In the order in which the help lists them.
 from almostsure.cli import looking, budgets, policies, learning, checking, showing  # isort: skip  # noqa: F401
 from almostsure.cli.guard import INTERRUPTED, asked_for, fail, usage
+from almostsure.cli.machine import version as package_version
 from almostsure.cli.options import commands
 from almostsure.cli.terminal import prepare_streams
 
@@ -31,9 +32,7 @@ for name, panel, body in commands:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from almostsure import __version__
-
-        print(f"almostsure {__version__}")
+        print(f"almostsure {package_version()}")
         raise typer.Exit
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from almostsure import errors
+import almostsure.errors as known_errors
 from almostsure.cli import checker, machine
 from almostsure.cli.guard import Rejected
 from almostsure.cli.options import PROOF, Task, check_output, command, complete_result
@@ -90,7 +90,7 @@ def _libraries() -> list[str]:
 
 def _relayed(kind: str, message: str) -> Exception:
     """The error of the other process as one of ours; its own kind, without the fields."""
-    known = getattr(errors, kind, None)
+    known = getattr(known_errors, kind, None)
     if isinstance(known, type) and issubclass(known, AlmostSureError):
         error = known.__new__(known)
         Exception.__init__(error, message)

@@ -20,21 +20,32 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from almostsure import errors
+from almostsure.errors import (
+    AlmostSureError,
+    ArgumentError,
+    CertificateError,
+    Infeasible,
+    Interrupted,
+    LimitReached,
+    MissingExtra,
+    NoSafeAction,
+    NotEnoughMemory,
+    UnboundedReturn,
+)
 
 FINE, NEGATIVE, USAGE, BAD_MODEL, CANNOT, INTERNAL, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 70, 130, 141
 
 CODES: tuple[tuple[type[BaseException], int], ...] = (  # the first that fits
-    (errors.Interrupted, INTERRUPTED),
-    (errors.Infeasible, NEGATIVE),
-    (errors.UnboundedReturn, NEGATIVE),
-    (errors.CertificateError, NEGATIVE),
-    (errors.NoSafeAction, NEGATIVE),
-    (errors.ArgumentError, USAGE),
-    (errors.MissingExtra, CANNOT),
-    (errors.NotEnoughMemory, CANNOT),
-    (errors.LimitReached, CANNOT),
-    (errors.AlmostSureError, BAD_MODEL),
+    (Interrupted, INTERRUPTED),
+    (Infeasible, NEGATIVE),
+    (UnboundedReturn, NEGATIVE),
+    (CertificateError, NEGATIVE),
+    (NoSafeAction, NEGATIVE),
+    (ArgumentError, USAGE),
+    (MissingExtra, CANNOT),
+    (NotEnoughMemory, CANNOT),
+    (LimitReached, CANNOT),
+    (AlmostSureError, BAD_MODEL),
 )
 
 
@@ -58,7 +69,7 @@ def guarded(command: str, body: Callable[[], None], asked: Asked) -> int:
         return NEGATIVE
     except BrokenPipeError:
         return _broken_pipe()
-    except errors.AlmostSureError as error:
+    except AlmostSureError as error:
         code = next(code for kind, code in CODES if isinstance(error, kind))
         return fail(command, error, code, asked)
     except KeyboardInterrupt as error:

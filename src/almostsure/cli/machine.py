@@ -21,11 +21,14 @@ MOST = 10_000  # entries of a list that has one for each state; larger ones are 
 
 def emit(command: str, model: dict[str, Any] | None, **results: Any) -> None:
     """Print the one object of a command."""
-    from almostsure import __version__
-
-    content = {"command": command, "version": __version__, "model": model, **results}
+    content = {"command": command, "version": version(), "model": model, **results}
     sys.stdout.write(json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
     sys.stdout.flush()
+
+
+def version() -> str:
+    """The version of the package, whose root is always loaded when a command runs."""
+    return str(sys.modules["almostsure"].__version__)
 
 
 def described(name: str, mdp: MDP) -> dict[str, Any]:
