@@ -294,6 +294,26 @@ def test_gaps_and_disorder():
         learn(with_row(s=3) | {"episode": [0, 0, 0]})
 
 
+@settings(max_examples=60)
+@given(st.data())
+def test_a_log_that_was_tampered_with_is_refused(make_log, data):
+    log = make_log(asure.example("hazard-map"), 60, 4, length=7)
+    rows = list(range(60))
+    first = data.draw(st.integers(0, 59))
+    how = data.draw(st.sampled_from(["twice", "gone", "swapped", "moved"]))
+    if how == "twice":
+        rows.insert(data.draw(st.integers(0, 60)), first)
+    elif how == "gone" and (first == 59 or log["step"][first + 1] == 0):
+        return  # without its last row, an episode was just cut a little earlier
+    elif how == "gone":
+        del rows[first]
+    else:
+        second = data.draw(st.integers(0, 59).filter(lambda row: row != first))
+        rows[first], rows[second] = (rows[second], rows[first]) if how == "swapped" else (rows[second], rows[second])
+    with pytest.raises(ModelError, match=r"at row \d+|; row \d+"):
+        learn({name: values[rows] for name, values in log.items()})
+
+
 def test_gaps_between_pieces():
     first, second = ({n: v[part] for n, v in LINE.items()} for part in (slice(0, 1), slice(1, 3)))
     assert same(learn([first, second]), learn(LINE))

@@ -10,9 +10,6 @@ import almostsure as asure
 from almostsure.errors import ModelError, UnknownName
 from almostsure.learn import learn_from_logs
 
-minari = pytest.importorskip("minari")
-pytest.importorskip("jax")  # what DataCollector needs
-
 # Minari would rather be told more about environments, and leaves its temporary folders to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`eval_env` is set to None:UserWarning"),
@@ -30,6 +27,8 @@ ABOUT = {
 @pytest.fixture
 def recorded(tmp_path, monkeypatch):
     """Records random play; returns the dataset, loaded anew, and the same steps as a table."""
+    minari = pytest.importorskip("minari")
+    pytest.importorskip("jax")  # what DataCollector needs
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
 
     def record(env, episodes, key, *, encode=int, **options):
