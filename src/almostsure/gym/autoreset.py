@@ -34,6 +34,7 @@ class Resets:
             )
         self.mode = AutoresetMode(mode)
         self.num_envs = env.num_envs
+        self.everybody: Bools = np.ones(env.num_envs, np.bool_)
         self.over: Bools | None = None  # whose episode is over and was not reset yet; None before the first reset
 
     def reset(self, options: dict[str, Any] | None) -> Bools:
@@ -49,17 +50,19 @@ class Resets:
         return mask
 
     def before(self) -> Bools:
-        """Which copies the next step is an action for; the others are reset by it.
+        """Which copies the next step is an action for, ``everybody`` itself if all; the others are reset by it.
 
         Until :meth:`step` takes in how it went nothing is known: after an error, all must be reset.
         """
         if self.over is None:
             raise ResetNeeded("call reset() before step()")
-        if self.mode == AutoresetMode.DISABLED and self.over.any():
-            at = int(np.argmax(self.over))
+        over = self.over
+        is_quiet = not over.any()
+        if self.mode == AutoresetMode.DISABLED and not is_quiet:
+            at = int(np.argmax(over))
             raise ResetNeeded(f"the episode of copy {at} is over: reset it with options={{'reset_mask': …}}")
-        over, self.over = self.over, None
-        return ~over
+        self.over = None
+        return self.everybody if is_quiet else ~over
 
     def step(self, ended: Bools) -> None:
         """Take in which episodes a step ended."""
@@ -87,9 +90,9 @@ def said(infos: Infos, final: Infos | None, ended: Bools, key: str, at: int) -> 
 
 def write(infos: Infos, who: Bools, **columns: npt.NDArray[Any]) -> Infos:
     """The infos with further columns, which hold for ``who``."""
-    result = dict(infos)
+    result, who = dict(infos), who.copy()
     for key, values in columns.items():
-        result[key], result[f"_{key}"] = values, who.copy()
+        result[key], result[f"_{key}"] = values, who
     return result
 
 

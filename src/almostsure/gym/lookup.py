@@ -45,11 +45,18 @@ class Lookup:
             self._table[pair] = self._damage
 
     def masks(self, states: Numbers, remaining: Numbers) -> npt.NDArray[np.int8]:
-        """Which actions are allowed, [copies, num_actions]; raises NoSafeAction if somebody has none."""
-        if (self._shield.budget.of_state.take(states) > remaining).any():
-            self._shield.mask(states, remaining)  # says who
+        """Which actions are allowed, [copies, num_actions].
+
+        No row is empty where an episode began with enough (:meth:`check`) and all that was played was allowed and led
+        where the model says (Theorem 1).
+        """
         allowed: Bools = self._needed.take(states, axis=0) <= remaining[:, None]
         return allowed.view(np.int8)
+
+    def check(self, states: Numbers, remaining: Numbers) -> None:
+        """Raise NoSafeAction if somebody has no safe action."""
+        if (self._shield.budget.of_state.take(states) > remaining).any():
+            self._shield.mask(states, remaining)  # says who
 
     def allowed(self, states: Numbers, actions: Numbers, remaining: Numbers) -> Bools:
         """Whether each action is allowed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from os import PathLike
 from typing import Any, final
 
@@ -80,6 +81,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             for copy in {id(copy.unwrapped): copy for copy in self._copies}.values():
                 checks.check_same_model(self.overseer, copy, state_of)
         self._resets, self._lookup = Resets(env), Lookup(shield)
+        self._all = self._resets.everybody
         self.total, self.forbidden, self.state_of = self.overseer.total, forbidden, state_of
         self.fallback = None if fallback is None else as_policy(self.overseer.mdp, fallback, total=self.total)
         self._shown = show_remaining(
@@ -91,7 +93,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self.ledger = checks.open_ledger(ledger, shield)
         self._is_terminal = self.overseer.mdp.is_terminal()
         count = env.num_envs
-        self._none, self._all = np.zeros(count, np.int64), np.ones(count, np.bool_)
+        self._none = np.zeros(count, np.int64)
         self._state, self._remaining, self._interventions, self._steps, self._episodes = np.zeros((5, count), np.int64)
         self._rewards = np.zeros(count)
         self._masks: npt.NDArray[np.int8] = np.zeros((count, self.overseer.num_actions), np.int8)
@@ -116,13 +118,13 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         acting = self._resets.before()
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         ended: Bools = terminated | truncated
-        final = self._resets.final(infos, ended)
+        final = self._resets.final(infos, ended) if ended.any() else None
         arrived = self._find(observations, None)
         reached = arrived if final is None else self._finals(infos["final_obs"], ended, arrived)
         reached, damages = self._happened(actions, reached, acting, terminated, self._said(infos, final, ended))
         self._state, self._remaining = reached, self._remaining - damages
-        self._steps += acting
-        self._rewards += rewards  # of a copy that is reset by the step: 0
+        self._steps += 1
+        self._rewards += rewards
         if ended.any():
             self._note(ended & terminated, "terminated")
             self._note(ended & ~terminated, "truncated")
@@ -131,7 +133,10 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             infos = {**infos, "final_info": self._infos(final, ended, damages)}
             infos["final_obs"] = show_final(self._shown, infos["final_obs"], self._remaining, ended, self._masks)
             damages = np.where(ended, 0, damages)
-        self._begin(ended if final is not None else ~acting, arrived)
+        if final is not None or acting is not self._all:
+            self._begin(ended if final is not None else ~acting, arrived)
+        else:
+            self._masks = self._look()
         self._resets.step(ended)
         seen = self._shown.batch(observations, self._remaining, self._masks)
         return seen, rewards, terminated, truncated, self._infos(infos, self._all, damages)
@@ -149,11 +154,11 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _begin(self, who: Bools, states: Numbers) -> None:
         """Give the copies that begin an episode in these states their budgets, and look up everybody's masks."""
-        if who.any():
-            self._state = np.where(who, states, self._state)
-            self._remaining[who] = self.total
-            for counter in (self._steps, self._rewards, self._interventions):
-                counter[who] = 0
+        self._state = np.where(who, states, self._state)
+        self._remaining[who] = self.total
+        for counter in (self._steps, self._rewards, self._interventions):
+            counter[who] = 0
+        self._lookup.check(self._state, self._remaining)
         self._masks = self._look()
 
     def _look(self) -> npt.NDArray[np.int8]:
@@ -199,18 +204,22 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         """The damages that the copies say, NaN where they do not; None if nobody does."""
         if "damage" not in infos and "damage" not in (final or {}):
             return None
+        everybody = infos.get("_damage")
+        if final is None and everybody is not None and everybody.all():  # the common case, at once
+            with contextlib.suppress(TypeError, ValueError):
+                return np.asarray(infos["damage"], np.float64)
         each = (said(infos, final, ended, "damage", at) for at in range(self.num_envs))
-        return np.array([np.nan if damage is None else damage for damage in each], np.float64)
+        return np.array([np.nan if damage is None else _number(damage) for damage in each], np.float64)
 
     def _happened(
         self, actions: Numbers, reached: Numbers, acting: Bools, terminated: Bools, told: npt.NDArray[Any] | None
     ) -> tuple[Numbers, Numbers]:
         """The model's states after a step and its damages, none for copies that were reset by it."""
-        odd = np.flatnonzero(terminated & ~self._is_terminal[reached]) if terminated.any() else self._none[:0]
-        for at in odd.tolist():
+        odd = terminated & ~self._is_terminal[reached]
+        for at in np.flatnonzero(odd).tolist() if odd.any() else ():
             reached[at] = self.overseer.after(int(self._state[at]), int(actions[at]), int(reached[at]))
         damages = self._lookup.damages(self._state, actions, reached, told)
-        if not acting.all():
+        if acting is not self._all:
             damages[~acting] = 0
         if damages.min() < 0:
             for at in np.flatnonzero(damages < 0).tolist():
@@ -262,6 +271,14 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             infos, who, damage=damages, remaining=self._remaining.copy(), action_mask=self._masks.copy(),
             interventions=self._interventions.copy(), **own,
         )  # fmt: skip
+
+
+def _number(damage: Any) -> float:
+    """What is said, or −1, which is refused."""
+    try:
+        return float(damage)
+    except (TypeError, ValueError):
+        return -1.0
 
 
 def _check_fixed(shield: Any) -> None:
