@@ -16,14 +16,14 @@ from almostsure.policy.constraints import Chance, Expected
 from almostsure.policy.frontier import Frontier
 from almostsure.report.episodes import distributions, recorded, visited_states
 from almostsure.report.packing import number
-from almostsure.report.states import cut, described_states, shown_layers, state_data
+from almostsure.report.states import cut, described_states, highest, shown_layers, state_data
 from almostsure.report.study import Plan, Study
 from almostsure.report.views import view_data
-from almostsure.report.words import facts, has_rewards, headline, sentences
+from almostsure.report.words import facts, has_rewards, headline, sentence, sentences
 
 MOST_ACTIONS = 1_000  # that are named
 MOST_STARTS = 20
-MOST_LEVELS = 400  # bars of the histogram of needs
+MOST_LEVELS = 40  # bars of the histogram of needs
 PNG = b"\x89PNG\r\n\x1a\n"
 
 Figure = tuple[str, bytes, str]  # title, PNG, caption
@@ -34,7 +34,7 @@ def content(study: Study, *, name: str, command: str, figures: Sequence[Figure])
     mdp = study.mdp
     records = recorded(study)
     described = described_states(study, visited_states(records))
-    layers = shown_layers(study.ladder, study.least, study.total)
+    layers = shown_layers(study)
     return {
         "name": cut(name),
         "headline": headline(study),
@@ -97,7 +97,7 @@ def _plan(plan: Plan, total: int) -> dict[str, Any]:
         "limit": plan.constraint.limit if isinstance(plan.constraint, Expected) else None,
         "risk": plan.constraint.risk if isinstance(plan.constraint, Chance) else None,
         "value": number(plan.value),
-        "problem": plan.problem,
+        "problem": sentence(plan.problem),
         "randomised": plan.policy is not None and not plan.policy.is_deterministic,
         "stationary": plan.policy is not None and plan.policy.is_stationary,
         "exact": plan.evaluation is not None,
@@ -131,15 +131,15 @@ def _frontier(found: Frontier | None) -> dict[str, Any] | None:
 
 
 def _left_out(study: Study, described: int) -> list[str]:
-    size, top = study.mdp.num_states, study.ladder.curve.size
+    size, budgets = study.mdp.num_states, highest(study) + 1
     result = []
     if described < size:
         result.append(
             f"Details of most states: {described:,} of {size:,} have them in this file (the start, examples of every "
             "level of need, the states of the recorded episodes, and what their witnesses pass)."
         )
-    if len(shown_layers(study.ladder, study.least, study.total)) < top:
-        result.append(f"Some positions of the budget slider: {top:,} budgets are too many to step through.")
+    if len(shown_layers(study)) < budgets:
+        result.append(f"Some positions of the budget slider: {budgets:,} budgets are too many to step through.")
     if study.frontier is None and study.plans[0].policy is not None and described == size:
         result.append("Returns for every average and every risk: use frontier.")
     return result

@@ -20,12 +20,8 @@ TAIL = 2e-3  # probability of more damage than is drawn, at most, where the bars
 
 def recorded(study: Study) -> list[dict[str, Any]]:
     """A typical episode of each plan, the one with the most damage and the one with the least return."""
-    return [
-        _record(plan, episode, title)
-        for plan in study.plans
-        if plan.episodes is not None
-        for episode, title in _picked(plan.episodes)
-    ]
+    played = [plan for plan in study.plans if plan.episodes is not None and plan.episodes.lengths.any()]
+    return [_record(plan, episode, title) for plan in played for episode, title in _picked(plan.episodes)]
 
 
 def visited_states(records: list[dict[str, Any]]) -> list[int]:
@@ -33,7 +29,8 @@ def visited_states(records: list[dict[str, Any]]) -> list[int]:
     return list(dict.fromkeys(state for record in records for state in record["states"]))
 
 
-def _picked(episodes: Episodes) -> list[tuple[int, str]]:
+def _picked(episodes: Episodes | None) -> list[tuple[int, str]]:
+    assert episodes is not None  # recorded asks for played plans only
     middle = np.median(episodes.returns)
     # Of equals the shortest: quicker to watch, and to play again.
     typical = int(np.lexsort((episodes.lengths, np.abs(episodes.returns - middle)))[0])
@@ -85,6 +82,7 @@ def _distribution(plan: Plan, total: int, edges: Floats) -> dict[str, Any]:
             "episodes": len(plan.episodes),
             "mean": number(float(plan.episodes.returns.mean())),
             "cut": float(plan.episodes.truncated.mean()),
+            "longest": int(plan.episodes.lengths.max()),
         }
     return result
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from almostsure.budget.answer import INFINITE
 from almostsure.budget.explain import exchange
 from almostsure.budget.result import Budget
 from almostsure.errors import CertificateError
 from almostsure.model.mdp import MDP, Ints
 from almostsure.report.packing import pack
-from almostsure.report.study import Ladder, Study
+from almostsure.report.study import Study
 
 ALL_STATES = 4_000  # up to here every state carries its details
 MOST_LAYERS = 33  # remaining budgets for which policy and values are shown
@@ -26,13 +27,20 @@ MOST_CHOICES = 40_000  # of the states with details, in all
 NAME_LENGTH = 200  # longer names are cut
 
 
-def shown_layers(ladder: Ladder, least: int, total: int) -> list[int]:
+def shown_layers(study: Study) -> list[int]:
     """The remaining budgets on the slider: all, or some of them with the ones that matter."""
-    top = ladder.curve.size - 1
+    top, total = highest(study), study.total
     if top < MOST_LAYERS:
         return list(range(top + 1))
-    kept = {round(x) for x in np.linspace(0, top, MOST_LAYERS - 4)} | {total, min(least, top), max(total - 1, 0)}
+    kept = {round(x) for x in np.linspace(0, top, MOST_LAYERS - 4)} | {total, min(study.least, top), max(total - 1, 0)}
     return sorted(kept)
+
+
+def highest(study: Study) -> int:
+    """The largest budget on the slider: all that were solved, and all that some state needs."""
+    needs = study.budget.of_state
+    finite = needs[needs < INFINITE]
+    return max(study.ladder.curve.size - 1, int(finite.max()) if finite.size else 0)
 
 
 def described_states(study: Study, visited: Iterable[int]) -> Ints:

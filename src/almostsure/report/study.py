@@ -16,7 +16,7 @@ from almostsure.budget.answer import INFINITE
 from almostsure.budget.certificate import check_budget
 from almostsure.budget.result import Budget
 from almostsure.budget.solve import solve_budget
-from almostsure.errors import AlmostSureError, CertificateError, Infeasible, Interrupted, UnboundedReturn
+from almostsure.errors import AlmostSureError, CertificateError, Interrupted, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
 from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.policy.evaluate import Evaluation, evaluate
@@ -29,8 +29,8 @@ LOOK_AHEAD = 10  # budgets above the least one that are looked at where none was
 MARGIN = 4  # budgets above the one asked for that the curve goes on for
 SLIDER_PAIRS = 400_000  # pairs of state and remaining budget up to which larger budgets are solved for comparison
 SOLVED_PAIRS = 12_000_000  # … up to which the assured policy is solved at all
-GAINFUL_PAIRS = 20_000  # … where rewards may be collected for ever, which only the plain engine knows about
-PROGRAMME_PAIRS = 25_000  # … up to which the linear programmes of the other constraints are solved
+GAINFUL_PAIRS = 12_000  # … where rewards may be collected for ever, which only the plain engine knows about
+PROGRAMME_PAIRS = 12_000  # … up to which the linear programmes of the other constraints are solved
 FRONTIER_PAIRS = 6_000  # … up to which all their limits are
 EVALUATED_PAIRS = 400_000  # … up to which policies are evaluated exactly
 EPISODES, EPISODES_LARGE = 10_000, 1_000
@@ -66,8 +66,8 @@ class Ladder:
     @property
     def solved(self) -> int:
         """The largest budget with a policy, or −1."""
-        return self.solution.constraint.total if self.solution and not isinstance(self.solution.constraint, Expected) \
-            else -1  # fmt: skip
+        policy = None if self.solution is None else self.solution.policy
+        return -1 if policy is None or policy.total is None else policy.total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -131,11 +131,12 @@ def _ladder(mdp: MDP, budget: Budget, total: int | None, notes: list[str]) -> La
         return Ladder(curve=np.full((total or 0) + 1, math.nan), solution=None)
     wanted = least + LOOK_AHEAD if total is None else max(total, least) + MARGIN
     floor = (least if total is None else max(total, least)) + 1
-    top = max(floor - 1, min(wanted, SLIDER_PAIRS // mdp.num_states - 1))
+    most = min(max(SLIDER_PAIRS // mdp.num_states - 1, floor + 1), SOLVED_PAIRS // mdp.num_states - 1)
+    top = max(floor - 1, min(wanted, most))
     refused = _too_large(mdp, budget, top)
     if refused:
         notes.append(f"The best policy: {refused} Use solve_policy.")
-        return Ladder(curve=np.full(top + 1, math.nan), solution=None, problem="Left out: see the end of the report.")
+        return Ladder(curve=np.full(top + 1, math.nan), solution=None, problem=f"The policy was left out: {refused}")
     return _climb(mdp, least, top)
 
 
@@ -157,22 +158,30 @@ def _may_gain(mdp: MDP, budget: Budget, top: int) -> bool:
 
 def _climb(mdp: MDP, least: int, top: int) -> Ladder:
     """Solve for ``top``; where its return has no bound or cannot be proved, for the largest budget that has one."""
-    problem = ""
-    curve = np.full(top + 1, math.nan)
-    for highest in range(top, least - 1, -1):
-        try:
-            solution = solve_policy(mdp, AlmostSure(highest))
-        except Interrupted:
-            raise
-        except AlmostSureError as error:
-            problem = problem or str(error)
-            curve[highest] = math.inf if isinstance(error, UnboundedReturn) else math.nan
-            if (highest + 1) * mdp.num_states > SLIDER_PAIRS:
-                break
+    curve, best, problem, refused = np.full(top + 1, math.nan), None, "", math.nan
+    low, high, step = least, top, top
+    while low <= high:  # what cannot be had with some budget cannot be had with more either
+        found = _solved(mdp, AlmostSure(step))
+        if isinstance(found, Solution):
+            best, low = found, step + 1
         else:
-            curve[: highest + 1] = solution.curve
-            return Ladder(curve=curve, solution=solution, problem=problem)
-    return Ladder(curve=curve, solution=None, problem=problem)
+            problem, high = str(found), step - 1
+            refused = math.inf if isinstance(found, UnboundedReturn) else math.nan
+        step = (low + high) // 2
+    curve[low:] = refused
+    if best is not None:
+        curve[:low] = best.curve
+    return Ladder(curve=curve, solution=best, problem=problem)
+
+
+def _solved(mdp: MDP, constraint: Constraint) -> Solution | AlmostSureError:
+    """The solution, or why there is none."""
+    try:
+        return solve_policy(mdp, constraint)
+    except Interrupted:
+        raise
+    except AlmostSureError as error:
+        return error
 
 
 def _choose(ladder: Ladder, least: int) -> int:
@@ -180,10 +189,10 @@ def _choose(ladder: Ladder, least: int) -> int:
     if least == INFINITE:
         return 0
     values = np.where(np.isfinite(ladder.curve), ladder.curve, -np.inf)[: max(ladder.solved + 1, least + 1)]
-    low, high = float(values[least]), float(values.max())
-    if not math.isfinite(low) or high - low <= SAME * max(1.0, abs(high)):
+    if not np.isfinite(values).any():
         return least
-    return int(np.argmax(values >= low + MOST * (high - low)))
+    low, high = float(values[np.isfinite(values)][0]), float(values.max())
+    return int(np.argmax(values >= low + MOST * (high - low) - SAME * max(1.0, abs(high))))
 
 
 def _shortened(ladder: Ladder, total: int) -> Ladder:
@@ -204,13 +213,8 @@ def _assured(mdp: MDP, ladder: Ladder, constraint: AlmostSure) -> Plan:
             kind="assured", constraint=constraint, value=float(ladder.curve[total]), policy=ladder.solution.policy
         )
     problem = ladder.problem
-    if ladder.solution is not None or not problem:
-        try:
-            solve_policy(mdp, constraint)
-        except Infeasible as error:
-            problem = str(error).split("\n", 1)[0]
-        except AlmostSureError as error:
-            problem = str(error)
+    if not problem or ladder.solution is not None:
+        problem = str(_solved(mdp, constraint)).split("\n", 1)[0]
     return Plan(kind="assured", constraint=constraint, problem=problem)
 
 
@@ -222,12 +226,9 @@ def _programmed(mdp: MDP, kind: str, constraint: Expected | Chance, notes: list[
             "report. Use solve_policy."
         )
         return Plan(kind=kind, constraint=constraint, problem="Left out: the model is too large for a report.")
-    try:
-        solution = solve_policy(mdp, constraint)
-    except Interrupted:
-        raise
-    except AlmostSureError as error:
-        return Plan(kind=kind, constraint=constraint, problem=str(error).split("\n", 1)[0])
+    solution = _solved(mdp, constraint)
+    if not isinstance(solution, Solution):
+        return Plan(kind=kind, constraint=constraint, problem=str(solution).split("\n", 1)[0])
     return Plan(kind=kind, constraint=constraint, value=solution.value, policy=solution.policy)
 
 

@@ -1,7 +1,7 @@
 """How a model is drawn: its map, a graph, a mosaic of its states, or only how many states need what.
 
 ===========  ==========================================================================================
-map          the model has a layout; above 160 × 160 cells several cells share a square, the worst decides
+map          the model has a layout; above 160 × 160 cells several cells share a square, half of them decide
 graph        no layout, and few states: circles and arrows in layers from the start
 mosaic       no layout, and up to some thousand states: one square a state, in the order they are reached
 levels       anything larger: a bar for each level of need, and some states as examples
@@ -68,14 +68,23 @@ def _mosaic(study: Study) -> dict[str, Any]:
 
 
 def _squares(study: Study, states: Ints, square: Ints, rows: int, columns: int) -> dict[str, Any]:
-    """One entry a square: the state in it that needs most (−1 for none), its need, and the most damage on arrival."""
-    need = study.budget.of_state[states]
-    order = np.argsort(need, kind="stable")  # what needs most is written last, and stays
-    worst, needs = np.full(rows * columns, -1, np.int64), np.zeros(rows * columns, np.int64)
-    worst[square[order]], needs[square[order]] = states[order], need[order]
-    hurts = np.zeros(rows * columns, np.uint8)
-    np.maximum.at(hurts, square, arrival_damage(study.mdp)[states])
-    return {"rows": rows, "columns": columns, "state": pack(worst), "need": pack(needs), "hurts": pack(hurts)}
+    """One entry a square: the state in it that needs most (−1 for none), what half of its states need, and so on."""
+    count = rows * columns
+    need, hurts = study.budget.of_state[states], arrival_damage(study.mdp)[states]
+    order = np.lexsort((need, square))
+    first = np.searchsorted(square[order], np.arange(count))
+    size = np.diff(np.append(first, order.size))
+    taken = np.flatnonzero(size)
+    worst = order[(first + size - 1)[taken]]
+    middle = order[(first + size // 2)[taken]]
+    most = np.bincount(square, hurts > 0, minlength=count)[taken] * 2 >= size[taken]
+    columns_of = {"state": states[worst], "need": need[middle], "worst": need[worst], "hurts": hurts[worst] * most}
+    packed = {}
+    for name, values in columns_of.items():
+        full = np.full(count, -1 if name == "state" else 0, np.int64)
+        full[taken] = values
+        packed[name] = pack(full)
+    return {"rows": rows, "columns": columns, **packed}
 
 
 def _compass(mdp: MDP, layout: Layout, described: Ints) -> Ints:

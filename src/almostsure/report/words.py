@@ -18,10 +18,10 @@ def headline(study: Study) -> str:
     if study.least == INFINITE:
         return "From the start, no budget is enough: damage can be forced again and again."
     if study.least > total:
-        return f"From the start, a budget of {total} cannot be kept for certain; {study.least} can."
-    what = f"damage can be kept to at most {total}" if total else "all damage can be avoided"
+        return f"From the start, a budget of {total:,} cannot be kept for certain; {study.least:,} can."
+    what = f"damage can be kept to at most {total:,}" if total else "all damage can be avoided"
     promise = f"From the start, {what} in every single run"
-    if plan.policy is not None and has_rewards(study.mdp):
+    if math.isfinite(plan.value) and has_rewards(study.mdp):
         return f"{promise}, with an average return of {show(plan.value)}."
     return f"{promise}."
 
@@ -39,14 +39,18 @@ def sentences(study: Study) -> list[str]:
 def facts(study: Study) -> list[dict[str, str]]:
     """The numbers that a reader looks for first."""
     assured, expected = study.plans[0], study.plans[1]
-    least = "∞" if study.least == INFINITE else str(study.least)
+    least = "∞" if study.least == INFINITE else f"{study.least:,}"
     result = [_fact("Least budget", least, "the smallest Δ that can be kept for certain from the start")]
-    result.append(_fact("This budget", str(study.total), "Δ, the most damage that any run may take"))
+    result.append(_fact("This budget", f"{study.total:,}", "Δ, the most damage that any run may take"))
     if assured.policy is not None and has_rewards(study.mdp):
         result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.total} damage"))
     if assured.policy is not None:
         result.append(_fact("Runs that overspend", percent(0.0), "none, ever: it is proved"))
-    if expected.evaluation is not None and assured.policy is not None:
+    if (
+        expected.evaluation is not None
+        and expected.evaluation.exceeds(study.total) > TINY
+        and assured.policy is not None
+    ):
         note = f"of the runs overspend if {_limit(expected)} is only an average"
         result.append(_fact("Without the guarantee", percent(expected.evaluation.exceeds(study.total)), note))
     return result
@@ -80,6 +84,11 @@ def percent(probability: float) -> str:
     return f"{100 * probability:.{digits}f}\u00a0%"
 
 
+def sentence(text: str) -> str:
+    """A message as a sentence: with a capital and a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".") if text else ""
+
+
 # ---------------------------------------------------------------------- pieces
 
 
@@ -95,11 +104,13 @@ def _limit(plan: Plan) -> str:
 def _about_budget(study: Study) -> list[str]:
     if study.least == INFINITE:
         return ["The witness below shows how. Parts of the model may be safe all the same: see which states need what."]
-    least = f"The least budget that can be kept from there is {study.least}"
+    least = f"The least budget that can be kept from there is {study.least:,}"
     if study.least > study.total:
         return [f"{least}. The witness below shows how more than {study.total} can be forced."]
     if study.asked:
         return [f"{least}, whatever happens on the way."]
+    if study.plans[0].policy is None or not math.isfinite(study.plans[0].value):
+        return [f"{least}. No budget was asked for, so this report is about that one."]
     why = (
         "more budget adds nothing"
         if study.total == study.least
@@ -113,7 +124,9 @@ def _about_return(study: Study) -> list[str]:
     if not has_rewards(study.mdp):
         return ["The model has no rewards, so this report is about safety alone."]
     if plan.policy is None:
-        return [plan.problem] if plan.problem and study.least <= study.total else []
+        return [sentence(plan.problem)] if plan.problem and study.least <= study.total else []
+    if plan.value == -math.inf:
+        return ["The return is −∞: within the budget, no policy surely gets to an end, and costs add up for ever."]
     more = [(k, float(curve[k])) for k in range(study.total + 1, curve.size) if curve[k] > curve[study.total] + 1e-6]
     if not more:
         return ["A few units of budget more would not raise the return."] if curve.size > study.total + 1 else []
@@ -124,7 +137,9 @@ def _about_return(study: Study) -> list[str]:
 
 
 def _about_others(study: Study) -> list[str]:
-    assured, result = study.plans[0], []
+    assured, result = study.plans[0], list[str]()
+    if not has_rewards(study.mdp):
+        return result
     for plan in study.plans[1:]:
         if plan.policy is None or plan.evaluation is None or assured.policy is None:
             continue
@@ -163,7 +178,8 @@ def _about_model(study: Study) -> list[str]:
     size = study.mdp.num_states
     if size == 1:
         return ["The model has one state."]
-    text = f"Of {size:,} states, {'all' if safe == size else f'{safe:,}'} are safe with {study.total} left"
+    how_many = "all are" if safe == size else "1 is" if safe == 1 else f"{safe:,} are"
+    text = f"Of {size:,} states, {how_many} safe with {study.total:,} left"
     if stuck:
         text += f"; {stuck:,} {'is' if stuck == 1 else 'are'} not safe with any budget"
     return [f"{text}."]

@@ -29,8 +29,8 @@ const DASHES = { assured: null, expected: "7 4", chance: "2 4" };
 function lineChart({ label, xTitle, yTitle, series, xs, xName, mark }) {
   const finite = series.flatMap((s) => s.points.map((p) => p[1])).filter(Number.isFinite);
   const svg = frameChart(label, xTitle, yTitle);
-  if (!finite.length) return make("p", { class: "dim" }, "There is nothing to draw: no budget here has a finite return.");
   let low = Math.min(...finite), high = Math.max(...finite);
+  if (high - low < 1e-6 * Math.max(1, Math.abs(high))) low = high;  // no noise magnified
   const pad = (high - low || Math.abs(high) || 1) * 0.08;
   low -= pad; high += pad;
   const { width, height, left, right, top, bottom } = CHART;
@@ -74,7 +74,8 @@ function drawReturns() {
   byId("returns-lead").textContent = DATA.least === null
     ? "No budget can be kept from the start, so there is no return to show for any."
     : "The best return on average among all policies that keep the promise, for each budget Δ.";
-  if (DATA.least === null) { holder.hidden = true; return; }
+  if (DATA.least !== null && !curve.some(Number.isFinite)) byId("returns-lead").textContent = "No budget that was looked at has a finite return to show.";
+  if (!curve.some(Number.isFinite)) { holder.hidden = true; return; }
   const xs = curve.map((_, k) => k), series = [{ kind: "assured", points: xs.map((k) => [k, curve[k]]) }];
   const f = DATA.frontier, kinds = ["assured"];
   if (f) { series.push({ kind: "expected", points: f.limits.map((x, i) => [x, toNumber(f.expected[i])]) }); kinds.push("expected"); }
@@ -122,7 +123,7 @@ function drawKinds() {
   if (!DATA.rewarded) return;
   const highest = Math.max(...DATA.distributions.flatMap((d) => (d.return ? d.return.share : [])));
   charts.append(make("div", { class: "thirds" }, DATA.distributions.map((d) => !d.return ? missing(d.kind, "Return") : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Return: ${PLANS[d.kind].title.toLowerCase()}`),
-    make("p", { class: "sub" }, `sampled: ${count(d.return.episodes, "episode")}, seed ${DATA.proof.seed}${d.return.cut > 0 ? `; ${percent(d.return.cut)} of them do not end, and were cut` : ""}`),
+    make("p", { class: "sub" }, `sampled: ${count(d.return.episodes, "episode")}, seed ${DATA.proof.seed}${d.return.cut > 0 ? `; ${percent(d.return.cut)} were cut after ${d.return.longest.toLocaleString("en")} steps` : ""}`),
     returnChart(d.kind, d.return, highest)))));
 }
 
@@ -166,7 +167,7 @@ function damageChart(kind, damage, size, slots, most) {
   for (let d = 0; d < size - (slots > size ? 1 : 0); d += every) svg.append(draw("text", { x: left + (d + 0.5) * step, y: height - bottom + 14, "text-anchor": "middle" }, d));
   const wall = left + (DATA.total + 1) * step;
   svg.append(draw("line", { class: "mark-line", x1: wall, x2: wall, y1: top - 8, y2: height - bottom }), draw("text", { class: "halo", x: wall + 5, y: top, "text-anchor": "start" }, `Δ = ${DATA.total}`));
-  if (kind !== "assured" || over > 0) svg.append(draw("text", { class: "f-harm halo", x: width - right, y: top + 18, "text-anchor": "end" }, over > 0 ? `${percent(over)} overspend` : "none overspends"));
+  if (kind !== "assured" || over > 0) svg.append(draw("text", { class: `${over > 0 ? "f-harm" : `f-${kind}`} halo`, x: width - right, y: top + 18, "text-anchor": "end" }, over > 0 ? `${percent(over)} overspend` : "none overspends"));
   else svg.append(draw("text", { class: "f-assured halo", x: width - right, y: top + 18, "text-anchor": "end" }, "none overspends"));
   return svg;
 }

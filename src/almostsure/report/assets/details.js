@@ -21,10 +21,12 @@ function drawDetails() {
 
 function unknownState(state) {
   const i = SQUARES ? SQUARES.place.get(state) : undefined;
+  const need = i === undefined ? "" : DATA.view.cellsASide > 1
+    ? ["Half of the states of this square need at most ", make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "; this one needs most, ", showNeed(SQUARES.worst[i]), "."]
+    : ["Needs a budget of ", make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "."];
   return [
     make("h3", null, stateName(state)),
-    i === undefined ? "" : make("p", { class: "need" }, DATA.view.cellsASide > 1 ? "The worst state of this square needs a budget of " : "Needs a budget of ",
-      make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "."),
+    make("p", { class: "need" }, need),
     make("p", { class: "dim" }, `This file holds the details of ${count(STATES.count, "state")} only. For this one, ask `, make("code", null, `budget.explain(${state})`), "."),
   ];
 }

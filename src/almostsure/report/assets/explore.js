@@ -22,7 +22,7 @@ function buildExplore() {
 
 function lead() {
   const drawn = {
-    map: DATA.view.cellsASide > 1 ? `Each square stands for ${DATA.view.cellsASide} × ${DATA.view.cellsASide} cells of the map and shows the worst of them.`
+    map: DATA.view.cellsASide > 1 ? `Each square stands for ${DATA.view.cellsASide} × ${DATA.view.cellsASide} cells of the map and shows what half of them need at most.`
       : DATA.view.crowded ? "Several states share a square: the one that needs most is shown." : "Each square of the map is a state.",
     mosaic: "Each square is a state, in the order in which they can be reached from the start.",
     graph: "Each circle is a state, from the start on the left; bold arrows are what is best.",
@@ -43,6 +43,7 @@ function hover(i) {
   const line = byId("hover");
   if (i < 0) { line.textContent = ""; return; }
   const state = SQUARES.state[i], hurts = SQUARES.hurts[i];
+  if (DATA.view.cellsASide > 1) { line.textContent = `half of this square needs at most ${showNeed(SQUARES.need[i])}, the worst ${showNeed(SQUARES.worst[i])}`; return; }
   line.textContent = `${stateName(state)} needs ${showNeed(SQUARES.need[i])}${hurts ? `; a step into it may hurt by ${hurts}` : ""}`;
 }
 

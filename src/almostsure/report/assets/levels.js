@@ -1,14 +1,8 @@
 // ------------------------------------------------------------------ how many states need how much
 
-const MOST_ROWS = 40;
-
 function levelRows() {
   const { need, count: counts, infinite, width } = DATA.levels;
   const rows = need.map((first, i) => ({ need: first, last: first + width - 1, count: counts[i] }));
-  if (rows.length > MOST_ROWS) {
-    const rest = rows.splice(MOST_ROWS - 1);
-    rows.push({ need: rest[0].need, last: rest[rest.length - 1].last, count: rest.reduce((sum, row) => sum + row.count, 0) });
-  }
   if (infinite) rows.push({ need: INFINITE, last: INFINITE, count: infinite });
   return rows;
 }

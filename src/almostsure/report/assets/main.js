@@ -29,7 +29,8 @@ function buildTheme() {
 byId("main").hidden = false;
 readPalette();
 app.layer = Math.max(0, DATA.layers.indexOf(DATA.total));
-app.selected = DATA.model.starts[0][0];
+// Of several starts, the one that decides.
+app.selected = DATA.model.starts.map(([start]) => start).reduce((a, b) => (known(b) && needOf(b) > needOf(a) ? b : a));
 buildExplore();
 drawReturns();
 drawKinds();

@@ -69,7 +69,7 @@ function drawStep(player) {
   const here = stateName(record.states[step]);
   const gained = DATA.rewarded ? ` Return so far: ${show(earned)}.` : "";
   parts.log.textContent = step === 0 ? `Starts at ${here}.` : `Step ${step} of ${record.actions.length}: ${actionName(record.actions[step - 1])} → ${here}${record.damages[step - 1] ? `, damage ${record.damages[step - 1]}` : ""}.${gained}`;
-  parts.outcome.textContent = `In the end: ${count(record.steps, "step")}, damage ${record.total.damage}${DATA.rewarded ? `, return ${show(record.total.return)}` : ""}${record.ended ? "" : "; it does not end"}.${record.steps > record.actions.length ? ` The first ${record.actions.length} steps are recorded.` : ""}`;
+  parts.outcome.textContent = `In the end: ${count(record.steps, "step")}, damage ${record.total.damage}${DATA.rewarded ? `, return ${show(record.total.return)}` : ""}${record.ended ? "" : "; it was cut there"}.${record.steps > record.actions.length ? ` The first ${record.actions.length} steps are recorded.` : ""}`;
   drawScene(player, record, step);
   put(parts.stairs, stairs(record, step));
 }
@@ -79,14 +79,20 @@ function drawScene({ parts }, record, step) {
   if (!SQUARES) { parts.picture.drawPlay(record.states[step], step ? record.states[step - 1] : -1); return; }
   if (!parts.picture.drawTerrain()) return;
   const colour = palette[record.kind];
-  parts.picture.line(record.states.slice(0, step + 1), colour, { width: 3 });
+  parts.picture.trail(record.states.slice(0, step + 1), colour, { width: 3 });
   for (let t = 0; t < step; t++) if (record.damages[t]) parts.picture.cross(record.states[t + 1], palette.harm);
   parts.picture.disc(record.states[step], 0.26, colour, palette.card);
 }
 
 function drawGauge(gauge, left) {
   const total = DATA.total;
-  if (total > MOST_PIPS || -left > MOST_PIPS || (!total && left >= 0)) { put(gauge); return; }
+  if (!total && left >= 0) { put(gauge); return; }
+  if (total > MOST_PIPS || -left > MOST_PIPS) {
+    const rest = make("div");
+    rest.style.width = `${(100 * Math.max(0, left)) / (total || 1)}%`;
+    put(gauge, make("div", { class: "meter" }, rest));
+    return;
+  }
   const pips = [];
   for (let k = 0; k < total; k++) pips.push(make("span", { class: k < left ? "pip" : "pip spent" }));
   for (let k = 0; k < -left; k++) pips.push(make("span", { class: "pip over" }));

@@ -3,13 +3,13 @@
 const SQUARES = (() => {
   const view = DATA.view;
   if (view.kind !== "map" && view.kind !== "mosaic") return null;
-  const state = unpack(view.state), need = unpack(view.need), hurts = unpack(view.hurts);
+  const state = unpack(view.state), need = unpack(view.need), worst = unpack(view.worst), hurts = unpack(view.hurts);
   const place = new Map();
   for (let i = 0; i < state.length; i++) if (state[i] >= 0) place.set(state[i], i);
   const tally = {};
   if (view.text) for (const row of view.text) for (const character of row) tally[character] = (tally[character] || 0) + 1;
   const floor = Object.keys(tally).sort((a, b) => tally[b] - tally[a])[0];
-  return { ...view, state, need, hurts, place, floor, compass: unpack(view.compass) };
+  return { ...view, state, need, worst, hurts, place, floor, compass: unpack(view.compass) };
 })();
 
 const STEP = [[0, 0], [-1, 0], [-1, 1], [0, 1], [1, 1], [1, 0], [1, -1], [0, -1], [-1, -1]];
@@ -200,6 +200,18 @@ class Squares {
     pen.stroke();
   }
 
+  // A line on a map; in a mosaic, where neighbours need not be close, a dot in each square.
+  trail(states, colour, look) {
+    if (SQUARES.kind === "map") { this.line(states, colour, look); return; }
+    for (const i of new Set(states.map((state) => SQUARES.place.get(state)))) {
+      if (i === undefined) continue;
+      this.pen.fillStyle = colour;
+      this.pen.beginPath();
+      this.pen.arc(...this.centre(i), Math.max(1, this.cell * 0.17), 0, 2 * Math.PI);
+      this.pen.fill();
+    }
+  }
+
   // A line through states; those without a place in the drawing interrupt it.
   line(states, colour, { width = 2.5, dash = [] } = {}) {
     const pen = this.pen;
@@ -260,8 +272,8 @@ class Squares {
       if (isStart(state)) this.frame(i, palette.ink, Math.max(1, this.cell * 0.05), 1);
     }
     const route = likeliestRun();
-    if (route.length > 1) this.faded(0.38, () => this.line(route, palette.assured, { width: Math.max(2, this.cell * 0.26) }));
-    if (path && path.length > 1) this.line(path, palette.harm, { dash: [5, 4] });
+    if (route.length > 1) this.faded(0.38, () => this.trail(route, palette.assured, { width: Math.max(2, this.cell * 0.26) }));
+    if (path && path.length > 1) this.trail(path, palette.harm, { dash: [5, 4] });
     const chosen = SQUARES.place.get(app.selected);
     if (chosen !== undefined) this.frame(chosen, palette.focus, Math.max(2, this.cell * 0.08));
   }

@@ -1,0 +1,220 @@
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import almostsure as asure
+from almostsure.errors import ArgumentError, FileError, UnknownName
+from almostsure.model.families import chain, garnet, rings
+from almostsure.report import write_report
+from almostsure.testing import mdps
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
+
+
+def test_one_file_without_anything_from_outside(hazard):
+    text = hazard.read_text("utf-8")
+    assert len(text) < 500_000
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', text.split('id="data"')[0]) == []
+    assert "default-src 'none'" in text
+    assert "unsafe-inline" not in text
+
+
+def test_the_policy_names_the_hash_of_the_script_and_of_the_style(hazard):
+    import base64
+    import hashlib
+
+    text = hazard.read_text("utf-8")
+    for kind, piece in (
+        ("script-src", text.rsplit("<script>", 1)[1].split("</script>")[0]),
+        ("style-src", text.split("<style>")[1].split("</style>")[0]),
+    ):
+        digest = base64.b64encode(hashlib.sha256(piece.encode()).digest()).decode()
+        assert f"{kind} 'sha256-{digest}'" in text
+
+
+def test_the_summary_says_it_in_words(hazard, content_of):
+    data = content_of(hazard)
+    value = asure.solve_policy("hazard-map", asure.AlmostSure(3)).value
+    assert data["headline"] == (
+        f"From the start, damage can be kept to at most 3 in every single run, with an average return of {value:.2f}."
+    )
+    assert any("exceeds 3 in 32\u00a0% of its runs" in sentence for sentence in data["sentences"])
+
+
+def test_numbers_are_those_of_the_package(hazard, content_of):
+    data, mdp = content_of(hazard), asure.example("hazard-map")
+    solution = asure.solve_policy(mdp, asure.AlmostSure(3))
+    np.testing.assert_allclose([x for x in data["curve"][:4]], solution.curve, rtol=1e-9)
+    expected = asure.solve_policy(mdp, asure.Expected(3))
+    found = {plan["kind"]: plan for plan in data["plans"]}
+    assert found["expected"]["value"] == pytest.approx(expected.value)
+    assert found["expected"]["overspends"] == pytest.approx(asure.evaluate(mdp, expected.policy).exceeds(3))
+    assert found["assured"]["overspends"] == 0
+    assert found["assured"]["worst"] <= 3
+    assert data["proof"]["fingerprint"] == mdp.fingerprint
+    assert data["proof"]["broken"] == ""
+
+
+def test_limit_risk_seed_and_command_are_taken_over(tmp_path, content_of):
+    path = write_report(
+        "corridor", tmp_path / "r.html", total=2, limit=1.5, risk=0.25, seed=2**64 - 1, command="almostsure report x"
+    )
+    data = content_of(path)
+    assert [data["plans"][1]["limit"], data["plans"][2]["risk"]] == [1.5, 0.25]
+    assert (data["proof"]["seed"], data["proof"]["command"]) == (str(2**64 - 1), "almostsure report x")
+
+
+def test_the_same_arguments_give_the_same_bytes(hazard, tmp_path):
+    again = write_report("hazard-map", tmp_path / "again.html", total=3)
+    assert again.read_bytes() == hazard.read_bytes()
+
+
+def test_without_a_total_one_is_chosen_and_explained(quicksand, content_of):
+    data = content_of(quicksand)
+    curve = np.array([np.nan if x is None else x for x in data["curve"]])
+    gain = np.nanmax(curve) - curve[data["least"]]
+    assert curve[data["total"]] >= curve[data["least"]] + gain * 2 / 3 - 1e-4
+    assert any("No budget was asked for" in sentence for sentence in data["sentences"])
+
+
+def test_figures_are_appended(tmp_path, content_of):
+    path = write_report("paper", tmp_path / "r.html", figures=[("A title", PNG, "A caption")])
+    assert content_of(path)["figures"][0]["caption"] == "A caption"
+    with pytest.raises(ArgumentError, match="figure 'no' must be the bytes of a PNG file"):
+        write_report("paper", tmp_path / "r.html", figures=[("no", b"GIF89a", "")])
+
+
+# ---------------------------------------------------------------------- models of all kinds
+
+
+def report_of(mdp, tmp_path, **options):
+    return write_report(mdp, tmp_path / "r.html", **options)
+
+
+def test_an_infeasible_total_names_what_would_do(tmp_path, content_of):
+    data = content_of(report_of("quicksand", tmp_path, total=1))
+    assert data["headline"] == "From the start, a budget of 1 cannot be kept for certain; 2 can."
+    assert "does not suffice" in data["plans"][0]["problem"]
+    assert data["curve"][2] is not None  # and what 2 would return
+
+
+def test_a_hopeless_model_says_why(tmp_path, content_of):
+    hopeless = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, 1], [1, 1])
+    data = content_of(report_of(hopeless, tmp_path))
+    assert "no budget is enough" in data["headline"]
+    assert data["least"] is None
+    assert all(plan["problem"] for plan in data["plans"])
+
+
+def test_an_unbounded_return_is_told(tmp_path, content_of):
+    free = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 1], terminal=[1])
+    data = content_of(report_of(free, tmp_path, total=2))
+    assert any("no bound" in sentence for sentence in data["sentences"])
+    assert data["curve"][0] == "inf"
+
+
+def test_bounded_below_and_unbounded_above_shows_the_bounded_part(tmp_path, content_of):
+    # Crossing with damage 1 reaches a state that earns for ever; without it there is nothing.
+    mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [2, 1, 1], [1, 1, 1], [5, 0, 1], [0, 1, 0], terminal=[2])
+    data = content_of(report_of(mdp, tmp_path))
+    assert (data["total"], data["curve"][0], data["curve"][1]) == (0, 5.0, "inf")
+    assert "With 1, the return would have no bound." in data["sentences"]
+
+
+def test_a_model_without_rewards(tmp_path, content_of):
+    mdp = asure.from_transitions([0, 0], [0, 1], [1, 1], [1, 1], [0, 0], [2, 1], terminal=[1])
+    data = content_of(report_of(mdp, tmp_path))
+    assert not data["rewarded"]
+    assert any("no rewards" in sentence for sentence in data["sentences"])
+
+
+@pytest.mark.parametrize("damage", [0, 1])
+def test_one_state(tmp_path, content_of, damage):
+    data = content_of(report_of(asure.from_transitions([0], [0], [0], [1], [0], [damage]), tmp_path))
+    assert data["least"] == (None if damage else 0)
+
+
+def test_layouts_graphs_mosaics_and_levels(tmp_path, content_of, hazard):
+    assert content_of(hazard)["view"]["kind"] == "map"
+    assert content_of(report_of("paper", tmp_path))["view"]["kind"] == "graph"
+    assert content_of(report_of(rings(4, size=20), tmp_path))["view"]["kind"] == "mosaic"
+    large = content_of(report_of(garnet(4100, 2, 2, damage_rate=0.02, reward_scale=0.0), tmp_path, total=1))
+    assert large["view"]["kind"] == "levels"
+    assert any("Details of most states" in note for note in large["notes"])
+
+
+def test_a_long_chain_is_gathered(tmp_path, content_of):
+    path = report_of(chain(400), tmp_path)
+    data = content_of(path)
+    assert path.stat().st_size < 2_000_000
+    assert len(data["layers"]) <= 33
+    assert {0, 399, 400} <= set(data["layers"])
+    assert data["levels"]["width"] > 1
+    assert sum(data["levels"]["count"]) == 401
+
+
+def test_states_that_share_a_cell_show_the_one_that_needs_most(tmp_path, content_of):
+    from almostsure.model.layout import Layout
+    from almostsure.model.mdp import MDP
+
+    plain = asure.from_transitions(
+        [0, 1], [0, 0], [2, 2], [1, 1], [1, 1], [0, 4], terminal=[2], initial={0: 0.5, 1: 0.5}
+    )
+    layout = Layout(rows=1, columns=2, cell=np.array([0, 0, 1], np.int32), text=("ab",))
+    shared = MDP(plain.arrays, initial=(plain.initial_states, plain.initial_probabilities), layout=layout)
+    view = content_of(report_of(shared, tmp_path))["view"]
+    assert view["crowded"]
+
+
+@settings(max_examples=25)
+@given(mdps())
+def test_any_model_has_a_report(mdp):
+    with tempfile.TemporaryDirectory() as folder:
+        text = write_report(mdp, Path(folder) / "r.html").read_text("utf-8")
+    assert text.count("</script>") == 2
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+def test_hostile_names_stay_data(hostile, tmp_path, content_of):
+    path = report_of(hostile, tmp_path)
+    text = path.read_text("utf-8")
+    assert text.count("<script") == 2
+    assert "<img" not in text
+    assert "\u2028" not in text
+    assert content_of(path)["states"]["names"][0].startswith("</script>")
+
+
+def test_a_hostile_command_and_hostile_figures(tmp_path):
+    bad = "</script><script>alert(1)</script>"
+    text = report_of("paper", tmp_path, command=bad, figures=[(bad, PNG, bad)]).read_text("utf-8")
+    assert text.count("<script") == 2
+
+
+def test_nothing_is_written_on_a_bad_argument(tmp_path):
+    for options, message in (
+        ({"total": -1}, "total must be a whole number"),
+        ({"total": 1.5}, "total must be a whole number"),
+        ({"limit": -1}, "limit must be a finite number"),
+        ({"risk": 2}, "risk must be a probability"),
+        ({"seed": -1}, "seed must be a whole number"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            report_of("paper", tmp_path, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_model_and_an_unwritable_place(tmp_path):
+    with pytest.raises(UnknownName, match="Did you mean 'quicksand'"):
+        report_of("quiksand", tmp_path)
+    with pytest.raises(FileError, match="cannot write"):
+        write_report("paper", tmp_path / "missing" / "r.html")
+    with pytest.raises(FileError, match="not a file"):
+        write_report("paper", tmp_path)
+    assert os.listdir(tmp_path) == []
