@@ -1,3 +1,4 @@
+import json
 import signal
 
 import gymnasium
@@ -9,7 +10,7 @@ from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_suppo
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, Infeasible, Interrupted, NoSafeAction, PolicyError
-from almostsure.gym import ShieldedEnv, to_gymnasium
+from almostsure.gym import ShieldedEnv, read_ledger, to_gymnasium
 from almostsure.gym.deep import Settings, train_maskable_ppo
 from almostsure.gym.deep.ground import ground_of
 
@@ -127,6 +128,27 @@ def test_ctrl_c_keeps_the_agent(hazard):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert caught.value.kept.evaluate().overspends == 0
+
+
+def test_every_episode_is_in_the_ledger(hazard, tmp_path):
+    settings = Settings(lanes=16, rollout=32, max_steps=40)
+    agent = train_maskable_ppo(hazard, 2, steps=2_000, seed=0, settings=settings, ledger=tmp_path / "run.jsonl")
+    ledger = read_ledger(tmp_path / "run.jsonl")
+    assert ledger.episodes == agent.damages.size > 20
+    assert (ledger.damage, ledger.worst) == (agent.damages.sum(), agent.damages.max())
+    assert not ledger.violations
+    first = json.loads((tmp_path / "run.jsonl").read_text().splitlines()[0])
+    assert first["kind"] == "episode"
+    assert first["ended"] in ("terminated", "truncated")
+
+
+def test_inside_an_online_shield():
+    mdp = asure.example("paper")
+    env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, unknown="allow"), 2)
+    agent = train_maskable_ppo(env, steps=64, settings=QUICK)
+    assert agent.total == 2
+    with pytest.raises(ArgumentError, match="has no model that could be evaluated exactly"):
+        agent.evaluate()
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
@@ -270,5 +292,7 @@ def test_environments_that_are_refused(hazard):
         train_maskable_ppo(shielded(hazard, 3), 2, steps=64)
     with pytest.raises(ArgumentError, match="features are for models"):
         train_maskable_ppo(shielded(hazard, 3), steps=64, features=[[1]])
+    with pytest.raises(ArgumentError, match="a ShieldedEnv keeps a ledger of its own"):
+        train_maskable_ppo(shielded(hazard, 3), steps=64, ledger="x")
     with pytest.raises(ArgumentError, match="a function must return a Gymnasium environment"):
         train_maskable_ppo(lambda: 3, steps=64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, final
 
 import gymnasium
@@ -16,6 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from almostsure.budget.solve import solve_budget
 from almostsure.errors import ArgumentError
+from almostsure.gym.checks import open_ledger
 from almostsure.gym.deep.deploy import Observe
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.lanes import Lanes, Record
@@ -23,6 +25,7 @@ from almostsure.gym.deep.regimes import Regime, shielded
 from almostsure.gym.deep.settings import Settings
 from almostsure.gym.deep.vec_env import LanesVecEnv
 from almostsure.gym.shielded import ShieldedEnv
+from almostsure.learn.ledger import Ledger
 from almostsure.learn.online import OnlineShield
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.numbers import whole
@@ -51,19 +54,28 @@ class Ground:
 
 
 def ground_of(
-    source: Source, total: int | None, settings: Settings, *, features: npt.ArrayLike | None = None
+    source: Source,
+    total: int | None,
+    settings: Settings,
+    *,
+    features: npt.ArrayLike | None = None,
+    ledger: Ledger | str | PathLike[str] | None = None,
 ) -> Ground:
     """What ``source`` is, ready for training."""
     if isinstance(source, gymnasium.Env) or callable(source):
         if features is not None:
             raise ArgumentError("features are for models; an environment's agent sees what the environment shows")
+        if ledger is not None:
+            raise ArgumentError("a ShieldedEnv keeps a ledger of its own: pass ledger= to it")
         return of_env(source, total, settings)
     mdp = as_model(source)
     if total is None:
         raise ArgumentError("total must be given with a model: the budget of every episode. See suggest_budget(mdp).")
     shield = Shield(mdp, solve_budget(mdp))
     total = require_total(mdp, shield.budget, total)
-    return of_model(mdp, total, shielded(shield), settings, shield=shield, features=features)
+    ground = of_model(mdp, total, shielded(shield), settings, shield=shield, features=features)
+    ground.env.lanes.ledger = None if ledger is None else open_ledger(ledger, shield)
+    return ground
 
 
 def of_model(

@@ -16,6 +16,7 @@ from almostsure.errors import NoSafeAction, UnknownName
 from almostsure.gym.deep.features import Features, Rows
 from almostsure.gym.deep.regimes import Regime
 from almostsure.gym.model_vector import Draws
+from almostsure.learn.ledger import Episode, Ledger
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 
 
@@ -62,6 +63,8 @@ class Lanes:
         self.count, self.max_steps = count, max_steps
         self.record = Record([], [], [], [])
         self.steps = self.refusals = 0
+        self.ledger: Ledger | None = None  # in which episodes are noted as they end, if somebody wants that
+        self._numbers = np.zeros(count, np.int64)
         self._draws = Draws(mdp)
         self._everyone = np.ones(count, np.bool_)
         self._available = np.diff(mdp.choice_ptr)
@@ -104,6 +107,8 @@ class Lanes:
         lanes = np.flatnonzero(over)
         last = self.features(self.states[lanes], self.remaining[lanes])
         self._keep(lanes)
+        if self.ledger is not None:
+            self._note(self.ledger, lanes, truncated)
         self._restart(lanes)
         return Step(paid, damages, over, truncated, last)
 
@@ -141,3 +146,15 @@ class Lanes:
         self.record.returns += self._returns[lanes].tolist()
         self.record.damages += (self.total - self.remaining[lanes]).tolist()
         self.record.lengths += self._lengths[lanes].tolist()
+
+    def _note(self, ledger: Ledger, lanes: Ints, truncated: Bools) -> None:
+        self._numbers[lanes] += 1
+        for lane in lanes.tolist():
+            ledger.steps += int(self._lengths[lane])
+            ledger.note(
+                Episode(
+                    int(self._numbers[lane]), steps=int(self._lengths[lane]), reward=float(self._returns[lane]),
+                    damage=self.total - int(self.remaining[lane]), total=self.total, interventions=0,
+                    ended="truncated" if truncated[lane] else "terminated", environment=lane,
+                )
+            )  # fmt: skip

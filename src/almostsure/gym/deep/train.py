@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from os import PathLike
+
 import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, Interrupted
@@ -9,6 +11,7 @@ from almostsure.gym.deep.agent import DeepAgent, agent_of
 from almostsure.gym.deep.ground import Source, ground_of
 from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.settings import DEFAULT, Settings
+from almostsure.learn.ledger import Ledger
 from almostsure.model.numbers import whole
 
 
@@ -21,6 +24,7 @@ def train_maskable_ppo(
     settings: Settings = DEFAULT,
     features: npt.ArrayLike | None = None,
     device: str = "auto",
+    ledger: Ledger | str | PathLike[str] | None = None,
 ) -> DeepAgent:
     """Train MaskablePPO inside the shield.
 
@@ -43,6 +47,9 @@ def train_maskable_ppo(
         place on the map.
     device
         Of the network: "auto" takes a GPU where there is one.  Small networks are faster on the CPU.
+    ledger
+        For models: a Ledger, or the path of a file of JSON lines, in which every training episode is noted.  A
+        ShieldedEnv has its own.
 
     Returns
     -------
@@ -67,7 +74,7 @@ def train_maskable_ppo(
     (0.0, True)
     """
     steps = _steps(steps)
-    ground = ground_of(source, total, settings.for_steps(steps), features=features)
+    ground = ground_of(source, total, settings.for_steps(steps), features=features, ledger=ledger)
     ppo = build(ground, seed=_seed(seed), device=device)
     try:
         learn(ppo, ground, steps=steps)
