@@ -8,7 +8,8 @@ distribution of the damage, and that it never overspends, by Theorem 1 rather th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -39,16 +40,27 @@ def table(ppo: Any, mdp: MDP, observe: Observe, mask: Mask, *, states: Ints, rem
 
 def distribution(ppo: Any, observations: Any, mask: Bools) -> Floats:
     """What the network plays, [n, num_actions]: nothing that is masked, and the rest adds up to 1."""
-    tensors, _ = ppo.policy.obs_to_tensor(observations)
     ppo.policy.set_training_mode(False)
-    with torch.no_grad():
+    with torch.no_grad(), _on_cpu(ppo.policy):
+        tensors, _ = ppo.policy.obs_to_tensor(observations)
         raw = ppo.policy.get_distribution(tensors, mask).distribution.probs
-    shares: Floats = raw.cpu().numpy().astype(np.float64) * mask
+    shares: Floats = raw.numpy().astype(np.float64) * mask
     sums = shares.sum(axis=1, keepdims=True)
     if not (np.isfinite(sums) & (sums > 0)).all():
         raise PolicyError("the network's output is not a distribution over the allowed actions: training has diverged")
     shares /= sums
     return shares
+
+
+@contextmanager
+def _on_cpu(network: Any) -> Iterator[None]:
+    """GPUs round differently: what an agent plays must not depend on where it is looked at."""
+    device = network.device
+    network.to("cpu")
+    try:
+        yield
+    finally:
+        network.to(device)
 
 
 def greedy(mdp: MDP, probability: Floats) -> Floats:
