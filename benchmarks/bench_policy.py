@@ -1,17 +1,23 @@
 """The assured policy beside Storm's sound solver on the unfolded model: same values, same tolerance, same run.
 
-    python benchmarks/bench_policy.py [--only NAME …] [--seeds N] [--limit SECONDS] [--large] [--json FILE]
+    python benchmarks/bench_policy.py [--only NAME …] [--seeds N] [--limit SECONDS] [--large] [--peers] [--json FILE]
 
-Each case runs in processes of its own, ours and Storm's in turn.  Ours is measured from arrays to proved bounds for
-all states and budgets 0 … 5, k* included; Storm's is its solution alone, without building the model.  If values differ
-by more than 1e-5 (relative to values above 1) the run fails.  Storm gets SECONDS and is then given up.
+Each case runs in processes of its own, ours and Storm's in turn, both from the same file of arrays.  Ours is measured
+from arrays to proved bounds for all states and budgets 0 … 5, k* included; Storm's is its solution alone, without
+building the model.  Memory is the peak of the whole process.  If values differ by more than 1e-5 (relative to values
+above 1) the run fails.  Storm gets SECONDS of processor time, building included, and is then given up.  Models with
+nothing to solve, because hardly any state has a value other than 0 and −∞, are replaced by the next seed's.
+
+With --peers also mdpsolver and QuantEcon, where they are installed, on the discounted cases: they know no others.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,10 +31,13 @@ import numpy as np
 import almostsure as asure
 from almostsure.model.families import garnet
 from almostsure.model.grid import grid_family
-from almostsure.model.mdp import MDP
+from almostsure.model.mdp import MDP, Arrays
 
 TOTAL = 5
 TOLERANCE = 1e-6
+SAME = 1e-5  # how far values may differ, relative to values above 1
+TRIVIAL = 0.01  # a model in which fewer pairs than this share have a value to be found is none to measure by
+NAMES = ("choice_ptr", "choice_action", "outcome_ptr", "successor", "probability", "reward", "damage")
 HERE = Path(__file__).parent
 
 
@@ -97,11 +106,20 @@ def prepared(case: Case, seed: int) -> MDP:
     )  # fmt: skip
 
 
-def ours(case: Case, seed: int, file: str) -> None:
-    """Solve twice, the second time measured: the first may compile."""
+def build(case: Case, seed: int, file: str) -> None:
+    """Write a model to a file."""
+    mdp = prepared(case, seed)
+    start = np.array([mdp.initial_states[0]])
+    np.savez(file, **{name: getattr(mdp, name) for name in NAMES}, terminal=mdp.is_terminal(), initial=start)
+    print("{}")
+
+
+def ours(case: Case, file: str) -> None:
+    """Solve some times over, the last of them measured: the first may compile."""
     from almostsure.policy.layers import solve_layers
 
-    mdp = prepared(case, seed)
+    found = np.load(file)
+    mdp = MDP(Arrays(**{name: found[name] for name in NAMES}), initial=(found["initial"], np.ones(1)))
     small = prepared(Case("", lambda seed: grid_family(60, seed=seed), discount=case.discount), 0)
     for warm in (small, mdp) if mdp.num_states > 500_000 else (small, mdp, mdp):
         wall, cpu = time.perf_counter(), time.process_time()
@@ -109,33 +127,47 @@ def ours(case: Case, seed: int, file: str) -> None:
         shield = time.process_time() - cpu
         layers = solve_layers(warm, budget.of_choice, TOTAL, discount=case.discount, tolerance=TOLERANCE)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    names = ("choice_ptr", "choice_action", "outcome_ptr", "successor", "probability", "reward", "damage")
-    np.savez(file, **{n: getattr(mdp, n) for n in names}, of_choice=budget.of_choice, terminal=mdp.is_terminal())
-    np.save(file + ".bounds.npy", np.stack([layers.lower, layers.upper]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"wall": wall, "cpu": cpu, "shield_cpu": shield, "peak_mb": peak}))
+    np.savez(file, **found, of_choice=budget.of_choice)
+    np.save(file + ".bounds.npy", np.stack([layers.lower, layers.upper]))
+    share = float(np.mean(np.isfinite(layers.lower) & (layers.upper != 0)))
+    print(json.dumps({"wall": wall, "cpu": cpu, "shield_cpu": shield, "peak_mb": peak, "share": share}))
 
 
 # ---------------------------------------------------------------------- side by side
 
 
-def compare(case: Case, seed: int, limit: float) -> dict[str, object]:
+def compare(case: Case, seed: int, limit: float, peers: tuple[str, ...]) -> dict[str, object] | None:
+    """What each took, and how far their values differ from ours; None if there is nothing to solve."""
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/model.npz"
-        command = [sys.executable, __file__, "--child", case.name, str(seed), file]
-        found: dict[str, object] = {"case": case.name, "seed": seed, "ours": _json(command, None)}
-        storm = [sys.executable, str(HERE / "storm_policy.py"), file, str(TOTAL), str(case.discount)]
-        found["storm"] = _json(storm, limit)
-        if found["storm"] is not None:
-            found["difference"] = difference(np.load(file + ".bounds.npy"), np.load(file + ".values.npy"))
+        child = [sys.executable, __file__, "--child", case.name, str(seed), file]
+        _json([*child, "build"], None)
+        mine = _json([*child, "solve"], None)
+        if mine is None or mine["share"] < TRIVIAL:
+            return None
+        found: dict[str, object] = {"case": case.name, "seed": seed, "ours": mine}
+        for name in ("Storm", *(peers if case.discount < 1 else ())):
+            script = ["storm_policy.py"] if name == "Storm" else ["peers_policy.py", name]
+            command = [sys.executable, str(HERE / script[0]), *script[1:], file, str(TOTAL), str(case.discount)]
+            found[name] = answer = _json(command, limit)
+            if answer is not None and "cpu" in answer:
+                answer["difference"] = difference(np.load(file + ".bounds.npy"), np.load(file + ".values.npy"))
     return found
 
 
 def _json(command: list[str], limit: float | None) -> dict[str, float] | None:
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
-    except subprocess.TimeoutExpired:
+    """The last line that a command prints; None if it ran out of processor time."""
+
+    def hold() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit)))
+
+    run = subprocess.run(command, capture_output=True, text=True, preexec_fn=hold)
+    if limit is not None and run.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return None
+    if run.returncode:
+        sys.exit(f"{' '.join(command[1:])} failed:\n{run.stderr[-2000:]}")
     return json.loads(run.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
 
@@ -149,39 +181,51 @@ def difference(bounds: np.ndarray, values: np.ndarray) -> float:
 
 
 def show(found: dict[str, object]) -> str:
-    mine, storm = found["ours"], found["storm"]
+    mine = found["ours"]
     assert isinstance(mine, dict)
-    text = f"{found['case']:<28}{found['seed']:>4}  ours {mine['wall']:8.3f} s {mine['cpu']:8.3f} cpu"
-    text += f" {mine['peak_mb']:7.0f} MB"
-    if not isinstance(storm, dict):
-        return text + "   Storm gave no answer in time"
-    return (
-        f"{text}   Storm {storm['wall']:8.2f} s {storm['cpu']:8.2f} cpu {storm['peak_mb']:7.0f} MB"
-        f"   {storm['wall'] / mine['wall']:6.1f}× wall {storm['cpu'] / mine['cpu']:6.1f}× cpu"
-        f"  differ by {found['difference']:.1e}"
+    text = (
+        f"{found['case']:<28}{found['seed']:>4}  ours {mine['wall']:8.3f} s {mine['cpu']:8.3f} cpu"
+        f" {mine['peak_mb']:7.0f} MB, shield {mine['shield_cpu'] / mine['cpu']:5.1%}"
     )
+    for name in list(found)[3:]:
+        text += f"\n{name:>46}"
+        peer = found[name]
+        if not isinstance(peer, dict):
+            text += "   gave no answer in time"
+        elif "absent" in peer:
+            text += "   is not installed"
+        else:
+            text += (
+                f" {peer['wall']:8.2f} s {peer['cpu']:8.2f} cpu {peer['peak_mb']:7.0f} MB"
+                f"   {peer['cpu'] / mine['cpu']:6.1f}× cpu {peer['wall'] / mine['wall']:6.1f}× wall"
+                f" {mine['peak_mb'] / peer['peak_mb']:5.2f} of its memory  differ by {peer['difference']:.1e}"
+            )
+    return text
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="NAME")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--limit", type=float, default=120.0, metavar="SECONDS", help="for Storm, building included")
+    parser.add_argument("--limit", type=float, default=120.0, metavar="SECONDS", help="of processor time, for peers")
     parser.add_argument("--large", action="store_true", help="also a million states: Storm takes ten minutes and 7 GB")
+    parser.add_argument("--peers", action="store_true", help="also mdpsolver and QuantEcon")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        name, seed, file = options.child
-        ours(next(case for case in cases() if case.name == name), int(seed), file)
-        return
+        name, seed, file, task = options.child
+        case = next(case for case in cases() if case.name == name)
+        return build(case, int(seed), file) if task == "build" else ours(case, file)
+    peers = ("mdpsolver", "quantecon") if options.peers else ()
     rows = []
     for case in cases():
         if case.name in options.only if options.only else options.large or not case.large:
-            for seed in range(options.seeds):
-                rows.append(compare(case, seed, options.limit))
-                print(show(rows[-1]), flush=True)
-                if rows[-1].get("difference", 0.0) > 1e-5:  # type: ignore[operator]
+            found = (compare(case, seed, options.limit, peers) for seed in range(10 * options.seeds))
+            for row in itertools.islice((row for row in found if row is not None), options.seeds):
+                rows.append(row)
+                print(show(row), flush=True)
+                if any(isinstance(peer, dict) and peer.get("difference", 0.0) > SAME for peer in row.values()):
                     sys.exit("values differ")
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))

@@ -251,7 +251,7 @@ class Sweeps:
         ground = self.ground
         choice = ground.mdp.outcome_choices()
         stays = (ground.damage == 0) & (places.place[ground.successor] == self.place_of_choice[choice])
-        own: Floats = np.bincount(choice[stays], ground.probability[stays], minlength=ground.reward.size)
+        own = np.bincount(choice[stays], ground.probability[stays], minlength=ground.reward.size).astype(np.float64)
         own[(self.predecessors[5] == 0) & ~ground.hurts] = 0.0
         return own
 

@@ -32,9 +32,9 @@ from almostsure.policy.sweep_kernels import CHUNK
 LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality
 POLICY_SWEEPS = 2  # visits that look at the policy's choices only, after one that looks at all
 PATIENCE = 60  # changes after which a position belongs to a pocket
-SCATTERED_PATIENCE = 8  # changes after which GMRES is called, in a model without locality
+SCATTERED_PATIENCE = 4  # changes after which GMRES is called, in a model without locality
 KRYLOV_SIZE = 30  # products with the matrix in a call of GMRES
-KRYLOV_GAIN = 1e-3  # by how much it is to lower the residual
+KRYLOV_GAIN = 1e-2  # by how much it is to lower the residual
 POCKET_REACH = 1 << 16  # how far apart, in positions, its members may be
 POCKET_LIMIT = 16_000  # members for which LU is tried
 SEEDS = 4_000  # positions that may change often before a pocket counts as no pocket any more
