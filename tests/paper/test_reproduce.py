@@ -61,6 +61,7 @@ def test_the_tables_say_what_was_found(folders):
     found = folders[0]
     data = json.loads((found.folder / "claims.json").read_text("utf-8"))
     assert data["seed"] == 3
+    assert data["complete"]
     assert [row["name"] for row in data["claims"]] == ["Definition 2", "Definition 5", "Experiment II"]
     with open(found.folder / "claims.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -93,6 +94,9 @@ def test_ctrl_c_keeps_what_is_done(tmp_path, monkeypatch):
     assert [claim.name for claim in kept.claims] == ["Definition 5"]
     assert json.loads((tmp_path / "claims.json").read_text("utf-8"))["claims"][0]["name"] == "Definition 5"
     assert kept.report is None
+    assert not kept.passed
+    assert "1 of 3 claims, interrupted: 1 hold" in (tmp_path / "claims.txt").read_text("utf-8")
+    assert not json.loads((tmp_path / "claims.json").read_text("utf-8"))["complete"]
 
 
 @pytest.mark.usefixtures("few")

@@ -42,6 +42,7 @@ class Reproduction:
     """What became of the paper's claims, and where tables, figures and report lie.  Print it."""
 
     claims: tuple[Claim, ...]
+    unchecked: int  # claims that an interruption left out
     folder: Path
     figures: tuple[Path, ...]
     tables: tuple[Path, ...]
@@ -49,8 +50,8 @@ class Reproduction:
 
     @property
     def passed(self) -> bool:
-        """Whether no claim fails; a text that is loose passes if what we put in its place holds."""
-        return bool(self.claims) and all(claim.passed for claim in self.claims)
+        """Whether all was done and no claim fails; a loose text passes if what we put in its place holds."""
+        return self.report is not None and all(claim.passed for claim in self.claims)
 
     def counts(self) -> dict[str, int]:
         """How many claims have which verdict."""
@@ -61,7 +62,7 @@ class Reproduction:
         return f"<Reproduction: {len(self.claims)} claims, {numbers}; in {self.folder}>"
 
     def __str__(self) -> str:
-        return as_text(self.claims)
+        return as_text(self.claims, self.unchecked)
 
 
 def reproduce(folder: str | PathLike[str], *, seed: int = 0, progress: bool = True) -> Reproduction:
@@ -116,6 +117,10 @@ class _Work:
         self.report: Path | None = None
         self.drawn: list[tuple[str, bytes, str]] = []  # as the report takes them
 
+    @property
+    def unchecked(self) -> int:
+        return len(CHECKS) - len(self.claims)
+
     def run(self, seed: int, bar: Bar) -> None:
         for number, check in enumerate(CHECKS):
             self._tell(bar, number, check.__name__.replace("_", " "))
@@ -146,17 +151,20 @@ class _Work:
         mdp = experiments.experiment(2, seed).mdp
         self.report = write_report(
             mdp, self.folder / "report.html", total=experiments.TOTAL, limit=float(experiments.TOTAL), seed=seed,
-            command=COMMAND, figures=self.drawn,
+            command=f"{COMMAND} --seed {seed}", figures=self.drawn,
         )  # fmt: skip
 
     def write_tables(self, seed: int) -> None:
-        contents = {"txt": as_text(self.claims), "csv": as_csv(self.claims), "json": as_json(self.claims, seed)}
+        contents = {
+            "txt": as_text(self.claims, self.unchecked), "csv": as_csv(self.claims),
+            "json": as_json(self.claims, seed, self.unchecked),
+        }  # fmt: skip
         self.tables = [_write(self.folder / f"claims.{kind}", text.encode()) for kind, text in contents.items()]
 
     def result(self) -> Reproduction:
         return Reproduction(
-            claims=tuple(self.claims), folder=self.folder, figures=tuple(self.figures), tables=tuple(self.tables),
-            report=self.report,
+            claims=tuple(self.claims), unchecked=self.unchecked, folder=self.folder, figures=tuple(self.figures),
+            tables=tuple(self.tables), report=self.report,
         )  # fmt: skip
 
 
@@ -173,16 +181,15 @@ def _figures() -> dict[str, Callable[[int], Any]]:
 # ---------------------------------------------------------------------- tables
 
 
-def as_text(claims: Sequence[Claim]) -> str:
+def as_text(claims: Sequence[Claim], unchecked: int = 0) -> str:
     """The claims as text, one after the other, and how many hold."""
     parts = [_block(claim) for claim in claims]
     failing = [claim.name for claim in claims if not claim.passed]
     loose = sum(claim.verdict == LOOSE for claim in claims)
-    end = f"{len(claims)} claims: {len(claims) - loose - len(failing)} hold, {loose} hold but are loosely put, "
-    return (
-        "\n\n".join([PAPER, *parts, end + (f"{len(failing)} FAIL: {', '.join(failing)}" if failing else "none fails")])
-        + "\n"
-    )
+    done = f"{len(claims)} of {len(claims) + unchecked} claims, interrupted" if unchecked else f"{len(claims)} claims"
+    fail = f"{len(failing)} FAIL: {', '.join(failing)}" if failing else "none fails"
+    end = f"{done}: {len(claims) - loose - len(failing)} hold, {loose} hold but are loosely put, {fail}"
+    return "\n\n".join([PAPER, *parts, end]) + "\n"
 
 
 def _block(claim: Claim) -> str:
@@ -202,11 +209,14 @@ def as_csv(claims: Sequence[Claim]) -> str:
     return buffer.getvalue()
 
 
-def as_json(claims: Sequence[Claim], seed: int) -> str:
+def as_json(claims: Sequence[Claim], seed: int, unchecked: int = 0) -> str:
     """The claims as JSON, with what they are about."""
     from almostsure import __version__
 
-    content = {"paper": PAPER, "version": __version__, "seed": seed, "claims": [claim.row() for claim in claims]}
+    rows = [claim.row() for claim in claims]
+    content = {
+        "paper": PAPER, "version": __version__, "seed": seed, "complete": not unchecked, "claims": rows,
+    }  # fmt: skip
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
 
