@@ -12,7 +12,15 @@ from gymnasium.utils.env_checker import check_env
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, MissingExtra, ModelError, ModelMismatch, UnknownName
-from almostsure.gym import DamageTracker, ShieldedEnv, damage_of, environment_names, ready
+from almostsure.gym import (
+    DamageTracker,
+    ModelVectorEnv,
+    ShieldedEnv,
+    ShieldedVectorEnv,
+    damage_of,
+    environment_names,
+    ready,
+)
 from almostsure.gym.warehouse import MAP, read_floor, warehouse
 
 NAMES = environment_names()
@@ -44,6 +52,26 @@ def test_two_lines_shield_it(name):
         assert info["remaining"] >= 0
         if terminated or truncated:
             _, info = env.reset()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("more", [0, 2])
+def test_many_random_steps_never_overspend(name, more):
+    """A small version of what benchmarks/bench_gym.py does with ten million steps."""
+    mdp = small(name).unwrapped.mdp
+    shield = asure.Shield(mdp, asure.solve_budget(mdp))
+    total = shield.budget.smallest_total() + more
+    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 200, max_steps=40), shield, total)
+    rng = np.random.default_rng(0)
+    _, infos = envs.reset(seed=0)
+    for _ in range(100):
+        masks = infos["action_mask"]
+        assert masks.any(axis=1).all()
+        _, _, _, _, infos = envs.step((rng.random(masks.shape) * masks).argmax(axis=1))
+        assert (infos["remaining"] >= 0).all()
+    assert envs.ledger.episodes >= 200
+    assert envs.ledger.worst <= total
+    assert not envs.ledger.violations
 
 
 @pytest.mark.parametrize("name", NAMES)

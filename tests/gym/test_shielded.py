@@ -437,6 +437,57 @@ def test_an_online_shield_learns_and_its_violations_are_few():
     assert (shield.ledger.steps, shield.ledger.episodes) == (4000, len(ends))
 
 
+def test_an_online_shield_takes_advice_too():
+    mdp = asure.example("hazard-map")
+    best = asure.solve_policy(mdp, asure.AlmostSure(3))
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    env = ShieldedEnv(to_gymnasium(mdp, max_steps=50), shield, 3, forbidden="replace", fallback=best)
+    env.reset(seed=0)
+    for _ in range(1000):
+        *_, terminated, truncated, _ = env.step(1)
+        if terminated or truncated:
+            env.reset()
+    assert shield.ledger.interventions > 0
+
+
+def test_an_online_shield_learns_where_episodes_end():
+    """It refuses what it does not know, so it must get to know that nothing happens at the end."""
+    mdp = asure.example("paper")
+    shield = asure.OnlineShield(mdp, unknown="refuse", needed=2)
+    for _ in range(2):
+        shield.watch("circle", "left", "circle", 1)
+        shield.watch("circle", "right", "square", 0)
+    with pytest.raises(Infeasible, match="as far as is known"):
+        ShieldedEnv(to_gymnasium(mdp), shield, 3)
+    for _ in range(2):
+        shield.watch("square", "left", "square", 0)
+    env = ShieldedEnv(to_gymnasium(mdp), shield, 3)
+    env.reset(seed=0)
+    assert env.step(1)[2]
+    assert shield.allowed("square", 0).tolist() == [0]
+
+
+def test_a_state_cannot_both_end_and_go_on():
+    class Ends(gymnasium.Wrapper):
+        """Episodes end after every step, wherever they are, but once they do not."""
+
+        calls = 0
+
+        def step(self, action):
+            state, reward, _, truncated, info = self.env.step(action)
+            Ends.calls += 1
+            return state, reward, Ends.calls == 1, truncated, info
+
+    mdp = asure.from_map("S..G")
+    env = ShieldedEnv(Ends(to_gymnasium(mdp)), asure.OnlineShield(mdp, unknown="allow"), 1)
+    env.reset(seed=0)
+    assert env.step(1)[2]
+    env.reset(seed=0)
+    env.step(1)
+    with pytest.raises(ModelError, match="an episode ended in state 1 'r0c1' before, and another goes on from there"):
+        env.step(1)
+
+
 def test_an_online_shield_must_be_told_the_damage():
     shield = asure.OnlineShield(asure.from_gymnasium("CliffWalking-v1", lambda *step: 0), unknown="allow")
     env = ShieldedEnv(gymnasium.make("CliffWalking-v1"), shield, 1)

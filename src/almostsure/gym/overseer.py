@@ -49,10 +49,12 @@ class Overseer:
     def __init__(self, shield: Shield | OnlineShield, total: int) -> None:
         if isinstance(shield, Shield):
             self.mdp: MDP = shield.mdp
+            self.policies_of = self.mdp  # the model that policies are for
             self.online: OnlineShield | None = None
             self.total = require_total(shield.mdp, shield.budget, total)
         elif isinstance(shield, OnlineShield):
             self.mdp, self.online = shield.source.blank, shield
+            self.policies_of = shield.source.model or self.mdp
             self.total = check_total(total)
             _require_start(shield, self.total)
         else:

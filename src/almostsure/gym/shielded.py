@@ -111,7 +111,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         checks.check_observations(self.overseer, env.observation_space, state_of)
         checks.check_same_model(self.overseer, env, state_of)
         self.total, self.forbidden, self.state_of = self.overseer.total, forbidden, state_of
-        self.fallback = None if fallback is None else as_policy(self.overseer.mdp, fallback, total=self.total)
+        self.fallback = None if fallback is None else as_policy(self.overseer.policies_of, fallback, total=self.total)
         self._shown = show_remaining(
             env.observation_space, self.total, observe, normalised=normalised, num_actions=self.overseer.num_actions
         )

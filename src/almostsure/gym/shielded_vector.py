@@ -83,7 +83,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._resets, self._lookup = Resets(env), Lookup(shield)
         self._all = self._resets.everybody
         self.total, self.forbidden, self.state_of = self.overseer.total, forbidden, state_of
-        self.fallback = None if fallback is None else as_policy(self.overseer.mdp, fallback, total=self.total)
+        self.fallback = None if fallback is None else as_policy(self.overseer.policies_of, fallback, total=self.total)
         self._shown = show_remaining(
             env.single_observation_space, self.total, observe, normalised=normalised,
             num_actions=self.overseer.num_actions,
