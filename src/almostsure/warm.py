@@ -9,6 +9,7 @@ def main() -> None:
     """Compile everything that is not yet in the cache."""
     from almostsure.budget import certificate, levels
     from almostsure.learn import plan
+    from almostsure.learn.agents import registry
     from almostsure.policy import simulate
 
     start = time.perf_counter()
@@ -16,6 +17,7 @@ def main() -> None:
     certificate.warm_up()
     simulate.warm_up()
     plan.warm_up()
+    registry.warm_up()
     print(f"Kernels are compiled and cached ({time.perf_counter() - start:.1f} s).")
 
 

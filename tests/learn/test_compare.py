@@ -136,7 +136,7 @@ def test_curves(corridor):
     assert curves["damage"].mean[-1] == 3
     last = curves["return"]
     assert last.lower[-1] < 2.5 < last.upper[-1]
-    assert last.steps.tolist() == list(range(2, 101, 2))
+    assert last.steps.tolist() == list(range(4, 101, 4))
 
 
 def test_curves_begin_where_the_first_episode_ends():

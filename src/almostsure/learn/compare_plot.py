@@ -26,6 +26,7 @@ def draw(comparison: Comparison) -> Figure:
     """Three panels: return, damage and violations against steps, with confidence bands."""
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import EngFormatter
     except ImportError:
         raise MissingExtra("matplotlib", "plot") from None
     figure = Figure(figsize=(12, 4.4), layout="constrained")
@@ -34,12 +35,15 @@ def draw(comparison: Comparison) -> Figure:
         _panel(axes, comparison, measure)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("environment steps")
+        axes.xaxis.set_major_formatter(EngFormatter())
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     _reference(panels[0], comparison.optimum, "assured optimum")
     _reference(panels[1], comparison.total, "budget")
-    panels[2].set_yscale("symlog", linthresh=1)
-    panels[2].set_ylim(bottom=-0.1)
+    _limit_returns(panels[0], comparison)
+    for axes, linear in ((panels[1], max(comparison.total, 1)), (panels[2], 1)):
+        axes.set_yscale("symlog", linthresh=linear)  # some never hurt, others do so a thousand times
+        axes.set_ylim(bottom=-0.05 * linear)
     handles, names = panels[2].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return figure
@@ -50,7 +54,17 @@ def _panel(axes: Axes, comparison: Comparison, measure: str) -> None:
         curve, colour = curves[measure], COLOURS[number % len(COLOURS)]
         axes.plot(curve.steps, curve.mean, color=colour, linewidth=1.4, label=name)
         if np.isfinite(curve.lower).any():
-            axes.fill_between(curve.steps, curve.lower, curve.upper, color=colour, alpha=0.15, linewidth=0)
+            lower = curve.lower if measure == "return" else np.maximum(curve.lower, 0.0)
+            axes.fill_between(curve.steps, lower, curve.upper, color=colour, alpha=0.1, linewidth=0)
+
+
+def _limit_returns(axes: Axes, comparison: Comparison) -> None:
+    """Show where most of the curves run: one episode that lasts for ever would flatten all others."""
+    means = np.concatenate([curves["return"].mean for curves in comparison.curves.values()])
+    means = np.append(means[np.isfinite(means)], [x for x in (comparison.optimum,) if np.isfinite(x)])
+    if means.size:
+        low, high = float(np.quantile(means, 0.2)), float(means.max())
+        axes.set_ylim(low - 0.1 * (high - low) - 1e-9, high + 0.1 * (high - low) + 1e-9)
 
 
 def _reference(axes: Axes, value: float, text: str) -> None:

@@ -17,7 +17,7 @@ from almostsure.learn.training import Training
 from almostsure.model.atomic import atomic_write
 from almostsure.model.mdp import Floats, Ints
 
-POINTS = 50  # of a learning curve
+POINTS = 25  # of a learning curve
 LEVEL = 0.95  # of the confidence bands
 MEASURES = ("return", "damage", "violations")
 SHOWN = (

@@ -10,8 +10,8 @@ import numpy as np
 from almostsure.budget.memory import require
 from almostsure.learn.agents.guard import Shielded
 from almostsure.learn.agents.qlearning import HORIZON, Given, shield_for
-from almostsure.learn.agents.session import Session, engine, greedy
-from almostsure.learn.agents.steps import PLANNED, STALE
+from almostsure.learn.agents.session import Engine, Session, engine, greedy
+from almostsure.learn.agents.steps import EPISODES, PLANNED, STALE
 from almostsure.learn.bounds import count
 from almostsure.learn.training import Training
 from almostsure.model.mdp import MDP, Floats, Ints
@@ -29,8 +29,9 @@ OUTCOMES_A_STEP = 2_000  # read by planning: so it takes about as long as acting
 class OptimisticModel:
     """Counts outcomes and plans, inside a shield; a choice tried less than ``enough`` times is taken for the best.
 
-    So it goes wherever inside the shield there is something unknown, then plays the best plan.  The policy that it
-    deploys is planned the other way round: what it hardly knows is taken for the worst.
+    The best is the model's largest reward, or the best episode so far.  So it goes wherever inside the shield
+    something unknown might be worth it, then plays the best plan.  The policy that it deploys is planned the other way
+    round: what was never tried is taken for the worst.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class OptimisticModel:
         planner = Planner(mdp, guard.layers, self.horizon)
         session = Session(mdp, total, guard, steps=steps, seed=seed)
         kernels = engine(session.is_small and mdp.num_outcomes * guard.layers <= PLAIN_OUTCOMES)
-        planner.plan(kernels, session, self.enough, planner.bound)
+        planner.plan(kernels, session, self.enough, planner.hope)
         for draws, *room in session.blocks():
             kernels.walk(
                 *session.world, session.allowed, planner.chosen, session.seen, planner.samples, self.enough,
@@ -66,8 +67,9 @@ class OptimisticModel:
             )  # fmt: skip
             changed = guard.watches and session.watch()
             if changed or planner.is_outdated(session):
-                planner.plan(kernels, session, self.enough, planner.bound)
-        planner.plan(kernels, session, 1, -planner.bound, precision=FINE)
+                planner.hope = max([planner.hope, *room[1][: session.count[EPISODES]].tolist()])
+                planner.plan(kernels, session, self.enough, planner.hope)
+        planner.plan(kernels, session, 1, planner.fear, precision=FINE)
         return session.finish(planner.policy(session))
 
 
@@ -83,18 +85,19 @@ class Planner:
         self.chosen: Ints = np.zeros((layers, mdp.num_states), np.int64)
         self.sweeps = min(MOST_SWEEPS, MORE_SWEEPS + 2 * mdp.num_states)
         self.pause = 1
-        self.bound = horizon * max(1.0, float(np.abs(mdp.reward).max()))  # no return is larger
+        self.hope = max(0.0, float(mdp.reward.max()))
+        self.fear = -horizon * max(1.0, float(np.abs(mdp.reward).max()))  # no return is smaller
 
-    def plan(self, kernels: object, session: Session, enough: int, unknown: float, precision: float = COARSE) -> None:
+    def plan(self, kernels: Engine, session: Session, enough: int, unknown: float, precision: float = COARSE) -> None:
         """Plan with what was counted so far."""
         world = session.world
         session.count[STALE], session.count[PLANNED] = 0, session.clock
-        sweeps = kernels.plan(  # type: ignore[attr-defined]
+        sweeps = kernels.plan(
             world.choice_ptr, world.outcome_ptr, world.successor, world.reward, world.damage, world.is_terminal,
             session.allowed, session.seen, self.samples, enough, unknown, self.sweeps, precision,
             self.value, self.chosen,
         )  # fmt: skip
-        self.pause = max(1, session.mdp.num_outcomes * int(sweeps) // OUTCOMES_A_STEP)
+        self.pause = max(1, session.mdp.num_outcomes * sweeps // OUTCOMES_A_STEP)
 
     def is_outdated(self, session: Session) -> bool:
         """Whether more is known than the plan used, and planning again is worth its time."""

@@ -8,7 +8,9 @@ from types import MappingProxyType
 from almostsure.errors import ArgumentError, UnknownName
 from almostsure.learn.agents.optimistic import OptimisticModel
 from almostsure.learn.agents.qlearning import LagrangianQ, MaskedQ, SauteQ, ShieldedQ, UnconstrainedQ
+from almostsure.learn.agents.session import PLAIN_WORK
 from almostsure.learn.training import Learner
+from almostsure.model.examples import example
 
 learners: Mapping[str, Learner] = MappingProxyType(
     {
@@ -20,6 +22,13 @@ learners: Mapping[str, Learner] = MappingProxyType(
         "one-step": MaskedQ(),
     }
 )
+
+
+def warm_up() -> None:
+    """Compile the steps of all learners."""
+    mdp = example("paper")
+    for learner in (learners["shielded"], learners["optimistic"]):
+        learner.train(mdp, 0, steps=PLAIN_WORK, seed=0)  # more than plain Python would play
 
 
 def as_learner(given: object) -> Learner:

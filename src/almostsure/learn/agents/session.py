@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import NoSafeAction
+from almostsure.learn.agents import planning
 from almostsure.learn.agents.guard import Guard
 from almostsure.learn.agents.steps import CLOCK, COUNTS, DRAWN, DRAWS, EPISODES, REFUSALS, SURPRISE, WAS_LEFT
 from almostsure.learn.bounds import count as at_least_one
@@ -137,15 +139,31 @@ class Session:
         )
 
 
-def engine(plain: bool) -> Any:
-    """Where the steps are: plain functions, or compiled ones."""
-    if plain:
-        from almostsure.learn.agents import planning
+class Engine(NamedTuple):
+    """The steps of all learners, plain or compiled."""
 
-        return planning
-    with compiling("the learners"):
-        from almostsure.learn.agents import steps_kernel
-    return steps_kernel
+    learn: Callable[..., None]
+    plan: Callable[..., int]
+    walk: Callable[..., None]
+
+
+def engine(plain: bool) -> Engine:
+    """The plain functions, or the compiled ones."""
+    if plain:
+        return Engine(planning.learn, planning.plan, planning.walk)
+    from almostsure.learn.agents import steps_kernel
+
+    return Engine(_patient(steps_kernel.learn), _patient(steps_kernel.plan), _patient(steps_kernel.walk))
+
+
+def _patient(kernel: Any) -> Callable[..., Any]:
+    """The kernel; whoever waits for it to be compiled is told why."""
+
+    def call(*arguments: Any) -> Any:
+        with contextlib.nullcontext() if kernel.signatures else compiling("the learners"):
+            return kernel(*arguments)
+
+    return call
 
 
 def greedy(mdp: MDP, score: Floats, allowed: Bools) -> Floats:

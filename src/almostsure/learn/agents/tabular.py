@@ -64,7 +64,7 @@ def train(mdp: MDP, total: int, guard: Guard, rules: Rules, *, steps: int, seed:
         learn(
             *session.world, session.allowed, book.value, book.harm, book.tries, session.seen, rate, book.price,
             *session.lanes, session.count, draws, *room,
-            total, session.steps, rules.horizon, rules.penalty, rules.price_rate, rules.explore, guard.watches,
+            total, session.steps, rules.horizon, float(rules.penalty), float(rules.price_rate), rules.explore, guard.watches,
         )  # fmt: skip
         if guard.watches:
             session.watch()
