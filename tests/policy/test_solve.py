@@ -386,14 +386,23 @@ def test_infeasible_for_ever():
         solve_policy(mdp, Expected(100))
 
 
-def test_minus_infinity_is_not_a_return_to_plan_for():
+@pytest.mark.parametrize("constraint", [AlmostSure(0), Expected(0.5), Chance(0, 0.5), Chance(0, 0)])
+def test_where_costs_add_up_for_ever_the_return_is_minus_infinity_whatever_the_constraint(constraint):
     mdp = from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [-1, 0], [0, 1], terminal=[1])
-    assert solve_policy(mdp, AlmostSure(0)).value == -math.inf
-    with pytest.raises(Infeasible, match=r"cannot be held at 0\.5 \(with a finite return\); 1 is the least"):
-        solve_policy(mdp, Expected(0.5))
+    solution = solve_policy(mdp, constraint)
+    assert solution.value == solution.lower == solution.upper == -math.inf
+    assert evaluate(mdp, solution.policy).expected_damage == solution.used == 0
+    assert "-inf" in str(solution)
     stuck = from_transitions([0], [0], [0], [1], [-1], [0])
+    assert solve_policy(stuck, constraint).value == -math.inf
+
+
+def test_without_an_assured_policy_a_limit_without_finite_return_is_infeasible():
+    # A damage of 2 once in a while: 1 on average, but never surely at most 1; and staying costs for ever.
+    rows = [(0, 0, 0, 0.5, -1, 2), (0, 0, 1, 0.5, -1, 0), (1, 0, 1, 1, -1, 0)]
+    mdp = from_transitions(*np.array(rows).T)
     with pytest.raises(Infeasible, match="every policy has a return of minus infinity"):
-        solve_policy(stuck, Expected(1))
+        solve_policy(mdp, Expected(5))
 
 
 def test_unbounded_names_the_cycle(paper):

@@ -143,6 +143,8 @@ def _check_bounded(mdp: MDP, value: Floats, choice: Ints, cycles: dict[tuple[int
         fresh = [further for further in ahead if further not in seen]
         seen.update(fresh)
         queue.extend(fresh)
+    if queue:  # never a quiet infinity
+        raise UnboundedReturn("the return has no bound: reward can be collected for ever. Pass discount below 1.")
 
 
 def _check_gap(mdp: MDP, value: Floats, error: Floats, tolerance: float) -> None:

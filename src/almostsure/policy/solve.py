@@ -11,6 +11,10 @@ What is counted.  The return is E[Σ discountᵗ R]; with ``discount=1``, the de
   that may break off, put that into the model: a transition to a terminal state.
 - Once the budget of a chance constraint is overspent, nothing can make it worse, and the policy goes on for the return.
 
+Infinite returns.  A return without bound is an error that names a cycle.  Where the constraint can be kept, but costs add
+up for ever whatever is done, the answer is −∞, with a policy that keeps the constraint; for ``Expected`` and ``Chance``
+this is an assured one, and where there is none, ``Infeasible`` says that no finite return is within the limit.
+
 Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved layer by layer
 (:mod:`almostsure.policy.layers`).  For the others ``lower`` is the exactly evaluated return of the policy that is
 returned, less what it would cost to make up for an excess by rounding over the limit, and ``upper`` is a dual
@@ -299,9 +303,10 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     except Endless as endless:
         raise _unbounded(mdp, endless.states % mdp.num_states, constraint) from None
     except NoEnd as stuck:
-        raise _no_end(constraint, stuck.free) from None
+        return _hopeless(mdp, constraint, _no_end(constraint, stuck.free), programme.discount, tolerance)
     if answer is None:
-        raise _above_limit(constraint, programme.least_cost())
+        reason = _above_limit(constraint, programme.least_cost())
+        return _hopeless(mdp, constraint, reason, programme.discount, tolerance)
     proof = Proof(programme.priced, answer.price, answer.potential)
     total = constraint.total if isinstance(constraint, Chance) else None
     policy = extract(mdp, flow, answer, proof, total)
@@ -313,6 +318,24 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     return Solution(
         mdp=mdp, constraint=constraint, value=min(value, upper), lower=lower, upper=upper, policy=policy,
         discount=programme.discount, tolerance=tolerance, used=used, price=answer.price,
+    )  # fmt: skip
+
+
+def _hopeless(
+    mdp: MDP, constraint: Expected | Chance, reason: Infeasible, discount: float, tolerance: float
+) -> Solution:
+    """No policy within the limit has a finite return: −∞ with an assured policy, if there is one, or else the reason."""
+    total = constraint.total if isinstance(constraint, Chance) else min(constraint.limit, INFINITE - 1)
+    needed = solve_budget(mdp).smallest_total()
+    if discount < 1 or needed > total:
+        raise reason from None
+    assured = _assured(mdp, AlmostSure(total if isinstance(constraint, Chance) else needed), discount, tolerance)
+    if assured.value != -math.inf:
+        raise reason from None
+    used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().expected_damage
+    return Solution(
+        mdp=mdp, constraint=constraint, value=-math.inf, lower=-math.inf, upper=-math.inf, policy=assured.policy,
+        discount=discount, tolerance=tolerance, used=used, price=math.nan,
     )  # fmt: skip
 
 
