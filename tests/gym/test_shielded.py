@@ -467,6 +467,23 @@ def test_an_online_shield_learns_where_episodes_end():
     assert shield.allowed("square", 0).tolist() == [0]
 
 
+def test_an_online_shield_ends_in_the_extra_state():
+    """In Taxi, episodes end in states in which others go on."""
+    mdp = asure.from_gymnasium("Taxi-v4", lambda s, a, s2, r, terminated: int(r == -10))
+    best = asure.solve_policy(mdp, asure.AlmostSure(0)).policy
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    env = DamageTracker(gymnasium.make("Taxi-v4"), lambda s, a, s2, r, terminated: int(r == -10))
+    env = ShieldedEnv(env, shield, 0, observe="none")
+    for seed in range(10):
+        state, _ = env.reset(seed=seed)
+        over = False
+        while not over:
+            state, _, over, truncated, _ = env.step(best.act(int(state), 0))
+            assert not truncated
+    assert 500 in shield.kernel.next_state
+    assert not shield.ledger.violations
+
+
 def test_a_state_cannot_both_end_and_go_on():
     class Ends(gymnasium.Wrapper):
         """Episodes end after every step, wherever they are, but once they do not."""

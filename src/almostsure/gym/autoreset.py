@@ -21,6 +21,11 @@ from almostsure.model.mdp import Bools
 Infos = dict[str, Any]
 
 
+def some(flags: Bools) -> bool:
+    """Whether any flag is set: what ``any`` says, several times faster on arrays as small as these."""
+    return 1 in flags.tobytes()
+
+
 @final
 class Resets:
     """Follows the episodes of a vector environment."""
@@ -57,7 +62,7 @@ class Resets:
         if self.over is None:
             raise ResetNeeded("call reset() before step()")
         over = self.over
-        is_quiet = not over.any()
+        is_quiet = not some(over)
         if self.mode == AutoresetMode.DISABLED and not is_quiet:
             at = int(np.argmax(over))
             raise ResetNeeded(f"the episode of copy {at} is over: reset it with options={{'reset_mask': …}}")

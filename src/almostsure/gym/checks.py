@@ -59,6 +59,7 @@ def check_observations(overseer: Overseer, observations: Any, state_of: StateOf 
             f"the environment has {observations.n} states and the shield's model {overseer.num_states}: the shield is "
             "for another environment. If observations must be translated, pass state_of."
         )
+    overseer.has_extra_end = overseer.num_states == observations.n + 1
 
 
 def check_same_model(overseer: Overseer, env: gymnasium.Env[Any, Any], state_of: StateOf | None) -> None:

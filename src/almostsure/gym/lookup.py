@@ -58,9 +58,9 @@ class Lookup:
         if (self._shield.budget.of_state.take(states) > remaining).any():
             self._shield.mask(states, remaining)  # says who
 
-    def allowed(self, states: Numbers, actions: Numbers, remaining: Numbers) -> Bools:
-        """Whether each action is allowed."""
-        result: Bools = self._needed.take(states * self._num_actions + actions) <= remaining
+    def refuses(self, states: Numbers, actions: Numbers, remaining: Numbers) -> Bools:
+        """Whether each action is refused."""
+        result: Bools = self._needed.take(states * self._num_actions + actions) > remaining
         return result
 
     def damages(self, states: Numbers, actions: Numbers, after: Numbers, said: npt.NDArray[Any] | None) -> Numbers:

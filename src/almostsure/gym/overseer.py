@@ -68,6 +68,7 @@ class Overseer:
         self._damages: dict[tuple[int, int, int], dict[Any, int]] = {}  # (s, a, s') → what info may say → damage
         self._ended: set[int] = set()  # states in which an episode was seen to end, with an online shield
         self._is_terminal = None if self.online else self.mdp.is_terminal()
+        self.has_extra_end = False  # whether the last state is none of the environment's, but stands for the end
 
     # ------------------------------------------------------------------ masks
 
@@ -104,7 +105,9 @@ class Overseer:
 
     def after(self, state: int, action: int, seen: int) -> int:
         """The model's state after a step that ended the episode, where the environment says that it is ``seen``."""
-        if self._is_terminal is None or self._is_terminal[seen]:
+        if self._is_terminal is None:
+            return self.num_states - 1 if self.has_extra_end else seen
+        if self._is_terminal[seen]:
             return seen
         choice = self.mdp.choice(state, action)
         ends = self.mdp.successor[self.mdp.outcome_ptr[choice] : self.mdp.outcome_ptr[choice + 1]]

@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.errors import ArgumentError
 from almostsure.gym import checks
-from almostsure.gym.autoreset import Infos, Resets, said, write
+from almostsure.gym.autoreset import Infos, Resets, said, some, write
 from almostsure.gym.checks import StateOf
 from almostsure.gym.forms import Form, show_remaining
 from almostsure.gym.lookup import Lookup, Numbers
@@ -118,14 +118,14 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         acting = self._resets.before()
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         ended: Bools = terminated | truncated
-        final = self._resets.final(infos, ended) if ended.any() else None
+        final = self._resets.final(infos, ended) if some(ended) else None
         arrived = self._find(observations, None)
         reached = arrived if final is None else self._finals(infos["final_obs"], ended, arrived)
         reached, damages = self._happened(actions, reached, acting, terminated, self._said(infos, final, ended))
         self._state, self._remaining = reached, self._remaining - damages
         self._steps += 1
         self._rewards += rewards
-        if ended.any():
+        if some(ended):
             self._note(ended & terminated, "terminated")
             self._note(ended & ~terminated, "truncated")
         if final is not None:
@@ -211,13 +211,17 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         each = (said(infos, final, ended, "damage", at) for at in range(self.num_envs))
         return np.array([np.nan if damage is None else _number(damage) for damage in each], np.float64)
 
+    def _ends(self, actions: Numbers, reached: Numbers, terminated: Bools) -> None:
+        """Put where the model ends in place of where the environment says that it ended."""
+        for at in np.flatnonzero(terminated & ~self._is_terminal[reached]).tolist():
+            reached[at] = self.overseer.after(int(self._state[at]), int(actions[at]), int(reached[at]))
+
     def _happened(
         self, actions: Numbers, reached: Numbers, acting: Bools, terminated: Bools, told: npt.NDArray[Any] | None
     ) -> tuple[Numbers, Numbers]:
         """The model's states after a step and its damages, none for copies that were reset by it."""
-        odd = terminated & ~self._is_terminal[reached]
-        for at in np.flatnonzero(odd).tolist() if odd.any() else ():
-            reached[at] = self.overseer.after(int(self._state[at]), int(actions[at]), int(reached[at]))
+        if some(terminated):
+            self._ends(actions, reached, terminated)
         damages = self._lookup.damages(self._state, actions, reached, told)
         if acting is not self._all:
             damages[~acting] = 0
@@ -236,11 +240,11 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         given = given.astype(np.int64, copy=False)
         if given.view(np.uint64).max() >= self.overseer.num_actions:  # negative ones read as huge
             raise checks.no_action(actions, self.env.action_space)
-        fine = self._lookup.allowed(self._state, given, self._remaining)
-        if fine.all() or self._resets.over is None:
+        refused = self._lookup.refuses(self._state, given, self._remaining)
+        if not some(refused) or self._resets.over is None:
             return given
         given = given.copy()
-        for at in np.flatnonzero(~fine & ~self._resets.over).tolist():
+        for at in np.flatnonzero(refused & ~self._resets.over).tolist():
             given[at] = self._instead(int(given[at]), at)
         return given
 

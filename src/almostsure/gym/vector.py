@@ -95,7 +95,17 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
 
 @final
 class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
-    """Adds what remains of each copy's budget to its observations; see :class:`BudgetObservation`."""
+    """Adds what remains of each copy's budget to its observations; see :class:`BudgetObservation`.
+
+    Examples
+    --------
+    >>> from almostsure.gym import ModelVectorEnv, VectorBudgetObservation
+    >>> envs = VectorBudgetObservation(ModelVectorEnv("paper", 2), 3)
+    >>> _ = envs.reset(seed=0)
+    >>> envs.step(np.array([0, 0]))[0]  # state and what remains, one row a copy
+    array([[0, 2],
+           [0, 2]])
+    """
 
     def __init__(
         self, env: VectorEnv[Any, Any, Any], total: int, *, observe: Form = "flat", normalised: bool = False
