@@ -286,3 +286,32 @@ def test_bad_input(hazard):
         shield.mask([0], -2)
     assert shield.ledger.steps == 0
     assert not shield.of_choice.any()
+
+
+# ---------------------------------------------------------------------- many steps at once
+
+
+def test_repeats_are_counted():
+    shield, plain = (OnlineShield("paper", unknown="allow") for _ in range(2))
+    shield.watch("circle", "left", "circle", 1, reward=1.0)
+    shield.repeat("circle", "left", "circle", 1, times=4, reward=1.0)
+    for _ in range(5):
+        plain.watch("circle", "left", "circle", 1, reward=1.0)
+    assert shield.kernel.count.tolist() == plain.kernel.count.tolist() == [5]
+    assert shield.kernel.reward.tolist() == [1.0]
+    assert len(shield.ledger.surprises) == 1
+    with pytest.raises(ModelError, match="must have been watched before it is repeated"):
+        shield.repeat("circle", "right", "square", 0, times=1)
+    with pytest.raises(ArgumentError, match="times must be at least 1"):
+        shield.repeat("circle", "left", "circle", 1, times=0)
+
+
+def test_repeats_make_choices_known():
+    shield = OnlineShield("paper", needed=3)
+    shield.watch("square", 0, "square", 0)
+    shield.watch("circle", "right", "square", 0)
+    with pytest.raises(NoSafeAction, match="unknown, and refused"):
+        shield.allowed("circle", 0)
+    shield.repeat("circle", "right", "square", 0, times=2)
+    shield.repeat("square", 0, "square", 0, times=2)
+    assert shield.allowed("circle", 0).tolist() == [1]

@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import almostsure as asure
-from almostsure.errors import ArgumentError, Infeasible, ModelMismatch, NoSafeAction
+from almostsure.errors import ArgumentError, Infeasible, ModelMismatch, NoSafeAction, NotEnoughMemory
 from almostsure.learn import OnlineShield, build_kernel, learn_budget
 from almostsure.learn.agents import (
     LagrangianQ,
@@ -275,6 +275,20 @@ def test_bad_input(kind, hazard):
 def test_a_horizon_must_be_a_number_of_steps(kind):
     with pytest.raises(ArgumentError, match="horizon must be at least 1"):
         kind(horizon=0)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_totals_and_seeds_are_checked(kind, hazard):
+    with pytest.raises(ArgumentError, match="total must be a whole number, 0 or more"):
+        kind().train(hazard, -1, steps=10, seed=0)
+    with pytest.raises(ArgumentError, match="seed must be at least 0"):
+        kind().train(hazard, 1, steps=10, seed=-1)
+
+
+@pytest.mark.parametrize("kind", [*SHIELDED, SauteQ, MaskedQ])
+def test_too_large_tables_are_refused(kind, hazard):
+    with pytest.raises(NotEnoughMemory, match="Train with a smaller total"):
+        kind().train(hazard, 2**31 - 2, steps=10, seed=0)
 
 
 def test_other_settings_are_checked():

@@ -70,5 +70,5 @@ def learn_barrier(mdp: Model, *, steps: int = 100_000, seed: int = 0, horizon: i
     mdp = as_model(mdp)
     shield = OnlineShield(mdp, unknown="allow")
     rules = Rules(horizon=horizon, explore=1.0)
-    training = train(mdp, 0, Shielded(mdp, 0, shield), rules, steps=steps, seed=seed)
+    training = train(mdp, Shielded(mdp, 0, shield), rules, steps=steps, seed=seed)
     return Barrier(shield=shield, training=training)

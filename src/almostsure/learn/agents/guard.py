@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.answer import INFINITE
+from almostsure.budget.memory import require
 from almostsure.budget.solve import solve_budget
 from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.learn.online import OnlineShield
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.policy.constraints import check_total
 from almostsure.policy.policy import Policy
 from almostsure.shield.checks import require_total
 from almostsure.shield.shield import Shield
@@ -24,6 +26,7 @@ from almostsure.shield.shield import Shield
 class Guard(Protocol):
     """Says what is allowed, and may learn."""
 
+    total: int
     layers: int
     watches: bool  # whether it wants to see every new outcome at once
 
@@ -69,8 +72,8 @@ class Free(Unwatching):
     """No guard at all; with ``layers`` 1 the budget is not even looked at."""
 
     def __init__(self, mdp: MDP, total: int, *, sees_budget: bool) -> None:
-        self.mdp, self.total = mdp, total
-        self.layers = total + 2 if sees_budget else 1
+        self.mdp, self.total = mdp, check_total(total)
+        self.layers = self.total + 2 if sees_budget else 1
 
     def table(self) -> Bools:
         """Everything."""
@@ -86,9 +89,10 @@ class OneStep(Unwatching):
     """Refuses what may overspend in its very next step; where that is everything, all but the least harmful."""
 
     def __init__(self, mdp: MDP, total: int) -> None:
-        self.mdp, self.total, self.layers = mdp, total, total + 2
+        self.mdp, self.total = mdp, check_total(total)
+        self.layers = self.total + 2
         worst = np.maximum.reduceat(mdp.damage, mdp.outcome_ptr[:-1].astype(np.int64)).astype(np.int64)
-        self._table = _fallback(mdp, worst, _layered(worst, total))
+        self._table = _fallback(mdp, worst, _layered(worst, self.total))
 
     def table(self) -> Bools:
         """What the damages of the next step allow."""
@@ -108,7 +112,8 @@ class Shielded:
     """
 
     def __init__(self, mdp: MDP, total: int, shield: Shield | OnlineShield | None) -> None:
-        self.mdp, self.layers = mdp, total + 2
+        self.mdp, self.total = mdp, check_total(total)
+        self.layers = self.total + 2
         given = Shield(mdp, solve_budget(mdp)) if shield is None else shield
         if not isinstance(given, (Shield, OnlineShield)):
             raise ArgumentError(f"shield must be a Shield, an OnlineShield or None; got {type(given).__name__}")
@@ -116,7 +121,8 @@ class Shielded:
         self.shield = given
         self.watches = isinstance(given, OnlineShield)
         self.exact = isinstance(given, Shield) and given.mdp == mdp
-        self.total = require_total(given.mdp, given.budget, total) if isinstance(given, Shield) else total
+        if isinstance(given, Shield):
+            require_total(given.mdp, given.budget, total)
         self._clock = 0
 
     def table(self) -> Bools:
@@ -166,6 +172,8 @@ class Shielded:
 
 def _layered(needs: npt.NDArray[Any], total: int) -> Bools:
     """What may be done with 0 … total left, and nothing once overspent."""
+    entries = (total + 2) * needs.size
+    require(3 * entries, f"a learner's table of what is allowed ({entries:,} entries)", "Train with a smaller total.")
     remaining = np.append(np.arange(total + 1), -1)
     allowed: Bools = (needs[None, :] <= remaining[:, None]) & (needs < INFINITE)
     return allowed

@@ -56,14 +56,14 @@ class OptimisticModel:
         """Train for ``steps`` steps."""
         guard = Shielded(mdp, total, shield_for(mdp, self.shield))
         planner = Planner(mdp, guard.layers, self.horizon)
-        session = Session(mdp, total, guard, steps=steps, seed=seed)
+        session = Session(mdp, guard, steps=steps, seed=seed)
         kernels = engine(session.is_small and mdp.num_outcomes * guard.layers <= PLAIN_OUTCOMES)
         planner.plan(kernels, session, self.enough, planner.hope)
         for draws, *room in session.blocks():
             kernels.walk(
                 *session.world, session.allowed, planner.chosen, session.seen, planner.samples, self.enough,
                 *session.lanes, session.count, draws, *room,
-                total, session.steps, self.horizon, planner.pause, guard.watches,
+                guard.total, session.steps, self.horizon, planner.pause, guard.watches,
             )  # fmt: skip
             changed = guard.watches and session.watch()
             if changed or planner.is_outdated(session):

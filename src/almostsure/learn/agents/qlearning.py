@@ -56,7 +56,7 @@ class ShieldedQ:
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         guard = Shielded(mdp, total, shield_for(mdp, self.shield))
-        return train(mdp, total, guard, Rules(horizon=self.horizon), steps=steps, seed=seed)
+        return train(mdp, guard, Rules(horizon=self.horizon), steps=steps, seed=seed)
 
 
 @final
@@ -73,7 +73,7 @@ class UnconstrainedQ:
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         guard = Free(mdp, total, sees_budget=False)
-        return train(mdp, total, guard, Rules(horizon=self.horizon), steps=steps, seed=seed)
+        return train(mdp, guard, Rules(horizon=self.horizon), steps=steps, seed=seed)
 
 
 @final
@@ -96,7 +96,7 @@ class LagrangianQ:
         """Train for ``steps`` steps."""
         guard = Free(mdp, total, sees_budget=False)
         rules = Rules(horizon=self.horizon, price_rate=self.price_rate)
-        return train(mdp, total, guard, rules, steps=steps, seed=seed)
+        return train(mdp, guard, rules, steps=steps, seed=seed)
 
 
 @final
@@ -123,7 +123,7 @@ class SauteQ:
         """Train for ``steps`` steps."""
         guard = Free(mdp, total, sees_budget=True)
         penalty = float(mdp.reward.max() - mdp.reward.min()) if self.penalty is None else self.penalty
-        return train(mdp, total, guard, Rules(horizon=self.horizon, penalty=penalty), steps=steps, seed=seed)
+        return train(mdp, guard, Rules(horizon=self.horizon, penalty=penalty), steps=steps, seed=seed)
 
 
 @final
@@ -139,7 +139,7 @@ class MaskedQ:
 
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        return train(mdp, total, OneStep(mdp, total), Rules(horizon=self.horizon), steps=steps, seed=seed)
+        return train(mdp, OneStep(mdp, total), Rules(horizon=self.horizon), steps=steps, seed=seed)
 
 
 def _positive(name: str, value: object) -> None:

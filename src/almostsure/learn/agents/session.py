@@ -13,7 +13,7 @@ from almostsure.errors import NoSafeAction
 from almostsure.learn.agents import planning
 from almostsure.learn.agents.guard import Guard
 from almostsure.learn.agents.steps import CLOCK, COUNTS, DRAWN, DRAWS, EPISODES, REFUSALS, SURPRISE, WAS_LEFT
-from almostsure.learn.bounds import count as at_least_one
+from almostsure.learn.bounds import count as at_least
 from almostsure.learn.model_plain import running_sums
 from almostsure.learn.training import Training
 from almostsure.model.mdp import MDP, Bools, Floats
@@ -75,15 +75,15 @@ class Session:
     a surprise; ``finish`` makes the Training of it all.
     """
 
-    def __init__(self, mdp: MDP, total: int, guard: Guard, *, steps: int, seed: int) -> None:
-        self.mdp, self.total, self.guard = mdp, total, guard
-        self.steps = at_least_one("steps", steps)
+    def __init__(self, mdp: MDP, guard: Guard, *, steps: int, seed: int) -> None:
+        self.mdp, self.total, self.guard = mdp, guard.total, guard
+        self.steps = at_least("steps", steps)
         self.world = world_of(mdp)
         self.allowed: Bools = guard.table()
         self.seen = np.zeros(mdp.num_outcomes, np.int64)
         self.count = np.zeros(COUNTS, np.int64)
         self.count[SURPRISE] = -1
-        self.rng = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(at_least("seed", seed, least=0))
         self.lanes = self._lanes(min(COPIES, max(1, self.steps // STEPS_A_COPY)))
         self._found: list[tuple[npt.NDArray[Any], ...]] = []
 

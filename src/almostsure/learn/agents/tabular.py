@@ -54,17 +54,18 @@ def new_book(mdp: MDP, layers: int) -> Book:
     return Book(np.full(shape, max(0.0, float(mdp.reward.max()))), np.zeros(shape), np.zeros(shape, np.int64))
 
 
-def train(mdp: MDP, total: int, guard: Guard, rules: Rules, *, steps: int, seed: int) -> Training:
+def train(mdp: MDP, guard: Guard, rules: Rules, *, steps: int, seed: int) -> Training:
     """Q-learning for ``steps`` steps, inside what the guard allows."""
     book = new_book(mdp, guard.layers)
-    session = Session(mdp, total, guard, steps=steps, seed=seed)
+    session = Session(mdp, guard, steps=steps, seed=seed)
     learn = engine(session.is_small).learn
     rate = np.maximum(np.arange(1, RATES + 1) ** -FADING, SMALLEST)
     for draws, *room in session.blocks():
         learn(
             *session.world, session.allowed, book.value, book.harm, book.tries, session.seen, rate, book.price,
             *session.lanes, session.count, draws, *room,
-            total, session.steps, rules.horizon, float(rules.penalty), float(rules.price_rate), rules.explore, guard.watches,
+            guard.total, session.steps, rules.horizon, float(rules.penalty), float(rules.price_rate), rules.explore,
+            guard.watches,
         )  # fmt: skip
         if guard.watches:
             session.watch()
