@@ -1,5 +1,7 @@
 """The report in a real browser: slider, click, player, keyboard, both colour schemes, offline, hostile names, size."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -128,7 +130,7 @@ def test_the_player_plays_pauses_and_steps(visit, hazard):
     page.select_option("select[aria-label=Speed]", "10")
     page.locator("#player-go").focus()
     page.keyboard.press("Space")
-    page.wait_for_function("Number(document.getElementById('player-step').value) > 3")
+    page.locator("#player-log", has_text=re.compile(r"^Step ([4-9]|\d\d) of")).wait_for()
     page.keyboard.press("Space")
     assert "Play" in page.inner_text("#player-go")
     assert page.inner_text("#player-log").startswith(f"Step {step()} of")
@@ -217,7 +219,7 @@ def test_a_million_states_open(visit, tmp_path):
     assert path.stat().st_size < 2_000_000
     page = visit(path)
     assert "too many to draw" in page.inner_text("#explore-lead")
-    assert "998,105 states" in page.inner_text("#levels") or "states" in page.inner_text("#levels")
+    assert re.search(r"9\d\d,\d\d\d states", page.inner_text("#levels"))
     page.locator("#levels button").nth(1).click()
     assert page.inner_text("#selected-need") == "1"
     assert "damage 1" in page.inner_text("#witness")

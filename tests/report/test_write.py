@@ -62,9 +62,17 @@ def test_numbers_are_those_of_the_package(hazard, content_of):
 
 def test_limit_risk_seed_and_command_are_taken_over(tmp_path, content_of):
     path = write_report(
-        "corridor", tmp_path / "r.html", total=2, limit=1.5, risk=0.25, seed=2**64 - 1, command="almostsure report x"
+        "corridor",
+        tmp_path / "r.html",
+        total=2,
+        limit=1.5,
+        risk=0.25,
+        seed=2**64 - 1,
+        command="almostsure report x",
+        name="Corridor",
     )
     data = content_of(path)
+    assert data["name"] == "Corridor"
     assert [data["plans"][1]["limit"], data["plans"][2]["risk"]] == [1.5, 0.25]
     assert (data["proof"]["seed"], data["proof"]["command"]) == (str(2**64 - 1), "almostsure report x")
 
@@ -154,7 +162,9 @@ def test_a_long_chain_is_gathered(tmp_path, content_of):
     assert path.stat().st_size < 2_000_000
     assert len(data["layers"]) <= 33
     assert {0, 399, 400} <= set(data["layers"])
-    assert data["levels"]["width"] > 1
+    assert len(data["levels"]["need"]) <= 41
+    assert data["levels"]["last"][-1] == 400
+    assert data["safeStates"] == [min(layer + 1, 401) for layer in data["layers"]]
     assert sum(data["levels"]["count"]) == 401
 
 

@@ -117,4 +117,4 @@ def _row(one: Promise) -> dict[str, Any]:
 def _report(mdp: MDP, output: Path) -> Path:
     from almostsure.report import write_report
 
-    return write_report(mdp, output, total=TOTAL, command="almostsure demo")
+    return write_report(mdp, output, total=TOTAL, name=MODEL, command="almostsure demo")

@@ -32,7 +32,7 @@ def report(
         raise ArgumentError(f"the name of the report must end in .html; got {str(output)!r}.")
     check_output(output)
     mdp = task.mdp
-    written = _write(mdp, output, total=total, limit=limit, risk=risk, seed=seed)
+    written = _write(mdp, output, name=task.name, total=total, limit=limit, risk=risk, seed=seed)
     if task.json:
         task.emit(output=str(written), bytes=written.stat().st_size, seed=seed)
         return

@@ -151,7 +151,7 @@ class _Work:
         mdp = experiments.experiment(2, seed).mdp
         self.report = write_report(
             mdp, self.folder / "report.html", total=experiments.TOTAL, limit=float(experiments.TOTAL), seed=seed,
-            command=f"{COMMAND} --seed {seed}", figures=self.drawn,
+            command=f"{COMMAND} --seed {seed}", name="the paper's second experiment", figures=self.drawn,
         )  # fmt: skip
 
     def write_tables(self, seed: int) -> None:

@@ -46,6 +46,7 @@ def content(study: Study, *, name: str, command: str, figures: Sequence[Figure])
         "least": None if study.least == INFINITE else study.least,
         "layers": layers,
         "solved": study.ladder.solved,
+        "safeStates": [int((study.budget.of_state <= layer).sum()) for layer in layers],
         "curve": [number(float(value)) for value in study.ladder.curve],
         "model": _model(study),
         "levels": _levels(study),
@@ -82,12 +83,16 @@ def _levels(study: Study) -> dict[str, Any]:
     counts = study.budget.histogram()
     stuck = counts.pop(INFINITE, 0)
     needs, states = np.array(list(counts), np.int64), np.array(list(counts.values()), np.int64)
-    width = 1
-    if needs.size > MOST_LEVELS:
-        width = int(needs.max() // MOST_LEVELS + 1)
-        first, place = np.unique(needs // width, return_inverse=True)
-        needs, states = first * width, np.bincount(place, states).astype(np.int64)
-    return {"need": needs.tolist(), "count": states.tolist(), "infinite": stuck, "width": width}
+    width = int(needs.max() // MOST_LEVELS + 1) if needs.size > MOST_LEVELS else 1
+    _, first = np.unique(needs // width, return_index=True)  # needs ascend, so a range ends where the next begins
+    last = np.append(first[1:], needs.size) - 1
+    counts_of = np.add.reduceat(states, first) if needs.size else states
+    return {
+        "need": needs[first].tolist(),
+        "last": needs[last[: first.size]].tolist(),
+        "count": counts_of.tolist(),
+        "infinite": stuck,
+    }
 
 
 def _plan(plan: Plan, total: int) -> dict[str, Any]:

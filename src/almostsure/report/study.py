@@ -101,7 +101,7 @@ def study(mdp: MDP, *, total: int | None, limit: float | None, risk: float | Non
     return Study(
         mdp=mdp, budget=budget, broken=_broken(mdp, budget), least=least, total=chosen, asked=total is not None,
         seed=seed, ladder=ladder, plans=tuple(_tried(mdp, plan, chosen, seed, notes) for plan in plans),
-        frontier=_frontier(mdp, chosen), notes=tuple(dict.fromkeys(notes)),
+        frontier=_frontier(mdp, chosen, ladder.curve.size), notes=tuple(dict.fromkeys(notes)),
     )  # fmt: skip
 
 
@@ -237,9 +237,10 @@ def _tried(mdp: MDP, plan: Plan, total: int, seed: int, notes: list[str]) -> Pla
     if plan.policy is None:
         return plan
     found = _evaluated(mdp, plan.policy, total, notes)
-    steps = MAX_STEPS
-    if found is not None and math.isfinite(found.expected_length):
-        steps = int(min(max(MAX_STEPS, PATIENCE * found.expected_length), LONGEST))
+    steps = LONGEST
+    if found is not None:
+        length = found.expected_length if math.isfinite(found.expected_length) else 0.0
+        steps = int(min(max(MAX_STEPS, PATIENCE * length), LONGEST))
     return replace(plan, evaluation=found, episodes=_played(mdp, plan.policy, total, seed, steps, notes))
 
 
@@ -267,11 +268,11 @@ def _played(mdp: MDP, policy: Policy, total: int, seed: int, steps: int, notes: 
         return None
 
 
-def _frontier(mdp: MDP, total: int) -> Frontier | None:
-    if mdp.num_states * (total + 2) > FRONTIER_PAIRS:
+def _frontier(mdp: MDP, total: int, budgets: int) -> Frontier | None:
+    if mdp.num_states * max(total + 2, budgets) > FRONTIER_PAIRS:
         return None
     try:
-        return frontier(mdp, total, limits=range(total + 1))
+        return frontier(mdp, total, limits=range(budgets))
     except Interrupted:
         raise
     except AlmostSureError:

@@ -10,6 +10,7 @@ import numpy as np
 
 from almostsure.errors import ArgumentError
 from almostsure.model.atomic import atomic_write
+from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 from almostsure.policy.constraints import Chance, Expected, check_total
 from almostsure.report.content import Figure, content
@@ -26,6 +27,7 @@ def write_report(
     risk: float | None = None,
     seed: int = 0,
     command: str | None = None,
+    name: str | None = None,
     figures: Sequence[Figure] = (),
 ) -> Path:
     """Write a report that opens in any browser, offline, and return its path.
@@ -49,6 +51,8 @@ def write_report(
         Of the simulated episodes.
     command
         What the report says it was made with; by default the call in Python.
+    name
+        What the report calls the model; by default the example's or the file's name.
     figures
         Pictures to append: title, bytes of a PNG file, and caption of each.
 
@@ -65,12 +69,12 @@ def write_report(
     thousand states on a report gathers what cannot be drawn, and leaves out what would take long; it lists what.
     """
     model = as_model(mdp)
-    name = "the model" if mdp is model else Path(fspath(mdp)).name  # type: ignore[arg-type]
+    source = None if isinstance(mdp, MDP) else Path(fspath(mdp)).name
     budget = None if total is None else check_total(total)
     _check(budget, limit, risk, seed)
     found = study(model, total=budget, limit=limit, risk=risk, seed=int(seed))
-    made = command if command is not None else _call(name, total, limit, risk, seed)
-    text = page(content(found, name=name, command=made, figures=figures))
+    made = command if command is not None else _call(source, total, limit, risk, seed)
+    text = page(content(found, name=name or source or "a model", command=made, figures=figures))
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
     return Path(path)
@@ -86,8 +90,8 @@ def _check(total: int | None, limit: float | None, risk: float | None, seed: int
         raise ArgumentError(f"seed must be a whole number, 0 … 2**64 − 1; got {seed!r}")
 
 
-def _call(name: str, total: int | None, limit: float | None, risk: float | None, seed: int) -> str:
+def _call(source: str | None, total: int | None, limit: float | None, risk: float | None, seed: int) -> str:
     given = {"total": total, "limit": limit, "risk": risk, "seed": seed or None}
     listed = "".join(f", {key}={value}" for key, value in given.items() if value is not None)
-    model = "mdp" if name == "the model" else repr(name)
+    model = "mdp" if source is None else repr(source)
     return f'almostsure.report.write_report({model}, "report.html"{listed})'

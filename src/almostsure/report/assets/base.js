@@ -84,7 +84,7 @@ function shade(t) {
 const css = (colour) => `rgb(${colour.join(",")})`;
 const inkOn = (colour) => (0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2] > 140 ? "#14181c" : "#ffffff");
 
-const highestNeed = Math.max(4, ...DATA.levels.need);
+const highestNeed = Math.max(4, ...DATA.levels.last);
 const needShade = (need) => shade(need / highestNeed);
 
 // ------------------------------------------------------------------ what all parts share

@@ -34,7 +34,7 @@ function lead() {
 // A row of radio buttons that looks like one control.
 function segments(fieldset, name, titles, chosen, onPick) {
   const row = make("div", { class: "row" }, Object.entries(titles).map(([value, title]) =>
-    make("label", null, make("input", { type: "radio", name, value, checked: value === chosen, onchange: () => onPick(value) }), title)));
+    make("label", null, make("input", { type: "radio", name, value, checked: value === chosen, onchange: () => onPick(value) }), make("span", null, title))));
   fieldset.append(row);
   return row;
 }
@@ -61,8 +61,7 @@ function drawExplore() {
 }
 
 function saysBudget(left) {
-  const { need, count: counts, infinite, width } = DATA.levels;
-  const safe = need.reduce((sum, k, i) => sum + (k + width - 1 <= left ? counts[i] : 0), 0);
+  const safe = DATA.safeStates[app.layer];
   const start = DATA.least === null || left < DATA.least
     ? "The start is not safe with that." : `From the start${toNumber(DATA.curve[left]) === Infinity ? " the return has no bound." : DATA.rewarded && !Number.isNaN(toNumber(DATA.curve[left])) ? `, the best return is ${show(DATA.curve[left])}.` : " it can be kept."}`;
   const size = DATA.model.states;
@@ -94,7 +93,7 @@ function drawLegend() {
   else items.push(make("span", null, "needs 0", ramp, String(highestNeed)));
   items.push(make("span", null, box(palette.unsafe, palette.hatch), "not safe with what is left"));
   if (DATA.levels.infinite) items.push(make("span", null, box(palette.never, "rgba(255,255,255,.35)", true), "never safe"));
-  if (SQUARES && SQUARES.compass) {
+  if (SQUARES && SQUARES.compass && DATA.view.cellsASide === 1) {
     if (STATES.play) items.push(make("span", null, "→ best action"), make("span", null, swatch((p) => { p.globalAlpha = 0.45; p.fillStyle = palette.assured; p.fillRect(0, 12, 36, 12); }), "likeliest run"));
     items.push(make("span", null, swatch((p) => { p.fillStyle = palette.harm; p.fillRect(28, 4, 6, 28); }), "not allowed that way"));
     items.push(make("span", null, swatch((p) => { p.fillStyle = palette.harm; for (const x of [10, 24]) { p.beginPath(); p.arc(x, 18, 4, 0, 7); p.fill(); } }), "damage on arrival"));

@@ -1,8 +1,8 @@
 // ------------------------------------------------------------------ how many states need how much
 
 function levelRows() {
-  const { need, count: counts, infinite, width } = DATA.levels;
-  const rows = need.map((first, i) => ({ need: first, last: first + width - 1, count: counts[i] }));
+  const { need, last, count: counts, infinite } = DATA.levels;
+  const rows = need.map((first, i) => ({ need: first, last: last[i], count: counts[i] }));
   if (infinite) rows.push({ need: INFINITE, last: INFINITE, count: infinite });
   return rows;
 }

@@ -80,8 +80,8 @@ function drawScene({ parts }, record, step) {
   if (!parts.picture.drawTerrain()) return;
   const colour = palette[record.kind];
   parts.picture.trail(record.states.slice(0, step + 1), colour, { width: 3 });
-  for (let t = 0; t < step; t++) if (record.damages[t]) parts.picture.cross(record.states[t + 1], palette.harm);
-  parts.picture.disc(record.states[step], 0.26, colour, palette.card);
+  for (let t = 0; t < step; t++) if (record.damages[t]) parts.picture.hurt(record.states[t + 1], record.damages[t]);
+  parts.picture.disc(record.states[step], 0.3, colour, palette.ink);
 }
 
 function drawGauge(gauge, left) {

@@ -92,7 +92,7 @@ class Squares {
     const [x, y] = this.corner(i), size = this.cell - this.gap, pen = this.pen;
     pen.fillStyle = colour;
     pen.beginPath();
-    if (this.cell >= 16) pen.roundRect(x, y, size, size, 3); else pen.rect(x, y, size, size);
+    if (this.cell >= 16 && pen.roundRect) pen.roundRect(x, y, size, size, 3); else pen.rect(x, y, size, size);
     pen.fill();
     if (!hatch || this.cell < 5) return;
     pen.save();
@@ -244,15 +244,12 @@ class Squares {
     pen.stroke();
   }
 
-  cross(state, colour) {
+  // How much a step into the state hurt.
+  hurt(state, damage) {
     const i = SQUARES.place.get(state);
     if (i === undefined) return;
-    const [x, y] = this.centre(i), r = Math.max(3, this.cell * 0.2), pen = this.pen;
-    pen.strokeStyle = colour;
-    pen.lineWidth = Math.max(2, this.cell * 0.08);
-    pen.beginPath();
-    pen.moveTo(x - r, y - r); pen.lineTo(x + r, y + r); pen.moveTo(x + r, y - r); pen.lineTo(x - r, y + r);
-    pen.stroke();
+    this.disc(state, 0.24, palette.harm, palette.card);
+    if (this.cell >= 16) this.text(i, String(damage), 0, 0.02, this.cell * 0.3, palette.paper, 700);
   }
 
   // The safe region, what is allowed in it, and what is best.
