@@ -263,7 +263,7 @@ def test_expectation_equals_the_best_lottery_over_policies(mdp, limit, large):
     found = list(points(mdp))
     wanted = best_mixture(found, limit)
     solution = _solve_as(mdp, Expected(limit), large)
-    value = solution if solution is None or solution == math.inf else solution.value
+    value = value_of(solution)
     if any(d == math.inf for d, _ in found):
         # Who may take endless damage can also stop after a while, which no deterministic policy does.
         assert wanted is None or (value is not None and value >= wanted - 1e-7)
@@ -271,8 +271,17 @@ def test_expectation_equals_the_best_lottery_over_policies(mdp, limit, large):
         assert value == wanted
     else:
         assert value == pytest.approx(wanted, abs=1e-7)
-    if solution not in (None, math.inf):
+    if value not in (None, math.inf):
         check(mdp, solution)
+    elif value != solution:
+        assert evaluate(mdp, solution.policy).expected_damage <= limit + 1e-9
+
+
+def value_of(solution):
+    """None: infeasible, or minus infinity, which does not compete."""
+    if solution is None or solution == math.inf:
+        return solution
+    return None if solution.value == -math.inf else solution.value
 
 
 @given(
@@ -282,7 +291,7 @@ def test_expectation_equals_the_best_lottery_over_policies(mdp, limit, large):
 def test_chance_equals_the_best_lottery_over_policies(mdp, total, risk, large):
     wanted = best_mixture(list(points(mdp, total)), risk)
     solution = _solve_as(mdp, Chance(total, risk), large)
-    value = solution if solution is None or solution == math.inf else solution.value
+    value = value_of(solution)
     if wanted is None or wanted == math.inf:
         assert value == wanted
     else:

@@ -1,4 +1,4 @@
-"""End components of large models, and the way around inside them; the graph searches are SciPy's, in C.
+"""End components, the way around inside them, and who can surely leave; the graph searches are SciPy's, in C.
 
 An *end component* is a set of states, with choices for them, that can be stayed in for ever and in which every
 state reaches every other.  One whose choices all have reward zero can be left at will or stayed in for nothing: it
@@ -75,6 +75,33 @@ def lead_inside(graph: Graph, inside: Bools, goals: Ints) -> Ints:
     policy = np.full(graph.num_states, -1, np.int32)
     policy[at[nearer][::-1]] = graph.entry_choice[nearer][::-1]
     return policy
+
+
+def surely_leave(graph: Graph, leaving: Bools) -> tuple[Bools, Bools, Ints]:
+    """The states from which some policy plays a ``leaving`` choice with probability one.
+
+    Returns these states, the choices that keep it possible, and one such policy (−1 for other states).  Its compiled
+    twin for large models is :func:`almostsure.policy.sweep_prepare.leave_surely`.
+    """
+    live = np.ones(graph.num_states, np.bool_)
+    back = _sparse(graph.entry_state, graph.entry_choice, max(graph.num_states, graph.owner.size))
+    while True:
+        usable = live[graph.owner] & ~graph.having(~live[graph.entry_state])
+        policy = np.full(graph.num_states, -1)
+        frontier = _give(policy, graph.owner, np.flatnonzero(usable & leaving))
+        while frontier.size:
+            choices = np.unique(back[frontier].indices)
+            frontier = _give(policy, graph.owner, choices[usable[choices]])
+        if ((policy >= 0) == live).all():
+            return live, usable, policy
+        live = policy >= 0
+
+
+def _give(policy: Ints, owner: Ints, choices: Ints) -> Ints:
+    """Give each state without a choice one of these; returns the states that got one."""
+    fresh = choices[policy[owner[choices]] < 0]
+    policy[owner[fresh][::-1]] = fresh[::-1]
+    return np.unique(owner[fresh])
 
 
 def _sparse(begin: Ints, end: Ints, size: int) -> Any:

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.policy import components
 
 STOP = -1
 ZERO = 1e-12  # a mean reward below this share of the rewards' size is rounding
@@ -191,33 +192,19 @@ def reachable(flow: Flow) -> Bools:
 
 def end_components(flow: Flow, allowed: Bools) -> tuple[Ints, Bools]:
     """The maximal end components of the allowed choices: their number for each state (−1: none), and their choices."""
-    from scipy.sparse.csgraph import connected_components
-
-    entry = np.repeat(np.arange(flow.num_choices), np.diff(flow.moves.indptr))
-    inner = allowed & ~flow.is_stop
-    while True:
-        _, label = connected_components(_graph(flow, inner), connection="strong")
-        leaves = np.zeros(flow.num_choices, np.bool_)
-        leaves[entry[label[flow.owner[entry]] != label[flow.moves.indices]]] = True
-        if not (inner & leaves).any():
-            break
-        inner &= ~leaves
-    result = np.full(flow.num_states, -1)
-    result[flow.owner[inner]] = label[flow.owner[inner]]
-    return result, inner
+    return components.end_components(choice_graph(flow.owner, flow.moves), allowed & ~flow.is_stop)
 
 
 def surely_stops(flow: Flow) -> tuple[Bools, Bools]:
     """The states from which some policy stops with probability one, and the choices that keep it possible."""
-    states = np.ones(flow.num_states, np.bool_)
-    stops = np.zeros(flow.num_states, np.bool_)
-    stops[flow.owner[flow.is_stop]] = True
-    while True:
-        choices = states[flow.owner] & ~touches(flow.moves, ~states)
-        back = _spread(_graph(flow, choices).T.tocsr(), stops & states)
-        if (back == states).all():
-            return states, choices
-        states = back
+    states, choices, _ = components.surely_leave(choice_graph(flow.owner, flow.moves), flow.is_stop)
+    return states, choices
+
+
+def choice_graph(owner: Ints, moves: Any) -> components.Graph:
+    """Where choices lead, without the probabilities of ``moves`` (CSR, [choices, states])."""
+    entry = np.repeat(np.arange(owner.size), np.diff(moves.indptr))
+    return components.Graph(num_states=moves.shape[1], owner=owner, entry_choice=entry, entry_state=moves.indices)
 
 
 def _graph(flow: Flow, choices: Bools) -> Any:

@@ -38,7 +38,8 @@ import numpy.typing as npt
 from almostsure.errors import LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy.cancelling import free_choices, lead_to
-from almostsure.policy.flow import Flow, add_up, end_components, mean_reward, touches
+from almostsure.policy.components import surely_leave
+from almostsure.policy.flow import Flow, add_up, choice_graph, end_components, mean_reward, touches
 from almostsure.policy.occupation import gainful
 
 PLAIN_STATES = 2000  # larger models are worth waiting for the compiler, once
@@ -291,7 +292,7 @@ class _Game:
     def solve(self) -> None:
         """Values, errors and choices of the game's states (−1: none that is better than another)."""
         if self.discount == 1:
-            live, usable, policy = self._proper()
+            live, usable, policy = surely_leave(choice_graph(self.owner, self.moves), self.leaks)
         else:
             live, usable = np.ones(self.count, np.bool_), np.ones(self.owner.size, np.bool_)
             policy = np.searchsorted(self.owner, np.arange(self.count))
@@ -305,21 +306,6 @@ class _Game:
         self.error = error[self.place] + 2 * EPSILON * np.abs(self.potential)
         self.choice = self._unfold(chosen)
 
-    def _proper(self) -> tuple[Bools, Bools, Ints]:
-        """Which states can surely stop, by which choices, and one policy that does."""
-        live = np.ones(self.count, np.bool_)
-        back = self.moves.tocsc()
-        while True:
-            usable = live[self.owner] & ~touches(self.moves, ~live)
-            policy = np.full(self.count, -1)
-            frontier = _give(policy, self.owner, np.flatnonzero(usable & self.leaks))
-            while frontier.size:
-                rows = np.unique(back[:, frontier].indices)
-                frontier = _give(policy, self.owner, rows[usable[rows]])
-            if ((policy >= 0) == live).all():
-                return live, usable, policy
-            live = policy >= 0
-
     def _unfold(self, chosen: Ints) -> Ints:
         """The choice of each state from those of the places: inside a place, everybody goes to where it is left."""
         flow = self.flow
@@ -331,13 +317,6 @@ class _Game:
         result[flow.owner[staying][::-1]] = staying[::-1]
         way = lead_to(flow, self.inner, np.flatnonzero(result >= 0))
         return np.where(result >= 0, result, way)
-
-
-def _give(policy: Ints, owner: Ints, choices: Ints) -> Ints:
-    """Give each state without a choice one of these; returns the states that got one."""
-    fresh = choices[policy[owner[choices]] < 0]
-    policy[owner[fresh][::-1]] = fresh[::-1]
-    return np.unique(owner[fresh])
 
 
 class _Iteration:

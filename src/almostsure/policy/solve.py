@@ -11,9 +11,9 @@ What is counted.  The return is E[Σ discountᵗ R]; with ``discount=1``, the de
   that may break off, put that into the model: a transition to a terminal state.
 - Once the budget of a chance constraint is overspent, nothing can make it worse, and the policy goes on for the return.
 
-Infinite returns.  A return without bound is an error that names a cycle.  Where the constraint can be kept, but costs add
-up for ever whatever is done, the answer is −∞, with a policy that keeps the constraint; for ``Expected`` and ``Chance``
-this is an assured one, and where there is none, ``Infeasible`` says that no finite return is within the limit.
+Infinite returns.  A return without bound is an error that names a cycle.  Where the constraint can be kept, but costs
+then add up for ever, the answer is −∞, with a policy that keeps the constraint; for ``Expected`` and ``Chance`` this
+is an assured one, and where there is none, ``Infeasible`` says that no finite return is within the limit.
 
 Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved layer by layer
 (:mod:`almostsure.policy.layers`).  For the others ``lower`` is the exactly evaluated return of the policy that is
@@ -324,12 +324,12 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
 def _hopeless(
     mdp: MDP, constraint: Expected | Chance, reason: Infeasible, discount: float, tolerance: float
 ) -> Solution:
-    """No policy within the limit has a finite return: −∞ with an assured policy, if there is one, or else the reason."""
-    total = constraint.total if isinstance(constraint, Chance) else min(constraint.limit, INFINITE - 1)
+    """No policy within the limit has a finite return: −∞ with an assured one, if there is any, or else the reason."""
     needed = solve_budget(mdp).smallest_total()
-    if discount < 1 or needed > total:
+    total, limit = (constraint.total,) * 2 if isinstance(constraint, Chance) else (needed, constraint.limit)
+    if discount < 1 or needed > limit:
         raise reason from None
-    assured = _assured(mdp, AlmostSure(total if isinstance(constraint, Chance) else needed), discount, tolerance)
+    assured = _assured(mdp, AlmostSure(total), discount, tolerance)
     if assured.value != -math.inf:
         raise reason from None
     used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().expected_damage
