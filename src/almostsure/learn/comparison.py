@@ -201,7 +201,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _shown(mean: float, margin: float) -> str:
-    if not math.isfinite(margin) or margin == 0 or not math.isfinite(mean):
+    if not math.isfinite(margin) or margin <= 1e-9 * max(1.0, abs(mean)) or not math.isfinite(mean):
         return _number(mean)
     return f"{_number(mean)} ± {_number(margin)}"
 

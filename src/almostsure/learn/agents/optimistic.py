@@ -21,6 +21,7 @@ BYTES_AN_ENTRY = 16
 PLAIN_OUTCOMES = 1_000  # times layers: larger models are planned by compiled code
 MORE_SWEEPS, MOST_SWEEPS = 50, 1_000  # more than two a state: values that fall for ever are not followed for long
 COARSE, FINE = 1e-5, 1e-9  # of plans, relative to their largest value
+PLANS = 100  # the longer it has learned, the less a hundredth more can change
 OUTCOMES_A_STEP = 2_000  # read by planning: so it takes about as long as acting does
 
 
@@ -97,7 +98,7 @@ class Planner:
             session.allowed, session.seen, self.samples, enough, unknown, self.sweeps, precision,
             self.value, self.chosen,
         )  # fmt: skip
-        self.pause = max(1, session.mdp.num_outcomes * sweeps // OUTCOMES_A_STEP)
+        self.pause = max(1, session.mdp.num_outcomes * sweeps // OUTCOMES_A_STEP, session.clock // PLANS)
 
     def is_outdated(self, session: Session) -> bool:
         """Whether more is known than the plan used, and planning again is worth its time."""
