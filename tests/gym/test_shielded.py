@@ -416,6 +416,20 @@ def test_an_end_that_the_model_has_elsewhere_is_found():
             assert not truncated
 
 
+def test_several_ends_are_not_guessed():
+    """One of two ends hurts: whoever guesses may miss the damage."""
+    mdp = asure.from_transitions([0, 0], [0, 0], [1, 2], [0.5, 0.5], [0, 0], [0, 1], terminal=[1, 2])
+
+    class Hides(gymnasium.ObservationWrapper):
+        def observation(self, state):
+            return np.int64(0)
+
+    env = ShieldedEnv(Hides(to_gymnasium(mdp)), shield_of(mdp), 1)
+    env.reset(seed=0)
+    with pytest.raises(ModelError, match="the model has several ends there: state 1, state 2. Say which"):
+        env.step(0)
+
+
 # ---------------------------------------------------------------------- learning while it runs
 
 

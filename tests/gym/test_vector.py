@@ -32,16 +32,21 @@ def river(max_steps=25):
     return to_gymnasium("hazard-map", max_steps=max_steps)
 
 
-def shielded_river():
-    return ShieldedEnv(river(), shield_of(asure.example("hazard-map")), TOTAL)
+def shielded_river(max_steps=25):
+    return ShieldedEnv(river(max_steps), shield_of(asure.example("hazard-map")), TOTAL)
+
+
+def apart(make, count):
+    """Copies whose episodes end at different times."""
+    return [partial(make, max_steps) for max_steps in range(19, 19 + 3 * count, 3)]
 
 
 def hurts(s, a, s2, r, terminated):
     return int(r == -100)
 
 
-def cliff():
-    return gymnasium.make("CliffWalking-v1", max_episode_steps=15)
+def cliff(max_steps=15):
+    return gymnasium.make("CliffWalking-v1", max_episode_steps=max_steps)
 
 
 def follow(envs, mode, steps, total, *, actions=None):
@@ -52,17 +57,18 @@ def follow(envs, mode, steps, total, *, actions=None):
     left, over, ended = np.full(count, total), np.zeros(count, bool), 0
     assert (infos["remaining"] == total).all()
     for _ in range(steps):
+        if mode == AutoresetMode.DISABLED and over.any():
+            _, some = envs.reset(options={"reset_mask": over})
+            left[over] = total
+            assert (some["remaining"][over] == total).all()
+            if "action_mask" in infos:
+                infos["action_mask"][over] = some["action_mask"][over]
+            over = np.zeros(count, bool)
         if "action_mask" in infos:
             assert infos["action_mask"].any(axis=1).all()
             played = np.array([rng.choice(np.flatnonzero(row)) for row in infos["action_mask"]])
         else:
             played = rng.integers(0, 4, count)
-        if mode == AutoresetMode.DISABLED and over.any():
-            _, infos = envs.reset(options={"reset_mask": over})
-            left[over] = total
-            assert (infos["remaining"][over] == total).all()
-            over = np.zeros(count, bool)
-            continue
         _, _, terminated, truncated, infos = envs.step(played)
         fresh = over if mode == AutoresetMode.NEXT_STEP else np.zeros(count, bool)
         done = terminated | truncated
@@ -86,7 +92,7 @@ def follow(envs, mode, steps, total, *, actions=None):
 @pytest.mark.parametrize("mode", MODES)
 def test_one_shield_around_many_copies(mode):
     mdp = asure.example("hazard-map")
-    envs = ShieldedVectorEnv(SyncVectorEnv([river] * 5, autoreset_mode=mode), shield_of(mdp), TOTAL)
+    envs = ShieldedVectorEnv(SyncVectorEnv(apart(river, 5), autoreset_mode=mode), shield_of(mdp), TOTAL)
     assert follow(envs, mode, 200, TOTAL) > 20
     assert envs.ledger.worst == TOTAL
 
@@ -94,35 +100,39 @@ def test_one_shield_around_many_copies(mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_many_shields_in_a_vector(mode):
     """A copy's own shield sees its resets, however they come about."""
-    assert follow(SyncVectorEnv([shielded_river] * 3, autoreset_mode=mode), mode, 120, TOTAL) > 8
+    assert follow(SyncVectorEnv(apart(shielded_river, 3), autoreset_mode=mode), mode, 120, TOTAL) > 8
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_in_other_processes(mode):
     mdp = asure.example("hazard-map")
-    envs = ShieldedVectorEnv(AsyncVectorEnv([river] * 2, autoreset_mode=mode), shield_of(mdp), TOTAL)
+    envs = ShieldedVectorEnv(AsyncVectorEnv(apart(river, 2), autoreset_mode=mode), shield_of(mdp), TOTAL)
     assert follow(envs, mode, 60, TOTAL) > 2
-    envs = AsyncVectorEnv([shielded_river] * 2, autoreset_mode=mode)
+    envs = AsyncVectorEnv(apart(shielded_river, 2), autoreset_mode=mode)
     assert follow(envs, mode, 60, TOTAL) > 2
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_trackers(mode):
-    envs = VectorDamageTracker(SyncVectorEnv([cliff] * 4, autoreset_mode=mode), hurts, total=9)
+    envs = VectorDamageTracker(SyncVectorEnv(apart(cliff, 4), autoreset_mode=mode), hurts, total=9)
     assert follow(envs, mode, 150, 9) > 20
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("observe", ["flat", "dict"])
 def test_budgets_in_observations(mode, observe):
-    envs = VectorDamageTracker(SyncVectorEnv([cliff] * 3, autoreset_mode=mode), hurts)
+    envs = VectorDamageTracker(SyncVectorEnv(apart(cliff, 3), autoreset_mode=mode), hurts)
     envs = VectorBudgetObservation(envs, 2, observe=observe)
-    seen, _ = envs.reset(seed=0)
+    seen, infos = envs.reset(seed=0)
     assert envs.observation_space.contains(seen)
-    for _ in range(40):
-        if mode == AutoresetMode.DISABLED and envs._resets.over.any():
-            envs.reset(options={"reset_mask": envs._resets.over})
-        seen, _, _, _, infos = envs.step(np.array([1, 0, 0]))
+    over = np.zeros(3, bool)
+    for _ in range(60):
+        if mode == AutoresetMode.DISABLED and over.any():
+            before = infos["remaining"].copy()
+            _, infos = envs.reset(options={"reset_mask": over})
+            assert np.array_equal(infos["remaining"], np.where(over, 2, before))
+        seen, _, terminated, truncated, infos = envs.step(np.array([1, 0, 0]))
+        over = terminated | truncated
         shown = seen["remaining"] if observe == "dict" else seen[:, 1]
         assert np.array_equal(shown, np.maximum(infos["remaining"], 0))
         assert envs.observation_space.contains(seen)

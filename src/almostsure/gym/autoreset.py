@@ -42,17 +42,21 @@ class Resets:
         self.everybody: Bools = np.ones(env.num_envs, np.bool_)
         self.over: Bools | None = None  # whose episode is over and was not reset yet; None before the first reset
 
-    def reset(self, options: dict[str, Any] | None) -> Bools:
-        """Which copies a reset with these options resets."""
+    def chosen(self, options: dict[str, Any] | None) -> Bools:
+        """Which copies a reset with these options resets.  To be asked before: Gymnasium takes the mask out of them."""
         chosen = None if options is None else options.get("reset_mask")
         if chosen is None:
-            self.over = np.zeros(self.num_envs, np.bool_)
-            return ~self.over
+            return self.everybody.copy()
         if self.over is None:
             raise ResetNeeded("reset all copies before resetting some of them")
-        mask = np.asarray(chosen, np.bool_)
-        self.over = self.over & ~mask
+        mask = np.array(chosen, np.bool_)
+        if mask.shape != (self.num_envs,):
+            raise ArgumentError(f"reset_mask must be {self.num_envs} booleans; got shape {list(mask.shape)}")
         return mask
+
+    def reset(self, who: Bools) -> None:
+        """Take in which copies were reset."""
+        self.over = ~who if self.over is None else self.over & ~who  # None: all of them are
 
     def before(self) -> Bools:
         """Which copies the next step is an action for, ``everybody`` itself if all; the others are reset by it.

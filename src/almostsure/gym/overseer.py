@@ -111,7 +111,17 @@ class Overseer:
             return seen
         choice = self.mdp.choice(state, action)
         ends = self.mdp.successor[self.mdp.outcome_ptr[choice] : self.mdp.outcome_ptr[choice + 1]]
-        ends = ends[self._is_terminal[ends]]
+        ends = np.unique(ends[self._is_terminal[ends]])
+        if self.has_extra_end and ends.size and ends[-1] == self.num_states - 1:
+            return self.num_states - 1
+        if ends.size > 1:
+            names = ", ".join(self.mdp.describe_state(end) for end in ends.tolist())
+            raise ModelError(
+                f"the environment ended its episode in {self.mdp.describe_state(seen)} after "
+                f"{self.mdp.describe_choice(choice)}, and the model has several ends there: {names}. Say which one it "
+                "is: pass state_of.",
+                state=state, action=action,
+            )  # fmt: skip
         if ends.size == 0:
             raise ModelMismatch(
                 f"the environment ended its episode in {self.mdp.describe_state(seen)} after "

@@ -102,14 +102,16 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
         """Start episodes with the whole budget: in all copies, or in those of ``options["reset_mask"]``."""
-        over = self._resets.over
-        observations, infos = self.env.reset(seed=seed, options=options)
-        who = self._resets.reset(options)
+        who, over = self._resets.chosen(options), self._resets.over
         if over is not None:
             self._note(who & ~over & (self._steps > 0), "reset")
+        self._resets.over = None  # until all is well
+        observations, infos = self.env.reset(seed=seed, options=options)
         for at in np.flatnonzero(who).tolist():
             checks.check_reset(infos, at)
         self._begin(who, self._find(observations, who))
+        self._resets.over = over
+        self._resets.reset(who)
         return self._shown.batch(observations, self._remaining, self._masks), self._infos(infos, who, self._none)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:

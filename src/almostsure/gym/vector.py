@@ -51,8 +51,9 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
         """Start episodes with the whole budget."""
+        who = self._resets.chosen(options)
         observations, infos = self.env.reset(seed=seed, options=options)
-        who = self._resets.reset(options)
+        self._resets.reset(who)
         for at in np.flatnonzero(who).tolist():
             check_reset({key: read(infos, key, at) for key in ("damage", "cost")})
         self._before = self._each(observations)
@@ -120,8 +121,9 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
         """Start episodes with the whole budget."""
+        who = self._resets.chosen(options)
         observations, infos = self.env.reset(seed=seed, options=options)
-        who = self._resets.reset(options)
+        self._resets.reset(who)
         self._remaining[who] = self.total
         infos = write(infos, who, remaining=self._remaining.copy())
         return self._shown.batch(observations, self._remaining, None), infos
