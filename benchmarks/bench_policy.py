@@ -130,7 +130,8 @@ def ours(case: Case, file: str) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     np.savez(file, **found, of_choice=budget.of_choice)
     np.save(file + ".bounds.npy", np.stack([layers.lower, layers.upper]))
-    share = float(np.mean(np.isfinite(layers.lower) & (layers.upper != 0)))
+    with np.errstate(invalid="ignore"):
+        share = float(np.mean(np.abs(layers.lower + layers.upper) / 2 > TOLERANCE) - np.mean(np.isinf(layers.lower)))
     print(json.dumps({"wall": wall, "cpu": cpu, "shield_cpu": shield, "peak_mb": peak, "share": share}))
 
 

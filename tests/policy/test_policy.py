@@ -16,7 +16,8 @@ from almostsure.errors import (
     NoSafeAction,
     PolicyError,
 )
-from almostsure.policy.policy import Policy, Rest, as_policy
+from almostsure.policy.policy import Policy, as_policy
+from almostsure.policy.rows import Rest
 from almostsure.testing import mdps
 
 

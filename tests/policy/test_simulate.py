@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from almostsure import from_transitions
 from almostsure.errors import ArgumentError, Interrupted, ModelMismatch, NoSafeAction
 from almostsure.policy import simulate as module
-from almostsure.policy.policy import Policy, Rest
+from almostsure.policy.policy import Policy
+from almostsure.policy.rows import Rest
 from almostsure.policy.simulate import play_compiled, simulate
 from almostsure.policy.simulate_plain import play_plain
 from almostsure.policy.streams import open_streams

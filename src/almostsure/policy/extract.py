@@ -13,7 +13,8 @@ import numpy as np
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy.flow import Flow, end_components, plain_flow
 from almostsure.policy.lagrange import TIGHT, Answer, Proof, leading_home
-from almostsure.policy.policy import Policy, Rest
+from almostsure.policy.policy import Policy
+from almostsure.policy.rows import Rest
 
 TINY = 1e-12  # flow below this is none
 

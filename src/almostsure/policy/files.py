@@ -15,7 +15,8 @@ import numpy.typing as npt
 from almostsure.errors import CorruptFile, PolicyError
 from almostsure.model.mdp import MDP
 from almostsure.model.tensors import load_tensors, save_tensors
-from almostsure.policy.policy import Policy, Rest
+from almostsure.policy.policy import Policy
+from almostsure.policy.rows import Rest
 
 ARRAYS = {"choice": "i", "probability": "f", "rest_probability": "f", "rest_choice": "i"}
 

@@ -23,7 +23,6 @@ and from then on it plays harmless choices for ever.  :meth:`Policy.start` plays
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, final
 
@@ -36,20 +35,12 @@ from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
 from almostsure.policy import tables
 from almostsure.policy.constraints import check_total
+from almostsure.policy.rows import Rest, check_choices, check_rest, pure, shaped
 from almostsure.shield.checks import require_total
 
 if TYPE_CHECKING:
     from almostsure.policy.history import HistoryPolicy
     from almostsure.shield.shield import Shield
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rest:
-    """Where and how a policy comes to rest."""
-
-    probability: Floats  # [layers, num_states], of coming to rest on arrival
-    choice: npt.NDArray[Any]  # [num_states], what is played for ever after; −1 where nobody rests
 
 
 @final
@@ -95,15 +86,15 @@ class Policy:
         if (choice is None) == (probability is None):
             raise PolicyError("a policy must have either choices or probabilities")
         if probability is not None:
-            probability = _shaped("probability", np.asarray(probability, np.float64), mdp.num_choices, total)
+            probability = shaped("probability", np.asarray(probability, np.float64), mdp.num_choices, total)
             tables.check_probabilities(mdp, probability)
-            choice = _pure(mdp, probability)
+            choice = pure(mdp, probability)
             probability = probability if choice is None else None
         if choice is not None:
-            choice = _shaped("choice", np.asarray(choice), mdp.num_states, total)
-            _check_choices(mdp, choice)
+            choice = shaped("choice", np.asarray(choice), mdp.num_states, total)
+            check_choices(mdp, choice)
         if rest is not None:
-            _check_rest(mdp, rest, (probability if choice is None else choice))
+            check_rest(mdp, rest, (probability if choice is None else choice))
         for name, value in zip(
             ("mdp", "total", "choice", "probability", "rest"), (mdp, total, choice, probability, rest), strict=True
         ):
@@ -453,61 +444,6 @@ def _draw(probabilities: Floats, rng: np.random.Generator | None) -> int:
         raise ArgumentError("this policy is randomised: pass rng=numpy.random.default_rng(seed)")
     at = np.searchsorted(np.cumsum(probabilities[possible]), rng.random(), side="right")
     return int(possible[min(int(at), possible.size - 1)])
-
-
-def _shaped(name: str, array: npt.NDArray[Any], width: int, total: int | None) -> npt.NDArray[Any]:
-    rows = (1,) if total is None else (total + 1, total + 2)
-    if array.ndim != 2 or array.shape[1] != width or array.shape[0] not in rows:
-        wanted = " or ".join(f"[{row}, {width}]" for row in rows)
-        raise PolicyError(f"{name} must have shape {wanted}; got {list(array.shape)}")
-    if array.flags.writeable or not array.flags.c_contiguous:
-        array = np.array(array, order="C")
-        array.flags.writeable = False
-    return array
-
-
-def _check_choices(mdp: MDP, choice: npt.NDArray[Any]) -> None:
-    if choice.dtype.kind != "i":
-        raise PolicyError(f"choice must hold integers; got {choice.dtype}")
-    first, last = mdp.choice_ptr[:-1], mdp.choice_ptr[1:]
-    bad = (choice != -1) & ((choice < first) | (choice >= last))
-    if bad.any():
-        row, state = (int(x[0]) for x in np.nonzero(bad))
-        raise PolicyError(
-            f"a policy's choice at {mdp.describe_state(state)} must lie in {first[state]} … {last[state] - 1}, "
-            f"its choices; got {choice[row, state]}",
-            state=state,
-        )
-
-
-def _check_rest(mdp: MDP, rest: Rest, table: npt.NDArray[Any] | None) -> None:
-    assert table is not None
-    if rest.probability.shape != (len(table), mdp.num_states) or rest.choice.shape != (mdp.num_states,):
-        raise PolicyError("rest must have one probability a layer and state and one choice a state")
-    if not ((rest.probability >= 0) & (rest.probability <= 1)).all():
-        raise PolicyError("the probabilities of coming to rest must lie in 0 … 1")
-    _check_choices(mdp, rest.choice[None])
-    may = rest.choice >= 0
-    if (rest.probability[:, ~may] > 0).any():
-        raise PolicyError("a state in which the policy comes to rest must have a choice to rest with")
-    played = np.zeros(mdp.num_choices, np.bool_)
-    played[rest.choice[may]] = True
-    outcome = played[mdp.outcome_choices()]
-    harmless = (mdp.damage[outcome] == 0).all() and may[mdp.successor[outcome]].all()
-    if not harmless:
-        raise PolicyError("a policy must come to rest where no damage happens any more")
-    for array in (rest.probability, rest.choice):
-        array.flags.writeable = False
-
-
-def _pure(mdp: MDP, probability: Floats) -> npt.NDArray[Any] | None:
-    """The choices of a policy whose every probability is 0 or 1."""
-    if not ((probability == 0) | (probability == 1)).all():
-        return None
-    rows, columns = np.nonzero(probability)
-    result = np.full((len(probability), mdp.num_states), -1, np.int32 if mdp.num_choices < 2**31 else np.int64)
-    result[rows, mdp.choice_states()[columns]] = columns
-    return result
 
 
 def _rebuild(mdp: MDP, choice: Any, probability: Any, total: int | None, rest: Rest | None) -> Policy:

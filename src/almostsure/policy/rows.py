@@ -1,0 +1,79 @@
+"""What the rows of a policy's table may hold: see :mod:`almostsure.policy.policy`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import PolicyError
+from almostsure.model.mdp import MDP, Floats
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rest:
+    """Where and how a policy comes to rest."""
+
+    probability: Floats  # [layers, num_states], of coming to rest on arrival
+    choice: npt.NDArray[Any]  # [num_states], what is played for ever after; −1 where nobody rests
+
+
+def shaped(name: str, array: npt.NDArray[Any], width: int, total: int | None) -> npt.NDArray[Any]:
+    """The rows of a table, read-only; as many as there are layers, or one more for an overspent budget."""
+    rows = (1,) if total is None else (total + 1, total + 2)
+    if array.ndim != 2 or array.shape[1] != width or array.shape[0] not in rows:
+        wanted = " or ".join(f"[{row}, {width}]" for row in rows)
+        raise PolicyError(f"{name} must have shape {wanted}; got {list(array.shape)}")
+    if array.flags.writeable or not array.flags.c_contiguous:
+        array = np.array(array, order="C")
+        array.flags.writeable = False
+    return array
+
+
+def check_choices(mdp: MDP, choice: npt.NDArray[Any]) -> None:
+    """Raise PolicyError unless every row has a choice of each state, or −1."""
+    if choice.dtype.kind != "i":
+        raise PolicyError(f"choice must hold integers; got {choice.dtype}")
+    first, last = mdp.choice_ptr[:-1], mdp.choice_ptr[1:]
+    bad = (choice != -1) & ((choice < first) | (choice >= last))
+    if bad.any():
+        row, state = (int(x[0]) for x in np.nonzero(bad))
+        raise PolicyError(
+            f"a policy's choice at {mdp.describe_state(state)} must lie in {first[state]} … {last[state] - 1}, "
+            f"its choices; got {choice[row, state]}",
+            state=state,
+        )
+
+
+def check_rest(mdp: MDP, rest: Rest, table: npt.NDArray[Any] | None) -> None:
+    """Raise PolicyError unless whoever comes to rest can go on for ever without damage."""
+    assert table is not None
+    if rest.probability.shape != (len(table), mdp.num_states) or rest.choice.shape != (mdp.num_states,):
+        raise PolicyError("rest must have one probability a layer and state and one choice a state")
+    if not ((rest.probability >= 0) & (rest.probability <= 1)).all():
+        raise PolicyError("the probabilities of coming to rest must lie in 0 … 1")
+    check_choices(mdp, rest.choice[None])
+    may = rest.choice >= 0
+    if (rest.probability[:, ~may] > 0).any():
+        raise PolicyError("a state in which the policy comes to rest must have a choice to rest with")
+    played = np.zeros(mdp.num_choices, np.bool_)
+    played[rest.choice[may]] = True
+    outcome = played[mdp.outcome_choices()]
+    harmless = (mdp.damage[outcome] == 0).all() and may[mdp.successor[outcome]].all()
+    if not harmless:
+        raise PolicyError("a policy must come to rest where no damage happens any more")
+    for array in (rest.probability, rest.choice):
+        array.flags.writeable = False
+
+
+def pure(mdp: MDP, probability: Floats) -> npt.NDArray[Any] | None:
+    """The choices of a policy whose every probability is 0 or 1."""
+    if not ((probability == 0) | (probability == 1)).all():
+        return None
+    rows, columns = np.nonzero(probability)
+    result = np.full((len(probability), mdp.num_states), -1, np.int32 if mdp.num_choices < 2**31 else np.int64)
+    result[rows, mdp.choice_states()[columns]] = columns
+    return result
