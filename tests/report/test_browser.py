@@ -89,6 +89,19 @@ def test_the_map_is_walked_with_the_arrow_keys(visit, hazard):
     assert page.inner_text("#details h3").startswith("r6c0")
 
 
+def test_the_focus_stays_where_it_is(visit, quicksand):
+    page = visit(quicksand)
+    focused = lambda: page.evaluate("document.activeElement.getAttribute('data-key')")  # noqa: E731
+    page.get_by_role("button", name="north").focus()
+    page.keyboard.press("Enter")
+    assert page.get_by_role("button", name="north").get_attribute("aria-pressed") == "true"
+    assert focused() == f"action {asure.example('quicksand').action('north')}"
+    page.locator("#levels button").nth(3).focus()
+    page.keyboard.press("Enter")
+    assert focused() == "3"
+    assert "needs 3, safe with 3 left" in page.inner_text("#announce")
+
+
 def test_everything_is_reached_by_tab_and_focus_is_visible(visit, hazard):
     page = visit(hazard)
     reached = set()
@@ -108,13 +121,13 @@ def test_everything_is_reached_by_tab_and_focus_is_visible(visit, hazard):
 
 def test_the_player_counts_the_budget_down(visit, hazard):
     page = visit(hazard)
-    page.get_by_text("On average", exact=True).first.click()
+    page.get_by_role("radio", name="On average").check()
     page.select_option("#player-episode", index=1)  # the most damage
     assert page.inner_text("#player-left") == "3 of 3"
     page.locator("#player-step").focus()
     page.keyboard.press("End")
     assert page.inner_text("#player-left").startswith("overspent by")
-    page.get_by_text("Never more", exact=True).first.click()
+    page.get_by_role("radio", name="Never more").check()
     page.locator("#player-step").focus()
     page.keyboard.press("End")
     assert "of 3" in page.inner_text("#player-left")

@@ -181,7 +181,7 @@ def test_states_that_share_a_cell_show_the_one_that_needs_most(tmp_path, content
     assert view["crowded"]
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(mdps())
 def test_any_model_has_a_report(mdp):
     with tempfile.TemporaryDirectory() as folder:

@@ -31,6 +31,15 @@ function fill(element, attributes, children) {
 }
 const make = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const draw = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+// Whoever has the focus keeps it when a part is drawn again: by its key, or else by the part's heading.
+function keepFocus(part, render) {
+  const active = document.activeElement, inside = active && active !== part && part.contains(active);
+  const key = inside ? active.getAttribute("data-key") : null;
+  render();
+  if (!inside) return;
+  const again = (key && [...part.querySelectorAll("[data-key]")].find((e) => e.getAttribute("data-key") === key)) || part.querySelector("h3");
+  if (again) again.focus({ preventScroll: true });
+}
 const put = (element, ...children) => { element.replaceChildren(); return fill(element, null, children); };
 
 // Numbers come as numbers, as "inf" and "-inf", or as null where there is none.

@@ -5,12 +5,18 @@ const stateButton = (state) =>
     : make("span", null, stateName(state)));
 
 function drawDetails() {
+  keepFocus(byId("details"), fillDetails);
+  const said = app.selected >= 0 && known(app.selected) ? `${stateName(app.selected)} needs ${showNeed(needOf(app.selected))}, ${needOf(app.selected) <= remaining() ? "safe" : "not safe"} with ${remaining()} left` : "";
+  if (byId("announce").textContent !== said) byId("announce").textContent = said;
+}
+
+function fillDetails() {
   const panel = byId("details"), state = app.selected;
   if (state < 0) { put(panel, finder(), make("p", { class: "dim" }, "Select a state to see what it needs, and why.")); return; }
   if (!known(state)) { put(panel, finder(), ...unknownState(state)); return; }
   const left = remaining(), need = needOf(state), safe = need <= left, value = valueAt(state, app.layer);
   put(panel, finder(),
-    make("h3", null, stateName(state), isStart(state) ? make("span", { class: "dim" }, "  start") : "", isTerminal(state) ? make("span", { class: "dim" }, "  end") : ""),
+    make("h3", { tabindex: -1 }, stateName(state), isStart(state) ? make("span", { class: "dim" }, "  start") : "", isTerminal(state) ? make("span", { class: "dim" }, "  end") : ""),
     make("p", { class: "need" }, "Needs a budget of ", make("strong", { id: "selected-need" }, showNeed(need)), ". With ", left, " left: ",
       make("span", { class: `badge ${safe ? "yes" : "no"}` }, safe ? "✓ safe" : "✕ not safe"),
       safe && DATA.rewarded && !Number.isNaN(value) ? [" return to expect ", make("strong", null, show(value))] : "", "."),
@@ -25,7 +31,7 @@ function unknownState(state) {
     ? ["Half of the states of this square need at most ", make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "; this one needs most, ", showNeed(SQUARES.worst[i]), "."]
     : ["Needs a budget of ", make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "."];
   return [
-    make("h3", null, stateName(state)),
+    make("h3", { tabindex: -1 }, stateName(state)),
     make("p", { class: "need" }, need),
     make("p", { class: "dim" }, `This file holds the details of ${count(STATES.count, "state")} only. For this one, ask `, make("code", null, `budget.explain(${state})`), "."),
   ];
@@ -33,7 +39,7 @@ function unknownState(state) {
 
 function finder() {
   if (STATES.count < 12) return "";
-  const input = make("input", { type: "search", placeholder: STATES.names ? "Find a state by name or number" : "Find a state by number", "aria-label": "Find a state" });
+  const input = make("input", { type: "search", "data-key": "find", placeholder: STATES.names ? "Find a state by name or number" : "Find a state by number", "aria-label": "Find a state" });
   const find = () => {
     const text = input.value.trim();
     if (!text) return;
@@ -45,7 +51,7 @@ function finder() {
   };
   input.addEventListener("input", () => input.setCustomValidity(""));
   input.addEventListener("keydown", (event) => { if (event.key === "Enter") find(); });
-  return make("div", { class: "find" }, input, make("button", { type: "button", onclick: find }, "Find"));
+  return make("div", { class: "find" }, input, make("button", { type: "button", "data-key": "go", onclick: find }, "Find"));
 }
 
 function choiceTable(state, left) {
@@ -58,7 +64,7 @@ function choiceTable(state, left) {
     make("tbody", null, rows.slice(0, 60).map((choice, i) => {
       const allowed = choice.need <= left, chosen = allowed && choice.place === best;
       return make("tr", { class: `${allowed ? "" : "forbidden"}${chosen ? " chosen" : ""}` },
-        make("td", null, make("button", { type: "button", class: "link", "aria-pressed": app.action === choice.action ? "true" : "false",
+        make("td", null, make("button", { type: "button", class: "link", "data-key": `action ${choice.action}`, "aria-pressed": app.action === choice.action ? "true" : "false",
           title: "Why it needs that", onclick: () => change({ action: app.action === choice.action ? null : choice.action }) }, actionName(choice.action))),
         make("td", { class: "number" }, showNeed(choice.need)),
         make("td", null, chosen ? "★ best" : allowed ? "✓ allowed" : "✕ not allowed"),
@@ -90,7 +96,7 @@ function witnessPart(state) {
     found.steps.length > 200 ? make("p", { class: "dim" }, `… and ${found.steps.length - 200} steps more.`) : "",
     found.trap.length ? make("p", null, "It goes round for ever, with damage each time: ", [...found.trap.slice(0, 12), found.trap[0]].map(stateName).join(" → "), ".") : "",
     !found.complete && !found.trap.length ? make("p", { class: "dim" }, "… it goes on through states that are not in this file.") : "",
-    choice ? make("details", null, make("summary", null, `What ${actionName(choice.action)} may lead to`),
+    choice ? make("details", null, make("summary", { "data-key": "outcomes" }, `What ${actionName(choice.action)} may lead to`),
       make("table", null, make("thead", null, make("tr", null, ["probability", "to", "reward", "damage"].map((h) => make("th", { scope: "col" }, h)))),
         make("tbody", null, outcomesOf(choice.choice).slice(0, 60).map((o) => make("tr", null, make("td", null, percent(o.probability)), make("td", null, stateButton(o.next)),
           make("td", null, show(o.reward)), make("td", { class: o.damage ? "hurt" : "" }, o.damage)))))) : "");

@@ -27,12 +27,12 @@ function drawLevels() {
     bar.style.width = `${100 * length(row.count)}%`;
     bar.style.backgroundColor = row.need === INFINITE ? palette.never : safe ? css(needShade(row.need)) : palette.unsafe;
     grid.append(
-      make("button", { type: "button", disabled: state < 0, "aria-label": `Show a state that needs ${label}`,
+      make("button", { type: "button", disabled: state < 0, "data-key": label, "aria-label": `Show a state that needs ${label}`,
         onclick: () => change({ selected: state, action: null }) }, label),
       make("div", { class: "track", "aria-hidden": "true" }, bar),
       make("span", { class: "count" }, count(row.count, "state"), safe ? "" : row.need === INFINITE ? ", never safe" : ", not safe now"),
     );
   }
-  put(byId("levels"), grid,
-    make("p", { class: "sub" }, log ? "Bars are on a logarithmic scale. " : "", "Choose a level to see a state that needs that much."));
+  keepFocus(byId("levels"), () => put(byId("levels"), grid,
+    make("p", { class: "sub" }, log ? "Bars are on a logarithmic scale. " : "", "Choose a level to see a state that needs that much.")));
 }
