@@ -305,6 +305,17 @@ def test_another_map_of_the_same_size_is_noticed_at_once():
         ShieldedEnv(other, shield_of(lake), 0)
 
 
+def test_what_only_looks_like_a_model_is_not_compared():
+    class Other(gymnasium.Wrapper):
+        pass
+
+    env = to_gymnasium("paper")
+    shield = shield_of(env.mdp)
+    env.mdp, env.P = "something else", [[("no", "table")]]
+    with pytest.raises(AttributeError, match="'str' object has no attribute"):  # the environment's own trouble
+        ShieldedEnv(Other(env), shield, 1).reset()
+
+
 def test_a_stale_model_is_noticed_when_it_shows():
     mdp = asure.from_map("S.G", goal_reward=1.0)
     changed = asure.from_map("S.G", slip=0.1, goal_reward=1.0)
@@ -426,7 +437,7 @@ def test_several_ends_are_not_guessed():
 
     env = ShieldedEnv(Hides(to_gymnasium(mdp)), shield_of(mdp), 1)
     env.reset(seed=0)
-    with pytest.raises(ModelError, match="the model has several ends there: state 1, state 2. Say which"):
+    with pytest.raises(ModelError, match=r"the model has several ends there: state 1, state 2. Say which"):
         env.step(0)
 
 

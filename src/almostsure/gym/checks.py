@@ -16,6 +16,7 @@ from almostsure.gym.autoreset import read
 from almostsure.gym.overseer import Overseer
 from almostsure.learn.ledger import Ledger
 from almostsure.learn.online import OnlineShield
+from almostsure.model.mdp import MDP
 
 StateOf = Callable[[Any, Any], Any]  # (observation, environment) → a state of the model, by index or name
 
@@ -74,10 +75,10 @@ def check_same_model(overseer: Overseer, env: gymnasium.Env[Any, Any], state_of:
     if translated or state_of is not None or overseer.online is not None:
         return
     model = getattr(env.unwrapped, "mdp", None)
-    if model is not None and model != overseer.mdp:
+    if isinstance(model, MDP) and model != overseer.mdp:
         raise ModelMismatch("the shield is for another model than the environment's. Use Shield(env.unwrapped.mdp, …).")
     table = getattr(env.unwrapped, "P", None)
-    if isinstance(table, Mapping) and table:
+    if isinstance(table, Mapping) and table and all(isinstance(row, Mapping) for row in table.values()):
         _check_table(overseer, table)
 
 
@@ -112,7 +113,7 @@ def _check_table(overseer: Overseer, table: Mapping[Any, Any]) -> None:
                     )
 
 
-def _states_actions(mdp: Any) -> list[tuple[int, int]]:
+def _states_actions(mdp: MDP) -> list[tuple[int, int]]:
     choice = mdp.outcome_choices()
     return list(zip(mdp.choice_states()[choice].tolist(), mdp.choice_action[choice].tolist(), strict=True))
 

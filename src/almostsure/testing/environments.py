@@ -176,6 +176,9 @@ class _Episode:
         except Exception:
             return  # an environment that cannot be copied is not tried
         action = int(self.rng.choice(forbidden))
+        inner = _shielded(twin)
+        if inner is not None:
+            inner.ledger.sinks.clear()  # a trial is nothing to be recorded
         try:
             info = twin.step(action)[4]
         except (AlmostSureError, ValueError, AssertionError):
