@@ -28,23 +28,21 @@ def few(monkeypatch, fresh):
     monkeypatch.setattr(sampling, "REPEATS", 20)
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Two runs with the same seed, of a few checks, that share nothing."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reproduce_module, "CHECKS", FEW)
-        patch.setattr(sampling, "REPEATS", 20)
-        found = []
-        for progress in (True, False):
-            experiments.experiment.cache_clear()
-            sampling.sample_curve.cache_clear()
-            found.append(paper.reproduce(tmp_path_factory.mktemp("paper"), seed=3, progress=progress))
+@pytest.mark.usefixtures("few")
+def test_two_runs(tmp_path):
+    """Two runs with the same seed that share nothing; in one test, as they take a while."""
+    runs = []
+    for name in ("a", "b"):
+        experiments.experiment.cache_clear()
         sampling.sample_curve.cache_clear()
-    return found
+        runs.append(paper.reproduce(tmp_path / name, seed=3, progress=name == "a"))
+    same_files(*runs)
+    tables_say_what_was_found(runs[0])
+    figures_are_in_the_report_and_without_dates(runs[0].folder)
 
 
-def test_it_writes_the_same_files_every_time(folders):
-    first, second = (found.folder for found in folders)
+def same_files(one, other):
+    first, second = one.folder, other.folder
     names = sorted(path.name for path in first.iterdir())
     assert names == sorted(
         [f"{name}.{kind}" for name in FIGURES for kind in ("pdf", "png")]
@@ -52,13 +50,12 @@ def test_it_writes_the_same_files_every_time(folders):
     )
     for name in names:
         assert (first / name).read_bytes() == (second / name).read_bytes(), name
-    assert folders[0].passed
-    assert [path.name for path in folders[0].figures] == [f"{n}.{k}" for n in FIGURES for k in ("pdf", "png")]
-    assert folders[0].report == first / "report.html"
+    assert one.passed
+    assert [path.name for path in one.figures] == [f"{n}.{k}" for n in FIGURES for k in ("pdf", "png")]
+    assert one.report == first / "report.html"
 
 
-def test_the_tables_say_what_was_found(folders):
-    found = folders[0]
+def tables_say_what_was_found(found):
     data = json.loads((found.folder / "claims.json").read_text("utf-8"))
     assert data["seed"] == 3
     assert data["complete"]
@@ -70,8 +67,7 @@ def test_the_tables_say_what_was_found(folders):
     assert repr(found).startswith("<Reproduction: 3 claims, 2 holds, 1 loose, 0 fails; in ")
 
 
-def test_the_figures_are_in_the_report_and_without_dates(folders):
-    folder = folders[0].folder
+def figures_are_in_the_report_and_without_dates(folder):
     html = (folder / "report.html").read_text("utf-8")
     for name in FIGURES:
         png = (folder / f"{name}.png").read_bytes()
