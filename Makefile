@@ -7,7 +7,7 @@ SHELL := /bin/sh
 PYTHON ?=
 VENV ?= .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 RUN := $(VENV)/bin/python
-SOURCES := src tests benchmarks docs scripts .ci
+SOURCES := src tests benchmarks docs examples scripts .ci
 
 # The pins hold for the packages and for the build backend, whichever of the two variables pip knows.
 PINS := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
