@@ -132,6 +132,22 @@ def test_hazard_maps_from_text():
         gymnasium.make("almostsure/Corridor-v0", slip=0.1)
 
 
+@pytest.mark.parametrize("name", ["corridor", "quicksand"])
+def test_one_way_cells_carry_on_whoever_stands_there(name):
+    """Every state has every action, for agents without masks; budgets and values are those of the example."""
+    plain = asure.example(name)
+    mdp = gymnasium.make(f"almostsure/{name.title()}-v0").unwrapped.mdp
+    living = ~mdp.is_terminal()
+    assert (np.diff(mdp.choice_ptr)[living] == 4).all()
+    assert (np.diff(plain.choice_ptr)[living] < 4).any()
+    assert np.array_equal(asure.solve_budget(mdp).of_state, asure.solve_budget(plain).of_state)
+    total = asure.solve_budget(plain).smallest_total() + 1
+    values = [asure.solve_policy(model, asure.AlmostSure(total)).value for model in (mdp, plain)]
+    assert values[0] == pytest.approx(values[1])
+    state = next(s for s in range(plain.num_states) if plain.actions(s).tolist() == [1])
+    assert mdp.outcomes(state, "west") == plain.outcomes(state, "east")
+
+
 def test_the_module_form_needs_no_import():
     program = "import gymnasium\nprint(gymnasium.make('almostsure.gym:almostsure/Paper-v0').reset(seed=0)[0])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

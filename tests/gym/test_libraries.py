@@ -42,6 +42,7 @@ def test_stable_baselines_checks_every_environment(name):
     mdp = env.unwrapped.mdp
     shield = asure.Shield(mdp, asure.solve_budget(mdp))
     with warnings.catch_warnings(action="error"):
+        check_env(env)
         check_env(ShieldedEnv(env, shield, shield.budget.smallest_total() + 1, forbidden="replace"))
         check_env(ShieldedEnv(env, shield, 9, forbidden="replace", observe="dict"))
 

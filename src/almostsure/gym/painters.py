@@ -8,10 +8,11 @@ import numpy as np
 
 from almostsure.gym.canvas import GREY, INK, PAPER, RED, STRIP, Canvas, Colour, Image, damage_strip, shade
 from almostsure.gym.warehouse import MAP, Situation, read_floor
-from almostsure.model.grid import DIRECTIONS, STEPS
+from almostsure.model.grid import STEPS
 from almostsure.model.mdp import MDP, Bools
 
 CELL = 32  # pixels a side
+ONE_WAY = "^>v<"  # as maps draw them, in the order of STEPS
 
 WALL: Colour = (92, 97, 108)
 FLOOR: Colour = (246, 242, 232)
@@ -107,15 +108,10 @@ class MapPainter:
             elif hurts[state]:
                 depth = (hurts[state] - 1) / max(mdp.max_damage - 1, 1)
                 _water(canvas, top, left, depth, row + column)
-            if mdp.actions(state).size == 1 and not is_terminal[state]:
-                self._one_way(canvas, state, top, left)
+            arrow = ONE_WAY.find(layout.text[row][column])
+            if arrow >= 0:
+                canvas.arrow(top + CELL / 2, left + CELL / 2, *STEPS[arrow], 0.3 * CELL, 3, GREY)
         return canvas
-
-    def _one_way(self, canvas: Canvas, state: int, top: float, left: float) -> None:
-        name = self._mdp.action_name(int(self._mdp.actions(state)[0]))
-        if name in DIRECTIONS:
-            down, right = STEPS[DIRECTIONS.index(name)]
-            canvas.arrow(top + CELL / 2, left + CELL / 2, down, right, 0.3 * CELL, 3, GREY)
 
 
 def _goal(canvas: Canvas, top: float, left: float) -> None:

@@ -7,6 +7,9 @@
 
 ``gymnasium.make("almostsure.gym:almostsure/Paper-v0")`` needs no import.  Every one of them has its exact model in
 ``env.unwrapped.mdp``, and one for many copies at once, much faster, by ``gymnasium.make_vec``.
+
+Agents without masks must be able to play them, so every state has every action: a one-way cell carries on whoever
+stands there, whatever they try.  That changes no budget.
 """
 
 from __future__ import annotations
@@ -15,14 +18,17 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 from almostsure.gym.model_env import ModelEnv
 from almostsure.gym.model_vector import ModelVectorEnv
 from almostsure.gym.painters import Painter, PaperPainter, WarehousePainter
 from almostsure.gym.warehouse import warehouse
+from almostsure.model.build import from_transitions
 from almostsure.model.examples import MAPS, example
 from almostsure.model.grid import Map, from_map
 from almostsure.model.mdp import MDP
+from almostsure.shield.table import spans
 
 Drawn = tuple[MDP, Painter | None]
 
@@ -37,16 +43,41 @@ def hazard_map(
 ) -> Drawn:
     """A map from text, as :func:`almostsure.from_map` reads it; by default two rivers between start and goal."""
     drawing: Map = MAPS["hazard-map"].split() if text is None else text
-    return from_map(drawing, slip=slip, step_reward=step_reward, goal_reward=goal_reward, **more), None
+    mdp = from_map(drawing, slip=slip, step_reward=step_reward, goal_reward=goal_reward, **more)
+    return with_all_actions(mdp), None
 
 
 def named(name: str) -> Callable[..., Drawn]:
     """One of the package's examples."""
 
     def build(**parameters: Any) -> Drawn:
-        return example(name, **parameters), None
+        return with_all_actions(example(name, **parameters)), None
 
     return build
+
+
+def with_all_actions(mdp: MDP) -> MDP:
+    """The model in which an action that a state does not have does what its first one does."""
+    a, state = mdp.arrays, mdp.choice_states()
+    has = np.zeros((mdp.num_states, mdp.num_actions), np.bool_)
+    has[state, mdp.choice_action] = True
+    missing, action = np.nonzero(~has & ~mdp.is_terminal()[:, None])
+    if not missing.size:
+        return mdp
+    owner = mdp.outcome_choices()
+    copied, of = spans(mdp.outcome_ptr, mdp.choice_ptr[missing])
+    columns = (
+        (state[owner], missing[of]), (mdp.choice_action[owner], action[of]), (a.successor, a.successor[copied]),
+        (a.probability, a.probability[copied]), (a.reward, a.reward[copied]), (a.damage, a.damage[copied]),
+    )  # fmt: skip
+    s, does, t, p, r, d = (np.concatenate(parts) for parts in columns)
+    start: dict[int | str, float] = dict(
+        zip(mdp.initial_states.tolist(), mdp.initial_probabilities.tolist(), strict=True)
+    )
+    return from_transitions(
+        s, does, t, p, r, d, num_states=mdp.num_states, initial=start, action_names=mdp.action_names,
+        state_names=mdp.state_names, layout=mdp.layout,
+    )  # fmt: skip
 
 
 def robot(*, pause: float = 0.2) -> Drawn:
