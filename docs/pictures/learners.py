@@ -114,6 +114,7 @@ def picture() -> str:
     risks = [mark(value, f"{value:g}") for value in marks]
     best = HEIGHT * (1 - return_at(result.optimum))
     optimum = f'<line x1="0" x2="{WIDTH}" y1="{best:.0f}" y2="{best:.0f}" stroke="{INK}" stroke-dasharray="2 3"/>'
+    optimum += f'<text x="{WIDTH}" y="{best + 14:.0f}" text-anchor="end" font-size="11">assured optimum</text>'
     right = panel(
         1,
         "return of what would be deployed",
