@@ -78,9 +78,8 @@ def _budget_results(budget: Budget, output: Path | None) -> dict[str, Any]:
 
 def _show_budget(task: Task, budget: Budget, output: Path | None) -> None:
     heading(task.title)
-    if task.mdp.layout is not None:
-        say("What each cell needs, if the damage must never exceed it:\n")
-        draw_maps(task.mdp, [("", budgets_look(budget.of_state))])
+    words = "What each cell needs, if the damage must never exceed it:"
+    draw_maps(task.mdp, [("", budgets_look(budget.of_state))], introduction=words)
     total, cap = budget.smallest_total(), budget.cap
     least = needs(total) if total < INFINITE else "∞" if cap is None else f"more than {cap}, the cap"
     facts(
@@ -107,13 +106,18 @@ def _show_growth(budget: Budget) -> None:
     stuck = counts.pop(INFINITE, 0)
     for total, count in counts.items():
         safe += count
-        rows.append((str(total), f"{safe:,}", f"{safe / size:.1%}", bar(safe / size)))
+        rows.append((str(total), f"{safe:,}", _part(safe, size), bar(safe / size)))
     if len(rows) > LEVELS:
         rows = [*rows[: LEVELS - 5], ("…", "", "", ""), *rows[-4:]]
     table(("Δ", "safe states", "", ""), rows, right=(0, 1, 2))
     if stuck:
         never = "for no budget" if budget.cap is None else f"for no budget up to {budget.cap}"
         say(f"{stuck:,} states are safe {never}.", style="dim")
+
+
+def _part(some: int, every: int) -> str:
+    """In per cent; all of it only where it is all."""
+    return "100%" if some == every else min(f"{some / every:.1%}", "99.9%", key=lambda text: float(text[:-1]))
 
 
 # ---------------------------------------------------------------------- explain

@@ -149,7 +149,7 @@ def needs(value: int) -> str:
 # ---------------------------------------------------------------------- maps
 
 
-def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]]) -> bool:
+def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]], *, introduction: str = "") -> bool:
     """Draw the model's map once for each look, side by side where there is room; False if it has none, or no room."""
     if mdp.layout is None:
         return False
@@ -161,6 +161,8 @@ def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]]) -> bool:
     if width is None or len(rows) > TALLEST:
         say(f"(The map has {len(rows)} rows and {len(rows[0])} columns: too many for this terminal.)", style="dim")
         return False
+    if introduction:
+        say(f"{introduction}\n")
     pictures = [(title, _picture(rows, look, width)) for title, look in looks]
     across = max(len(rows[0]) * width, *(len(title) for title, _ in pictures)) + 3
     beside = max(1, (console().width - INDENT + 3) // across)
