@@ -248,6 +248,12 @@ def test_rooms_with_more_in_them_are_refused(name):
         ready(name)
 
 
+def test_lava_rooms_need_minigrid(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minigrid", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'almostsure\[envs\]'"):
+        ready("MiniGrid-LavaGapS5-v0")
+
+
 def test_unknown_environments_say_what_to_do():
     with pytest.raises(UnknownName, match=r"unknown environment 'CartPoleEnv'\. There are: FrozenLakeEnv"):
         ready("CartPole-v1")

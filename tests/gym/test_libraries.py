@@ -1,6 +1,7 @@
 """The real libraries: Gymnasium's and Stable-Baselines3's checkers, sb3-contrib's masks, Minari, TensorBoard."""
 
 import json
+import sys
 import warnings
 
 import gymnasium
@@ -10,7 +11,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
 
 import almostsure as asure
-from almostsure.errors import CorruptFile, FileError
+from almostsure.errors import CorruptFile, FileError, MissingExtra
 from almostsure.gym import Ledger, ShieldedEnv, TensorBoardSink, environment_names, read_ledger, ready, to_gymnasium
 
 TOTAL = 2
@@ -220,6 +221,12 @@ def test_what_is_no_ledger_is_refused(tmp_path):
     online = asure.OnlineShield("paper", unknown="allow")
     with pytest.raises(asure.AlmostSureError, match="keeps a ledger of its own"):
         ShieldedEnv(to_gymnasium("paper"), online, 1, ledger=Ledger())
+
+
+def test_tensorboard_may_be_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard.summary", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'almostsure\[deep\]'"):
+        TensorBoardSink(tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
