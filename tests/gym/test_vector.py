@@ -6,9 +6,11 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import almostsure as asure
-from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction
+from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction
 from almostsure.gym import (
     BudgetObservation,
     DamageTracker,
@@ -19,6 +21,7 @@ from almostsure.gym import (
     VectorDamageTracker,
     to_gymnasium,
 )
+from almostsure.testing import mdps
 
 MODES = list(AutoresetMode)
 TOTAL = 3
@@ -163,6 +166,30 @@ def test_the_vector_form_shows_what_the_single_one_does(observe, normalised):
 
 def _leaves(seen):
     return [leaf for part in seen.values() for leaf in _leaves(part)] if isinstance(seen, dict) else [seen]
+
+
+@given(mdps(), st.integers(0, 2), st.integers(0, 2**31 - 1))
+@settings(max_examples=40)
+def test_random_models_in_a_vector_never_overspend(mdp, more, seed):
+    """Masks are the shield's and never empty, and what remains is what is left, for hostile models too."""
+    shield = shield_of(mdp)
+    total = shield.budget.smallest_total() + more
+    if total >= asure.INFINITE:
+        with pytest.raises(Infeasible, match="no total is enough"):
+            ShieldedVectorEnv(ModelVectorEnv(mdp, 2), shield, 3)
+        return
+    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 5, max_steps=7), shield, total)
+    rng = np.random.default_rng(seed)
+    seen, infos = envs.reset(seed=seed)
+    left, over = np.full(5, total), np.zeros(5, bool)
+    for _ in range(25):
+        masks = infos["action_mask"]
+        assert np.array_equal(masks.astype(bool), shield.mask(seen[:, 0], seen[:, 1]))
+        seen, _, terminated, truncated, infos = envs.step((rng.random(masks.shape) * masks).argmax(axis=1))
+        left = np.where(over, total, left - infos["damage"])
+        assert np.array_equal(infos["remaining"], left)
+        assert (left >= 0).all()
+        over = terminated | truncated
 
 
 # ---------------------------------------------------------------------- refusals
