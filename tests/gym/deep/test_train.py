@@ -1,5 +1,8 @@
 import json
+import runpy
 import signal
+import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -185,6 +188,16 @@ def test_settings_are_checked(numbers, said):
 def test_settings_survive_text():
     settings = Settings(hidden=(7, 9), entropy=(1, 0.5))
     assert Settings.from_json(settings.to_json()) == settings
+
+
+def test_the_example_script(tmp_path, monkeypatch, capsys):
+    script = Path(__file__).parents[3] / "examples" / "train_maskable_ppo.py"
+    arguments = ["--model", "corridor", "--total", "2", "--steps", "4000", "--save", str(tmp_path / "agent")]
+    monkeypatch.setattr(sys, "argv", [str(script), *arguments])
+    runpy.run_path(str(script), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert "P(damage > 2)    0\n" in printed
+    assert f"saved to {tmp_path / 'agent'}" in printed
 
 
 # ---------------------------------------------------------------------- as sb3 sees the lanes
