@@ -211,11 +211,11 @@ def as_csv(claims: Sequence[Claim]) -> str:
 
 def as_json(claims: Sequence[Claim], seed: int, unchecked: int = 0) -> str:
     """The claims as JSON, with what they are about."""
-    from almostsure import __version__
+    from importlib.metadata import version
 
     rows = [claim.row() for claim in claims]
     content = {
-        "paper": PAPER, "version": __version__, "seed": seed, "complete": not unchecked, "claims": rows,
+        "paper": PAPER, "version": version("almostsure"), "seed": seed, "complete": not unchecked, "claims": rows,
     }  # fmt: skip
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 

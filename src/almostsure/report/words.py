@@ -97,7 +97,8 @@ def _fact(label: str, value: str, note: str) -> dict[str, str]:
 
 
 def _limit(plan: Plan) -> str:
-    assert isinstance(plan.constraint, Expected)
+    if not isinstance(plan.constraint, Expected):
+        raise TypeError(f"only a constraint on the average has a limit; got {plan.constraint!r}")
     return f"{plan.constraint.limit:g}"
 
 
@@ -154,7 +155,8 @@ def _about_others(study: Study) -> list[str]:
 
 
 def _risk(plan: Plan) -> str:
-    assert isinstance(plan.constraint, Chance)
+    if not isinstance(plan.constraint, Chance):
+        raise TypeError(f"only a chance constraint has a risk; got {plan.constraint!r}")
     return percent(plan.constraint.risk)
 
 

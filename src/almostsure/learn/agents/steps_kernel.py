@@ -13,7 +13,8 @@ from almostsure.learn.agents import planning, steps
 
 def compiled(function: Callable[..., Any], **helpers: Any) -> Any:
     """The function compiled, with compiled ``helpers`` in the place of the plain ones that it calls."""
-    assert isinstance(function, FunctionType)
+    if not isinstance(function, FunctionType):
+        raise TypeError(f"only plain functions can be compiled; got {function!r}")
     rebound = FunctionType(function.__code__, {**function.__globals__, **helpers}, function.__name__)
     return njit(cache=True, nogil=True)(rebound)
 
