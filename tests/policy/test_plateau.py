@@ -98,11 +98,43 @@ def test_a_bar_shows_the_layers_and_may_be_stopped(paper, monkeypatch):
     assert seen[-1] == (3, 3, "3 of 3 remaining budgets")
 
     def stop(self, done, note=""):
-        raise KeyboardInterrupt
+        if done == 2:
+            raise KeyboardInterrupt
 
     monkeypatch.setattr(module.Bar, "update", stop)
-    with pytest.raises(Interrupted, match="the search for the best policy was stopped"):
+    with pytest.raises(Interrupted, match="was stopped; the solution for 1 is kept") as error:
         solve_policy(paper(), AlmostSure(2))
+    assert (error.value.kept.value, error.value.kept.constraint) == (1, AlmostSure(1))
+
+
+@pytest.mark.parametrize(("first", "match"), [(1, "nothing of it is kept"), (3, "the solution for 2 is kept")])
+def test_what_a_large_model_had_before_it_was_stopped_is_proved_and_kept(first, match, monkeypatch):
+    from almostsure.policy import solve as module
+
+    mdp = example("hazard-map")
+    wanted = solve_policy(mdp, AlmostSure(2))
+
+    def stop(self, done, note=""):
+        if done == first:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.Bar, "update", stop)
+    monkeypatch.setattr("almostsure.policy.layers.PLAIN_STATES", 0)
+    start = from_budget_one(mdp) if first == 1 else mdp
+    with pytest.raises(Interrupted, match=match) as error:
+        solve_policy(start, AlmostSure(4))
+    if first == 3:
+        assert error.value.kept.curve == pytest.approx(wanted.curve)
+
+
+def from_budget_one(mdp):
+    """The same model, started where a budget of 0 does not suffice."""
+    state = int(np.flatnonzero(solve_budget(mdp).of_state == 1)[0])
+    choice = mdp.outcome_choices()
+    return from_transitions(
+        mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, mdp.probability, mdp.reward, mdp.damage,
+        num_states=mdp.num_states, initial=state, normalise=True,
+    )  # fmt: skip
 
 
 def test_what_does_not_fit_is_refused(paper):

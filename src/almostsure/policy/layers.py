@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import LimitReached, UnboundedReturn
+from almostsure.errors import Interrupted, LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy.cancelling import free_choices, lead_to
 from almostsure.policy.components import surely_leave
@@ -80,25 +80,54 @@ def solve_layers(
         See :func:`almostsure.solve_policy`; the tolerance holds at the initial states.
     report
         Called with each layer that is done.
+
+    Raises
+    ------
+    Interrupted
+        Ctrl-C; ``kept`` holds the Layers that were done, or None.
     """
     if mdp.num_states > PLAIN_STATES:
         large = _solve_large(mdp, of_choice, total, discount, tolerance, report)
         if large is not None:
             return large
+    return _solve_small(mdp, of_choice, total, discount, tolerance, report)
+
+
+def _solve_small(
+    mdp: MDP, of_choice: Ints, total: int, discount: float, tolerance: float, report: Callable[[int], None] | None
+) -> Layers:
     shape = (total + 1, mdp.num_states)
     value, error = np.full(shape, np.nan), np.zeros(shape)
     choice = np.full(shape, -1, np.int32)
     moves = _Moves(mdp)
     cycles: dict[tuple[int, int], Ints] = {}
-    for remaining in range(total + 1):
-        layer = _Layer(moves, of_choice <= remaining, remaining, value, error, discount)
-        cycles |= {(remaining, int(s)): cycle for cycle in layer.cycles for s in cycle}
-        layer.solve()
-        value[remaining, layer.states] = layer.value
-        error[remaining, layer.states] = layer.error
-        choice[remaining, layer.states] = layer.choice
-        if report is not None:
-            report(remaining)
+    done = 0
+    try:
+        for remaining in range(total + 1):
+            layer = _Layer(moves, of_choice <= remaining, remaining, value, error, discount)
+            cycles |= {(remaining, int(s)): cycle for cycle in layer.cycles for s in cycle}
+            layer.solve()
+            value[remaining, layer.states] = layer.value
+            error[remaining, layer.states] = layer.error
+            choice[remaining, layer.states] = layer.choice
+            done = remaining + 1
+            if report is not None:
+                report(remaining)
+    except KeyboardInterrupt:
+        kept = _checked(mdp, value[:done], error[:done], choice[:done], cycles, tolerance) if done else None
+        raise Interrupted("the search for the best policy was stopped", kept=kept) from None
+    return _checked(mdp, value, error, choice, cycles, tolerance)
+
+
+def _checked(
+    mdp: MDP,
+    value: Floats,
+    error: Floats,
+    choice: npt.NDArray[np.int32],
+    cycles: dict[tuple[int, int], Ints],
+    tolerance: float,
+) -> Layers:
+    """The bounds, after a look at whether they are finite and close enough."""
     _check_bounded(mdp, value, choice, cycles)
     _check_gap(mdp, value[-1], error[-1], tolerance)
     return Layers(lower=value - error, upper=value + error, choice=choice)
@@ -120,6 +149,9 @@ def _solve_large(
         if mdp.num_states * (total + 1) > STUBBORN:
             raise
         return None  # ill-conditioned, and small enough for exact solves
+    except Interrupted as stop:
+        kept = None if stop.kept is None else Layers(lower=stop.kept[0], upper=stop.kept[1], choice=stop.kept[2])
+        raise Interrupted(str(stop), kept=kept) from None
     return Layers(lower=lower, upper=upper, choice=choice)
 
 

@@ -165,7 +165,7 @@ def solve_policy(mdp: Model, constraint: Constraint, *, discount: float = 1.0, t
     LimitReached
         The bounds are further apart than the tolerance.
     Interrupted
-        Ctrl-C.
+        Ctrl-C; for ``AlmostSure``, ``kept`` is the solution for the largest budget that was done, or None.
 
     Notes
     -----
@@ -203,7 +203,15 @@ def _assured(mdp: MDP, constraint: AlmostSure, discount: float, tolerance: float
     budget = solve_budget(mdp, cap=total)
     if budget.smallest_total() > total:
         raise _too_little(mdp, total)
-    layers = _solve_layers(mdp, budget, total, discount, tolerance)
+    try:
+        layers = _solve_layers(mdp, budget, total, discount, tolerance)
+    except KeyboardInterrupt as stop:
+        raise _stopped(mdp, getattr(stop, "kept", None), discount, tolerance) from None
+    return _from_layers(mdp, constraint, layers, discount, tolerance)
+
+
+def _from_layers(mdp: MDP, constraint: AlmostSure, layers: Layers, discount: float, tolerance: float) -> Solution:
+    total = constraint.total
     lower, upper = (_at_start(mdp, bound) for bound in (layers.lower, layers.upper))
     curve = _middle(lower, upper)
     return Solution(
@@ -211,6 +219,15 @@ def _assured(mdp: MDP, constraint: AlmostSure, discount: float, tolerance: float
         policy=Policy(mdp, choice=layers.choice, total=total), discount=discount, tolerance=tolerance,
         used=float(total), price=math.nan, layers=layers, _curve=curve,
     )  # fmt: skip
+
+
+def _stopped(mdp: MDP, layers: Layers | None, discount: float, tolerance: float) -> Interrupted:
+    """Ctrl-C: what is solved for smaller budgets is kept, if one of them suffices at the start."""
+    if layers is None or (layers.choice[-1, mdp.initial_states] < 0).any():
+        return Interrupted("the search for the best policy was stopped; nothing of it is kept")
+    total = len(layers.choice) - 1
+    kept = _from_layers(mdp, AlmostSure(total), layers, discount, tolerance)
+    return Interrupted(f"the search for the best policy was stopped; the solution for {total} is kept", kept=kept)
 
 
 def _solve_layers(mdp: MDP, budget: Budget, total: int, discount: float, tolerance: float) -> Layers:
@@ -222,13 +239,10 @@ def _solve_layers(mdp: MDP, budget: Budget, total: int, discount: float, toleran
         "Solve for a smaller total: a policy for it keeps larger ones too.",
     )  # fmt: skip
     with Bar("solving", total + 1) as bar:
-        try:
-            return solve_budgets(
-                mdp, budget.of_choice, total, discount=discount, tolerance=tolerance,
-                report=lambda layer: bar.update(layer + 1, f"{layer + 1:,} of {total + 1:,} remaining budgets"),
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            raise Interrupted("the search for the best policy was stopped; nothing of it is kept") from None
+        return solve_budgets(
+            mdp, budget.of_choice, total, discount=discount, tolerance=tolerance,
+            report=lambda layer: bar.update(layer + 1, f"{layer + 1:,} of {total + 1:,} remaining budgets"),
+        )  # fmt: skip
 
 
 def _at_start(mdp: MDP, values: Floats) -> Floats:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import LimitReached
+from almostsure.errors import Interrupted, LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.policy import sweep_kernels as kernels
 from almostsure.policy import sweep_prepare as prepare
@@ -275,10 +275,20 @@ class Sweeps:
             choice[way >= 0] = way[way >= 0]
             choice[ground.owner[exits]] = exits
 
-    def check(self, lower: Floats, upper: Floats) -> None:
+    def answer(self, layers: int) -> tuple[Floats, Floats, npt.NDArray[np.int32]]:
+        """Proved bounds, and the choices, of the first layers."""
+        value, error, choice = self.value[:layers], self.error[:layers], self.choice[:layers]
+        lower, upper = value - error, value + error
+        self._check(lower, upper)
+        infeasible = choice < 0
+        lower[infeasible] = np.nan
+        upper[infeasible] = np.nan
+        return lower, upper, choice
+
+    def _check(self, lower: Floats, upper: Floats) -> None:
         """Verify the bounds of every layer on the model."""
         ground = self.ground
-        for remaining, places in enumerate(self.places):
+        for remaining, places in enumerate(self.places[: len(lower)]):
             state = kernels.check_bounds(
                 remaining, ground.discount, ground.choice_ptr, ground.outcome_ptr, ground.successor, ground.probability,
                 ground.damage, ground.of_choice, ground.reward, ground.reward_size, places.place, places.can_stay,
@@ -294,15 +304,18 @@ class Sweeps:
 def solve_sweeping(
     ground: Ground, tolerance: float, report: Callable[[int], None] | None = None
 ) -> tuple[Floats, Floats, npt.NDArray[np.int32]]:
-    """Lower bounds, upper bounds and choices for every remaining budget and state."""
+    """Lower bounds, upper bounds and choices for every remaining budget and state.
+
+    Ctrl-C raises Interrupted, which keeps those of the layers that are done.
+    """
     run = Sweeps(ground, tolerance)
-    for remaining in range(ground.total + 1):
-        run.solve(remaining)
-        if report is not None:
-            report(remaining)
-    lower, upper = run.value - run.error, run.value + run.error
-    run.check(lower, upper)
-    infeasible = run.choice < 0
-    lower[infeasible] = np.nan
-    upper[infeasible] = np.nan
-    return lower, upper, run.choice
+    done = 0
+    try:
+        for remaining in range(ground.total + 1):
+            run.solve(remaining)
+            done = remaining + 1
+            if report is not None:
+                report(remaining)
+    except KeyboardInterrupt:
+        raise Interrupted("the sweeps over the layers were stopped", kept=run.answer(done) if done else None) from None
+    return run.answer(done)
