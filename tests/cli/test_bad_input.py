@@ -40,6 +40,7 @@ Here = Callable[..., Any]
         (("explain", "quicksand", "r2c22"), 3, "unknown state 'r2c22'. Did you mean 'r2c2'?"),
         (("explain", "quicksand", "r2c2", "nort"), 3, "unknown action 'nort'. Did you mean 'north'?"),
         (("explain", "quicksand", "999"), 3, "States are 0 … 85"),
+        (("explain", "quicksand", "9" * 5000), 3, "unknown state '999"),
         (("compare", "corridor", "-l", "shielde"), 3, "Did you mean"),
         (
             ("compare", "corridor", "--plot", "x.doc", "--steps", "10", "--seeds", "1", "-l", "shielded"),
@@ -50,6 +51,8 @@ Here = Callable[..., Any]
         (("budget", "gym:Blackjack-v1"), 3, "Name a rule such as --damage 'reward<=-10'"),
         (("budget", "gym:FrozenLake-v1", "--damage", "__import__('os')"), 3, "a damage rule must read like"),
         (("budget", "gym:FrozenLake-v1", "--constants", "colour=3"), 3, "cannot be made with"),
+        (("budget", "gym:FrozenLake-v1", "--constants", "map_name=9x9"), 3, "cannot be made with {'map_name': '9x9'}"),
+        (("budget", "hazard-map", "--constants", "slip=much"), 3, "cannot be made with {'slip': 'much'}"),
         (("budget", "paper", "--constants", "slip=1"), 3, "unknown parameter of example 'paper' 'slip'"),
         (("budget", "paper", "--constants", "slip"), 3, "constants must have the form 'N=3,p=0.5'"),
         (("budget", "paper", "--damage", "x"), 3, "--damage must be left out"),

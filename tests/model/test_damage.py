@@ -1,5 +1,6 @@
 """Rules that say what hurts: read, never executed."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,13 +26,16 @@ from almostsure.model.tables import from_gymnasium
     ],
 )
 def test_rules(text, outcome, damage):
-    assert DamageRule(text)(*outcome) == damage
+    rule = DamageRule(text)
+    assert rule(*outcome) == damage
+    assert rule(*(np.array(x)[()] for x in outcome)) == damage  # NumPy's numbers, as in the tables of environments
 
 
 @pytest.mark.parametrize(
     "text",
     ["", ",", "reward", "reward<", "reward<=ten", "reward=1", "1 if", "reward<0 or terminated", "reward<0;terminated",
-     "__import__('os').system('true')", "reward<0 and", "reward<1.2.3", "reward<-", "lambda: 1"],
+     "__import__('os').system('true')", "reward<0 and", "reward<1.2.3", "reward<-", "lambda: 1",
+     "9" * 5000 + " if terminated"],
 )  # fmt: skip
 def test_what_is_no_rule_is_refused(text):
     with pytest.raises(ModelError, match="a damage rule must read like"):
@@ -70,3 +74,11 @@ def test_a_rule_is_what_from_gymnasium_wants():
     by_rule = from_gymnasium("FrozenLake-v1", damage_rule("FrozenLake-v1", None))
     by_function = from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     assert by_rule == by_function
+
+
+def test_a_rule_about_next_states_finds_them_in_an_environment():
+    mdp = from_gymnasium("CliffWalking-v1", DamageRule("2 if reward<=-100, 1 if next_state==13"))
+    hurts = {int(d): set(mdp.successor[mdp.damage == d].tolist()) for d in np.unique(mdp.damage)}
+    assert hurts[1] == {13}
+    assert hurts[2] == {36}  # the start, where one falls back to
+    assert hurts.keys() == {0, 1, 2}

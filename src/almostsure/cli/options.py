@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expect
 
 ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1")  # that completion offers
 
+LONGEST_NUMBER = 18  # digits; no model has more states
 OPTION = re.compile(r"\b(damage|reward|cost|constants)=([^=\d])")  # in messages of the library
 
 Body = Callable[..., None]
@@ -249,11 +250,14 @@ def check_output(path: Path | None) -> None:
 
 def state_of(mdp: MDP, text: str) -> int:
     """A state by its name or, if there is none of that name, by its number."""
-    named = mdp.state_names is not None and text in mdp.state_names
-    return mdp.state(text if named or not text.isdecimal() else int(text))
+    return mdp.state(_name_or_number(text, mdp.state_names))
 
 
 def action_of(mdp: MDP, text: str) -> int:
     """An action by its name or number."""
-    named = mdp.action_names is not None and text in mdp.action_names
-    return mdp.action(text if named or not text.isdecimal() else int(text))
+    return mdp.action(_name_or_number(text, mdp.action_names))
+
+
+def _name_or_number(text: str, names: Sequence[str] | None) -> int | str:
+    is_name = names is not None and text in names
+    return text if is_name or not text.isdecimal() or len(text) > LONGEST_NUMBER else int(text)

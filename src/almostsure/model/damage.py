@@ -41,7 +41,7 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 NUMBERS = ("reward", "state", "action", "next_state")
 COMPARISON = re.compile(r"(\w+)\s*(<=|>=|==|!=|<|>)\s*([-+]?[\d.]+(?:e[-+]?\d+)?)", re.IGNORECASE)
-PART = re.compile(r"(?:(\d+)\s+if\s+)?(.+)", re.DOTALL)
+PART = re.compile(r"(?:(\d{1,9})\s+if\s+)?(.+)", re.DOTALL)
 
 
 class _Condition(NamedTuple):
@@ -118,7 +118,8 @@ def _condition(text: str, whole: str) -> _Condition:
 
 
 def _holds(condition: _Condition, values: dict[str, Any]) -> bool:
-    return condition.holds(values[condition.name], condition.value) is not condition.negated
+    # bool, as the tables of environments hold NumPy's numbers, whose comparisons are neither True nor False.
+    return bool(condition.holds(values[condition.name], condition.value)) is not condition.negated
 
 
 def _not_understood(text: str, whole: str) -> ModelError:

@@ -7,12 +7,12 @@ file (``almostsure check``) then runs the code that reads this kind of file, and
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from almostsure.errors import ModelError, UnknownName
+from almostsure.errors import AlmostSureError, ModelError, UnknownName
 from almostsure.model.mdp import MDP
 
 Model = MDP | str | PathLike[str]  #: what every function that takes a model accepts
@@ -112,6 +112,16 @@ def _refuse(given: Mapping[str, Any], because: str) -> None:
         raise ModelError(f"{options} must be left out: {because}. They are for files of other programs.")
 
 
+def _made(name: str, constants: Mapping[str, Any], make: Callable[[], MDP]) -> MDP:
+    """What ``make`` makes; constants that it does not have, or of a wrong kind, are an error of the model."""
+    try:
+        return make()
+    except AlmostSureError:
+        raise
+    except (TypeError, ValueError, LookupError) as error:
+        raise ModelError(f"{name} cannot be made with {dict(constants)}: {error}") from error
+
+
 # ---------------------------------------------------------------------- one reader each
 
 
@@ -120,7 +130,7 @@ def _example(name: str, given: dict[str, str], constants: dict[str, Any]) -> MDP
 
     if name in example_names():
         _refuse(given, f"the example {name!r} has its own damage and reward")
-        return example(name, **constants)
+        return _made(name, constants, lambda: example(name, **constants))
     if os.path.exists(name):
         raise UnknownName("kind of file", name, (), f"The name of a model file ends in one of {', '.join(ENDINGS)}.")
     listed = ", ".join(example_names())
@@ -146,7 +156,7 @@ def _map(name: str, given: dict[str, str], constants: dict[str, Any]) -> MDP:
     for option in constants:
         if option not in known:
             raise UnknownName("constant of a map", option, known, f"A map has: {', '.join(known)}.")
-    return from_map(Path(name), **constants)
+    return _made(name, constants, lambda: from_map(Path(name), **constants))
 
 
 def _storm(name: str, given: dict[str, str], constants: Mapping[str, Constant] | str | None) -> MDP:
@@ -165,10 +175,7 @@ def _environment(env: str, given: dict[str, str], constants: dict[str, Any]) -> 
     _refuse(given, "an environment has its own reward")
     rule = damage_rule(env, damage)
     _require_environment(env)
-    try:
-        return from_gymnasium(env, rule, **constants)
-    except TypeError as error:  # an option that the environment does not have
-        raise ModelError(f"{env} cannot be made with {constants}: {error}") from None
+    return _made(env, constants, lambda: from_gymnasium(env, rule, **constants))
 
 
 def _require_environment(env: str) -> None:
