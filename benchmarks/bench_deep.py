@@ -1,10 +1,10 @@
 """MaskablePPO inside the shield beside its rivals: same model, network, settings and seeds.
 
-    python benchmarks/bench_deep.py [--steps N] [--seeds S …] [--only NAME …] [--csv FILE] [--picture FILE]
+    python benchmarks/bench_deep.py [--steps N] [--seeds S …] [--only NAME …] [--model M --total K] [--csv FILE] [--picture FILE]
 
 Prints the table of docs/deep-agents.md: violations are counted in training and exact in deployment, and so are returns.
 It fails if a shielded run overspends, or closes less than 90 % of the gap between random shielded play and the optimum.
-With 200,000 steps and three seeds it takes about five minutes on one core.
+With 200,000 steps and three seeds it takes five to six minutes on one core.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def main() -> int:
     arguments = parse()
     began = time.perf_counter()
     chosen = [deep_learners[name] for name in arguments.only]
-    result = compare(MODEL, TOTAL, chosen, steps=arguments.steps, seeds=arguments.seeds)
+    result = compare(arguments.model, arguments.total, chosen, steps=arguments.steps, seeds=arguments.seeds)
     print(markdown(result))
     print(f"\n{arguments.steps:,} steps, seeds {arguments.seeds}, {time.perf_counter() - began:.0f} s")
     if arguments.csv:
         result.to_csv(arguments.csv)
     if arguments.picture:
         result.plot().savefig(arguments.picture)
-    return verdict(result, arguments.steps)
+    return verdict(result, arguments)
 
 
 def parse() -> argparse.Namespace:
@@ -40,6 +40,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=200_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", choices=list(deep_learners), default=list(deep_learners))
+    parser.add_argument("--model", default=MODEL, help="an example's name, or a file")
+    parser.add_argument("--total", type=int, default=TOTAL, help="the budget")
     parser.add_argument("--csv", help="write one row a learner and seed there")
     parser.add_argument("--picture", help="write the learning curves there")
     return parser.parse_args()
@@ -73,11 +75,12 @@ def cells(name: str, rows: list[dict[str, Any]]) -> list[str]:
     ]  # fmt: skip
 
 
-def verdict(result: Comparison, steps: int) -> int:
-    """Whether the numbers that the documentation promises hold; only the safe half for short runs."""
+def verdict(result: Comparison, arguments: argparse.Namespace) -> int:
+    """Whether the numbers that the documentation promises hold; of short runs and other models, only the safe half."""
     shielded = [row for row in result.rows if row["learner"] == deep_learners["shielded"].name]
     safe = all(row["training_violations"] == 0 and row["deployed_overspend"] == 0 for row in shielded)
-    good = steps < 200_000 or all(row["fraction_of_optimum"] >= ENOUGH for row in shielded)
+    promised = arguments.steps >= 200_000 and (arguments.model, arguments.total) == (MODEL, TOTAL)
+    good = not promised or all(row["fraction_of_optimum"] >= ENOUGH for row in shielded)
     print(f"shielded: never over budget: {safe}; at least {ENOUGH:.0%} of the gap: {good}")
     return 0 if safe and good else 1
 
