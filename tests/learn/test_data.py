@@ -226,6 +226,21 @@ def test_trajectories(make_log, hazard):
     assert same(learn(ended, columns={"terminated": "end"}), learn(log))
     with pytest.raises(ModelError, match="got 2 of damage and 1 of action"):
         learn({"s": [0, 1], "a": [0], "d": [0, 1]})
+    with pytest.raises(ModelError, match="got 1 of terminated and 2 of action"):
+        learn({"s": [0, 1, 2], "a": [0, 0], "d": [0, 1], "terminated": [True]})
+
+
+@pytest.mark.parametrize("flag", ["terminated", "truncated"])
+def test_a_trajectory_ends_only_at_its_end(flag):
+    line = {"s": [0, 1, 2], "a": [0, 0], "d": [0, 1]}
+    for early in ([True, False], [1, 1], ["true", "false"]):
+        with pytest.raises(ModelError, match=f"follow a step that is flagged {flag}; step 0 of the trajectory is not"):
+            learn({**line, flag: early})
+    plain = learn({**line, flag: [False, True]})
+    assert same(learn({**line, flag: ["false", "true"]}), plain)
+    assert same(
+        learn([{**line, flag: ["false", "true"]}, {**line, flag: [False, True]}]), learn([{**line, flag: True}] * 2)
+    )
 
 
 def test_the_order_of_episodes_does_not_matter(make_log, hazard):
@@ -337,6 +352,13 @@ def test_repetitions_and_contradictions():
         learn({n: v for n, v in LINE.items() if n != "d"} | {"cumulative_cost": [0, 2, 3]}, max_damage=1)
     with pytest.raises(ModelError, match="contradict each other; it changes by 1 where the damage is 2 at row 1"):
         learn(LINE | {"cumulative_damage": [0, 1, 2]})
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("s,a,s',d,d\n0,0,1,0,1\n")
+    with pytest.raises(ModelError, match="must have one column for damage; 2 are called 'd'"):
+        learn(path)
 
 
 def test_columns_are_found_or_suggested():

@@ -29,7 +29,7 @@ def test_by_count_keeps_its_share(mu, delta, choices, level):
 @given(st.floats(0.001, 0.99), st.integers(1, 10**9))
 def test_shares_and_weights_sum_to_one_at_most(mu, pairs):
     evidence = Evidence(mu, 0.1, 10, pairs)
-    shares = [evidence._share(level) for level in range(1, min(evidence.top, 200))]
+    shares = [math.exp(evidence._log_share(level)) for level in range(1, min(evidence.top, 200))]
     if evidence.top > 1:
         assert math.fsum(shares) <= 1 + 1e-12
         assert evidence.top > 100 or math.fsum(shares) >= 1 - 1e-9
@@ -42,6 +42,12 @@ def test_by_silence_grows_with_those_that_left():
     assert (np.diff(needed) > 0).all()
     assert evidence.by_silence(10, 5) == 0
     assert needed[0] < samples_needed(125, 4, mu=0.1, delta=0.01) / 1.8
+
+
+def test_choices_with_very_many_outcomes_have_a_share_too():
+    evidence = Evidence(1e-4, 0.01, 3, UNBOUNDED)
+    few, many = evidence.by_silence(600, 0), evidence.by_silence(9_000, 0)
+    assert 0 < few < many < 2**40
 
 
 def test_a_top_of_one_accepts_the_first_sample():

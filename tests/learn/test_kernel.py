@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 
 import almostsure as asure
 import almostsure.learn.plan as plan_module
+import almostsure.learn.tally as tally_module
 from almostsure.errors import (
     ArgumentError,
     CorruptFile,
@@ -234,6 +235,29 @@ def test_where_a_run_was_cut_does_not_matter(mdp, cut, size):
         second.add(counter.count(chunk))
     for name in ("key", "count", "reward", "samples", "latest"):
         assert np.array_equal(getattr(straight, name), getattr(second, name))
+
+
+@pytest.mark.parametrize("name", ["unique", "bincount", "maximum"])
+def test_ctrl_c_while_counts_are_merged_loses_nothing(hazard, monkeypatch, name):
+    counter = Counter(as_source(hazard))
+    plan = counter.plan(np.arange(hazard.num_choices), np.full(hazard.num_choices, 3), seed=1)
+    straight, struck = (Tally(hazard.num_choices, hazard.num_states) for _ in range(2))
+    for chunk in plan.chunks():
+        straight.add(counter.count(chunk))
+        struck.add(counter.count(chunk))
+
+    class Struck:
+        def __getattr__(self, wanted):
+            if wanted == name:
+                raise KeyboardInterrupt
+            return getattr(np, wanted)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tally_module, "np", Struck())
+        with pytest.raises(KeyboardInterrupt, match=r"^$"):
+            struck.merge()
+    for field in ("key", "count", "reward", "samples", "latest"):
+        assert np.array_equal(getattr(straight, field), getattr(struck, field))
 
 
 def test_a_checkpoint_of_another_run_is_refused(hazard, tmp_path):

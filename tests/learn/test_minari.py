@@ -147,6 +147,14 @@ def learn(**changes):
     return learn_from_logs([episode(**changes)], mu=0.1, delta=0.1, columns=columns)
 
 
+def test_episodes_must_agree_in_what_they_tell():
+    both = {"cost": np.array([0, 1, 0]), "cumulative_cost": np.array([0, 1, 1])}
+    for infos in ([{"cost": both["cost"]}, both], [both, {"cost": both["cost"]}]):
+        episodes = [episode(id=number, infos=one) for number, one in enumerate(infos)]
+        with pytest.raises(ModelError, match="the same infos about damage; episode 1 has other ones"):
+            learn_from_logs(episodes, mu=0.1, delta=0.1)
+
+
 def test_the_damage_of_a_step_stands_in_the_info_after_it():
     assert learn().kernel.damage.tolist() == [1, 0]
     assert learn(columns={"damage": "deep/harm"}).kernel.damage.tolist() == [0, 4]

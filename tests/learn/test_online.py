@@ -14,7 +14,7 @@ from almostsure.errors import (
     NoSafeAction,
     UnknownName,
 )
-from almostsure.learn import OnlineShield, build_kernel, samples_needed
+from almostsure.learn import Episode, OnlineShield, build_kernel, samples_needed
 from almostsure.testing import mdps
 
 
@@ -194,6 +194,7 @@ def test_saved_and_resumed(hazard, tmp_path, unknown):
     straight = OnlineShield(hazard, unknown=unknown, known=start)
     for _ in range(5):
         episode(hazard, straight, 2, rng)
+    straight.ledger.note(Episode(1, steps=9, reward=3.0, damage=2, total=2, interventions=4, ended="terminated"))
     straight.save(path)
     resumed = OnlineShield.load(path, hazard)
     assert (resumed.unknown, resumed.needed) == (unknown, 1)
@@ -222,6 +223,7 @@ def test_files_that_are_not_its_own(hazard, tmp_path):
 
     nothing, table = np.zeros(0, np.int64), np.zeros((0, 6), np.int64)
     arrays = {"key": nothing, "count": nothing, "reward": nothing, "surprises": table, "violations": np.zeros((0, 8))}
+    arrays["sums"] = np.zeros(4, np.int64)
     strings = {"unknown": "refuse", "needed": "1", "steps": "0"}
 
     def write(arrays, strings):
@@ -268,8 +270,9 @@ def test_bad_input(hazard):
     for bad in (0.5, -1, 256, None, float("nan"), True):
         with pytest.raises(ModelError, match="damage must be an integer 0 … 255"):
             shield.watch(0, 0, 0, bad)
-    with pytest.raises(ModelError, match="reward must be finite"):
-        shield.watch(0, 0, 0, 0, reward=float("nan"))
+    for bad in (float("nan"), float("inf"), "much", None):
+        with pytest.raises(ModelError, match=r"reward must be a finite number; got .* at choice 0"):
+            shield.watch(0, 0, 0, 0, reward=bad)
     with pytest.raises(UnknownName, match="unknown state 134"):
         shield.watch(0, 0, 134, 0)
     with pytest.raises(UnknownName, match="unknown state"):
@@ -304,6 +307,9 @@ def test_repeats_are_counted():
         shield.repeat("circle", "right", "square", 0, times=1)
     with pytest.raises(ArgumentError, match="times must be at least 1"):
         shield.repeat("circle", "left", "circle", 1, times=0)
+    with pytest.raises(ModelError, match="reward must be a finite number"):
+        shield.repeat("circle", "left", "circle", 1, times=1, reward=float("nan"))
+    assert str(shield.kernel) == "5 samples of 1 of 3 choices showed 1 outcomes"  # nobody drew them: no seed
 
 
 def test_repeats_make_choices_known():

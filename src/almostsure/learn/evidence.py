@@ -91,8 +91,8 @@ class Evidence:
         earlier = np.asarray(before, np.float64)
         if level >= self.top:
             return np.zeros(earlier.shape, np.int64)
-        error = (1 - self.count_share) * self.delta * self._share(level)
-        power = 3 * np.log(earlier + 1) + math.log(ZETA_3) - math.log(error)
+        error = (1 - self.count_share) * self.delta
+        power = 3 * np.log(earlier + 1) + math.log(ZETA_3) - math.log(error) - self._log_share(level)
         return self._samples(power)
 
     def _samples(self, power: Floats) -> npt.NDArray[np.int64]:
@@ -100,11 +100,14 @@ class Evidence:
         samples: npt.NDArray[np.int64] = np.ceil(np.minimum(power / self._rate * UPWARD, 2.0**62)).astype(np.int64)
         return samples
 
-    def _share(self, level: int) -> float:
-        """a_j: equal for the common levels, and a quarter of the one below for each further level."""
+    def _log_share(self, level: int) -> float:
+        """The logarithm of a_j: equal for the common levels, and a quarter of the one below for each further level.
+
+        The share itself would be 0 in floating point for choices with many hundreds of outcomes.
+        """
         others = self.top - 1 - COMMON_LEVELS
         total = min(self.top - 1, COMMON_LEVELS) + (1 - 0.25**others) / 3 if others > 0 else self.top - 1
-        return float(0.25 ** max(0, level - COMMON_LEVELS) / total)
+        return math.log(0.25) * max(0, level - COMMON_LEVELS) - math.log(total)
 
     # ------------------------------------------------------------------ the state of a run
 

@@ -10,6 +10,7 @@ is killed loses nothing::
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -57,7 +58,9 @@ class Episode(NamedTuple):
     damage: int
     total: int  # its budget
     interventions: int  # forbidden actions that were replaced
-    ended: Literal["terminated", "truncated", "violation", "stuck", "reset"]  # reset: from outside, by a time limit for example
+    ended: Literal[
+        "terminated", "truncated", "violation", "stuck", "reset"
+    ]  # reset: from outside, by a time limit for example
     environment: int = 0  # which one, in a vector of them
 
 
@@ -126,14 +129,22 @@ class Ledger:
         return "\n".join(lines)
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.int64]]:
-        """The entries as two tables of integers, one row each."""
-        return {"surprises": _table(self.surprises, Surprise), "violations": _table(self.violations, Violation)}
+        """The entries as two tables of integers, one row each, and the sums over all episodes."""
+        sums = np.array([self.episodes, self.interventions, self.damage, self.worst], np.int64)
+        return {
+            "surprises": _table(self.surprises, Surprise), "violations": _table(self.violations, Violation),
+            "sums": sums,
+        }  # fmt: skip
 
     @classmethod
-    def from_arrays(cls, steps: int, surprises: npt.NDArray[Any], violations: npt.NDArray[Any]) -> Ledger:
-        """The ledger of two such tables."""
+    def from_arrays(
+        cls, steps: int, surprises: npt.NDArray[Any], violations: npt.NDArray[Any], sums: npt.NDArray[Any]
+    ) -> Ledger:
+        """The ledger of such arrays."""
         rows = [Violation(*row)._replace(allowed=bool(row[6]), new=bool(row[7])) for row in violations.tolist()]
-        return cls(steps=steps, surprises=[Surprise(*row) for row in surprises.tolist()], violations=rows)
+        first = [Surprise(*row) for row in surprises.tolist()]
+        episodes, interventions, damage, worst = sums.tolist()
+        return cls(steps, first, rows, episodes=episodes, interventions=interventions, damage=damage, worst=worst)
 
 
 @final
@@ -161,7 +172,9 @@ class JsonLines:
             # piece is atomic.
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             try:
-                os.write(file, line.encode())
+                content = line.encode()
+                if os.write(file, content) < len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(file)
         except OSError as error:

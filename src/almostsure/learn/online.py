@@ -53,7 +53,7 @@ from almostsure.shield.shield import Shield
 from almostsure.shield.table import SparseTable, Table, table_of
 
 KIND = "learning shield"
-ARRAYS = ("key", "count", "reward", "surprises", "violations")
+ARRAYS = ("key", "count", "reward", "surprises", "violations", "sums")
 
 
 @final
@@ -140,8 +140,7 @@ class OnlineShield:
         """
         choice, target = self._choice(state, action), self._blank.state(next_state)
         harm = self._damage(damage, choice)
-        if not math.isfinite(reward):
-            raise ModelError(f"reward must be finite; got {reward!r}", choice=choice)
+        gain = self._reward(reward, choice)
         left = None if remaining is None else whole("remaining", remaining)
         was_allowed = left is None or bool(self._now().of_choice[choice] <= min(left, INFINITE - 1))
         if self.unknown == "allow":
@@ -152,7 +151,7 @@ class OnlineShield:
         self._samples[choice] += 1
         with uninterrupted() if is_new else contextlib.nullcontext():
             self._times[key] = self._times.get(key, 0) + 1
-            self._rewards[key] = self._rewards.get(key, 0.0) + float(reward)
+            self._rewards[key] = self._rewards.get(key, 0.0) + gain
             if is_new:
                 self._surprise(choice, target, harm)
             elif self._samples[choice] == self.needed:
@@ -187,9 +186,9 @@ class OnlineShield:
             where = self._blank.describe_choice(choice)
             rule = f"an outcome of {where} must have been watched before it is repeated"
             raise ModelError(f"{rule}; got a new one. Watch it.", choice=choice)
-        more, before = count("times", times), int(self._samples[choice])
+        more, before, gain = count("times", times), int(self._samples[choice]), self._reward(reward, choice)
         self._times[key] += more
-        self._rewards[key] += more * float(reward)
+        self._rewards[key] += more * gain
         self._samples[choice] += more
         if before < self.needed <= before + more:
             self._now_known()
@@ -236,6 +235,16 @@ class OnlineShield:
             where = self._blank.describe_choice(choice)
             raise ModelError(f"damage must be an integer 0 … {MAX_DAMAGE}; got {damage!r} at {where}", choice=choice)
         return harm
+
+    def _reward(self, reward: object, choice: int) -> float:
+        try:
+            number = float(reward)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number):
+            where = self._blank.describe_choice(choice)
+            raise ModelError(f"reward must be a finite number; got {reward!r} at {where}", choice=choice)
+        return number
 
     # ------------------------------------------------------------------ what is allowed
 
@@ -326,7 +335,7 @@ class OnlineShield:
         rewards = np.array([self._rewards[k] for k in key.tolist()], np.float64)
         samples = np.bincount(key // (tally.num_states * DAMAGES), weights=times, minlength=self._samples.size)
         tally.restore(key, times, rewards, samples.astype(np.int64), np.zeros_like(self._samples))
-        return kernel_of(self.source, tally, 0)
+        return kernel_of(self.source, tally, None)
 
     def freeze(self) -> Shield:
         """A shield of what is known by now, that learns no more: to be handed on, saved or exported."""
@@ -389,4 +398,4 @@ class OnlineShield:
         self._times = dict(zip(key.tolist(), times.tolist(), strict=True))
         self._rewards = dict(zip(key.tolist(), rewards.tolist(), strict=True))
         self._samples += np.bincount(choice, weights=times, minlength=self._blank.num_choices).astype(np.int64)
-        self.ledger = Ledger.from_arrays(steps, arrays["surprises"], arrays["violations"])
+        self.ledger = Ledger.from_arrays(steps, arrays["surprises"], arrays["violations"], arrays["sums"])

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 AHEAD = 2  # tasks that a worker has waiting, so that it never idles and results do not pile up
 PATIENCE = 5  # deaths in a row without a single result
 
-_task: Callable[[Any], Any] | None = None  # what a worker does; forked workers inherit it
+_task: Callable[[Any], Any] | None = None  # in a worker: what it does
 
 
 def cores() -> int:
@@ -150,26 +150,22 @@ def _fork(task: Callable[[Any], Any], workers: int) -> Executor:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    global _task
     can_fork = "fork" in multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if can_fork else "spawn")
-    arguments = (os.getpid(), None if can_fork else task)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=arguments)
-    _task = task
+    # What is forked inherits the task, and nothing has to be picklable.
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(os.getpid(), task))
     with warnings.catch_warnings():
         # Newer Pythons warn of forking beside threads; ours hold no lock while they wait.
         warnings.simplefilter("ignore", DeprecationWarning)
         with contextlib.suppress(BrokenExecutor):
             pool.submit(os.getpid).result()  # the workers are forked here
-    _task = None
     return pool
 
 
-def _begin(parent: int, task: Callable[[Any], Any] | None) -> None:
+def _begin(parent: int, task: Callable[[Any], Any]) -> None:
     """In a worker: leave Ctrl-C to the parent, and end with it even if it is killed."""
     global _task
-    if task is not None:
-        _task = task
+    _task = task
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:

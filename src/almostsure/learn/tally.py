@@ -74,20 +74,21 @@ class Tally:
             self.merge()
 
     def merge(self) -> None:
-        """Put what waits into order."""
+        """Put what waits into order, all of it or nothing: Ctrl-C in between loses and doubles no sample."""
         if not self._waiting:
             return
         old = self._key.size
         none = np.zeros(old, np.int64)
         columns = zip((self._key, self._count, self._reward, none), *self._waiting, strict=True)
         keys, counts, rewards, seen_at = (np.concatenate(column) for column in columns)
-        self._key, first, group = np.unique(keys, return_index=True, return_inverse=True)
-        self._count = np.bincount(group, weights=counts, minlength=self._key.size).astype(np.int64)
-        self._reward = weighted(group, rewards, self._key.size)
-        new = first >= old
-        np.maximum.at(self.latest, self._key[new] // (self.num_states * DAMAGES), seen_at[first[new]])
-        self._waiting.clear()
-        self._size = 0
+        key, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        count = np.bincount(group, weights=counts, minlength=key.size).astype(np.int64)
+        reward = weighted(group, rewards, key.size)
+        new, latest = first >= old, self.latest.copy()
+        np.maximum.at(latest, key[new] // (self.num_states * DAMAGES), seen_at[first[new]])
+        # Nothing is called from here on, and Python looks for signals only around calls and loops.
+        self._key, self._count, self._reward, self.latest = key, count, reward, latest
+        self._waiting, self._size = [], 0
 
     # ------------------------------------------------------------------ what was seen
 

@@ -68,6 +68,9 @@ def find_columns(available: Iterable[str], wanted: Mapping[str, str] | None, whe
             raise UnknownName("key of columns", ours, NAMES, f"Choose from {', '.join(NAMES)}.")
     found = {ours: _find(ours, there, wanted.get(ours), where) for ours in NAMES}
     result = {ours: theirs for ours, theirs in found.items() if theirs is not None}
+    for ours, theirs in result.items():
+        if there.count(theirs) > 1:
+            raise ModelError(f"{where} must have one column for {ours}; {there.count(theirs)} are called {theirs!r}.")
     for ours in NEEDED:
         if ours not in result:
             raise _missing(ours, there, where)
@@ -106,7 +109,7 @@ def typed(piece: Piece, encode: Encode | None, max_damage: int) -> Rows:
     for name, values in columns.items():
         if len(values) != size:
             raise ModelError(f"columns must be equally long; got {len(values)} of {name} and {size} of action")
-    terminated = _flags("terminated", columns.get("terminated"), size, place)
+    terminated = flags("terminated", columns.get("terminated"), size, place)
     state = _states("state", columns["state"], encode, place)
     next_state = state.copy()
     # After the end, whatever stands for the next state is no state any more: often nothing, or −1.
@@ -120,7 +123,7 @@ def typed(piece: Piece, encode: Encode | None, max_damage: int) -> Rows:
         state, whole("action", columns["action"], place), next_state, _rewards(columns.get("reward"), size, place),
         None if damage is None else whole("damage", damage, place, most=max_damage),
         None if cumulative is None else whole("cumulative_damage", cumulative, place),
-        terminated, _flags("truncated", columns.get("truncated"), size, place),
+        terminated, flags("truncated", columns.get("truncated"), size, place),
         _episodes(columns.get("episode"), place), None if step is None else whole("step", step, place), place,
     )  # fmt: skip
 
@@ -167,7 +170,8 @@ def _rewards(values: Any, size: int, place: Place) -> Floats:
     return numbers
 
 
-def _flags(name: str, values: Any, size: int, place: Place) -> Bools:
+def flags(name: str, values: Any, size: int, place: Place) -> Bools:
+    """A column of truths, in whichever way they are written; all false where there is none."""
     if values is None:
         return np.zeros(size, np.bool_)
     array = _array(values)

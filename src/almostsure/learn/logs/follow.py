@@ -110,7 +110,7 @@ class Follower:
                 where = rows.place(at + rows.state.size - begins[new].size)
                 raise ModelError(
                     f"the rows of an episode must stand together; {where} goes on with episode {name!r}, after "
-                    f"another one. {SORT}"
+                    f"another one. {SORT} If they are episodes of several logs, give each another number."
                 )
             self._episodes.add(name)
 

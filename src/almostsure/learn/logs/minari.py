@@ -42,6 +42,11 @@ def read_episodes(episodes: Any, columns: Columns, encode: Encode | None) -> Ite
     size = 0
     for episode in episodes:
         one = _columns(episode, columns, encode)
+        if waiting and one.keys() != waiting[0].keys():
+            raise ModelError(
+                f"all episodes must have the same infos about damage; episode {int(episode.id)} has other ones than "
+                "those before it. Learn from those that agree."
+            )
         waiting.append(one)
         size += one["action"].size
         if size >= CHUNK:

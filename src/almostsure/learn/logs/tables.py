@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from almostsure.errors import CorruptFile, FileError, ModelError
-from almostsure.learn.logs.columns import NAMES, Piece, find_columns
+from almostsure.learn.logs.columns import NAMES, Piece, find_columns, flags
+from almostsure.model.mdp import Bools
 
 CHUNK = 1 << 16  # rows read together
 Columns = Mapping[str, str] | None
@@ -86,11 +87,22 @@ def read_trajectory(log: Mapping[str, Any], columns: Columns, *, where: str) -> 
         if isinstance(parts[name], (bool, np.bool_)):  # of the whole
             parts[name] = ends & parts[name]
     parts = {name: _column(name, values) for name, values in parts.items()}
-    terminated = np.asarray(parts.get("terminated", np.zeros(size)))
-    if terminated.shape == ends.shape:
-        parts["truncated"] = ends & ~terminated.astype(np.bool_)  # what comes next is another episode
+    piece = Piece(parts, lambda i: f"step {i} of {where}")
+    if all(len(values) == size for values in parts.values()):
+        terminated = _ends_with("terminated", piece, size)
+        _ends_with("truncated", piece, size)
+        parts["truncated"] = ends & ~terminated  # what comes next is another episode
     if size:
-        yield Piece(parts, lambda i: f"step {i} of {where}")
+        yield piece
+
+
+def _ends_with(name: str, piece: Piece, size: int) -> Bools:
+    """The flags of an episode, of which only the last may be set."""
+    flag = flags(name, piece.columns.get(name), size, piece.place)
+    if flag[:-1].any():
+        where = piece.place(int(np.argmax(flag)))
+        raise ModelError(f"nothing must follow a step that is flagged {name}; {where} is not the last. Split it there.")
+    return flag
 
 
 # ---------------------------------------------------------------------- CSV
