@@ -1,6 +1,7 @@
 """MaskablePPO inside the shield beside its rivals: same model, network, settings and seeds.
 
-    python benchmarks/bench_deep.py [--steps N] [--seeds S …] [--only NAME …] [--model M --total K] [--csv FILE] [--picture FILE]
+    python benchmarks/bench_deep.py [--steps N] [--seeds S …] [--only NAME …] [--model M --total K]
+                                    [--csv FILE] [--picture FILE]
 
 Prints the table of docs/deep-agents.md: violations are counted in training and exact in deployment, and so are returns.
 It fails if a shielded run overspends, or closes less than 90 % of the gap between random shielded play and the optimum.
