@@ -49,7 +49,8 @@ def test_the_summary_says_it_in_words(hazard, content_of):
 def test_numbers_are_those_of_the_package(hazard, content_of):
     data, mdp = content_of(hazard), asure.example("hazard-map")
     solution = asure.solve_policy(mdp, asure.AlmostSure(3))
-    np.testing.assert_allclose([x for x in data["curve"][:4]], solution.curve, rtol=1e-9)
+    assert [k for k, _ in data["curve"]] == list(range(len(data["curve"])))
+    np.testing.assert_allclose([value for _, value in data["curve"][:4]], solution.curve, rtol=1e-9)
     expected = asure.solve_policy(mdp, asure.Expected(3))
     found = {plan["kind"]: plan for plan in data["plans"]}
     assert found["expected"]["value"] == pytest.approx(expected.value)
@@ -84,7 +85,7 @@ def test_the_same_arguments_give_the_same_bytes(hazard, tmp_path):
 
 def test_without_a_total_one_is_chosen_and_explained(quicksand, content_of):
     data = content_of(quicksand)
-    curve = np.array([np.nan if x is None else x for x in data["curve"]])
+    curve = np.array([np.nan if value is None else value for _, value in data["curve"]])
     gain = np.nanmax(curve) - curve[data["least"]]
     assert curve[data["total"]] >= curve[data["least"]] + gain * 2 / 3 - 1e-4
     assert any("No budget was asked for" in sentence for sentence in data["sentences"])
@@ -108,7 +109,7 @@ def test_an_infeasible_total_names_what_would_do(tmp_path, content_of):
     data = content_of(report_of("quicksand", tmp_path, total=1))
     assert data["headline"] == "From the start, a budget of 1 cannot be kept for certain; 2 can."
     assert "does not suffice" in data["plans"][0]["problem"]
-    assert data["curve"][2] is not None  # and what 2 would return
+    assert data["curve"][2][1] is not None  # and what 2 would return
 
 
 def test_a_hopeless_model_says_why(tmp_path, content_of):
@@ -123,14 +124,14 @@ def test_an_unbounded_return_is_told(tmp_path, content_of):
     free = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 1], terminal=[1])
     data = content_of(report_of(free, tmp_path, total=2))
     assert any("no bound" in sentence for sentence in data["sentences"])
-    assert data["curve"][0] == "inf"
+    assert data["curve"][0] == [0, "inf"]
 
 
 def test_bounded_below_and_unbounded_above_shows_the_bounded_part(tmp_path, content_of):
     # Crossing with damage 1 reaches a state that earns for ever; without it there is nothing.
     mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [2, 1, 1], [1, 1, 1], [5, 0, 1], [0, 1, 0], terminal=[2])
     data = content_of(report_of(mdp, tmp_path))
-    assert (data["total"], data["curve"][0], data["curve"][1]) == (0, 5.0, "inf")
+    assert (data["total"], data["curve"][:2]) == (0, [[0, 5.0], [1, "inf"]])
     assert "With 1, the return would have no bound." in data["sentences"]
 
 
@@ -166,6 +167,18 @@ def test_a_long_chain_is_gathered(tmp_path, content_of):
     assert data["levels"]["last"][-1] == 400
     assert data["safeStates"] == [min(layer + 1, 401) for layer in data["layers"]]
     assert sum(data["levels"]["count"]) == 401
+
+
+def test_a_budget_that_is_far_too_large(tmp_path, content_of):
+    path = report_of("paper", tmp_path, total=120)
+    data = content_of(path)
+    assert path.stat().st_size < 500_000
+    assert [120, 120.0] in data["curve"]
+    starts = data["distributions"]["starts"]
+    assert len(starts) <= 42
+    assert 121 in starts  # no bar is on both sides of the budget
+    huge = content_of(report_of("paper", tmp_path, total=2**31 - 2))
+    assert "too many to solve" in huge["plans"][0]["problem"]
 
 
 def test_states_that_share_a_cell_show_the_one_that_needs_most(tmp_path, content_of):

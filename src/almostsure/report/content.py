@@ -23,6 +23,7 @@ from almostsure.report.words import facts, has_rewards, headline, sentence, sent
 
 MOST_ACTIONS = 1_000  # that are named
 MOST_STARTS = 20
+MOST_POINTS = 400  # of the curve
 MOST_LEVELS = 40  # bars of the histogram of needs
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -47,7 +48,7 @@ def content(study: Study, *, name: str, command: str, figures: Sequence[Figure])
         "layers": layers,
         "solved": study.ladder.solved,
         "safeStates": [int((study.budget.of_state <= layer).sum()) for layer in layers],
-        "curve": [number(float(value)) for value in study.ladder.curve],
+        "curve": _curve(study, layers),
         "model": _model(study),
         "levels": _levels(study),
         "view": view_data(study, described),
@@ -60,6 +61,13 @@ def content(study: Study, *, name: str, command: str, figures: Sequence[Figure])
         "proof": _proof(study, command),
         "figures": [_figure(*figure) for figure in figures],
     }
+
+
+def _curve(study: Study, layers: list[int]) -> list[list[Any]]:
+    """Budgets and the best returns with them: all that were solved, or those on the slider."""
+    curve = study.ladder.curve
+    budgets = range(curve.size) if curve.size <= MOST_POINTS else [k for k in layers if k < curve.size]
+    return [[k, number(float(curve[k]))] for k in budgets]
 
 
 def _model(study: Study) -> dict[str, Any]:

@@ -61,43 +61,66 @@ def _record(plan: Plan, episode: int, title: str) -> dict[str, Any]:
 # ---------------------------------------------------------------------- distributions
 
 
-def distributions(study: Study) -> list[dict[str, Any]]:
-    """One entry a plan: the probability of each damage, and the share of episodes in each bin of return."""
-    edges = _bins([plan.episodes.returns for plan in study.plans if plan.episodes is not None])
-    return [_distribution(plan, study.total, edges) for plan in study.plans]
+def distributions(study: Study) -> dict[str, Any]:
+    """For each plan the probability of each damage, and the share of episodes in each bin of return."""
+    damages = [_damages(plan) for plan in study.plans]
+    starts = _damage_bins([damage for damage in damages if damage is not None], study.total)
+    edges = _return_bins([plan.episodes.returns for plan in study.plans if plan.episodes is not None])
+    plans = [
+        {"kind": plan.kind, "damage": _damage(plan, damage, starts), "return": _returns(plan.episodes, edges)}
+        for plan, damage in zip(study.plans, damages, strict=True)
+    ]
+    return {"starts": starts[:-1], "edges": [number(float(edge)) for edge in edges], "plans": plans}
 
 
-def _distribution(plan: Plan, total: int, edges: Floats) -> dict[str, Any]:
-    result: dict[str, Any] = {"kind": plan.kind, "damage": None, "return": None}
+def _damages(plan: Plan) -> tuple[Floats, float] | None:
+    """The probability of each damage, and of more than that."""
     if plan.evaluation is not None:
-        result["damage"] = _bars(plan.evaluation.damage_distribution, plan.evaluation.beyond, total) | {"exact": True}
-    elif plan.episodes is not None:
-        shares = np.bincount(plan.episodes.damages) / len(plan.episodes)
-        result["damage"] = _bars(shares, 0.0, total) | {"exact": False, "episodes": len(plan.episodes)}
+        return plan.evaluation.damage_distribution, plan.evaluation.beyond
     if plan.episodes is not None:
-        count = np.histogram(np.clip(plan.episodes.returns, edges[0], edges[-1]), edges)[0]
-        result["return"] = {
-            "edges": [number(float(edge)) for edge in edges],
-            "share": (count / len(plan.episodes)).tolist(),
-            "episodes": len(plan.episodes),
-            "mean": number(float(plan.episodes.returns.mean())),
-            "cut": float(plan.episodes.truncated.mean()),
-            "longest": int(plan.episodes.lengths.max()),
-        }
-    return result
+        return np.bincount(plan.episodes.damages) / len(plan.episodes), 0.0
+    return None
 
 
-def _bars(probability: Floats, beyond: float, total: int) -> dict[str, Any]:
-    """The probabilities up to where little is left, at least to one beyond the budget where that can be drawn."""
-    tail = np.append(probability[::-1].cumsum()[::-1], 0.0) + beyond
-    last = int(np.argmax(tail <= TAIL)) if (tail <= TAIL).any() else probability.size
-    size = max(1, min(max(last, min(total + 2, MOST_BARS)), max(MOST_BARS, total + 2)))
-    shown = np.zeros(size)
-    shown[: min(size, probability.size)] = probability[:size]
-    return {"probability": pack(np.maximum(shown, 0.0)), "beyond": float(max(0.0, probability[size:].sum() + beyond))}
+def _damage_bins(damages: list[tuple[Floats, float]], total: int) -> list[int]:
+    """Where the bars of all plans begin, and the end of the last: up to where little is left, split at the budget."""
+    size = min(total + 2, MOST_BARS)
+    for probability, beyond in damages:
+        tail = np.append(probability[::-1].cumsum()[::-1], 0.0) + beyond
+        size = max(size, int(np.argmax(tail <= TAIL)) if (tail <= TAIL).any() else probability.size)
+    width = math.ceil(size / MOST_BARS)
+    inner = range((total + 1) % width or width, size, width)
+    return [0, *inner, max(size, inner[-1] + width if inner else 1)]
 
 
-def _bins(samples: list[Floats]) -> Floats:
+def _damage(plan: Plan, damage: tuple[Floats, float] | None, starts: list[int]) -> dict[str, Any] | None:
+    if damage is None:
+        return None
+    probability, beyond = damage
+    shown = np.zeros(starts[-1])
+    shown[: min(shown.size, probability.size)] = probability[: shown.size]
+    return {
+        "probability": pack(np.maximum(np.add.reduceat(shown, starts[:-1]), 0.0)),
+        "beyond": float(max(0.0, probability[shown.size :].sum() + beyond)),
+        "exact": plan.evaluation is not None,
+        "episodes": 0 if plan.episodes is None else len(plan.episodes),
+    }
+
+
+def _returns(episodes: Episodes | None, edges: Floats) -> dict[str, Any] | None:
+    if episodes is None:
+        return None
+    count = np.histogram(np.clip(episodes.returns, edges[0], edges[-1]), edges)[0]
+    return {
+        "share": (count / len(episodes)).tolist(),
+        "episodes": len(episodes),
+        "mean": number(float(episodes.returns.mean())),
+        "cut": float(episodes.truncated.mean()),
+        "longest": int(episodes.lengths.max()),
+    }
+
+
+def _return_bins(samples: list[Floats]) -> Floats:
     """Bins that all plans share; whole numbers have one each where that is few enough."""
     values = np.concatenate([s[np.isfinite(s)] for s in samples]) if samples else np.zeros(0)
     if not values.size:

@@ -31,7 +31,7 @@ def shown_layers(study: Study) -> list[int]:
     """The remaining budgets on the slider: all, or some of them with the ones that matter."""
     top, total = highest(study), study.total
     if top < MOST_LAYERS:
-        return list(range(top + 1))
+        return sorted({*range(top + 1), total})
     kept = {round(x) for x in np.linspace(0, top, MOST_LAYERS - 4)} | {total, min(study.least, top), max(total - 1, 0)}
     return sorted(kept)
 

@@ -29,10 +29,13 @@ LOOK_AHEAD = 10  # budgets above the least one that are looked at where none was
 MARGIN = 4  # budgets above the one asked for that the curve goes on for
 SLIDER_PAIRS = 400_000  # pairs of state and remaining budget up to which larger budgets are solved for comparison
 SOLVED_PAIRS = 12_000_000  # … up to which the assured policy is solved at all
+SOLVED_BUDGETS = 5_000  # … and how many budgets: each is a model of its own to solve
 GAINFUL_PAIRS = 12_000  # … where rewards may be collected for ever, which only the plain engine knows about
 PROGRAMME_PAIRS = 12_000  # … up to which the linear programmes of the other constraints are solved
 FRONTIER_PAIRS = 6_000  # … up to which all their limits are
+FRONTIER_BUDGETS, LIMITS = 64, 21
 EVALUATED_PAIRS = 400_000  # … up to which policies are evaluated exactly
+EVALUATED_BUDGETS = 1_000
 EPISODES, EPISODES_LARGE = 10_000, 1_000
 MAX_STEPS = 1_000  # of a simulated episode that may never end
 PATIENCE = 20  # expected lengths after which an episode that surely ends is cut
@@ -59,7 +62,7 @@ class Plan:
 class Ladder:
     """The assured answers for the budgets 0 … top in one: what the slider of the report climbs."""
 
-    curve: Floats  # [top + 1], NaN where infeasible, infinite where the return has no bound
+    curve: Floats  # [top + 1], NaN where infeasible, infinite where the return has no bound; [1] if nothing is solved
     solution: Solution | None  # of the largest budget whose return is bounded
     problem: str = ""
 
@@ -128,7 +131,7 @@ def _ladder(mdp: MDP, budget: Budget, total: int | None, notes: list[str]) -> La
     """The assured answers up to the budget asked for, and a little further where that is cheap."""
     least = budget.smallest_total()
     if least == INFINITE:
-        return Ladder(curve=np.full((total or 0) + 1, math.nan), solution=None)
+        return Ladder(curve=np.full(1, math.nan), solution=None)
     wanted = least + LOOK_AHEAD if total is None else max(total, least) + MARGIN
     floor = (least if total is None else max(total, least)) + 1
     most = min(max(SLIDER_PAIRS // mdp.num_states - 1, floor + 1), SOLVED_PAIRS // mdp.num_states - 1)
@@ -136,14 +139,14 @@ def _ladder(mdp: MDP, budget: Budget, total: int | None, notes: list[str]) -> La
     refused = _too_large(mdp, budget, top)
     if refused:
         notes.append(f"The best policy: {refused} Use solve_policy.")
-        return Ladder(curve=np.full(top + 1, math.nan), solution=None, problem=f"The policy was left out: {refused}")
+        return Ladder(curve=np.full(1, math.nan), solution=None, problem=f"The policy was left out: {refused}")
     return _climb(mdp, least, top)
 
 
 def _too_large(mdp: MDP, budget: Budget, top: int) -> str:
     """Why the assured policy would take longer than a report may, or nothing."""
     pairs = (top + 1) * mdp.num_states
-    if pairs > SOLVED_PAIRS:
+    if pairs > SOLVED_PAIRS or top > SOLVED_BUDGETS:
         return f"{mdp.num_states:,} states with {top + 1:,} remaining budgets are too many to solve for a report."
     if pairs > GAINFUL_PAIRS and _may_gain(mdp, budget, top):
         return f"rewards can perhaps be collected for ever, and finding out takes long with {mdp.num_states:,} states."
@@ -245,7 +248,7 @@ def _tried(mdp: MDP, plan: Plan, total: int, seed: int, notes: list[str]) -> Pla
 
 
 def _evaluated(mdp: MDP, policy: Policy, total: int, notes: list[str]) -> Evaluation | None:
-    if mdp.num_states * (total + 1) > EVALUATED_PAIRS:
+    if mdp.num_states * (total + 1) > EVALUATED_PAIRS or total > EVALUATED_BUDGETS:
         notes.append("Exact distributions of damage: they are sampled instead. Use evaluate.")
         return None
     try:
@@ -269,10 +272,10 @@ def _played(mdp: MDP, policy: Policy, total: int, seed: int, steps: int, notes: 
 
 
 def _frontier(mdp: MDP, total: int, budgets: int) -> Frontier | None:
-    if mdp.num_states * max(total + 2, budgets) > FRONTIER_PAIRS:
+    if mdp.num_states * max(total + 2, budgets) > FRONTIER_PAIRS or budgets > FRONTIER_BUDGETS:
         return None
     try:
-        return frontier(mdp, total, limits=range(budgets))
+        return frontier(mdp, total, limits=np.unique(np.linspace(0, budgets - 1, LIMITS).round()))
     except Interrupted:
         raise
     except AlmostSureError:

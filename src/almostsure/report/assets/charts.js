@@ -69,21 +69,21 @@ function numbersTable(heads, rows) {
 // ------------------------------------------------------------------ return against budget, and against risk
 
 function drawReturns() {
-  const holder = byId("return-charts"), curve = DATA.curve.map(toNumber), total = DATA.total;
+  const holder = byId("return-charts"), curve = [...CURVE.values()], total = DATA.total;
   if (!DATA.rewarded) { byId("returns").hidden = true; return; }
   byId("returns-lead").textContent = DATA.least === null
     ? "No budget can be kept from the start, so there is no return to show for any."
     : "The best return on average among all policies that keep the promise, for each budget Δ.";
   if (DATA.least !== null && !curve.some(Number.isFinite)) byId("returns-lead").textContent = "No budget that was looked at has a finite return to show.";
   if (!curve.some(Number.isFinite)) { holder.hidden = true; return; }
-  const xs = curve.map((_, k) => k), series = [{ kind: "assured", points: xs.map((k) => [k, curve[k]]) }];
+  const xs = [...CURVE.keys()], series = [{ kind: "assured", points: [...CURVE] }];
   const f = DATA.frontier, kinds = ["assured"];
   if (f) { series.push({ kind: "expected", points: f.limits.map((x, i) => [x, toNumber(f.expected[i])]) }); kinds.push("expected"); }
   const at = (k) => (f && f.limits.indexOf(k) >= 0 ? show(f.expected[f.limits.indexOf(k)]) : "");
   put(holder, make("div", { class: "card" }, make("h3", null, "Return against Δ"),
     lineChart({ label: "Best return against the budget", xTitle: "budget Δ", yTitle: "return", series, xs, xName: String, mark: { x: total, text: `this report: Δ = ${total}` } }),
     legendOf(kinds, { assured: "never more than Δ", expected: "at most Δ on average" }),
-    numbersTable(["Δ", "never more", ...(f ? ["on average"] : [])], xs.map((k) => [k, show(curve[k]), ...(f ? [at(k)] : [])]))));
+    numbersTable(["Δ", "never more", ...(f ? ["on average"] : [])], xs.map((k) => [k, show(CURVE.get(k)), ...(f ? [at(k)] : [])]))));
   if (!f || f.chance.filter((x) => Number.isFinite(toNumber(x))).length < 2) return;
   const places = f.risks.map((_, i) => i);
   const named = (i) => (f.risks[i] === 0 ? "never" : f.risks[i] === 1 ? "always" : `${+(100 * f.risks[i]).toFixed(2)} %`);
@@ -112,17 +112,18 @@ function drawKinds() {
     exact ? "" : make("p", { class: "sub" }, "Damage was sampled, not computed, where the model is too large for that."));
   const charts = byId("kinds-charts");
   put(charts);
-  if (!DATA.distributions.some((d) => d.damage)) return;
-  const damages = DATA.distributions.map((d) => d.damage && { ...d.damage, values: Array.from(unpack(d.damage.probability)) });
+  const { starts, plans } = DATA.distributions;
+  if (!plans.some((d) => d.damage)) return;
+  const damages = plans.map((d) => d.damage && { ...d.damage, values: Array.from(unpack(d.damage.probability)) });
   const known = damages.filter(Boolean);
-  const size = Math.max(...known.map((d) => d.values.length)), most = Math.max(...known.flatMap((d) => [...d.values, d.beyond]));
+  const size = starts.length, most = Math.max(...known.flatMap((d) => [...d.values, d.beyond]));
   const slots = size + (known.some((d) => d.beyond > 0) ? 1 : 0);
-  charts.append(make("div", { class: "thirds" }, DATA.distributions.map((d, i) => !d.damage ? missing(d.kind, "Damage") : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Damage: ${PLANS[d.kind].title.toLowerCase()}`),
+  charts.append(make("div", { class: "thirds" }, plans.map((d, i) => !d.damage ? missing(d.kind, "Damage") : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Damage: ${PLANS[d.kind].title.toLowerCase()}`),
     make("p", { class: "sub" }, d.damage.exact ? "exact probabilities" : `sampled: ${count(d.damage.episodes, "episode")}`),
     damageChart(d.kind, damages[i], size, slots, most)))));
   if (!DATA.rewarded) return;
-  const highest = Math.max(...DATA.distributions.flatMap((d) => (d.return ? d.return.share : [])));
-  charts.append(make("div", { class: "thirds" }, DATA.distributions.map((d) => !d.return ? missing(d.kind, "Return") : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Return: ${PLANS[d.kind].title.toLowerCase()}`),
+  const highest = Math.max(...plans.flatMap((d) => (d.return ? d.return.share : [])));
+  charts.append(make("div", { class: "thirds" }, plans.map((d) => !d.return ? missing(d.kind, "Return") : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Return: ${PLANS[d.kind].title.toLowerCase()}`),
     make("p", { class: "sub" }, `sampled: ${count(d.return.episodes, "episode")}, seed ${DATA.proof.seed}${d.return.cut > 0 ? `; ${percent(d.return.cut)} were cut after ${d.return.longest.toLocaleString("en")} steps` : ""}`),
     returnChart(d.kind, d.return, highest)))));
 }
@@ -152,21 +153,24 @@ function hatched(svg) {
 }
 
 function damageChart(kind, damage, size, slots, most) {
-  const over = damage.values.slice(DATA.total + 1).reduce((a, b) => a + b, 0) + damage.beyond;
+  const starts = DATA.distributions.starts, name = (i) => (i + 1 < starts.length && starts[i + 1] > starts[i] + 1 ? `${starts[i]} … ${starts[i + 1] - 1}` : starts[i]);
+  const over = damage.values.reduce((sum, p, i) => sum + (starts[i] > DATA.total ? p : 0), 0) + damage.beyond;
   const [svg, Y] = smallFrame(`Distribution of damage, ${PLANS[kind].title}: more than ${DATA.total} with probability ${percent(over)}`, "damage of a run", most);
   const { width, height, left, right, top, bottom } = SMALL, step = (width - left - right) / Math.max(slots, 4);
   const pattern = hatched(svg);
   damage.values.forEach((p, d) => {
+    const spent = starts[d] > DATA.total;
     if (p <= 0) return;
-    const bar = draw("rect", { class: d > DATA.total ? "" : `f-${kind}`, fill: d > DATA.total ? pattern : null, x: left + d * step + step * 0.12, y: Math.min(Y(p), height - bottom - 1), width: step * 0.76, height: Math.max(1, height - bottom - Y(p)) });
-    bar.append(draw("title", null, `${d} damage: ${percent(p)}`));
+    const bar = draw("rect", { class: spent ? "" : `f-${kind}`, fill: spent ? pattern : null, x: left + d * step + step * 0.12, y: Math.min(Y(p), height - bottom - 1), width: step * 0.76, height: Math.max(1, height - bottom - Y(p)) });
+    bar.append(draw("title", null, `${name(d)} damage: ${percent(p)}`));
     svg.append(bar);
   });
   if (damage.beyond > 0) svg.append(draw("rect", { fill: pattern, x: left + size * step + step * 0.12, y: Y(damage.beyond), width: step * 0.76, height: Math.max(1, height - bottom - Y(damage.beyond)) }), draw("text", { x: left + (size + 0.5) * step, y: height - bottom + 14, "text-anchor": "middle" }, "more"));
   const every = Math.ceil(size / 9);
-  for (let d = 0; d < size - (slots > size ? 1 : 0); d += every) svg.append(draw("text", { x: left + (d + 0.5) * step, y: height - bottom + 14, "text-anchor": "middle" }, d));
-  const wall = left + (DATA.total + 1) * step;
-  svg.append(draw("line", { class: "mark-line", x1: wall, x2: wall, y1: top - 8, y2: height - bottom }), draw("text", { class: "halo", x: wall + 5, y: top, "text-anchor": "start" }, `Δ = ${DATA.total}`));
+  for (let d = 0; d < size - (slots > size ? 1 : 0); d += every) svg.append(draw("text", { x: left + (d + 0.5) * step, y: height - bottom + 14, "text-anchor": "middle" }, starts[d]));
+  const place = starts.findIndex((first) => first > DATA.total), wall = left + (place < 0 ? size : place) * step;
+  if (place < 0 && DATA.total >= starts[size - 1] + 1) svg.append(draw("text", { class: "halo", x: width - right, y: top, "text-anchor": "end" }, `Δ = ${DATA.total} →`));
+  else svg.append(draw("line", { class: "mark-line", x1: wall, x2: wall, y1: top - 8, y2: height - bottom }), draw("text", { class: "halo", x: wall + 5, y: top, "text-anchor": "start" }, `Δ = ${DATA.total}`));
   if (kind !== "assured" || over > 0) svg.append(draw("text", { class: `${over > 0 ? "f-harm" : `f-${kind}`} halo`, x: width - right, y: top + 18, "text-anchor": "end" }, over > 0 ? `${percent(over)} overspend` : "none overspends"));
   else svg.append(draw("text", { class: "f-assured halo", x: width - right, y: top + 18, "text-anchor": "end" }, "none overspends"));
   return svg;
@@ -174,7 +178,7 @@ function damageChart(kind, damage, size, slots, most) {
 
 function returnChart(kind, data, most) {
   const [svg, Y] = smallFrame(`Sampled distribution of the return, ${PLANS[kind].title}: mean ${show(data.mean)}`, "return of a run", most);
-  const { width, height, left, right, top, bottom } = SMALL, edges = data.edges, low = edges[0], high = edges[edges.length - 1];
+  const { width, height, left, right, top, bottom } = SMALL, edges = DATA.distributions.edges.map(toNumber), low = edges[0], high = edges[edges.length - 1];
   const X = (x) => left + ((x - low) / (high - low)) * (width - left - right);
   data.share.forEach((p, i) => { if (p > 0) { const bar = draw("rect", { class: `f-${kind}`, x: X(edges[i]) + 0.5, y: Y(p), width: Math.max(1, X(edges[i + 1]) - X(edges[i]) - 1), height: height - bottom - Y(p) }); bar.append(draw("title", null, `${show(edges[i])} … ${show(edges[i + 1])}: ${percent(p)}`)); svg.append(bar); } });
   for (const x of ticks(low, high, 5)) svg.append(draw("text", { x: X(x), y: height - bottom + 14, "text-anchor": "middle" }, show(x)));

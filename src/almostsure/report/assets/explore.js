@@ -63,7 +63,7 @@ function drawExplore() {
 function saysBudget(left) {
   const safe = DATA.safeStates[app.layer];
   const start = DATA.least === null || left < DATA.least
-    ? "The start is not safe with that." : `From the start${toNumber(DATA.curve[left]) === Infinity ? " the return has no bound." : DATA.rewarded && !Number.isNaN(toNumber(DATA.curve[left])) ? `, the best return is ${show(DATA.curve[left])}.` : " it can be kept."}`;
+    ? "The start is not safe with that." : `From the start${CURVE.get(left) === Infinity ? " the return has no bound." : DATA.rewarded && CURVE.has(left) && !Number.isNaN(CURVE.get(left)) ? `, the best return is ${show(CURVE.get(left))}.` : " it can be kept."}`;
   const size = DATA.model.states;
   return `${safe === size ? `All ${size.toLocaleString("en")}` : `${safe.toLocaleString("en")} of ${size.toLocaleString("en")}`} states are safe. ${start}`;
 }
@@ -77,6 +77,7 @@ function swatch(paint) {
 
 function drawLegend() {
   if (DATA.view.kind === "levels") { byId("legend").hidden = true; return; }
+  const graph = DATA.view.kind === "graph";
   const box = (colour, hatch, crossed) => swatch((pen) => {
     pen.fillStyle = colour; pen.fillRect(0, 0, 36, 36);
     if (!hatch) return;
@@ -91,7 +92,8 @@ function drawLegend() {
   for (let x = 0; x < 180; x++) { pen.fillStyle = css(shade(x / 179)); pen.fillRect(x, 0, 1, 24); }
   if (app.colourBy === "value" && VALUES) items.push(make("span", null, show(VALUES.low), ramp, show(VALUES.high), " return to expect"));
   else items.push(make("span", null, "needs 0", ramp, String(highestNeed)));
-  items.push(make("span", null, box(palette.unsafe, palette.hatch), "not safe with what is left"));
+  items.push(make("span", null, graph ? box(palette.unsafe) : box(palette.unsafe, palette.hatch), graph ? "dashed: not safe with what is left" : "not safe with what is left"));
+  if (graph && STATES.play) items.push(make("span", null, swatch((p) => { p.fillStyle = palette.assured; p.fillRect(0, 15, 36, 6); }), "best action"));
   if (DATA.levels.infinite) items.push(make("span", null, box(palette.never, "rgba(255,255,255,.35)", true), "never safe"));
   if (SQUARES && SQUARES.compass && DATA.view.cellsASide === 1) {
     if (STATES.play) items.push(make("span", null, "→ best action"), make("span", null, swatch((p) => { p.globalAlpha = 0.45; p.fillStyle = palette.assured; p.fillRect(0, 12, 36, 12); }), "likeliest run"));

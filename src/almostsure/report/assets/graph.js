@@ -83,12 +83,12 @@ class Graph {
 
   paint(colourOf, selected) {
     for (const [state, { group, shape, need }] of this.nodes) {
-      const [colour, ink, text] = colourOf(state);
+      const [colour, ink, text, unsafe] = colourOf(state);
       shape.setAttribute("fill", colour);
       need.setAttribute("fill", ink);
       need.style.fill = ink;
       need.textContent = text;
-      group.setAttribute("class", `node${isStart(state) ? " start" : ""}${state === selected ? " selected" : ""}`);
+      group.setAttribute("class", `node${isStart(state) ? " start" : ""}${unsafe ? " unsafe" : ""}${state === selected ? " selected" : ""}`);
     }
   }
 
@@ -97,7 +97,7 @@ class Graph {
     this.paint((state) => {
       const need = needOf(state), text = showNeed(need);
       if (need === INFINITE) return [palette.never, palette["never-ink"], text];
-      if (need > left) return [palette.unsafe, palette.muted, text];
+      if (need > left) return [palette.unsafe, palette.muted, text, true];
       const value = valueAt(state, app.layer);
       const colour = app.colourBy === "value" && VALUES && Number.isFinite(value)
         ? shade((value - VALUES.low) / (VALUES.high - VALUES.low)) : needShade(need);

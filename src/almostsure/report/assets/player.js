@@ -5,7 +5,7 @@ const MOST_PIPS = 24, SPEEDS = { "0.5": "half speed", 1: "normal speed", 3: "fas
 function buildPlayer() {
   if (!DATA.episodes.length) { byId("play").hidden = true; return; }
   const records = DATA.episodes.map((record) => ({ ...record, actions: unpack(record.actions), rewards: unpack(record.rewards), damages: unpack(record.damages) }));
-  byId("play-lead").textContent = `Recorded episodes, from ${count(DATA.distributions.find((d) => d.return).return.episodes, "simulated run")} of each policy (seed ${DATA.proof.seed}). Every run starts with a budget of ${DATA.total}; watch what is left.`;
+  byId("play-lead").textContent = `Recorded episodes, from ${count(DATA.distributions.plans.find((d) => d.return).return.episodes, "simulated run")} of each policy (seed ${DATA.proof.seed}). Every run starts with a budget of ${DATA.total}; watch what is left.`;
   const parts = playerParts(records);
   const player = { record: records[0], step: 0, timer: null, speed: 1, parts };
   const show_ = (step) => { player.step = Math.max(0, Math.min(step, player.record.actions.length)); drawStep(player); };

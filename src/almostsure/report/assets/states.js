@@ -45,6 +45,8 @@ function outcomesOf(choice) {
   return result;
 }
 
+const CURVE = new Map(DATA.curve.map(([k, value]) => [k, toNumber(value)]));
+
 // The value of a state with what is left, by the layer's place; NaN where unknown or infeasible.
 function valueAt(state, layer) {
   const i = at(state);
