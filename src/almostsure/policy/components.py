@@ -97,6 +97,17 @@ def surely_leave(graph: Graph, leaving: Bools) -> tuple[Bools, Bools, Ints]:
         live = policy >= 0
 
 
+def closed(source: Ints, target: Ints, num_states: int) -> Bools:
+    """The states of a chain, given by its edges, that are in classes which are never left."""
+    from scipy.sparse.csgraph import connected_components
+
+    count, label = connected_components(_sparse(source, target, num_states), connection="strong")
+    left = np.zeros(count, np.bool_)
+    left[label[source[label[source] != label[target]]]] = True
+    result: Bools = ~left[label]
+    return result
+
+
 def _give(policy: Ints, owner: Ints, choices: Ints) -> Ints:
     """Give each state without a choice one of these; returns the states that got one."""
     fresh = choices[policy[owner[choices]] < 0]

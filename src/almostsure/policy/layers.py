@@ -136,19 +136,20 @@ def _checked(
 def _solve_large(
     mdp: MDP, of_choice: Ints, total: int, discount: float, tolerance: float, report: Callable[[int], None] | None
 ) -> Layers | None:
-    """The same by the compiled engine; None where rewards can be gained for ever, perhaps, which it does not know."""
+    """The same by the compiled engine; None where the plain one is needed.
+
+    It does not know returns without bound, nor cycles on which gains and losses cancel out: both are for the plain one.
+    """
     from almostsure.policy.sweep import solve_sweeping
     from almostsure.policy.sweep_ground import Ground, may_gain
 
     ground = Ground.read(mdp, of_choice, total, discount)
-    if may_gain(ground):
-        return None
     try:
         lower, upper, choice = solve_sweeping(ground, tolerance, report)
     except LimitReached:
-        if mdp.num_states * (total + 1) > STUBBORN:
+        if mdp.num_states * (total + 1) > STUBBORN and not may_gain(ground):
             raise
-        return None  # ill-conditioned, and small enough for exact solves
+        return None  # ill-conditioned, and small enough for exact solves; or without bound, perhaps
     except Interrupted as stop:
         kept = None if stop.kept is None else Layers(lower=stop.kept[0], upper=stop.kept[1], choice=stop.kept[2])
         raise Interrupted(str(stop), kept=kept) from None

@@ -28,8 +28,8 @@ from almostsure.errors import Interrupted, LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.policy import sweep_kernels as kernels
 from almostsure.policy import sweep_prepare as prepare
-from almostsure.policy.components import lead_inside
-from almostsure.policy.sweep_ground import Ground, Places, Resting, ranges
+from almostsure.policy.components import closed, end_components, lead_inside
+from almostsure.policy.sweep_ground import Ground, Places, Resting, may_gain, ranges
 from almostsure.policy.sweep_pockets import Compact, Sweeper
 
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
@@ -37,6 +37,9 @@ SLACK = 0.9  # the share of the allowed residual at which sweeps stop
 CHEAP_STEP = 1e-4  # with a step cheaper than this share of the dearest one, scaling the values proves too little
 FIRST_STEPS = 100.0  # how long an episode is thought to be, until it is known
 REFINEMENTS = 8
+FOR_EVER = (
+    "it could not be proved that gains do not go on for ever. Give cycles a clear cost, or pass discount below 1."
+)
 STAY, NOTHING = -1, -2  # what a place does that is not left, and one without finite value
 
 
@@ -76,7 +79,7 @@ class Scratch:
 class Sweeps:
     """The run over all layers."""
 
-    def __init__(self, ground: Ground, tolerance: float) -> None:
+    def __init__(self, ground: Ground, tolerance: float, *, patient: bool = True) -> None:
         shape = (ground.total + 1, ground.num_states)
         self.ground = ground
         self.value = np.full(shape, -np.inf)
@@ -95,6 +98,7 @@ class Sweeps:
         self.width = float(np.median(size[size > 0])) / 4 if (size > 0).any() else 1.0
         self.lowest = 0.0
         self.scratch = Scratch.make(ground)
+        self.patient = patient
 
     def _cheapest_step(self) -> float:
         """The least that a step costs which does not rest; 0 if some are free, gain, or cost next to nothing."""
@@ -112,7 +116,8 @@ class Sweeps:
         finite, order, guess = self._prepare(remaining, places)
         position, value, layer = self._gather(places, finite, order, guess)
         policy = np.zeros(order.size, np.uint32)
-        error = self._settle(remaining, Sweeper(layer, discounted=self.ground.discount < 1), value, policy)
+        sweeper = Sweeper(layer, discounted=self.ground.discount < 1, patient=self.patient)
+        error = self._settle(remaining, sweeper, value, policy)
         chosen = np.full(finite.size, NOTHING, np.int32)
         prepare.store(
             position, value, error, layer.origin, policy, self.ground.owner, places.member_ptr, places.member,
@@ -300,15 +305,60 @@ class Sweeps:
                     "in 64-bit numbers. Pass a larger tolerance."
                 )
 
+    def check_ends(self) -> None:
+        """Where there are gains on the way round, see that nobody lives on them: the bounds prove nothing else.
+
+        No place where gains can be had for ever may have counted as lost, and the policy must come to rest, or leave
+        its layer, surely.
+        """
+        for remaining in range(len(self.places)):
+            if self._lost_gains(remaining) or not self._ends(remaining):
+                raise LimitReached(FOR_EVER)
+
+    def _lost_gains(self, remaining: int) -> bool:
+        """Whether there are gains in an end component of the states that count as lost in a layer."""
+        ground = self.ground
+        lost = np.isneginf(self.value[remaining]) & (self.needs <= remaining)
+        choices = ground.without_damage(remaining) & lost[ground.owner]
+        if not (ground.reward[choices] > 0).any():
+            return False
+        _, inside = end_components(ground.graph(choices), choices)
+        return bool((ground.reward[inside] > 0).any())
+
+    def check_places(self) -> None:
+        """See that nothing is gained by going round in a place: sweeps and proofs leave out who does."""
+        ground, place = self.ground, self.resting.places(self.ground.total).place
+        stays = (ground.damage == 0) & (place[ground.successor] == place[ground.owner[ground.mdp.outcome_choices()]])
+        round_trips = np.logical_and.reduceat(stays, ground.outcome_ptr[:-1].astype(np.int64))
+        if (round_trips & (ground.reward > 0) & (ground.of_choice <= ground.total)).any():
+            raise LimitReached(FOR_EVER)
+
+    def _ends(self, remaining: int) -> bool:
+        """Whether the policy of a layer stays for ever only where nothing is gained or lost."""
+        ground = self.ground
+        (states,) = np.nonzero(self.value[remaining] > -np.inf)
+        policy = self.choice[remaining, states]
+        begin, end = ground.outcome_ptr[policy].astype(np.int64), ground.outcome_ptr[policy + 1].astype(np.int64)
+        outcomes, source = ranges(begin, end), np.repeat(states, end - begin)
+        below = ground.num_states  # one more state, for all lower layers
+        target = np.where(ground.damage[outcomes] > 0, below, ground.successor[outcomes].astype(np.int64))
+        busy = np.zeros(below + 1, np.bool_)
+        busy[states[ground.reward[policy] != 0]] = True
+        return not busy[closed(source, target, below + 1)].any()
+
 
 def solve_sweeping(
     ground: Ground, tolerance: float, report: Callable[[int], None] | None = None
 ) -> tuple[Floats, Floats, npt.NDArray[np.int32]]:
     """Lower bounds, upper bounds and choices for every remaining budget and state.
 
-    Ctrl-C raises Interrupted, which keeps those of the layers that are done.
+    Ctrl-C raises Interrupted, which keeps those of the layers that are done.  Where reward might be collected for ever
+    LimitReached is raised soon.
     """
-    run = Sweeps(ground, tolerance)
+    gains = may_gain(ground)
+    run = Sweeps(ground, tolerance, patient=not gains)
+    if gains:
+        run.check_places()
     done = 0
     try:
         for remaining in range(ground.total + 1):
@@ -317,5 +367,8 @@ def solve_sweeping(
             if report is not None:
                 report(remaining)
     except KeyboardInterrupt:
-        raise Interrupted("the sweeps over the layers were stopped", kept=run.answer(done) if done else None) from None
+        kept = run.answer(done) if done and not gains else None
+        raise Interrupted("the sweeps over the layers were stopped", kept=kept) from None
+    if gains:
+        run.check_ends()
     return run.answer(done)

@@ -178,7 +178,7 @@ class Resting:
 
 
 def may_gain(ground: Ground) -> bool:
-    """Whether some end component has a choice with positive reward: a case for the plain engine."""
+    """Whether some end component has a choice with positive reward: gains might go on for ever there."""
     if ground.discount < 1 or not (ground.reward > 0).any():
         return False
     free = ground.without_damage(ground.total)

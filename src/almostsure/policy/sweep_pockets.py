@@ -40,6 +40,7 @@ POCKET_LIMIT = 16_000  # members for which LU is tried
 SEEDS = 4_000  # positions that may change often before a pocket counts as no pocket any more
 FEW_MEMBERS = 2_000  # up to so many, a pocket's policy is iterated to the end
 UPDATES_PER_POSITION = 20_000
+FEW_UPDATES = 300  # the same where values may have no bound
 STUBBORN = 300  # updates a position after which LU of the whole layer is considered
 THIN = 1e11  # the most multiplications that it may take
 HOPELESS = 1e9  # a policy whose values are so many times larger stays almost for ever: they are mere rounding
@@ -92,8 +93,9 @@ class Compact:
 class Sweeper:
     """Solves one compact layer for given constants, to a given residual."""
 
-    def __init__(self, layer: Compact, *, discounted: bool) -> None:
+    def __init__(self, layer: Compact, *, discounted: bool, patient: bool = True) -> None:
         self.layer = layer
+        self.limit = UPDATES_PER_POSITION if patient else FEW_UPDATES
         self.discounted = discounted
         self.pred_ptr, self.pred = layer.pred_ptr, layer.pred
         self.is_local = layer.is_local()
@@ -117,7 +119,7 @@ class Sweeper:
         stubborn = STUBBORN * size
         while True:
             chunk = kernels.sweep(
-                threshold, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size, *self._arrays,
+                threshold, self.lookahead, POLICY_SWEEPS, patience, self.limit * size, *self._arrays,
                 self.value, self.policy, self.pred_ptr, self.pred, self.active, self.is_dirty, self.todo, self.changes,
                 self.account,
             )  # fmt: skip
@@ -125,8 +127,7 @@ class Sweeper:
                 return
             if chunk == -2:
                 raise LimitReached(
-                    f"the values did not settle within {UPDATES_PER_POSITION:,} updates a state. "
-                    "Pass a larger tolerance."
+                    f"the values did not settle within {self.limit:,} updates a state. Pass a larger tolerance."
                 )
             if self.account[0] > stubborn and self._is_thin():
                 stubborn = 4 * int(self.account[0])
