@@ -173,7 +173,31 @@ def test_unwritable_outputs_are_refused_before_the_work(here: Here, tmp_path: Pa
         done = here(command, "paper", *(["-o"] if command == "report" else []), target)
         assert done.code == 3
         assert f"cannot write '{target}'" in done.err
-    assert here("budget", "paper", "-o", "/dev/null").code == 3
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    assert here("budget", "paper", "-o", "pipe.safetensors").code == 3
+
+
+def test_a_result_does_not_take_the_place_of_its_model(here: Here, tmp_path: Path) -> None:
+    asure.example("paper").save(tmp_path / "model.umb")
+    before = (tmp_path / "model.umb").read_bytes()
+    for command in ("budget", "solve"):
+        done = here(command, "model.umb", "-o", "model.umb")
+        assert (done.code, done.out) == (2, "")
+        assert "must end in .safetensors" in done.err
+    assert (tmp_path / "model.umb").read_bytes() == before
+    assert "must end in .html or .htm; got 'map.txt'" in here("demo", "-o", "map.txt").err
+
+
+def test_the_next_command_can_be_pasted(here: Here) -> None:
+    done = here("budget", "paper", "-o", "my budget; ls.safetensors")
+    assert done.out.endswith("almostsure check paper 'my budget; ls.safetensors'\n")
+
+
+def test_a_log_cannot_be_asked(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("")
+    done = here("learn", "log.csv", "--mu", "0.1", "--total", "2", "--damage", "hit", "--checkpoint", "x")
+    assert done.code == 2
+    assert "leave out --total, --checkpoint, --damage." in done.err
 
 
 # ---------------------------------------------------------------------- Ctrl-C and pipes
@@ -218,19 +242,29 @@ def test_ctrl_c_in_the_checkers_process(here: Here, monkeypatch: pytest.MonkeyPa
     assert here("check", "paper", "x.safetensors").code == 130
 
 
-@pytest.mark.parametrize("more", [(), ("--json",)])
-def test_a_reader_that_went_away(more: tuple[str, ...], environment: Callable[..., dict[str, str]]) -> None:
+@pytest.mark.parametrize("arguments", [("models", "paper"), ("models", "paper", "--json"), ("--help",), ("--version",)])
+def test_a_reader_that_went_away(arguments: tuple[str, ...], environment: Callable[..., dict[str, str]]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "almostsure", "models", "paper", *more], stdout=writing, stderr=subprocess.PIPE,
+            [sys.executable, "-m", "almostsure", *arguments], stdout=writing, stderr=subprocess.PIPE,
             env=environment(),
         )  # fmt: skip
     finally:
         os.close(writing)
     assert done.returncode == 141
     assert done.stderr == b""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+@pytest.mark.parametrize("arguments", ["models paper", "models paper --json", "--help"])
+def test_a_full_disk(arguments: str, environment: Callable[..., dict[str, str]]) -> None:
+    program = f"exec {sys.executable} -m almostsure {arguments} >/dev/full"
+    done = subprocess.run(["sh", "-c", program], env=environment(), capture_output=True)
+    assert done.returncode == 3
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
 
 
 def test_no_standard_output_at_all(environment: Callable[..., dict[str, str]]) -> None:

@@ -60,12 +60,11 @@ def test_the_list_of_modules_is_all_that_was_loaded(saved: Path) -> None:
     program = (
         "import json, runpy, sys; sys.argv = ['checker', sys.argv[1]]\n"
         f"runpy.run_path({checker.__file__!r}, run_name='__main__')\n"
-        "print(); print(*sorted(name for name in sys.modules if name.startswith('almostsure.')))"
+        "print(*sorted(name for name in sys.modules if name.startswith('almostsure.')), file=sys.stderr)"
     )
     request = json.dumps({"model": "model.umb", "result": "budget.safetensors", "options": {}})
     done = subprocess.run([sys.executable, "-I", "-c", program, request], capture_output=True, cwd=saved, check=True)
-    answer, loaded = done.stdout.splitlines()
-    assert json.loads(answer)["trusted"]["modules"] == loaded.decode().split()
+    assert json.loads(done.stdout)["trusted"]["modules"] == done.stderr.decode().split()
 
 
 def test_libraries_are_found_wherever_they_are(saved: Path) -> None:
@@ -121,6 +120,35 @@ def test_what_is_no_certificate_is_refused(saved: Path, here: Callable[..., Any]
         done = here("check", "model.umb", name)
         assert done.code == 3
         assert message in done.err
+
+
+def test_what_a_library_prints_does_not_get_between(saved: Path) -> None:
+    program = (
+        "import builtins, os, runpy, sys; sys.argv = ['checker', sys.argv[1]]\n"
+        "kept = os.path.splitext\n"
+        "os.path.splitext = lambda name: (os.system('echo noise'), print('noise'), kept(name))[-1]\n"
+        f"runpy.run_path({checker.__file__!r}, run_name='__main__')"
+    )
+    request = json.dumps({"model": "model.umb", "result": "budget.safetensors", "options": {}})
+    done = subprocess.run([sys.executable, "-I", "-c", program, request], capture_output=True, cwd=saved, check=True)
+    assert json.loads(done.stdout)["verdict"] == "verified"
+    assert b"noise" in done.stderr
+
+
+def test_the_model_is_named_as_everywhere(saved: Path, here: Callable[..., Any]) -> None:
+    (saved / "model.prism").write_text("mdp")
+    assert "--damage NAME" in here("check", "model.prism", "budget.safetensors").err
+    assert "Did you mean 'model.umb'?" in here("check", "modl.umb", "budget.safetensors").err
+    assert "--damage must be left out" in here("check", "paper", "budget.safetensors", "--damage", "x").err
+
+
+@pytest.mark.parametrize(("code", "exit_code"), [(-9, 4), (-2, 130), (1, 70)])
+def test_a_checker_that_dies(
+    code: int, exit_code: int, saved: Path, here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = subprocess.CompletedProcess([], code, b"")
+    monkeypatch.setattr("almostsure.cli.checking.subprocess.run", lambda *_, **__: ended)
+    assert here("check", "model.umb", "budget.safetensors").code == exit_code
 
 
 def test_a_budget_of_another_model_is_refused(saved: Path, here: Callable[..., Any]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 # In the order in which the help lists them.
 from almostsure.cli import looking, budgets, policies, learning, checking, showing  # isort: skip  # noqa: F401
-from almostsure.cli.guard import INTERRUPTED, asked_for, fail, usage
+from almostsure.cli.guard import INTERRUPTED, asked_for, broken_pipe, fail, fail_of_system, usage
 from almostsure.cli.machine import version as package_version
 from almostsure.cli.options import commands
 from almostsure.cli.terminal import prepare_streams
@@ -50,9 +51,18 @@ def run(arguments: list[str]) -> int:
     prepare_streams()
     try:
         result = app(args=arguments, prog_name="almostsure", standalone_mode=False)
+        sys.stdout.flush()
     except ClickException as error:
         return usage(error, arguments)
     except (KeyboardInterrupt, typer.Abort) as error:
         asked = asked_for(arguments)
         return fail("almostsure", error, INTERRUPTED, asked, message="interrupted; nothing was written.")
+    except SystemExit as error:  # how the help ends where nobody reads it, and how completion ends
+        if isinstance(error.__context__, BrokenPipeError):
+            return broken_pipe()
+        raise
+    except BrokenPipeError:
+        return broken_pipe()
+    except OSError as error:
+        return fail_of_system("almostsure", error, asked_for(arguments))
     return result if isinstance(result, int) else 0

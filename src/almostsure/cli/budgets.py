@@ -14,7 +14,7 @@ from almostsure.budget.result import Budget
 from almostsure.budget.solve import solve_budget
 from almostsure.cli.guard import Rejected
 from almostsure.cli.machine import MOST, need
-from almostsure.cli.options import ANSWERS, Task, action_of, check_output, command, state_of
+from almostsure.cli.options import ANSWERS, ARRAYS, Task, action_of, check_output, command, state_of, word
 from almostsure.cli.terminal import bar, budgets_look, clean, draw_maps, facts, heading, needs, next_step, say, table
 
 LEVELS = 20  # rows of a table of budgets
@@ -30,7 +30,7 @@ def budget(
     ] = None,
 ) -> None:
     """The least damage budget of every state, exact and certified."""
-    check_output(output)
+    check_output(output, *ARRAYS)
     found = solve_budget(task.mdp, cap=cap, check="always")
     if output is not None:
         found.save(output)
@@ -92,7 +92,7 @@ def _show_budget(task: Task, budget: Budget, output: Path | None) -> None:
     heading("How the safe part grows with the budget Δ")
     _show_growth(budget)
     if output is not None:
-        next_step(f"almostsure check {task.arguments} {output}")
+        next_step(f"almostsure check {task.arguments} {word(output)}")
     elif total == INFINITE:
         next_step(f"almostsure explain {task.arguments}")
     else:
@@ -112,7 +112,7 @@ def _show_growth(budget: Budget) -> None:
     table(("Δ", "safe states", "", ""), rows, right=(0, 1, 2))
     if stuck:
         never = "for no budget" if budget.cap is None else f"for no budget up to {budget.cap}"
-        say(f"{stuck:,} states are safe {never}.", style="dim")
+        say(f"{stuck:,} {'state is' if stuck == 1 else 'states are'} safe {never}.", style="dim")
 
 
 def _part(some: int, every: int) -> str:

@@ -9,6 +9,7 @@ that, Python, NumPy, and the libraries that parse the two files are what a revie
 from __future__ import annotations
 
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -73,6 +74,8 @@ def _trusted() -> dict[str, Any]:
 
 if __name__ == "__main__":
     try:
-        sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))))
+        with os.fdopen(os.dup(1), "w") as answers:  # what a library prints must not get between: it goes to stderr
+            os.dup2(2, 1)
+            answers.write(json.dumps(main(json.loads(sys.argv[1]))))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,9 @@ import typer
 import almostsure.errors as known_errors
 from almostsure.cli import checker, machine
 from almostsure.cli.guard import Rejected
-from almostsure.cli.options import PROOF, Task, check_output, command, complete_result
+from almostsure.cli.options import PROOF, UMB, Task, as_typed, check_output, command, complete_result, word
 from almostsure.cli.terminal import facts, heading, next_step, say
-from almostsure.errors import AlmostSureError, ArgumentError
+from almostsure.errors import AlmostSureError, ModelError, NotEnoughMemory
 
 LIBRARIES = ("numpy", "safetensors", "umbi", "numba", "gymnasium", "stormpy")
 
@@ -48,31 +49,32 @@ def convert(
     ] = False,
 ) -> None:
     """Write a model as a UMB file, which almostsure, Storm, PRISM and Modest read."""
-    if output.suffix.lower() != ".umb":
-        raise ArgumentError(f"the name of the output must end in .umb; got {str(output)!r}.")
-    check_output(output)
+    check_output(output, *UMB)
     task.mdp.save(output, relay=relay)
     size = output.stat().st_size
     if task.json:
         task.emit(output=str(output), bytes=size, relay=relay)
         return
     heading(f"{task.title} → {output} ({size:,} bytes)")
-    next_step(f"almostsure budget {output} -o budget.safetensors", f"almostsure check {output} budget.safetensors")
+    name = word(output)
+    next_step(f"almostsure budget {name} -o budget.safetensors", f"almostsure check {name} budget.safetensors")
 
 
 def run_checker(task: Task, result: Path) -> dict[str, Any]:
     """The answer of the trusted process."""
-    options = {"damage": task.damage, "reward": task.reward, "cost": task.cost, "constants": task.constants}
+    task.require()
     request = json.dumps(
-        {"model": task.name, "result": str(result), "options": options, "libraries": _libraries()}
+        {"model": task.name, "result": str(result), "options": task.options, "libraries": _libraries()}
     )  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-I", "-X", "utf8", checker.__file__, request],
         stdout=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
     )
-    if done.returncode == 130:
+    if done.returncode in (130, -signal.SIGINT):
         raise KeyboardInterrupt
+    if done.returncode == -signal.SIGKILL:
+        raise NotEnoughMemory("the checker's process was killed; the memory of this machine may not suffice.")
     if done.returncode != 0:
         raise RuntimeError(f"the checker's process ended with code {done.returncode}")
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -93,8 +95,10 @@ def _relayed(kind: str, message: str) -> Exception:
     known = getattr(known_errors, kind, None)
     if isinstance(known, type) and issubclass(known, AlmostSureError):
         error = known.__new__(known)
-        Exception.__init__(error, message)
+        Exception.__init__(error, as_typed(message) if issubclass(known, ModelError) else message)
         return error
+    if kind == "MemoryError":
+        return MemoryError(message)
     return RuntimeError(f"{kind}: {message}")
 
 
@@ -118,4 +122,4 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
     if good:
         next_step(f"almostsure solve {task.arguments}", note="what it proves stands in docs/mathematics.md")
     else:
-        next_step(f"almostsure budget {task.arguments} -o {result}", note="make it anew")
+        next_step(f"almostsure budget {task.arguments} -o {word(result)}", note="make it anew")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from almostsure.cli import machine
-from almostsure.cli.options import Task, check_output
+from almostsure.cli.options import HTML, Task, check_output
 from almostsure.cli.routes import visited
 from almostsure.cli.terminal import console, draw_maps, number, route_look, say, share, table
 from almostsure.cli.terminal import next_step as next_commands
@@ -33,7 +33,7 @@ class Promise:
 
 def show_demo(task: Task, output: Path) -> None:
     """Solve the map under each promise, draw the routes, and write the report."""
-    check_output(output)
+    check_output(output, *HTML)
     mdp = example(MODEL)
     if task.json:
         promises = _promises(mdp)

@@ -68,7 +68,7 @@ def guarded(command: str, body: Callable[[], None], asked: Asked) -> int:
     except Rejected:
         return NEGATIVE
     except BrokenPipeError:
-        return _broken_pipe()
+        return broken_pipe()
     except AlmostSureError as error:
         code = next(code for kind, code in CODES if isinstance(error, kind))
         return fail(command, error, code, asked)
@@ -77,8 +77,7 @@ def guarded(command: str, body: Callable[[], None], asked: Asked) -> int:
     except MemoryError as error:
         return fail(command, error, CANNOT, asked, message="the memory of this machine does not suffice.")
     except OSError as error:
-        named = f"{error.filename!r}: " if error.filename else ""
-        return fail(command, error, BAD_MODEL, asked, message=f"{named}{error.strerror or error}.")
+        return fail_of_system(command, error, asked)
     except Exception as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return fail(
@@ -108,15 +107,28 @@ def fail(command: str, error: BaseException, code: int, asked: Asked, *, message
             line = Text.assemble(("error: ", "bold red"), clean_lines(text))
             console(stderr=True).print(line, soft_wrap=True)
     except BrokenPipeError:
-        return _broken_pipe()
+        return broken_pipe()
+    except OSError:  # a full disk, say: the code is all that can be given
+        _silence()
     return code
 
 
-def _broken_pipe() -> int:
-    """Nobody reads any more: let nothing be written at exit either."""
+def fail_of_system(command: str, error: OSError, asked: Asked) -> int:
+    """The operating system refused something that nobody foresaw."""
+    named = f"{error.filename!r}: " if error.filename else ""
+    return fail(command, error, BAD_MODEL, asked, message=f"{named}{error.strerror or error}.")
+
+
+def broken_pipe() -> int:
+    """Nobody reads any more."""
+    _silence()
+    return BROKEN_PIPE
+
+
+def _silence() -> None:
+    """Let nothing be written at exit either."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return BROKEN_PIPE
 
 
 def usage(error: Any, arguments: list[str]) -> int:

@@ -11,7 +11,7 @@ import typer
 from almostsure.budget.solve import solve_budget
 from almostsure.cli import machine
 from almostsure.cli.machine import need
-from almostsure.cli.options import ANSWERS, Seed, Task, Total, check_output, command
+from almostsure.cli.options import ANSWERS, ARRAYS, UMB, Seed, Task, Total, check_output, command, word
 from almostsure.cli.terminal import facts, heading, needs, next_step, number, say, share, table
 from almostsure.errors import ArgumentError
 from almostsure.learn.budget import LearnedBudget, learn_budget
@@ -39,7 +39,7 @@ def learn(
     """Learn the budgets from samples of a model, or from a log (.csv, .parquet), with a confidence statement."""
     files = _outputs(output)
     if task.name.lower().endswith(LOGS):
-        learned = _from_log(task, mu, delta, total)
+        learned = _from_log(task, mu, delta, {"--total": total, "--checkpoint": checkpoint})
     else:
         rarest = min(float(task.mdp.probability.min()), 0.999) if mu is None else mu
         learned = learn_budget(
@@ -71,15 +71,14 @@ def compare(
     """Train learners on the model, and compare how safe and how good they are."""
     from almostsure.learn.compare import compare as train
 
-    check_output(output)
-    check_output(plot)
-    kind = _plot_kind(plot)
+    check_output(output, ".csv")
+    check_output(plot, ".png", ".pdf", ".svg")
     budget = solve_budget(task.mdp).smallest_total() if total is None else total
     result = train(task.mdp, budget, learner, steps=steps, seeds=seeds)
     if output is not None:
         result.to_csv(output)
     if plot is not None:
-        _save_plot(result, plot, kind)
+        _save_plot(result, plot)
     if task.json:
         files = {"output": None if output is None else str(output), "plot": None if plot is None else str(plot)}
         scale = {"random_return": result.random, "assured_return": result.optimum}
@@ -94,19 +93,21 @@ def compare(
 def _outputs(output: Path | None) -> tuple[Path, Path] | None:
     if output is None:
         return None
-    if output.suffix.lower() != ".umb":
-        raise ArgumentError(f"the name of the output must end in .umb; got {str(output)!r}.")
-    check_output(output)
-    return output, output.with_suffix(".safetensors")
+    beside = output.with_suffix(*ARRAYS)
+    check_output(output, *UMB)
+    check_output(beside, *ARRAYS)
+    return output, beside
 
 
-def _from_log(task: Task, mu: float | None, delta: float, total: int | None) -> LearnedBudget:
+def _from_log(task: Task, mu: float | None, delta: float, of_sampling: dict[str, object]) -> LearnedBudget:
     from almostsure.learn.data import learn_from_logs
 
     if mu is None:
         raise ArgumentError("a log does not say how rare an outcome can be; give --mu, such as --mu 0.05.")
-    if total is not None:
-        raise ArgumentError("--total says where to sample; a log cannot be asked, so leave it out.")
+    given = of_sampling | {f"--{option}": value for option, value in task.options.items()}
+    unused = [option for option, value in given.items() if value is not None]
+    if unused:
+        raise ArgumentError(f"a log cannot be asked, and says itself what hurts: leave out {', '.join(unused)}.")
     return learn_from_logs(task.name, mu=mu, delta=delta)
 
 
@@ -141,7 +142,7 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
         ]
     )
     if files is not None:
-        next_step(f"almostsure check {files[0]} {files[1]}")
+        next_step(f"almostsure check {word(files[0])} {word(files[1])}")
     elif exact is None:
         next_step(f"almostsure learn {task.arguments} --mu {learned.mu:g} -o learned.umb", note="keep what was learned")
     else:
@@ -151,21 +152,14 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
 # ---------------------------------------------------------------------- compare
 
 
-def _plot_kind(path: Path | None) -> str:
-    kind = "" if path is None else path.suffix.lower().removeprefix(".")
-    if path is not None and kind not in ("png", "pdf", "svg"):
-        raise ArgumentError(f"the name of the plot must end in .png, .pdf or .svg; got {str(path)!r}.")
-    return kind
-
-
-def _save_plot(result: Any, path: Path, kind: str) -> None:
+def _save_plot(result: Any, path: Path) -> None:
     """All of the picture, or nothing."""
     import io
 
     from almostsure.model.atomic import atomic_write
 
     buffer = io.BytesIO()
-    result.plot().savefig(buffer, format=kind)
+    result.plot().savefig(buffer, format=path.suffix.lower().removeprefix("."))
     with atomic_write(path) as file:
         file.write(buffer.getvalue())
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ from almostsure.model.mdp import MDP
 from almostsure.model.source import ENDINGS, GYM, STORM, as_model
 from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expected
 
+ARRAYS, UMB, HTML = (".safetensors",), (".umb",), (".html", ".htm")  # endings of outputs
 ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1")  # that completion offers
 
 LONGEST_NUMBER = 18  # digits; no model has more states
@@ -125,26 +127,33 @@ class Task:
     @cached_property
     def mdp(self) -> MDP:
         """The model, read when it is first needed."""
+        self.require()
+        try:
+            return as_model(self.name, **self.options)
+        except ModelError as error:
+            error.args = (as_typed(str(error)),)
+            raise
+
+    @property
+    def options(self) -> dict[str, str | None]:
+        """What ``as_model`` is told about the model, beside its name."""
+        return {"damage": self.damage, "reward": self.reward, "cost": self.cost, "constants": self.constants}
+
+    def require(self) -> None:
+        """Refuse what is plainly no model before it is read."""
         _require_file(self.name)
         if self.name.lower().endswith(STORM) and self.damage is None:
             raise ModelError(
                 f"{self.name} does not say what damage is. Name a label, a reward structure or an action of it: "
                 "--damage NAME."
             )
-        options = {"damage": self.damage, "reward": self.reward, "cost": self.cost, "constants": self.constants}
-        try:
-            return as_model(self.name, **options)
-        except ModelError as error:  # options are named as they are typed here
-            error.args = (OPTION.sub(_as_typed, str(error)),)
-            raise
 
     @property
     def arguments(self) -> str:
         """The model as the next command has to name it."""
-        import shlex
-
-        options = {"--damage": self.damage, "--reward": self.reward, "--cost": self.cost, "--constants": self.constants}
-        words = [self.name, *(word for option, value in options.items() if value for word in (option, value))]
+        words = [self.name]
+        for option, value in self.options.items():
+            words += [f"--{option}", value] if value else []
         return " ".join(map(shlex.quote, words))
 
     def emit(self, **results: Any) -> None:
@@ -167,8 +176,9 @@ def _require_file(name: str) -> None:
     raise FileError(f"cannot read {name!r}: there is no such file.{hint}", path=name)
 
 
-def _as_typed(found: re.Match[str]) -> str:
-    return f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}"
+def as_typed(message: str) -> str:
+    """A message of the library, with its options named as they are typed here."""
+    return OPTION.sub(lambda found: f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}", message)
 
 
 def command(panel: str, *, model: bool = True) -> Callable[[Body], Body]:
@@ -235,8 +245,13 @@ def constraint_of(total: int | None, limit: float | None, risk: float | None) ->
     return None if total is None else AlmostSure(total)
 
 
-def check_output(path: Path | None) -> None:
-    """Refuse what could not be written, before any work is done for it."""
+def word(path: Path) -> str:
+    """A path as one word of a command line."""
+    return shlex.quote(str(path))
+
+
+def check_output(path: Path | None, *endings: str) -> None:
+    """Refuse what could not be written, before any work is done for it, and what would get a wrong name."""
     if path is None:
         return
     folder = os.path.dirname(os.path.realpath(path))
@@ -246,6 +261,8 @@ def check_output(path: Path | None) -> None:
         raise FileError(f"cannot write {str(path)!r}: there is no folder {folder!r}. Make it first.", path=path)
     if not os.access(folder, os.W_OK):
         raise FileError(f"cannot write {str(path)!r}: the folder {folder!r} may not be written to.", path=path)
+    if path.suffix.lower() not in endings:
+        raise ArgumentError(f"the name of the output must end in {' or '.join(endings)}; got {str(path)!r}.")
 
 
 def state_of(mdp: MDP, text: str) -> int:

@@ -12,6 +12,7 @@ from almostsure.budget.answer import INFINITE
 from almostsure.budget.solve import solve_budget
 from almostsure.cli.options import (
     ANSWERS,
+    ARRAYS,
     Discount,
     Limit,
     Risk,
@@ -21,6 +22,7 @@ from almostsure.cli.options import (
     check_output,
     command,
     constraint_of,
+    word,
 )
 from almostsure.cli.routes import likely_route, visited
 from almostsure.cli.terminal import (
@@ -61,7 +63,7 @@ def solve(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the policy (.safetensors).")] = None,
 ) -> None:
     """The best return under a promise about damage, with proved bounds and the policy that attains it."""
-    check_output(output)
+    check_output(output, *ARRAYS)
     solution = _best(task, _constraint(task, total, limit, risk), discount=discount)
     if output is not None:
         solution.policy.save(output)
@@ -89,6 +91,8 @@ def simulate(
     mdp = task.mdp
     if policy is not None and (limit is not None or risk is not None):
         raise ArgumentError("--policy says what is played; leave out --limit and --risk.")
+    if show is not None and not 0 <= show < max(episodes, 1):
+        raise ArgumentError(f"--show must lie in 0 … {max(episodes, 1) - 1}; got {show}")
     played = Policy.load(policy, mdp) if policy is not None else None
     if played is None:
         played = _best(task, _constraint(task, total, limit, risk)).policy
@@ -179,7 +183,7 @@ def _show_solution(
     overspends = _overspends(constraint, result)
     facts(
         [
-            ("best return", f"{solution.value:.10g}, proved to lie in {solution.lower:.10g} … {solution.upper:.10g}"),
+            ("best return", _best_return(solution)),
             *([("mean damage", number(result.expected_damage))] if result is not None else []),
             ("worst damage", number(worst)),
             *([(f"P(damage > {total})", share(overspends))] if overspends is not None else []),
@@ -188,12 +192,21 @@ def _show_solution(
             *([("saved", output)] if output is not None else []),
         ]
     )
-    if isinstance(constraint, AlmostSure):
+    if isinstance(constraint, AlmostSure) and np.isfinite(solution.curve).any():
         heading("The best return for each budget Δ")
         _show_curve(solution.curve)
     asked = _as_options(constraint)
-    played = asked if output is None else f"--policy {output}"
+    played = asked if output is None else f"--policy {word(output)}"
+    if isinstance(constraint, AlmostSure) and solution.value == float("-inf"):
+        next_step(f"almostsure solve {task.arguments} --total {constraint.total + 1}")
+        return
     next_step(f"almostsure simulate {task.arguments} {played}", f"almostsure report {task.arguments} {asked}")
+
+
+def _best_return(solution: Solution) -> str:
+    if solution.value == float("-inf"):
+        return "−∞: whoever keeps this promise pays for ever; a larger budget may reach an end"
+    return f"{solution.value:.10g}, proved to lie in {solution.lower:.10g} … {solution.upper:.10g}"
 
 
 def _course(result: Evaluation) -> list[tuple[str, object]]:
@@ -216,8 +229,6 @@ def _show_route(task: Task, policy: Policy, total: int | None) -> None:
 
 def _show_curve(curve: Any) -> None:
     known = curve[np.isfinite(curve)]
-    if not known.size:
-        return
     low, high = min(0.0, float(known.min())), float(known.max())
     rows = [
         (str(total), number(value), bar((value - low) / (high - low) if high > low and np.isfinite(value) else 0.0))

@@ -11,9 +11,8 @@ import typer
 
 from almostsure.cli import machine
 from almostsure.cli.guard import Rejected
-from almostsure.cli.options import PROOF, Seed, Task, Total, check_output, command
+from almostsure.cli.options import HTML, PROOF, Seed, Task, Total, check_output, command
 from almostsure.cli.terminal import clean, heading, next_step, say, table
-from almostsure.errors import ArgumentError
 
 FIGURES = Path("almostsure-paper")
 
@@ -28,9 +27,7 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("almostsure-report.html"),
 ) -> None:
     """Write an interactive HTML report: one file, which opens offline."""
-    if output.suffix.lower() not in (".html", ".htm"):
-        raise ArgumentError(f"the name of the report must end in .html; got {str(output)!r}.")
-    check_output(output)
+    check_output(output, *HTML)
     mdp = task.mdp
     written = _write(mdp, output, name=task.name, total=total, limit=limit, risk=risk, seed=seed)
     if task.json:
