@@ -165,3 +165,7 @@ def test_tiny_probabilities_of_failure_are_not_zero():
     assert tiny.delta > 0
     assert "at least 0.999999999999999." in tiny.statement
     assert delta_bought(10**6, 10, 2, mu=0.5) > 0
+
+
+def test_very_rare_outcomes_are_promised_nothing():
+    assert confidence([10**18], 5e-324).delta == 1

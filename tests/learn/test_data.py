@@ -354,6 +354,11 @@ def test_repetitions_and_contradictions():
         learn(LINE | {"cumulative_damage": [0, 1, 2]})
 
 
+def test_episodes_are_named_by_single_values():
+    with pytest.raises(ModelError, match="episode must be a number or a text; got an array at row 0"):
+        learn({**LINE, "episode": [[1], [1], [1]]})
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("s,a,s',d,d\n0,0,1,0,1\n")

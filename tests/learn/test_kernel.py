@@ -405,6 +405,8 @@ def test_bad_arguments(hazard):
         build_kernel(hazard, 5, checkpoint_seconds=float("nan"))
     with pytest.raises(FileError, match="cannot write"):
         build_kernel(hazard, 5, checkpoint="no/such/folder/run")
+    with pytest.raises(LimitReached, match="too many to count"):
+        build_kernel(hazard, 10**30)
 
 
 def test_a_fresh_seed_is_told(hazard):

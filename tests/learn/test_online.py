@@ -283,6 +283,10 @@ def test_bad_input(hazard):
         shield.watch(0, 0, 0, 0, remaining=0.5)
     with pytest.raises(UnknownName, match="unknown state -1"):
         shield.mask([0, -1], 1)
+    with pytest.raises(ArgumentError, match=r"shapes that fit together; got \[2\] and \[3\]"):
+        shield.mask([0, 1], [1, 2, 3])
+    with pytest.raises(ArgumentError, match="known must be a kernel; got int"):
+        OnlineShield(hazard, known=5)
     with pytest.raises(NoSafeAction, match="the budget is overspent by 1"):
         shield.allowed(0, -1)
     with pytest.raises(NoSafeAction, match="overspent by 2"):

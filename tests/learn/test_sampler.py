@@ -49,7 +49,9 @@ def test_a_vectorised_sampler_needs_three_things():
         ({"next_states": lambda n: np.full(n, 0.5)}, "next states must be integers"),
         ({"rewards": lambda n: np.full(n, np.nan)}, "rewards must be finite; the sampler returned nan"),
         ({"rewards": lambda n: np.full(n, np.inf)}, "rewards must be finite"),
-        ({"rewards": lambda n: ["much"] * n}, "rewards must be numbers"),
+        ({"rewards": lambda n: ["much"] * n}, "rewards must be numbers; the sampler returned 'much' at choice 0"),
+        ({"next_states": lambda n: [0, None, *[0] * (n - 2)]}, r"must be numbers; .* None at choice \d+ \(state 0"),
+        ({"next_states": lambda n: [10**30] * n}, "next_states must be numbers; the sampler returned 1000"),
         ({"damages": lambda n: np.full(n, 0.5)}, "damages must be integers 0 … 1; the sampler returned 0.5"),
         ({"damages": lambda n: np.full(n, -1)}, "damages must be integers 0 … 1; the sampler returned -1"),
         ({"damages": lambda n: np.full(n, 2)}, "damages must be integers 0 … 1; the sampler returned 2"),
@@ -96,6 +98,8 @@ def test_other_ways_to_fail():
         ("actions", lambda state: [], r"actions\(0\) must be one or more action ids"),
         ("actions", lambda state: [-1], r"actions\(0\) must be one or more action ids"),
         ("actions", lambda state: ["left"], r"actions\(0\) must be one or more action ids"),
+        ("actions", lambda state: 1 / 0, r"actions\(0\) failed: ZeroDivisionError"),
+        ("actions", lambda state: [[0], [1, 2]], r"actions\(0\) failed: ValueError"),
         ("actions", 3, r"must have actions\(state\)"),
         ("initial", 7, "unknown state 7|initial"),
     ],
@@ -226,3 +230,20 @@ def test_environments_that_are_none():
         EnvSampler(env, 3, "cost")
     with pytest.raises(ModelError, match="damage must be a function"):
         EnvSampler(env, set_lake, 3)
+
+
+def test_an_environment_that_fails_names_the_place():
+    env = gymnasium.make("FrozenLake-v1")
+    for broken in (
+        EnvSampler(env, lambda env, s: 1 / 0, lambda *_: 0),
+        EnvSampler(env, set_lake, lambda *_: 1 / 0),
+        EnvSampler(env, set_lake, lambda *_: 0, encode=lambda o: 1 / 0),
+    ):
+        with pytest.raises(ModelError, match="the environment failed at state 0, action 0: ZeroDivisionError"):
+            build_kernel(broken, 1)
+
+
+@pytest.mark.parametrize("terminal", [[0.5], "ab", [None]])
+def test_terminal_states_are_whole_numbers(terminal):
+    with pytest.raises(ArgumentError, match="terminal must be whole numbers"):
+        FunctionSampler(lambda s, a, rng: (0, 0.0, 0), 2, 2, terminal=terminal)

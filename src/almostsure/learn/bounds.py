@@ -46,6 +46,7 @@ DIGITS = 40  # decimal digits beyond those that 1 − μ needs
 TIE = Decimal("1e-30")  # closer to an integer than this is the integer
 MOST_NINES = 15  # digits of a probability that anybody reads
 SMALLEST = float(np.finfo(np.float64).tiny)  # below, floating-point numbers lose digits, and at last everything
+MOST = 10**300  # outcomes that a float can count; where there may be more, the samples promise nothing anyway
 UPWARD = 1 + 1e-12  # more than double-precision logarithms and exponentials can be wrong by
 
 
@@ -197,7 +198,7 @@ def confidence(counts: npt.ArrayLike, mu: float, *, num_states: int | None = Non
     if num_states is not None:
         outcomes = min(outcomes, count("num_states", num_states) * count("num_damages", num_damages))
     missed = math.fsum(np.maximum(np.exp(number * math.log1p(-mu)), SMALLEST).tolist())
-    return Confidence(mu=mu, delta=min(outcomes * missed * UPWARD, 1.0))
+    return Confidence(mu=mu, delta=min(min(outcomes, MOST) * missed * UPWARD, 1.0))
 
 
 def most_outcomes(mu: float) -> int:

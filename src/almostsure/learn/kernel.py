@@ -16,7 +16,7 @@ from typing import Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import ArgumentError, Interrupted, UnknownName
+from almostsure.errors import ArgumentError, Interrupted, LimitReached, UnknownName
 from almostsure.learn.bounds import Confidence, confidence, count
 from almostsure.learn.checkpoint import Checkpoint
 from almostsure.learn.parallel import Cluster, Workers, cores, open_crew, uninterrupted
@@ -175,6 +175,8 @@ def build_kernel(
     1
     """
     source, number = as_source(sampler), count("samples", samples)
+    if number * source.blank.num_choices >= 2**62:
+        raise LimitReached(f"{number:.3g} samples of {source.blank.num_choices:,} choices are too many to count.")
     seed = None if seed is None else count("seed", seed, least=0)
     store = Checkpoint(checkpoint, source, {"samples of every choice": str(number)}, check_seconds(checkpoint_seconds))
     resumed = store.read(seed)

@@ -110,6 +110,8 @@ class OnlineShield:
         self._asked = 0  # look-ups since the last change
 
     def _learn(self, known: Kernel) -> None:
+        if not isinstance(known, Kernel):
+            raise ArgumentError(f"known must be a kernel; got {type(known).__name__}")
         if known.blank != self._blank:
             raise ModelMismatch("the kernel belongs to other states and actions than those given.")
         keys = (known.choice * self._blank.num_states + known.next_state) * DAMAGES + known.damage
@@ -271,7 +273,12 @@ class OnlineShield:
         NoSafeAction
             If any row would be empty.
         """
-        s, left = np.broadcast_arrays(whole_array("states", states), whole_array("remaining", remaining))
+        s, left = whole_array("states", states), whole_array("remaining", remaining)
+        try:
+            s, left = np.broadcast_arrays(s, left)
+        except ValueError:
+            shapes = f"{list(s.shape)} and {list(left.shape)}"
+            raise ArgumentError(f"states and remaining must have shapes that fit together; got {shapes}") from None
         shape, s, left = s.shape, s.ravel().astype(np.int64), left.ravel().astype(np.int64)
         if s.size and not (s.min() >= 0 and s.max() < self._blank.num_states):
             bad = s[(s < 0) | (s >= self._blank.num_states)]

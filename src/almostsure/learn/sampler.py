@@ -88,7 +88,7 @@ class Source:
         if not isinstance(answer, (tuple, list)) or len(answer) != 3:
             raise ModelError(f"a sampler must return (next_states, rewards, damages); got {_shown(answer)}")
         states, rewards, damages = (
-            _column(name, values, choices.size)
+            self._column(name, values, choices)
             for name, values in zip(("next_states", "rewards", "damages"), answer, strict=True)
         )
         last = self.blank.num_states - 1
@@ -98,13 +98,28 @@ class Source:
         self._require(_whole(damages, 0, self.max_damage), rule, damages, choices)
         return states.astype(np.int64), rewards.astype(np.float64), damages.astype(np.int64)
 
+    def _column(self, name: str, values: Any, choices: Ints) -> npt.NDArray[Any]:
+        try:
+            array = np.asarray(values)
+        except ValueError as error:
+            raise ModelError(f"{name} must be {choices.size} numbers; {error}") from None
+        if array.shape != choices.shape:
+            raise ModelError(
+                f"a sampler must return {choices.size} {name}, one a choice; got shape {list(array.shape)}"
+            )
+        if array.dtype.kind not in "iufb":
+            good = np.array([_is_number(value) for value in array.tolist()], np.bool_)
+            self._require(good, f"{name} must be numbers", array, choices)
+            return array.astype(np.float64)
+        return array
+
     def _require(self, good: npt.NDArray[np.bool_], rule: str, values: npt.NDArray[Any], choices: Ints) -> None:
         if good.all():
             return
         at = int(np.argmin(good))
         choice, more = int(choices[at]), int(good.size - np.count_nonzero(good)) - 1
         raise ModelError(
-            f"{rule}; the sampler returned {values[at].item()!r} at {self.blank.describe_choice(choice)}"
+            f"{rule}; the sampler returned {_shown(values.tolist()[at])} at {self.blank.describe_choice(choice)}"
             f"{and_more(more, 'sample')}.",
             state=int(self.blank.successor[choice]), action=int(self.blank.choice_action[choice]), choice=choice,
         )  # fmt: skip
@@ -184,7 +199,12 @@ def _listed(sampler: Any) -> tuple[Ints, Ints]:
 
 
 def _action_row(sampler: Any, state: int) -> Ints:
-    row = np.unique(np.asarray(sampler.actions(state)))
+    try:
+        row = np.unique(np.asarray(sampler.actions(state)))
+    except AlmostSureError:
+        raise
+    except Exception as error:
+        raise ModelError(f"actions({state}) failed: {type(error).__name__}: {error}", state=state) from error
     if row.size == 0 or row.dtype.kind not in "iu" or row[0] < 0:
         raise ModelError(
             f"actions({state}) must be one or more action ids, integers from 0; got {_shown(row)}", state=state
@@ -195,16 +215,8 @@ def _action_row(sampler: Any, state: int) -> Ints:
 # ---------------------------------------------------------------------- pieces
 
 
-def _column(name: str, values: Any, size: int) -> npt.NDArray[Any]:
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise ModelError(f"{name} must be {size} numbers; {error}") from None
-    if array.shape != (size,):
-        raise ModelError(f"a sampler must return {size} {name}, one a choice; got shape {list(array.shape)}")
-    if array.dtype.kind not in "iufb":
-        raise ModelError(f"{name} must be numbers; the sampler returned {array.dtype}")
-    return array
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and abs(value) < 2**53
 
 
 def _whole(values: npt.NDArray[Any], least: int, most: int) -> npt.NDArray[np.bool_]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -12,6 +13,7 @@ from almostsure.errors import AlmostSureError, ModelError
 from almostsure.learn.bounds import count
 from almostsure.model.mdp import Floats, Initial, Ints
 from almostsure.model.validate import MAX_DAMAGE
+from almostsure.shield.checks import whole_array
 
 Step = Callable[[int, int, np.random.Generator], tuple[int, float, int]]
 Actions = int | Sequence[Sequence[int]] | Callable[[int], npt.ArrayLike]
@@ -69,7 +71,7 @@ class FunctionSampler:
         self.state_names, self.action_names = state_names, action_names
         self.identity = f"{getattr(step, '__module__', '')}.{getattr(step, '__qualname__', type(step).__qualname__)}"
         self._step, self._actions = step, actions
-        self._terminal = frozenset(int(state) for state in terminal)
+        self._terminal = frozenset(whole_array("terminal", list(terminal)).ravel().tolist())
         outside = [state for state in self._terminal if not 0 <= state < self.num_states]
         if outside:
             raise ModelError(f"terminal states must lie in 0 … {self.num_states - 1}; got {outside[0]}")
@@ -87,18 +89,12 @@ class FunctionSampler:
     def _one(self, state: int, action: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
         if state in self._terminal:
             return state, 0.0, 0
-        place = f"at state {state}, action {action}"
-        try:
+        with told("the simulator", state, action):
             result = self._step(state, action, rng)
-        except AlmostSureError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"the simulator failed {place}: {type(error).__name__}: {error}", state=state, action=action
-            ) from error
         if not isinstance(result, (tuple, list)) or len(result) != 3:
             raise ModelError(
-                f"the simulator must return (next_state, reward, damage); got {result!r} {place}",
+                f"the simulator must return (next_state, reward, damage); got {result!r} at state {state}, "
+                f"action {action}",
                 state=state, action=action,
             )  # fmt: skip
         return tuple(result)  # type: ignore[return-value]
@@ -168,7 +164,9 @@ class EnvSampler:
         self._env.unwrapped.np_random = rng
         next_states, rewards, damages = states.copy(), np.zeros(states.size), np.zeros(states.size)
         for i in np.flatnonzero(states != self.end).tolist():
-            next_states[i], rewards[i], damages[i] = self._one(int(states[i]), int(actions[i]))
+            state, action = int(states[i]), int(actions[i])
+            with told("the environment", state, action):
+                next_states[i], rewards[i], damages[i] = self._one(state, action)
         return next_states, rewards, damages
 
     def _one(self, state: int, action: int) -> tuple[int, float, float]:
@@ -201,6 +199,20 @@ class EnvSampler:
                 state=state, action=action,
             )  # fmt: skip
         return float(info[self._damage])
+
+
+@contextlib.contextmanager
+def told(who: str, state: int, action: int) -> Iterator[None]:
+    """Say where it was if somebody else's code fails."""
+    try:
+        yield
+    except AlmostSureError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"{who} failed at state {state}, action {action}: {type(error).__name__}: {error}",
+            state=state, action=action,
+        ) from error  # fmt: skip
 
 
 def _size(env: Any, name: str, given: int | None) -> int:

@@ -166,6 +166,13 @@ def test_overspending_is_punished():
     assert asure.evaluate(mdp, mild).overspends == 1
 
 
+@pytest.mark.parametrize("rewards", [(-1.0, -1.5), (0.0, 0.0)])
+def test_the_usual_penalty_is_worse_than_any_step(rewards):
+    mdp = asure.from_transitions([0, 0], [0, 1], [1, 1], [1, 1], rewards, [1, 0], terminal=[1])
+    policy = SauteQ().train(mdp, 0, steps=2_000, seed=0).policy
+    assert asure.evaluate(mdp, policy).overspends == 0
+
+
 # ---------------------------------------------------------------------- reproducible, plain or compiled
 
 
@@ -296,6 +303,8 @@ def test_other_settings_are_checked():
         LagrangianQ(price_rate=-1.0)
     with pytest.raises(ArgumentError, match="penalty must be a number; got NaN"):
         SauteQ(penalty=float("nan"))
+    with pytest.raises(ArgumentError, match="horizon must be at least 1"):
+        learn_barrier("paper", horizon=0)
     with pytest.raises(ArgumentError, match="enough must be at least 1"):
         OptimisticModel(enough=0)
 

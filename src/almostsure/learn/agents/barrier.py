@@ -14,6 +14,7 @@ from typing import final
 from almostsure.learn.agents.guard import Shielded
 from almostsure.learn.agents.qlearning import HORIZON
 from almostsure.learn.agents.tabular import Rules, train
+from almostsure.learn.bounds import count
 from almostsure.learn.online import OnlineShield
 from almostsure.learn.training import Training
 from almostsure.model.mdp import Bools
@@ -69,6 +70,6 @@ def learn_barrier(mdp: Model, *, steps: int = 100_000, seed: int = 0, horizon: i
     """
     mdp = as_model(mdp)
     shield = OnlineShield(mdp, unknown="allow")
-    rules = Rules(horizon=horizon, explore=1.0)
+    rules = Rules(horizon=count("horizon", horizon), explore=1.0)
     training = train(mdp, Shielded(mdp, 0, shield), rules, steps=steps, seed=seed)
     return Barrier(shield=shield, training=training)

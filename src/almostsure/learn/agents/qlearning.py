@@ -107,7 +107,7 @@ class SauteQ:
     Parameters
     ----------
     penalty
-        By default the difference of the model's largest and smallest reward.
+        By default the difference of the model's largest and smallest reward, and twice what any step costs at least.
     """
 
     name: str = "Sauté Q-learning"
@@ -122,7 +122,8 @@ class SauteQ:
     def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         guard = Free(mdp, total, sees_budget=True)
-        penalty = float(mdp.reward.max() - mdp.reward.min()) if self.penalty is None else self.penalty
+        least, most = float(mdp.reward.min()), float(mdp.reward.max())
+        penalty = (max(most - least, -2 * least) or 1.0) if self.penalty is None else self.penalty
         return train(mdp, guard, Rules(horizon=self.horizon, penalty=penalty), steps=steps, seed=seed)
 
 

@@ -191,6 +191,8 @@ def _episodes(values: Any, place: Place) -> npt.NDArray[Any] | None:
     if values is None:
         return None
     array = _array(values)
+    if array.ndim != 1:
+        raise ModelError(f"episode must be a number or a text; got an array at {place(0)}")
     if array.dtype.kind in "iuU":
         good = array != "" if array.dtype.kind == "U" else np.ones(array.shape, np.bool_)
     elif array.dtype.kind == "f":
