@@ -30,6 +30,7 @@ help:  ## what can be made
 .PHONY: demo
 demo: $(CORE)  ## one map, three kinds of promise, and an HTML report
 	@mkdir -p out && $(RUN) -m almostsure demo --output out/almostsure-report.html
+	@echo && echo "In this shell the command is found after: . $(VENV)/bin/activate"
 
 .PHONY: test
 test: $(TEST)  ## every test, doctest and documented snippet
@@ -74,8 +75,9 @@ $(RUN):
 	  echo "Creating $(VENV) with $$("$$python" --version) …" && "$$python" -m venv "$(VENV)"
 
 $(CORE): pyproject.toml constraints.txt | $(RUN)
-	@echo "Installing almostsure …"
+	@echo "Installing almostsure, which takes a minute or two …"
 	@$(PIP) --editable .
+	@echo "Compiling its kernels …"
 	@$(RUN) -m almostsure.warm
 	@touch $@
 
