@@ -98,9 +98,12 @@ def study(mdp: MDP, *, total: int | None, limit: float | None, risk: float | Non
     ladder = _ladder(mdp, budget, total, notes)
     chosen = _choose(ladder, least) if total is None else total
     ladder = _shortened(ladder, chosen)
-    kinds = _constraints(chosen, limit, risk)
-    plans = [_assured(mdp, ladder, kinds[0])] + [_programmed(mdp, kind, constraint, notes) for kind, constraint in (
-        ("expected", kinds[1]), ("chance", kinds[2]))]  # fmt: skip
+    assured, expected, chance = _constraints(chosen, limit, risk)
+    plans = (
+        _assured(mdp, ladder, assured),
+        _programmed(mdp, "expected", expected, notes),
+        _programmed(mdp, "chance", chance, notes),
+    )
     return Study(
         mdp=mdp, budget=budget, broken=_broken(mdp, budget), least=least, total=chosen, asked=total is not None,
         seed=seed, ladder=ladder, plans=tuple(_tried(mdp, plan, chosen, seed, notes) for plan in plans),
