@@ -1,4 +1,4 @@
-"""Draws environments.png: three of the package's environments, as they draw themselves."""
+"""Draws docs/pictures/environments.png: three of the package's environments, as they draw themselves."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from matplotlib import image
 
 import almostsure.gym  # registers the environments
 
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "environments.png"
 GAP = 14  # pixels between the pictures
 
 
 def frame(name: str, seed: int, actions: list[str]) -> np.ndarray:
+    """One environment after some steps, as pixels."""
     env = gymnasium.make(f"almostsure/{name}-v0", render_mode="rgb_array")
     env.reset(seed=seed)
     for action in actions:
@@ -22,6 +24,7 @@ def frame(name: str, seed: int, actions: list[str]) -> np.ndarray:
 
 
 def main() -> None:
+    """Put the three beside each other."""
     robot = frame("Warehouse", 3, ["west", "north", "north", "east", "east", "west", "west", "west", "north"])
     sand = frame("Quicksand", 2, ["east", "east"])
     paper = frame("Paper", 3, ["left", "left"])
@@ -32,9 +35,8 @@ def main() -> None:
     page[: robot.shape[0], : robot.shape[1]] = robot
     page[below : below + paper.shape[0], aside : aside + paper.shape[1]] = paper
     page[middle : middle + sand.shape[0], robot.shape[1] + GAP :] = sand
-    image.imsave(Path(__file__).with_name("environments.png"), page)
+    image.imsave(TARGET, page)
 
 
 if __name__ == "__main__":
-    assert almostsure.gym.environment_names()
     main()
