@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from matplotlib import image
 
-import almostsure.gym  # registers the environments
+import almostsure.gym  # noqa: F401  registers the environments
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "environments.png"
 GAP = 14  # pixels between the pictures
