@@ -56,7 +56,8 @@ def cases() -> Iterator[Case]:
     lone = {"slip_model": "side", "hazard": 0.01, "lakes": 0.0, "pits": 0.0}
     for n in (100, 300, 1000):
         yield Case(f"forward-{n}", lambda seed, n=n: grid_family(n, seed=seed), large=n == 1000)
-    yield Case("forward-300-discounted", lambda seed: grid_family(300, seed=seed), discount=0.99)
+    for n in (100, 300):
+        yield Case(f"forward-{n}-discounted", lambda seed, n=n: grid_family(n, seed=seed), discount=0.99)
     yield Case("side-300", lambda seed: grid_family(300, seed=seed, **side))
     yield Case("side-300-discounted", lambda seed: grid_family(300, seed=seed, **side), discount=0.99)
     yield Case("side-lone-300", lambda seed: grid_family(300, seed=seed, **lone))
