@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
-from almostsure.gym import DamageTracker, ShieldedEnv, to_gymnasium
+from almostsure.gym import DamageTracker, ShieldedEnv, ready, to_gymnasium
 from almostsure.testing import mdps
 
 
@@ -244,11 +244,25 @@ def test_truncation_is_not_termination():
 
 def test_an_environment_that_resets_itself_inside_is_refused():
     mdp = asure.example("paper")
-    with pytest.raises(ArgumentError, match=r"Put ShieldedEnv inside of Autoreset"):
+    with pytest.raises(ArgumentError, match=r"must see every reset; .*Autoreset\(ShieldedEnv"):
         ShieldedEnv(Autoreset(to_gymnasium(mdp)), shield_of(mdp), 1)
     env = Autoreset(shielded("paper", 1))
     env.reset(seed=0)
     assert [env.step(a)[4]["remaining"] for a in (0, 1, 0, 0)] == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("wrap", "what"),
+    [
+        (lambda env: gymnasium.wrappers.StickyAction(env, 0.5), "which action is played"),
+        (lambda env: gymnasium.wrappers.RepeatAction(env, 2), "every step"),
+        (lambda env: gymnasium.wrappers.DelayObservation(env, 1), "the present state"),
+    ],
+)
+def test_what_hides_actions_steps_or_states_is_refused(wrap, what):
+    env = wrap(gymnasium.make("CliffWalking-v1"))
+    with pytest.raises(ArgumentError, match=f"a shield must see {what}; .* inside hides that"):
+        ShieldedEnv(env, ready("CliffWalking-v1").shield(), 1)
 
 
 def test_copies_and_pickles_go_on_where_the_original_was():
@@ -526,7 +540,60 @@ def test_a_state_cannot_both_end_and_go_on():
     assert env.step(1)[2]
     env.reset(seed=0)
     env.step(1)
-    with pytest.raises(ModelError, match="an episode ended in state 1 'r0c1' before, and another goes on from there"):
+    with pytest.raises(ModelError, match="one episode ended in state 1 'r0c1', and another went on from there"):
+        env.step(1)
+
+
+class EndsAtOnce(gymnasium.Wrapper):
+    def step(self, action):
+        state, reward, _, truncated, info = self.env.step(action)
+        return state, reward, True, truncated, info
+
+
+@pytest.mark.parametrize("first", ["ends", "goes on"])
+def test_nor_can_it_for_others_with_the_same_shield(first):
+    mdp = asure.from_map("S..G")
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    ends, goes = (ShieldedEnv(env, shield, 1) for env in (EndsAtOnce(to_gymnasium(mdp)), to_gymnasium(mdp)))
+    ends.reset(seed=0)
+    goes.reset(seed=0)
+    goes.step(1)
+    first, second = (ends, goes) if first == "ends" else (goes, ends)
+    first.step(1)
+    with pytest.raises(ModelError, match="one episode ended in state 1 'r0c1', and another went on from there"):
+        second.step(1)
+
+
+@pytest.mark.parametrize("forbidden", ["raise", "replace"])
+def test_what_one_environment_learns_holds_for_all_that_share_its_shield(forbidden):
+    """Masks were shown to both before; the second must not repeat what has just hurt the first."""
+    mdp = asure.example("paper")
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    first, second = (ShieldedEnv(to_gymnasium(mdp), shield, 0, forbidden=forbidden) for _ in range(2))
+    assert all(env.reset(seed=0)[1]["action_mask"].all() for env in (first, second))
+    assert first.step(0)[-1]["violation"]
+    *_, terminated, _, info = second.step(0)
+    assert (terminated, info["remaining"], info["interventions"]) == (True, 0, 1)
+    assert len(shield.ledger.violations) == 1
+    second.reset(seed=0)
+    assert second.action_masks().tolist() == [False, True]
+    if forbidden == "raise":  # now it has seen the mask
+        with pytest.raises(NoSafeAction, match="left is not allowed"):
+            second.step(0)
+
+
+def test_an_episode_is_broken_off_where_others_learned_that_nothing_is_safe():
+    mdp = asure.example("paper")
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    env = ShieldedEnv(to_gymnasium(mdp), shield, 0)
+    seen, _ = env.reset(seed=0)
+    for action in (0, 1):
+        shield.watch("circle", action, "square", 1)
+    after, reward, terminated, truncated, info = env.step(1)
+    assert (after.tolist(), reward, terminated, truncated, info["stuck"]) == (seen.tolist(), 0.0, False, True, True)
+    assert env.unwrapped._state == 0  # nothing was played
+    assert env.action_masks().any()
+    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
         env.step(1)
 
 

@@ -220,6 +220,8 @@ def test_before_the_first_reset_and_after_an_error_there_is_nothing_to_do():
     envs = ShieldedVectorEnv(SyncVectorEnv([partial(to_gymnasium, "paper")] * 2), shield_of(mdp), 1)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         envs.step(np.array([1, 1]))
+    with pytest.raises(gymnasium.error.ResetNeeded, match="before action_masks"):
+        envs.action_masks()
     disabled = SyncVectorEnv([partial(to_gymnasium, "paper")] * 2, autoreset_mode=AutoresetMode.DISABLED)
     envs = ShieldedVectorEnv(disabled, shield_of(mdp), 1)
     envs.reset(seed=0)
@@ -232,6 +234,8 @@ def test_other_environments_are_refused():
     paper = shield_of(asure.example("paper"))
     with pytest.raises(ModelMismatch, match="the shield is for another environment"):
         ShieldedVectorEnv(SyncVectorEnv([river]), paper, 1)
+    with pytest.raises(ModelMismatch, match="the shield is for another model than the environment's"):
+        ShieldedVectorEnv(ModelVectorEnv(asure.example("paper", damage_probability=0.5), 2), paper, 1)
     lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     other = partial(gymnasium.make, "FrozenLake-v1", desc=["SFFF", "FFFF", "FFFF", "FFFG"])
     with pytest.raises(ModelMismatch, match=r"another map\?"):
@@ -284,6 +288,69 @@ def test_a_vector_must_say_when_it_resets():
     envs.metadata = {}
     with pytest.raises(ArgumentError, match=r"must say in metadata\['autoreset_mode'\]"):
         VectorDamageTracker(envs)
+
+
+class HurtsAtReset(gymnasium.Wrapper):
+    """The first reset does not hurt, later ones do."""
+
+    resets = 0
+
+    def reset(self, **options):
+        self.resets += 1
+        state, info = self.env.reset(**options)
+        return state, {**info, "damage": int(self.resets > 1)}
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_an_automatic_reset_that_hurts_is_refused(mode):
+    def make():
+        return SyncVectorEnv([lambda: HurtsAtReset(to_gymnasium("paper"))] * 2, autoreset_mode=mode)
+
+    mdp = asure.example("paper")
+    for envs in (ShieldedVectorEnv(make(), shield_of(mdp), 1), VectorDamageTracker(make(), lambda *step: 0)):
+        envs.reset(seed=0)
+        if mode == AutoresetMode.NEXT_STEP:
+            envs.step(np.array([1, 1]))
+        with pytest.raises(ModelError, match="a reset must do no damage"):
+            envs.step(np.array([1, 1]))
+
+
+def test_damage_is_counted_in_whole_numbers_only():
+    class Says(gymnasium.Wrapper):
+        def step(self, action):
+            return *self.env.step(action)[:4], {"damage": 0.5}
+
+    one = BudgetObservation(Says(cliff()), 3)
+    many = VectorBudgetObservation(SyncVectorEnv([lambda: Says(cliff())]), 3)
+    for envs, action in ((one, 0), (many, np.array([0]))):
+        envs.reset(seed=0)
+        with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got .*0\.5"):
+            envs.step(action)
+
+
+class Scribbles(gymnasium.Env):
+    """Writes over the observation that it returned."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 9, (1,), np.int64), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.seen = np.zeros(1, np.int64)
+        return self.seen, {}
+
+    def step(self, action):
+        self.seen += 1
+        return self.seen, 0.0, False, False, {}
+
+
+def test_trackers_remember_observations_that_are_written_over():
+    def climbed(s, a, s2, r, terminated):
+        return int(s2[0] - s[0])
+
+    one = DamageTracker(Scribbles(), climbed)
+    many = VectorDamageTracker(SyncVectorEnv([Scribbles], copy=False), climbed)
+    for envs, action in ((one, 0), (many, np.array([0]))):
+        envs.reset(seed=0)
+        assert [np.sum(envs.step(action)[-1]["damage"]) for _ in range(3)] == [1, 1, 1]
 
 
 # ---------------------------------------------------------------------- single trackers
@@ -353,6 +420,39 @@ def test_many_copies_of_a_model_draw_its_outcomes():
                 assert (states[i], rewards[i], infos["damage"][i]) in possible
         over = terminated | truncated
     assert np.array_equal(ModelVectorEnv(mdp, 64).reset(seed=3)[0], envs.reset(seed=3)[0])
+
+
+def test_some_copies_of_a_model_can_be_reset():
+    mdp = asure.example("hazard-map")
+    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 3), shield_of(mdp), TOTAL)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset all copies before"):
+        envs.reset(options={"reset_mask": np.array([True, False, False])})
+    envs.reset(seed=0)
+    for _ in range(5):
+        before, *_ = envs.step(envs.action_masks().argmax(axis=1))
+    seen, infos = envs.reset(options={"reset_mask": np.array([True, False, False])})
+    assert seen[0].tolist() == [mdp.initial_states[0], TOTAL]
+    assert np.array_equal(seen[1:], before[1:])
+    assert infos["_remaining"].tolist() == [True, False, False]
+    envs.step(envs.action_masks().argmax(axis=1))
+    for mask in ([True, False], [1, 0, 0]):
+        with pytest.raises(ArgumentError, match="reset_mask must be 3 booleans"):
+            envs.unwrapped.reset(options={"reset_mask": mask})
+    states, _ = envs.unwrapped.reset(options={"state": 5})
+    assert states.tolist() == [5, 5, 5]
+
+
+@pytest.mark.parametrize("seed", [[1, 2, 3], np.array([1, 2, 3]), [None, 2, 3], np.int64(7), 7])
+def test_seeds_of_every_kind_repeat_what_is_drawn(seed):
+    def draws():
+        envs = ModelVectorEnv(asure.example("paper", damage_probability=0.5), 3)
+        envs.reset(seed=seed)
+        assert envs.np_random_seed is not None
+        return [envs.step(np.zeros(3, int))[-1]["damage"].tolist() for _ in range(30)]
+
+    assert draws() == draws()
+    with pytest.raises(ArgumentError, match="seed must be a whole number, or 3 of them"):
+        ModelVectorEnv("paper", 3).reset(seed=[1, 2])
 
 
 def test_frequencies_in_a_vector():

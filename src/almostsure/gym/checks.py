@@ -9,18 +9,27 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete
-from gymnasium.wrappers import Autoreset
+from gymnasium.vector import VectorWrapper
+from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservation, RepeatAction, StickyAction
 
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.gym.autoreset import read
 from almostsure.gym.overseer import Overseer
 from almostsure.learn.ledger import Ledger
 from almostsure.learn.online import OnlineShield
-from almostsure.model.mdp import MDP
+from almostsure.model.mdp import MDP, Bools
 
 StateOf = Callable[[Any, Any], Any]  # (observation, environment) → a state of the model, by index or name
 
 FORBIDDEN = ("raise", "replace")
+
+HIDING: dict[type, str] = {  # wrappers that no shield can be around, and what it must see
+    Autoreset: "every reset",
+    StickyAction: "which action is played",
+    RepeatAction: "every step",
+    MaxAndSkipObservation: "every step",
+    DelayObservation: "the present state",
+}
 
 
 def check_forbidden(forbidden: str) -> None:
@@ -63,14 +72,16 @@ def check_observations(overseer: Overseer, observations: Any, state_of: StateOf 
     overseer.has_extra_end = overseer.num_states == observations.n + 1
 
 
-def check_same_model(overseer: Overseer, env: gymnasium.Env[Any, Any], state_of: StateOf | None) -> None:
+def check_same_model(overseer: Overseer, env: Any, state_of: StateOf | None) -> None:
     """Refuse an environment that knows its own model, or its table, where that is not the shield's."""
     layers = list(_layers(env))
-    if any(isinstance(layer, Autoreset) for layer in layers):
-        raise ArgumentError(
-            "a shield must see every reset; the environment resets itself inside. Put ShieldedEnv "
-            "inside of Autoreset: Autoreset(ShieldedEnv(…))."
-        )
+    for layer in layers:
+        if type(layer) in HIDING:
+            name = type(layer).__name__
+            raise ArgumentError(
+                f"a shield must see {HIDING[type(layer)]}; {name} inside hides that. Put ShieldedEnv inside of it: "
+                f"{name}(ShieldedEnv(…))."
+            )
     translated = any(isinstance(layer, (gymnasium.ActionWrapper, gymnasium.ObservationWrapper)) for layer in layers)
     if translated or state_of is not None or overseer.online is not None:
         return
@@ -83,7 +94,7 @@ def check_same_model(overseer: Overseer, env: gymnasium.Env[Any, Any], state_of:
 
 
 def _layers(env: Any) -> Iterator[Any]:
-    while isinstance(env, gymnasium.Wrapper):
+    while isinstance(env, (gymnasium.Wrapper, VectorWrapper)):
         yield env
         env = env.env
 
@@ -132,11 +143,12 @@ def open_ledger(ledger: Ledger | str | PathLike[str] | None, shield: Any) -> Led
     return result if given or ledger is None else result.record(ledger)  # type: ignore[arg-type]
 
 
-def check_reset(infos: dict[str, Any], at: int) -> None:
-    """Refuse a copy of an environment whose reset hurts."""
-    damage = read(infos, "damage", at)
-    if damage:
-        raise ModelError(f"a reset must do no damage; infos['damage'] of copy {at} is {damage!r} after it")
+def check_resets(infos: dict[str, Any], who: Bools) -> None:
+    """Refuse copies of an environment whose reset hurts."""
+    for at in np.flatnonzero(who).tolist() if "damage" in infos else ():
+        damage = read(infos, "damage", at)
+        if damage:
+            raise ModelError(f"a reset must do no damage; infos['damage'] of copy {at} is {damage!r} after it")
 
 
 # ---------------------------------------------------------------------- errors

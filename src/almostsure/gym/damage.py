@@ -7,6 +7,7 @@ holds with certainty cannot be kept in numbers that are rounded.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, final
 
@@ -62,10 +63,11 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode with the whole budget."""
-        self._before, info = self.env.reset(seed=seed, options=options)
+        self._started = False  # until all is well
+        observation, info = self.env.reset(seed=seed, options=options)
         check_reset(info)
-        self._remaining, self._started = self._total or 0, True
-        return self._before, self._info(info, 0)
+        self._before, self._remaining, self._started = self._kept(observation), self._total or 0, True
+        return observation, self._info(info, 0)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Play an action, and write down its damage."""
@@ -79,8 +81,12 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         else:
             raise no_cost(info)
         damage = check_damage(said, f"after action {action!r}")
-        self._before, self._remaining = observation, self._remaining - damage
+        self._before, self._remaining = self._kept(observation), self._remaining - damage
         return observation, reward, terminated, truncated, self._info(info, damage)
+
+    def _kept(self, observation: Any) -> Any:
+        """What the function gets at the next step: a copy, since some environments write over what they returned."""
+        return None if self._damage is None else copy.deepcopy(observation)
 
     def _info(self, info: dict[str, Any], damage: int) -> dict[str, Any]:
         left = {} if self._total is None else {"remaining": self._remaining}

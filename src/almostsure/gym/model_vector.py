@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, final
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Discrete
+from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -67,15 +67,40 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
         self._over: Bools = np.zeros(self.num_envs, np.bool_)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Numbers, Infos]:
-        """Start an episode in every copy."""
-        if seed is not None:
-            self._np_random, self._np_random_seed = gymnasium.utils.seeding.np_random(
-                seed if isinstance(seed, int) else None
-            )
-        everyone = np.ones(self.num_envs, np.bool_)
-        self._state = self._draws.start(self.num_envs, self.np_random)
-        self._steps[:], self._over = 0, ~everyone
-        return self._state.copy(), self._infos(np.zeros(self.num_envs, np.int64))
+        """Start an episode in all copies, or those of ``options["reset_mask"]``; in ``options["state"]``, if given."""
+        self._seed(seed)
+        options = options or {}
+        who = self._chosen(options.get("reset_mask"))
+        starts = self._draws.start(self.num_envs, self.np_random)
+        if "state" in options:
+            starts[:] = self.mdp.state(options["state"])
+        self._state = np.where(who, starts, starts if self._state is None else self._state)
+        self._steps = np.where(who, 0, self._steps)
+        self._over = self._over & ~who
+        return self._state.copy(), self._infos(np.zeros(self.num_envs, np.int64), who)
+
+    def _seed(self, seed: Any) -> None:
+        """Seed the one generator that all copies share, by one number, or by as many as there are copies."""
+        if seed is None:
+            return
+        if isinstance(seed, (int, np.integer)):
+            self._np_random, self._np_random_seed = seeding.np_random(int(seed))
+        elif np.shape(seed) == (self.num_envs,):
+            words = [0 if word is None else whole("seed", word) + 1 for word in seed]
+            self._np_random, self._np_random_seed = np.random.default_rng(words), -1  # as Gymnasium says: unknown
+        else:
+            raise ArgumentError(f"seed must be a whole number, or {self.num_envs} of them; got {seed!r}")
+
+    def _chosen(self, mask: Any) -> Bools:
+        """Which copies a reset is for."""
+        if mask is None:
+            return np.ones(self.num_envs, np.bool_)
+        who = np.asarray(mask)
+        if who.shape != (self.num_envs,) or who.dtype != np.bool_:
+            raise ArgumentError(f"reset_mask must be {self.num_envs} booleans; got {mask!r}")
+        if self._state is None:
+            raise ResetNeeded("reset all copies before resetting some of them")
+        return who
 
     def step(self, actions: Any) -> tuple[Numbers, npt.NDArray[np.float64], Bools, Bools, Infos]:
         """Play one action in each copy; in those whose episode is over, start another."""
@@ -91,12 +116,12 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
         late = np.zeros_like(terminated) if self.max_steps is None else self._steps >= self.max_steps
         truncated = late & ~terminated
         self._over = terminated | truncated
-        return state.copy(), reward, terminated, truncated, self._infos(damage)
-
-    def _infos(self, damage: Numbers) -> Infos:
-        assert self._state is not None
         everyone = np.ones(self.num_envs, np.bool_)
-        return write({}, everyone, damage=damage, action_mask=self._draws.has[self._state])
+        return state.copy(), reward, terminated, truncated, self._infos(damage, everyone)
+
+    def _infos(self, damage: Numbers, who: Bools) -> Infos:
+        assert self._state is not None
+        return write({}, who, damage=damage, action_mask=self._draws.has[self._state])
 
 
 class Draws:
@@ -126,7 +151,8 @@ class Draws:
         self, state: Numbers, action: npt.NDArray[Any], acting: Bools, rng: np.random.Generator
     ) -> tuple[Numbers, npt.NDArray[np.float64], Numbers]:
         """The next states, rewards and damages; nothing happens where nobody is acting."""
-        if action.shape != state.shape or not ((action >= 0) & (action < self.mdp.num_actions)).all():
+        is_whole = action.shape == state.shape and action.dtype.kind in "iu"
+        if not is_whole or not ((action >= 0) & (action < self.mdp.num_actions)).all():
             raise ArgumentError(f"actions must be {state.size} ids 0 … {self.mdp.num_actions - 1}; got {action!r}")
         choice = self._choice[state, action]
         missing = (choice < 0) & acting

@@ -8,6 +8,7 @@ import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
 from almostsure.errors import ArgumentError, ModelError
+from almostsure.gym.damage import check_damage
 from almostsure.gym.forms import Form, Shown, show_remaining
 from almostsure.policy.constraints import check_total
 
@@ -60,7 +61,7 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
         observation, reward, terminated, truncated, info = self.env.step(action)
         if "damage" not in info:
             raise unsaid()
-        self._remaining -= info["damage"]
+        self._remaining -= check_damage(info["damage"], f"after action {action!r}")
         seen = self._shown.single(observation, self._remaining, None)
         return seen, reward, terminated, truncated, {**info, "remaining": self._remaining}
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, NoReturn, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,8 @@ from almostsure.shield.checks import require_total
 from almostsure.shield.shield import Shield
 
 MOST_DAMAGE: Final = 255
+
+_SEEN: WeakKeyDictionary[OnlineShield, tuple[set[int], set[int]]] = WeakKeyDictionary()
 
 
 class Row(NamedTuple):
@@ -66,7 +69,9 @@ class Overseer:
         self.num_states, self.num_actions = self.mdp.num_states, self.mdp.num_actions
         self._rows: dict[tuple[int, int], Row] = {}
         self._damages: dict[tuple[int, int, int], dict[Any, int]] = {}  # (s, a, s') → what info may say → damage
-        self._ended: set[int] = set()  # states in which an episode was seen to end, with an online shield
+        # States in which an episode was seen to end, and in which one went on, by all who share an online shield.
+        nothing: tuple[set[int], set[int]] = set(), set()
+        self._ended, self._passed = nothing if self.online is None else _SEEN.setdefault(self.online, nothing)
         self._is_terminal = None if self.online else self.mdp.is_terminal()
         self.has_extra_end = False  # whether the last state is none of the environment's, but stands for the end
 
@@ -197,11 +202,8 @@ class Overseer:
         """Let an online shield watch a transition."""
         assert self.online is not None
         if state in self._ended:
-            raise ModelError(
-                f"an episode ended in {self.mdp.describe_state(state)} before, and another goes on from there. Give "
-                "the OnlineShield a space with one more state, the last, for the end.",
-                state=state,
-            )
+            self._both(state)
+        self._passed.add(state)
         self.online.watch(state, action, after, damage, reward=reward, remaining=remaining)
 
     def learn_end(self, state: int) -> None:
@@ -209,10 +211,19 @@ class Overseer:
         assert self.online is not None
         if state in self._ended:
             return
+        if state in self._passed:
+            self._both(state)
         self._ended.add(state)
         for action in self.mdp.actions(state).tolist():
             for _ in range(self.online.needed):
                 self.online.watch(state, action, state, 0)
+
+    def _both(self, state: int) -> NoReturn:
+        raise ModelError(
+            f"one episode ended in {self.mdp.describe_state(state)}, and another went on from there. Give the "
+            "OnlineShield a space with one more state, the last, for the end.",
+            state=state,
+        )
 
 
 def _row(allowed: npt.NDArray[Any] | Sequence[int], num_actions: int) -> Row:

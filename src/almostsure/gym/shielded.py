@@ -71,7 +71,9 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     it), ``interventions`` (so far in the episode) and ``cost``, which is the damage unless the environment has its own.
 
     With an online shield surprises happen.  One that overspends, or after which nothing safe is known, truncates the
-    episode with ``info["violation"]`` or ``info["stuck"]``.
+    episode with ``info["violation"]`` or ``info["stuck"]``.  Several environments may share the shield: what one has
+    learned since another saw its mask holds for that one too, and an action that is not safe any more is replaced and
+    counted.
 
     Examples
     --------
@@ -120,6 +122,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._state, self._remaining, self._interventions = -1, 0, 0
         self._steps, self._reward, self._episode = 0, 0.0, 0
         self._allowed, self._mask = NONE, np.zeros(0, np.int8)
+        self._offered = NONE  # what an online shield's mask said when the agent saw it
+        self._seen: Any = None  # the last observation, with an online shield
 
     # ------------------------------------------------------------------ an episode
 
@@ -134,11 +138,14 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._state, self._remaining, self._interventions = self._find(observation), self.total, 0
         self._steps, self._reward = 0, 0.0
         self._allowed, self._mask = self.overseer.row(self._state, self.total)
+        self._offered, self._seen = self._allowed, observation
         return self._shown.single(observation, self.total, self._mask), self._info(info, 0)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Play an action, if it is allowed; otherwise do what ``forbidden`` says."""
         state, overseer = self._state, self.overseer
+        if overseer.online is not None and not self._look_again():
+            return self._break_off()
         try:
             chosen = index(action)
         except TypeError:
@@ -160,6 +167,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             info = self._info(info, damage)
         else:
             allowed, trouble = self._learn(state, chosen, damage, float(reward), terminated)
+            self._offered, self._seen = allowed, observation
             info = {**self._info(info, damage), **trouble}
             truncated = bool(truncated or (trouble and not terminated))
         if terminated or truncated:
@@ -172,6 +180,9 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         """Which actions are allowed now, as sb3-contrib asks for it: a new array."""
         if not self._mask.size:
             raise ResetNeeded("call reset() before action_masks()")
+        if self.overseer.online is not None:
+            self._look_again()
+            self._offered = self._allowed
         return self._mask.astype(np.bool_)
 
     @property
@@ -209,7 +220,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             raise checks.no_action(action, self.action_space)
         if chosen in self._allowed:  # an array with one entry
             return chosen
-        if self.forbidden == "raise":
+        if self.forbidden == "raise" and chosen not in self._offered:
             raise checks.refused(self.overseer, self._state, chosen, self._remaining)
         self._interventions += 1
         return self.overseer.best(self._state, self._remaining, self._allowed, self.fallback)
@@ -228,6 +239,22 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             allowed, self._mask = overseer.any_row(after)
             return allowed, {"violation" if self._remaining < 0 else "stuck": True}
         return allowed, {}
+
+    def _look_again(self) -> bool:
+        """Whether anything is still safe: others who share an online shield may have learned since the last step."""
+        if self._allowed:
+            try:
+                self._allowed, self._mask = self.overseer.row(self._state, self._remaining)
+            except NoSafeAction:
+                return False
+        return True
+
+    def _break_off(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """End an episode in which nothing is safe any more, without another step."""
+        self._allowed = NONE
+        info = {**self._info({}, 0), "stuck": True}
+        self._note("truncated", info)
+        return self._shown.single(self._seen, self._remaining, self._mask), 0.0, False, True, info
 
     def _note(self, ended: Any, info: dict[str, Any] | None = None) -> None:
         """Write the episode into the ledger."""

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.error import ResetNeeded
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
@@ -77,9 +78,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         checks.check_actions(self.overseer, env.single_action_space)
         checks.check_observations(self.overseer, env.single_observation_space, state_of)
         self._copies = getattr(env.unwrapped, "envs", None) or [None] * env.num_envs
-        if self._copies[0] is not None:
-            for copy in {id(copy.unwrapped): copy for copy in self._copies}.values():
-                checks.check_same_model(self.overseer, copy, state_of)
+        for part in (env, *(copy for copy in self._copies if copy is not None)):
+            checks.check_same_model(self.overseer, part, state_of)
         self._resets, self._lookup = Resets(env), Lookup(shield)
         self._all = self._resets.everybody
         self.total, self.forbidden, self.state_of = self.overseer.total, forbidden, state_of
@@ -107,8 +107,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             self._note(who & ~over & (self._steps > 0), "reset")
         self._resets.over = None  # until all is well
         observations, infos = self.env.reset(seed=seed, options=options)
-        for at in np.flatnonzero(who).tolist():
-            checks.check_reset(infos, at)
+        checks.check_resets(infos, who)
         self._begin(who, self._find(observations, who))
         self._resets.over = over
         self._resets.reset(who)
@@ -136,7 +135,9 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             infos["final_obs"] = show_final(self._shown, infos["final_obs"], self._remaining, ended, self._masks)
             damages = np.where(ended, 0, damages)
         if final is not None or acting is not self._all:
-            self._begin(ended if final is not None else ~acting, arrived)
+            began = ended if final is not None else ~acting
+            checks.check_resets(infos, began)
+            self._begin(began, arrived)
         else:
             self._masks = self._look()
         self._resets.step(ended)
@@ -145,6 +146,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Which actions are allowed now, [num_envs, num_actions]: a new array."""
+        if self._resets.over is None:
+            raise ResetNeeded("call reset() before action_masks()")
         return self._masks.astype(np.bool_)
 
     @property

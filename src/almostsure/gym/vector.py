@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, final
 
 import numpy as np
@@ -54,8 +55,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         who = self._resets.chosen(options)
         observations, infos = self.env.reset(seed=seed, options=options)
         self._resets.reset(who)
-        for at in np.flatnonzero(who).tolist():
-            check_reset({key: read(infos, key, at) for key in ("damage", "cost")})
+        _check_resets(infos, who)
         self._before = self._each(observations)
         self._remaining[who] = self._total or 0
         return observations, self._infos(infos, who, np.zeros(self.num_envs, np.int64))
@@ -77,6 +77,8 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
             elif cost is None:
                 raise no_cost(infos)
             damages[at] = check_damage(cost, f"in copy {at}, after action {taken[at]!r}")
+        keys = ("damage", "cost") if "_cost" in infos else ("damage",)  # otherwise it is the sixth value of the step
+        _check_resets(infos, ~acting if final is None else ended, keys)
         self._before = after
         self._remaining = np.where(acting, self._remaining - damages, self._total or 0)
         if final is not None:
@@ -87,7 +89,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         return observations, rewards, terminated, truncated, self._infos(infos, np.ones_like(acting), damages)
 
     def _each(self, observations: Any) -> list[Any]:
-        return list(iterate(self.env.observation_space, observations))
+        return list(iterate(self.env.observation_space, copy.deepcopy(observations)))  # they may be written over
 
     def _infos(self, infos: Infos, who: Bools, damages: npt.NDArray[np.int64]) -> Infos:
         left = {} if self._total is None else {"remaining": self._remaining.copy()}
@@ -138,7 +140,7 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
             damage = said(infos, final, ended, "damage", at)
             if damage is None:
                 raise unsaid()
-            self._remaining[at] -= damage
+            self._remaining[at] -= check_damage(damage, f"in copy {at}")
         self._remaining[~acting] = self.total
         if final is not None:
             infos = {**infos, "final_info": write(final, ended, remaining=self._remaining.copy())}
@@ -148,6 +150,11 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
         self._resets.step(ended)
         seen = self._shown.batch(observations, self._remaining, None)
         return seen, rewards, terminated, truncated, infos
+
+
+def _check_resets(infos: Infos, who: Bools, keys: tuple[str, ...] = ("damage", "cost")) -> None:
+    for at in np.flatnonzero(who).tolist():
+        check_reset({key: read(infos, key, at) for key in keys})
 
 
 def show_final(form: Any, final: Any, remaining: Any, ended: Bools, masks: Any = None) -> npt.NDArray[Any]:
