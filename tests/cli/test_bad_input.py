@@ -338,8 +338,8 @@ def test_a_map_that_does_not_fit_is_not_drawn(here: Here, monkeypatch: pytest.Mo
 
 # ---------------------------------------------------------------------- hostile models
 
-ESCAPES = ("\x1b[2J\x1b[31mred", "[bold]loud[/bold] [link=https://example.org]here[/link]", "bell\x07\r\nnew line",
-           "\u202etxt.exe", "\x9b31m", "<script>alert(1)</script>")  # fmt: skip
+ESCAPES = ("red\nforged\x1b[2J\x1b[31m", "[bold]loud[/bold] [link=https://example.org]here[/link]",
+           "bell\x07\r\nnew line", "\u202etxt.exe", "\x9b31m", "<script>alert(1)</script>")  # fmt: skip
 
 
 @pytest.fixture
@@ -347,7 +347,7 @@ def hostile(tmp_path: Path) -> Path:
     count = len(ESCAPES)
     mdp = asure.from_transitions(
         range(count), [0] * count, range(1, count + 1), [1] * count, [1] * count, [1] * count,
-        terminal=[count], state_names=[*ESCAPES, "end"], action_names=["\x1b]0;title\x07[red]go[/red]"],
+        terminal=[count], state_names=[*ESCAPES, "end"], action_names=["\nforged\x1b]0;title\x07[red]go[/red]"],
     )  # fmt: skip
     mdp.save(tmp_path / "hostile.umb")
     return tmp_path / "hostile.umb"
@@ -363,6 +363,7 @@ def test_names_cannot_steer_a_terminal(here: Here, hostile: Path, arguments: tup
     assert done.code in (0, 1)
     shown = done.out + done.err
     assert not set(shown) & {"\x1b", "\x07", "\r", "\u202e", "\x9b"}
+    assert not re.search("^forged", shown, re.MULTILINE)  # no name begins a line of its own
     if command in ("explain", "simulate"):
         flat = re.sub(r"\s+", "", shown)
         assert "\\x1b" in shown

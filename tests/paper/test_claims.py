@@ -70,7 +70,7 @@ def test_the_same_seed_gives_the_same_claim():
     assert paper.definition_4(1) == paper.definition_4(1) != paper.definition_4(2)
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, "x", None])
+@pytest.mark.parametrize("seed", [-1, 1.5, "x", None, 2**64 - 1])
 def test_seeds_are_whole_numbers(seed):
     with pytest.raises(ArgumentError, match="seed must be"):
         paper.proposition_1(seed)

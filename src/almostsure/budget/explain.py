@@ -17,6 +17,7 @@ from almostsure.budget.answer import INFINITE
 from almostsure.budget.certificate import show
 from almostsure.errors import CertificateError
 from almostsure.model.mdp import MDP
+from almostsure.model.naming import shown
 
 if TYPE_CHECKING:
     from almostsure.budget.result import Budget
@@ -58,17 +59,16 @@ class Explanation:
     def __str__(self) -> str:
         lines = [self._headline(), *self._moves()]
         if self.trap:
-            names = " → ".join(self.mdp.state_name(s) for s in (*self.trap[:SHOWN], self.trap[0]))
+            names = " → ".join(self._state(s) for s in (*self.trap[:SHOWN], self.trap[0]))
             lines.append(f"  It goes round for ever, with damage each time: {names}.")
         if not self.complete:
             lines.append(f"  … broken off after {len(self.steps):,} steps and {self.damage} damage.")
         return "\n".join(lines)
 
     def _headline(self) -> str:
-        name = self.mdp.state_name
-        who = name(self.state)
+        who = self._state(self.state)
         if self.action is not None:
-            who = f"{self.mdp.action_name(self.action)} at {who}"
+            who = f"{self._action(self.action)} at {who}"
         if self.needs == 0:
             return f"{who} needs 0: the agent can avoid all damage from there."
         if self.needs < INFINITE:
@@ -92,11 +92,17 @@ class Explanation:
             lines.append(f"  {i + 1}. {self._move(step)}; {spent} so far")
         return lines
 
+    def _state(self, state: int) -> str:
+        return shown(self.mdp.state_name(state))
+
+    def _action(self, action: int) -> str:
+        return shown(self.mdp.action_name(action))
+
     def _show(self, needs: int) -> str:
         return show(needs) if self.cap is None or needs < INFINITE else f"more than {self.cap}"
 
     def _move(self, step: Step) -> str:
-        state, action = self.mdp.state_name, self.mdp.action_name
+        state, action = self._state, self._action
         others = ", ".join(f"{action(a)} needs {self._show(k)}" for a, k in step.others[:6])
         others += ", …" if len(step.others) > 6 else ""
         hurt = f"damage {step.damage}" if step.damage else "no damage"

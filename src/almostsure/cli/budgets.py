@@ -173,6 +173,6 @@ def _show_explanation(task: Task, why: Explanation, budget: Budget) -> None:
         say(f"It goes round for ever, with damage each time: {names}.")
     if not why.complete:
         say(f"Broken off after {len(why.steps):,} steps and {why.damage} damage.")
-    heading(f"What may be done at {mdp.state_name(why.state)}")
+    heading(f"What may be done at {clean(mdp.state_name(why.state))}")
     table(("action", "with at least"), [(name, needs(value)) for name, value in _actions(why, budget)], right=(1,))
     next_step(f"almostsure report {task.arguments}", note="click any state in the report to see why")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from almostsure.model.naming import shown
+
 if TYPE_CHECKING:
     from almostsure.model.mdp import MDP
 
@@ -31,4 +33,4 @@ def summary(mdp: MDP) -> str:
 def _some_names(names: tuple[str, ...] | None) -> str:
     if names is None:
         return ""
-    return f": {', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
+    return f": {', '.join(map(shown, names[:6]))}{', …' if len(names) > 6 else ''}"

@@ -39,7 +39,7 @@ from almostsure.model.arrays import (
     terminal_states,
 )
 from almostsure.model.layout import Layout
-from almostsure.model.naming import checked_names
+from almostsure.model.naming import checked_names, shown
 from almostsure.model.numbers import whole
 from almostsure.model.validate import check_arrays, check_initial
 
@@ -382,7 +382,7 @@ class MDP:
 
     def __repr__(self) -> str:
         start = (
-            self.state_name(int(self.initial_states[0])) if self.initial_states.size == 1
+            shown(self.state_name(int(self.initial_states[0]))) if self.initial_states.size == 1
             else f"one of {self.initial_states.size}"
         )  # fmt: skip
         return (

@@ -50,3 +50,12 @@ def checked_names(what: str, names: Sequence[str] | None, *, exactly: int | None
         twice = Counter(result).most_common(1)[0][0]
         raise ModelError(f"{what}_names must differ; got {twice!r} twice")
     return result
+
+
+def shown(name: str) -> str:
+    """The name on one line: line breaks and whatever else could pass for our own text are written as escapes."""
+    return name if name.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in name)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

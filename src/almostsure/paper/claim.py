@@ -15,12 +15,13 @@ from typing import Protocol, final
 
 import numpy as np
 
-from almostsure.errors import Interrupted
+from almostsure.errors import ArgumentError, Interrupted
 from almostsure.learn.bounds import count
 
 HOLDS = "holds"
 LOOSE = "loose"  # the idea is right, but not as it is printed: the comment says what is
 FAILS = "fails"
+LARGEST_SEED = 2**32 - 1
 
 
 @final
@@ -88,7 +89,7 @@ def check(
     def decorate(function: Callable[[Trial], str]) -> Check:
         @functools.wraps(function)
         def run(seed: int = 0) -> Claim:
-            trial = Trial(function.__name__, count("seed", seed, least=0))
+            trial = Trial(function.__name__, checked_seed(seed))
             value, wrong = _try(function, trial)
             return Claim(
                 name=name, title=title, statement=_statement(function), value=value,
@@ -104,6 +105,14 @@ def check(
 SIGNATURE = inspect.Signature(
     [inspect.Parameter("seed", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=0)], return_annotation=Claim
 )
+
+
+def checked_seed(seed: object) -> int:
+    """A seed that leaves room for those which are derived from it."""
+    number = count("seed", seed, least=0)
+    if number > LARGEST_SEED:
+        raise ArgumentError(f"seed must be at most {LARGEST_SEED}; got {number}")
+    return number
 
 
 def _try(function: Callable[[Trial], str], trial: Trial) -> tuple[str, str]:

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, final
 
 from almostsure.errors import FileError, Interrupted
-from almostsure.learn.bounds import count
 from almostsure.model.atomic import atomic_write
 from almostsure.paper import experiments, feasibility, fixed_point, memory, sampling
-from almostsure.paper.claim import FAILS, HOLDS, LOOSE, Check, Claim
+from almostsure.paper.claim import FAILS, HOLDS, LOOSE, Check, Claim, checked_seed
 from almostsure.progress import Bar
 
 PAPER = "Castellano, Min, Bazerque, Mallada: Reinforcement Learning with Almost Sure Constraints (L4DC 2022)"
@@ -92,7 +91,7 @@ def reproduce(folder: str | PathLike[str], *, seed: int = 0, progress: bool = Tr
     from almostsure.paper import figures
 
     figures.require()
-    seed = count("seed", seed, least=0)
+    seed = checked_seed(seed)
     work = _Work(_made(folder), progress)
     try:
         with Bar("reproducing the paper", len(CHECKS) + 4) as bar:
