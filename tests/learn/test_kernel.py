@@ -294,8 +294,15 @@ def test_a_damaged_checkpoint_is_refused(hazard, tmp_path):
     with pytest.raises(CorruptFile, match="does not hold a tally"):
         build_kernel(hazard, 5, seed=4, checkpoint=path)
     arrays["count"][0] -= 1
-    save_file(arrays, path, {**header, "position": "[]"})
-    with pytest.raises(CorruptFile, match="how far its run was"):
+    for position in ("[]", "{}", '{"chunk": -1}', '{"chunk": 1, "round": 0}'):
+        save_file(arrays, path, {**header, "position": position})
+        with pytest.raises(CorruptFile, match="how far its run was"):
+            build_kernel(hazard, 5, seed=4, checkpoint=path)
+    save_file(arrays, path, {**header, "position": '{"chunk": 0}'})  # they would be drawn and counted once more
+    with pytest.raises(CorruptFile, match="holds other samples than those that it says were drawn"):
+        build_kernel(hazard, 5, seed=4, checkpoint=path)
+    save_file({**arrays, "latest": arrays["samples"] + 1}, path, header)
+    with pytest.raises(CorruptFile, match="does not hold a tally"):
         build_kernel(hazard, 5, seed=4, checkpoint=path)
 
 

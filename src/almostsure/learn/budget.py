@@ -191,8 +191,9 @@ def learn_budget(
     uniform = uniform_samples(source, mu, delta)
     run = {"mu": repr(mu), "delta": repr(delta), "total": str(total)}
     store = Checkpoint(checkpoint, source, run, check_seconds(checkpoint_seconds))
-    resumed = store.read(seed)
-    tally, done, seed = resumed or (new_tally(source), {"round": 0, "chunk": 0}, fresh_seed() if seed is None else seed)
+    start = {"round": 0, "chunk": 0}
+    resumed = store.read(seed, start)
+    tally, done, seed = resumed or (new_tally(source), start, fresh_seed() if seed is None else seed)
     learner = _Learner(source, tally, done, seed, mu, delta, total)
     try:
         with Bar("learning", uniform["sharp"], notice=f"at most {uniform['sharp']:,} samples or so") as bar:

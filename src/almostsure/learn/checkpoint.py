@@ -50,8 +50,8 @@ class Checkpoint:
         self.plan: npt.NDArray[np.int64] | None = None  # [num_choices] samples that the present round takes, if any
         self._saved_at = time.monotonic()
 
-    def read(self, seed: int | None) -> tuple[Tally, dict[str, int], int] | None:
-        """The tally, how far the run had come, and its seed; None if there is no file yet."""
+    def read(self, seed: int | None, start: Mapping[str, int]) -> tuple[Tally, dict[str, int], int] | None:
+        """The tally, how far the run had come since ``start``, and its seed; None if there is no file yet."""
         if self.path is None or not os.path.exists(self.path):
             return None
         arrays, strings = load_tensors(self.path, kind=KIND, mdp=self.source.blank)
@@ -61,6 +61,8 @@ class Checkpoint:
         try:
             known, position = int(strings["seed"]), json.loads(strings["position"])
             done = {str(name): int(value) for name, value in position.items()}
+            if done.keys() != start.keys() or min(done.values()) < 0:
+                raise ValueError(f"it has {position}")
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise CorruptFile(f"{self.path!s} does not say how far its run was: {error}", path=self.path) from error
         if seed is not None and seed != known:
@@ -111,4 +113,7 @@ def _sound(arrays: Mapping[str, Any], limit: int) -> bool:
     if key.size and not (key[0] >= 0 and key[-1] < limit and (np.diff(key) > 0).all() and count.min() > 0):
         return False
     per_choice = np.bincount(key // (limit // arrays["samples"].size), weights=count, minlength=arrays["samples"].size)
-    return bool((per_choice == arrays["samples"]).all() and np.isfinite(arrays["reward"]).all())
+    latest, samples = arrays["latest"], arrays["samples"]
+    if not ((latest >= 0) & (latest <= samples)).all():
+        return False
+    return bool((per_choice == samples).all() and np.isfinite(arrays["reward"]).all())

@@ -16,7 +16,7 @@ from typing import Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import ArgumentError, Interrupted, LimitReached, UnknownName
+from almostsure.errors import ArgumentError, CorruptFile, Interrupted, LimitReached, UnknownName
 from almostsure.learn.bounds import Confidence, confidence, count
 from almostsure.learn.checkpoint import Checkpoint
 from almostsure.learn.parallel import Cluster, Workers, cores, open_crew, uninterrupted
@@ -179,10 +179,13 @@ def build_kernel(
         raise LimitReached(f"{number:.3g} samples of {source.blank.num_choices:,} choices are too many to count.")
     seed = None if seed is None else count("seed", seed, least=0)
     store = Checkpoint(checkpoint, source, {"samples of every choice": str(number)}, check_seconds(checkpoint_seconds))
-    resumed = store.read(seed)
-    tally, done, seed = resumed or (new_tally(source), {"chunk": 0}, fresh_seed() if seed is None else seed)
+    start = {"chunk": 0}
+    resumed = store.read(seed, start)
+    tally, done, seed = resumed or (new_tally(source), start, fresh_seed() if seed is None else seed)
     counter, choices = Counter(source), np.arange(source.blank.num_choices)
     plan = counter.plan(choices, np.full(choices.size, number), seed)
+    if int(tally.samples.sum()) != min(done["chunk"] * plan.size, plan.total):
+        raise CorruptFile(f"{checkpoint!s} holds other samples than those that it says were drawn", path=checkpoint)
     try:
         with Bar("sampling", plan.total, notice=f"{plan.total:,} samples") as bar:
             _draw(plan, counter, store, tally, done, check_workers(workers, source), bar)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -89,8 +88,12 @@ class FunctionSampler:
     def _one(self, state: int, action: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
         if state in self._terminal:
             return state, 0.0, 0
-        with told("the simulator", state, action):
+        try:
             result = self._step(state, action, rng)
+        except AlmostSureError:
+            raise
+        except Exception as error:
+            raise _failed("the simulator", state, action, error) from error
         if not isinstance(result, (tuple, list)) or len(result) != 3:
             raise ModelError(
                 f"the simulator must return (next_state, reward, damage); got {result!r} at state {state}, "
@@ -165,8 +168,12 @@ class EnvSampler:
         next_states, rewards, damages = states.copy(), np.zeros(states.size), np.zeros(states.size)
         for i in np.flatnonzero(states != self.end).tolist():
             state, action = int(states[i]), int(actions[i])
-            with told("the environment", state, action):
+            try:
                 next_states[i], rewards[i], damages[i] = self._one(state, action)
+            except AlmostSureError:
+                raise
+            except Exception as error:
+                raise _failed("the environment", state, action, error) from error
         return next_states, rewards, damages
 
     def _one(self, state: int, action: int) -> tuple[int, float, float]:
@@ -201,18 +208,10 @@ class EnvSampler:
         return float(info[self._damage])
 
 
-@contextlib.contextmanager
-def told(who: str, state: int, action: int) -> Iterator[None]:
-    """Say where it was if somebody else's code fails."""
-    try:
-        yield
-    except AlmostSureError:
-        raise
-    except Exception as error:
-        raise ModelError(
-            f"{who} failed at state {state}, action {action}: {type(error).__name__}: {error}",
-            state=state, action=action,
-        ) from error  # fmt: skip
+def _failed(who: str, state: int, action: int, error: Exception) -> ModelError:
+    """What is told if somebody else's code fails."""
+    what = f"{who} failed at state {state}, action {action}: {type(error).__name__}: {error}"
+    return ModelError(what, state=state, action=action)
 
 
 def _size(env: Any, name: str, given: int | None) -> int:

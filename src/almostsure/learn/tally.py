@@ -84,10 +84,10 @@ class Tally:
         key, first, group = np.unique(keys, return_index=True, return_inverse=True)
         count = np.bincount(group, weights=counts, minlength=key.size).astype(np.int64)
         reward = weighted(group, rewards, key.size)
-        new, latest = first >= old, self.latest.copy()
-        np.maximum.at(latest, key[new] // (self.num_states * DAMAGES), seen_at[first[new]])
+        new = first >= old
+        np.maximum.at(self.latest, key[new] // (self.num_states * DAMAGES), seen_at[first[new]])  # twice does no harm
         # Nothing is called from here on, and Python looks for signals only around calls and loops.
-        self._key, self._count, self._reward, self.latest = key, count, reward, latest
+        self._key, self._count, self._reward = key, count, reward
         self._waiting, self._size = [], 0
 
     # ------------------------------------------------------------------ what was seen
