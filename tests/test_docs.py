@@ -28,7 +28,11 @@ import almostsure
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^( *)```(?P<language>\S*)[^\n]*\n(?P<body>.*?)^\1```[ ]*$", re.DOTALL | re.MULTILINE)
-EXTRAS = {"almostsure.model.storm": "stormpy", "almostsure.testing.models": "hypothesis"}
+EXTRAS = {
+    "almostsure.model.storm": "stormpy",
+    "almostsure.testing.models": "hypothesis",
+    "almostsure.gym.deep": "sb3_contrib",
+}
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]+)?\)")
 
 
