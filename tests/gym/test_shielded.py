@@ -564,6 +564,14 @@ def test_nor_can_it_for_others_with_the_same_shield(first):
         second.step(1)
 
 
+def test_an_online_shield_may_start_at_an_end():
+    mdp = asure.from_transitions([0], [0], [1], [1.0], [0.0], [0], terminal=[1], initial={1: 1.0})
+    env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, unknown="allow"), 1)
+    for _ in range(3):
+        env.reset(seed=0)
+        assert env.step(0)[2]
+
+
 @pytest.mark.parametrize("forbidden", ["raise", "replace"])
 def test_what_one_environment_learns_holds_for_all_that_share_its_shield(forbidden):
     """Masks were shown to both before; the second must not repeat what has just hurt the first."""

@@ -201,9 +201,10 @@ class Overseer:
     def learn(self, state: int, action: int, after: int, damage: int, reward: float, remaining: int) -> None:
         """Let an online shield watch a transition."""
         assert self.online is not None
-        if state in self._ended:
-            self._both(state)
-        self._passed.add(state)
+        if after != state or damage:  # to stay there unhurt is what an end does too
+            if state in self._ended:
+                self._both(state)
+            self._passed.add(state)
         self.online.watch(state, action, after, damage, reward=reward, remaining=remaining)
 
     def learn_end(self, state: int) -> None:
