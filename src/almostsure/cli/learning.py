@@ -13,7 +13,7 @@ from almostsure.cli import machine
 from almostsure.cli.machine import need
 from almostsure.cli.options import ANSWERS, ARRAYS, UMB, Seed, Task, Total, check_output, command, word
 from almostsure.cli.terminal import facts, heading, needs, next_step, number, say, share, table
-from almostsure.errors import ArgumentError
+from almostsure.errors import ArgumentError, Interrupted
 from almostsure.learn.budget import LearnedBudget, learn_budget
 
 LOGS = (".csv", ".parquet", ".pq")
@@ -74,7 +74,13 @@ def compare(
     check_output(output, ".csv")
     check_output(plot, ".png", ".pdf", ".svg")
     budget = solve_budget(task.mdp).smallest_total() if total is None else total
-    result = train(task.mdp, budget, learner, steps=steps, seeds=seeds)
+    try:
+        result = train(task.mdp, budget, learner, steps=steps, seeds=seeds)
+    except Interrupted as stopped:
+        done = len(stopped.kept.runs)
+        raise Interrupted(
+            f"interrupted after {done} runs; nothing was written. --steps and --seeds ask for less."
+        ) from None
     if output is not None:
         result.to_csv(output)
     if plot is not None:
@@ -129,6 +135,9 @@ def _learned_results(learned: LearnedBudget, exact: int | None, files: tuple[Pat
 def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: tuple[Path, Path] | None) -> None:
     heading(f"The budgets of {task.name}, from samples alone")
     say(learned.statement + "\n")
+    rarest = 1.0 if exact is None else float(task.mdp.probability.min())
+    if rarest < learned.mu * (1 - 1e-9):  # up to rounding
+        say(f"But this model has outcomes of {share(rarest)}: nothing is promised here.\n")
     paper = learned.uniform_samples["paper"]
     truth = "" if exact is None else f"; {needs(exact)}, if all is known"
     known, choices = int(np.count_nonzero(learned.accepted)), learned.accepted.size
@@ -143,6 +152,8 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     )
     if files is not None:
         next_step(f"almostsure check {word(files[0])} {word(files[1])}")
+    elif exact is None and not known:
+        say("\nNo choice was made often enough: it takes a longer log, or a weaker promise (--mu, --delta).")
     elif exact is None:
         next_step(f"almostsure learn {task.arguments} --mu {learned.mu:g} -o learned.umb", note="keep what was learned")
     else:

@@ -94,7 +94,7 @@ def _find(ours: str, there: list[str], wanted: str | None, where: str) -> str | 
 
 
 def _missing(ours: str, there: list[str], where: str) -> UnknownName:
-    remedy = f"{where} has: {', '.join(there) or 'none'}. Name it with columns={{{ours!r}: …}}."
+    remedy = f"{where} has: {', '.join(there) or 'none'}. Rename the one that is meant, or say columns={{{ours!r}: …}}."
     return UnknownName("column", ours, there, remedy)
 
 
