@@ -1,6 +1,6 @@
 """Planning and learning under damage budgets that hold with probability one.
 
-Three lines answer the first question, what the least budget is from which safety is possible::
+Three lines answer the first question, what the least budget is from which safety is possible:
 
     import almostsure as asure
     mdp = asure.example("hazard-map")
