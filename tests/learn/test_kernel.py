@@ -237,6 +237,24 @@ def test_where_a_run_was_cut_does_not_matter(mdp, cut, size):
         assert np.array_equal(getattr(straight, name), getattr(second, name))
 
 
+def test_a_checkpoint_of_a_simulator_that_was_changed_is_refused(tmp_path):
+    def sampler(step):
+        return FunctionSampler(step, 1, 1, max_damage=1)
+
+    def chance(share):
+        return lambda state, action, rng: (0, 0.0, int(rng.random() < share))
+
+    path = tmp_path / "run"
+    build_kernel(sampler(lambda state, action, rng: (0, 0.0, int(state in {1, "a", "b"}))), 5, seed=4, checkpoint=path)
+    again = build_kernel(
+        sampler(lambda state, action, rng: (0, 0.0, int(state in {1, "a", "b"}))), 5, seed=4, checkpoint=path
+    )
+    assert again.total == 5
+    for other in (lambda state, action, rng: (0, 0.0, int(state in {0, "a", "b"})), chance(0.5)):
+        with pytest.raises(FileError, match="belongs to another run: its sampler is"):
+            build_kernel(sampler(other), 5, seed=4, checkpoint=path)
+
+
 @pytest.mark.parametrize("name", ["unique", "bincount", "maximum"])
 def test_ctrl_c_while_counts_are_merged_loses_nothing(hazard, monkeypatch, name):
     counter = Counter(as_source(hazard))

@@ -9,6 +9,7 @@ import almostsure as asure
 from almostsure.errors import (
     ArgumentError,
     CorruptFile,
+    FileError,
     ModelError,
     ModelMismatch,
     NoSafeAction,
@@ -185,6 +186,14 @@ def test_the_ledger_tells_when_and_where():
     assert "3 steps, 2 surprises (0 raised a budget), 2 violations" in str(shield.ledger)
     assert "against the shield" in str(shield.ledger)
     assert "2 of 3 choices are known; the others are allowed" in repr(shield)
+
+
+def test_half_a_line_in_a_ledger_is_an_error(tmp_path, monkeypatch):
+    shield = OnlineShield("paper", unknown="allow")
+    shield.ledger.record(tmp_path / "ledger")
+    monkeypatch.setattr("os.write", lambda file, content: len(content) // 2)
+    with pytest.raises(FileError, match=r"cannot append to the ledger .* No space left"):
+        shield.watch(0, 0, 0, 1, remaining=0)
 
 
 @pytest.mark.parametrize("unknown", ["allow", "refuse"])

@@ -59,7 +59,7 @@ class Episode(NamedTuple):
     total: int  # its budget
     interventions: int  # forbidden actions that were replaced
     ended: Literal[
-        "terminated", "truncated", "violation", "stuck", "reset"
+        "terminated", "truncated", "violation", "stuck", "reset", "error"
     ]  # reset: from outside, by a time limit for example
     environment: int = 0  # which one, in a vector of them
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from types import CodeType
 from typing import Any, final
 
 import numpy as np
@@ -68,7 +70,7 @@ class FunctionSampler:
         self.num_states = count("num_states", num_states)
         self.initial, self.max_damage = initial, max_damage
         self.state_names, self.action_names = state_names, action_names
-        self.identity = f"{getattr(step, '__module__', '')}.{getattr(step, '__qualname__', type(step).__qualname__)}"
+        self.identity = _identity(step)
         self._step, self._actions = step, actions
         self._terminal = frozenset(whole_array("terminal", list(terminal)).ravel().tolist())
         outside = [state for state in self._terminal if not 0 <= state < self.num_states]
@@ -206,6 +208,20 @@ class EnvSampler:
                 state=state, action=action,
             )  # fmt: skip
         return float(info[self._damage])
+
+
+def _identity(step: Any) -> str:
+    """Name and code of a function: samples of a simulator that was changed must not be counted with those before."""
+    name = f"{getattr(step, '__module__', '')}.{getattr(step, '__qualname__', type(step).__qualname__)}"
+    code = getattr(step, "__code__", None)
+    return name if code is None else f"{name} {hashlib.sha256(_content(code).encode()).hexdigest()[:12]}"
+
+
+def _content(constant: object) -> str:
+    """A constant, or the code of a function with all of its constants, as a text that depends on nothing else."""
+    if isinstance(constant, CodeType):
+        return f"{constant.co_code!r} {constant.co_names} {[_content(inner) for inner in constant.co_consts]}"
+    return repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
 
 
 def _failed(who: str, state: int, action: int, error: Exception) -> ModelError:
