@@ -7,13 +7,15 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers import Autoreset, TimeLimit, TransformAction, TransformObservation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
-from almostsure.gym import DamageTracker, ShieldedEnv, ready, to_gymnasium
+from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, ready, to_gymnasium
+from almostsure.gym.forms import show_remaining
 from almostsure.testing import mdps
 
 
@@ -151,6 +153,9 @@ def test_what_cannot_be_appended_is_said():
     mdp = env.unwrapped.mdp
     with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
         ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0)
+    for dtype, total in ((np.float16, 5000), (np.uint8, 300), (np.bool_, 1)):  # which cannot count that far
+        with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
+            show_remaining(Box(0, 1, (2,), dtype), total, "flat", normalised=False, num_actions=2)
     with pytest.raises(UnknownName, match=r"unknown form of observation 'flot'\. Did you mean 'flat'"):
         shielded("paper", observe="flot")
 
@@ -415,6 +420,31 @@ def test_damage_that_the_model_excludes_is_refused():
     env.reset(seed=0)
     with pytest.raises(ModelMismatch, match="with damage 2, which the shield's model says is impossible"):
         env.step(0)
+
+
+def test_what_should_not_be_is_in_the_ledger():
+    """A stale model cannot prevent damage, but the ledger must have it."""
+
+    class Worse(gymnasium.Wrapper):
+        def step(self, action):
+            *rest, info = self.env.step(action)
+            return *rest, {**info, "damage": 7}
+
+    mdp = asure.example("paper")
+    one = ShieldedEnv(Worse(to_gymnasium(mdp)), shield_of(mdp), 2)
+    many = ShieldedVectorEnv(
+        SyncVectorEnv([lambda: to_gymnasium(mdp), lambda: Worse(to_gymnasium(mdp))]), shield_of(mdp), 2
+    )
+    for env, action in ((one, 0), (many, np.array([0, 0]))):
+        env.reset(seed=0)
+        with pytest.raises(ModelMismatch, match="with damage 7"):
+            env.step(action)
+        (violation,) = env.ledger.violations
+        assert (violation.state, violation.action, violation.damage, violation.remaining) == (0, 0, 7, 2)
+        assert (env.ledger.worst, env.ledger.episodes) == (7, np.size(action))
+        assert "took 7 with 2 left" in str(env.ledger)
+        env.reset(seed=0)
+        assert env.ledger.episodes == np.size(action)
 
 
 def test_a_reset_that_hurts_is_refused():

@@ -22,6 +22,7 @@ from almostsure.model.mdp import MDP, Bools
 StateOf = Callable[[Any, Any], Any]  # (observation, environment) → a state of the model, by index or name
 
 FORBIDDEN = ("raise", "replace")
+NOWHERE = -1  # where a transition that the model does not know led, in a ledger
 
 HIDING: dict[type, str] = {  # wrappers that no shield can be around, and what it must see
     Autoreset: "every reset",
@@ -163,6 +164,14 @@ def strange(observation: Any, state: Any, overseer: Overseer) -> ModelError:
         f"the observation {shown}{what} is not a state 0 … {overseer.num_states - 1} of the shield's model. "
         "Pass state_of, or build the model anew."
     )
+
+
+def harm(said: Any) -> int:
+    """The damage that an environment says, as far as that is a number, for the ledger of what should not be."""
+    try:
+        return max(int(said), 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0
 
 
 def no_action(action: Any, space: Any) -> ArgumentError:

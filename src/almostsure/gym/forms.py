@@ -80,7 +80,9 @@ def _flat(space: Space[Any], total: int) -> Shown | None:
 
 def _holds(dtype: np.dtype[Any], total: int) -> bool:
     """Whether a Box of this type can hold every remaining budget exactly."""
-    return total <= 2 ** (np.finfo(dtype).nmant + 1) if dtype.kind == "f" else total <= np.iinfo(dtype).max
+    if dtype.kind == "f":
+        return bool(total <= 2 ** (np.finfo(dtype).nmant + 1))
+    return dtype.kind in "iu" and total <= int(np.iinfo(dtype).max)
 
 
 def _flat_normalised(space: Space[Any], total: int) -> Shown | None:

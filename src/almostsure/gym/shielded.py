@@ -20,12 +20,12 @@ import numpy.typing as npt
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 
-from almostsure.errors import ModelError, NoSafeAction
+from almostsure.errors import AlmostSureError, ModelError, NoSafeAction
 from almostsure.gym import checks
 from almostsure.gym.checks import StateOf
 from almostsure.gym.forms import Form, show_remaining
 from almostsure.gym.overseer import Overseer
-from almostsure.learn.ledger import Episode, Ledger
+from almostsure.learn.ledger import Episode, Ledger, Violation
 from almostsure.learn.online import OnlineShield
 from almostsure.policy.policy import as_policy
 from almostsure.shield.shield import Shield
@@ -154,10 +154,14 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             action = chosen = self._instead(action)
         self._allowed = NONE  # until all is well: after an error nothing may be played before a reset
         observation, reward, terminated, truncated, info = self.env.step(action)
-        after = self._find(observation)
-        if terminated:
-            after = overseer.after(state, chosen, after)
-        damage = overseer.damage(state, chosen, after, info.get("damage"))
+        try:
+            after = self._find(observation)
+            if terminated:
+                after = overseer.after(state, chosen, after)
+            damage = overseer.damage(state, chosen, after, info.get("damage"))
+        except AlmostSureError:
+            self._note_error(chosen, info.get("damage"))
+            raise
         self._state = after
         self._remaining -= damage
         self._steps += 1
@@ -255,6 +259,16 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         info = {**self._info({}, 0), "stuck": True}
         self._note("truncated", info)
         return self._shown.single(self._seen, self._remaining, self._mask), 0.0, False, True, info
+
+    def _note_error(self, action: int, said: Any) -> None:
+        """Write down an episode that ends by what the model says is impossible, which may have overspent."""
+        self._steps += 1
+        harm = checks.harm(said)
+        if harm > self._remaining:
+            place = self.ledger.steps + self._steps, self._state, action, checks.NOWHERE
+            self.ledger.note(Violation(*place, harm, self._remaining, allowed=True, new=True))
+        self._remaining -= harm
+        self._note("error")
 
     def _note(self, ended: Any, info: dict[str, Any] | None = None) -> None:
         """Write the episode into the ledger."""

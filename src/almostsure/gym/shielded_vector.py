@@ -12,7 +12,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
-from almostsure.errors import ArgumentError
+from almostsure.errors import AlmostSureError, ArgumentError
 from almostsure.gym import checks
 from almostsure.gym.autoreset import Infos, Resets, said, some, write
 from almostsure.gym.checks import StateOf
@@ -21,7 +21,7 @@ from almostsure.gym.lookup import Lookup, Numbers
 from almostsure.gym.overseer import Overseer
 from almostsure.gym.shielded import Forbidden
 from almostsure.gym.vector import show_final
-from almostsure.learn.ledger import Episode, Ledger
+from almostsure.learn.ledger import Episode, Ledger, Violation
 from almostsure.learn.online import OnlineShield
 from almostsure.model.mdp import Bools
 from almostsure.policy.policy import as_policy
@@ -120,9 +120,13 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         ended: Bools = terminated | truncated
         final = self._resets.final(infos, ended) if some(ended) else None
-        arrived = self._find(observations, None)
-        reached = arrived if final is None else self._finals(infos["final_obs"], ended, arrived)
-        reached, damages = self._happened(actions, reached, acting, terminated, self._said(infos, final, ended))
+        try:
+            arrived = self._find(observations, None)
+            reached = arrived if final is None else self._finals(infos["final_obs"], ended, arrived)
+            reached, damages = self._happened(actions, reached, acting, terminated, self._said(infos, final, ended))
+        except AlmostSureError:
+            self._note_error(acting, actions, [said(infos, final, ended, "damage", at) for at in range(self.num_envs)])
+            raise
         self._state, self._remaining = reached, self._remaining - damages
         self._steps += 1
         self._rewards += rewards
@@ -260,6 +264,17 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._interventions[at] += 1
         allowed = self.overseer.row(state, remaining).allowed
         return self.overseer.best(state, remaining, allowed, self.fallback)
+
+    def _note_error(self, acting: Bools, actions: Numbers, told: list[Any]) -> None:
+        """Write down all episodes, which one ends by what the model says is impossible; some may have overspent."""
+        self._steps += 1
+        for at in np.flatnonzero(acting).tolist():
+            harm, left = checks.harm(told[at]), int(self._remaining[at])
+            if harm > left:
+                place = self.ledger.steps + int(self._steps[at]), int(self._state[at]), int(actions[at]), checks.NOWHERE
+                self.ledger.note(Violation(*place, harm, left, allowed=True, new=True))
+            self._remaining[at] -= harm
+        self._note(acting, "error")
 
     def _note(self, who: Bools, ended: Any) -> None:
         """Write episodes into the ledger."""

@@ -58,9 +58,8 @@ class Episode(NamedTuple):
     damage: int
     total: int  # its budget
     interventions: int  # forbidden actions that were replaced
-    ended: Literal[
-        "terminated", "truncated", "violation", "stuck", "reset", "error"
-    ]  # reset: from outside, by a time limit for example
+    # reset: from outside, by a time limit for example; error: by what the model says is impossible
+    ended: Literal["terminated", "truncated", "violation", "stuck", "reset", "error"]
     environment: int = 0  # which one, in a vector of them
 
 
