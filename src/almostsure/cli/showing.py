@@ -75,6 +75,6 @@ def _show_paper(result: Any) -> None:
     rows = [(claim.name, claim.title, claim.verdict, claim.value) for claim in result.claims]
     table(("", "about", "verdict", "found here"), rows)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in result.counts().items() if count)
-    say(f"\n{len(result.claims)} claims; verdicts: {counts}. Where its text is loose, claims.txt says what holds instead.")
+    say(f"\n{len(result.claims)} claims; verdicts: {counts}. Where the text is loose, claims.txt has what holds.")
     say(f"Figures, tables and the report are in {result.folder}; open {result.report}.")
     next_step("almostsure report paper", note="the paper's model, to play with")
