@@ -510,3 +510,10 @@ def test_a_policy_that_may_never_end_says_so(coin, paper):
 
 def test_a_model_by_name():
     assert solve_policy("paper", AlmostSure(2)).value == pytest.approx(2)
+
+
+def test_a_return_that_no_number_holds_is_no_answer():
+    large = 1.7e308
+    mdp = from_transitions([0, 1], [0, 0], [1, 2], [1.0, 1.0], [large, large], [0, 0], terminal=[2])
+    with pytest.raises(LimitReached, match="Scale the rewards down"):
+        solve_policy(mdp, AlmostSure(0))

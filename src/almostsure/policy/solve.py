@@ -73,6 +73,10 @@ class Solution:
     layers: Layers | None = None  # AlmostSure only: bounds for every remaining budget and state
     _curve: Floats | None = None
 
+    def __post_init__(self) -> None:
+        if any(map(math.isnan, (self.value, self.lower, self.upper))):
+            raise LimitReached("the return is beyond what floating-point numbers hold. Scale the rewards down.")
+
     @property
     def curve(self) -> Floats:
         """The best return for the budgets 0 … total; NaN where infeasible.
