@@ -81,6 +81,14 @@ def test_infeasible_names_what_would_do(here: Here) -> None:
     assert done.err.endswith("Next: almostsure solve quicksand --total 2\n")
 
 
+@pytest.mark.parametrize("command", [("solve",), ("simulate",), ("compare", "--steps", "10", "--seeds", "1")])
+def test_where_no_total_is_enough(here: Here, tmp_path: Path, command: tuple[str, ...]) -> None:
+    asure.from_transitions([0], [0], [0], [1], [1], [1]).save(tmp_path / "trap.umb")
+    done = here(command[0], "trap.umb", *command[1:])
+    assert (done.code, done.out) == (1, "")
+    assert "no total is enough at the start. See: almostsure explain trap.umb" in done.err
+
+
 def test_errors_are_json_too(here: Here) -> None:
     for arguments, kind, code in (
         (("solve", "quicksand", "--total", "1", "--json"), "Infeasible", 1),

@@ -12,6 +12,7 @@ from almostsure.budget.solve import solve_budget
 from almostsure.cli import machine
 from almostsure.cli.machine import need
 from almostsure.cli.options import ANSWERS, ARRAYS, UMB, Seed, Task, Total, check_output, command, word
+from almostsure.cli.policies import least_total
 from almostsure.cli.terminal import facts, heading, needs, next_step, number, say, share, table
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.learn.budget import LearnedBudget, learn_budget
@@ -73,7 +74,7 @@ def compare(
 
     check_output(output, ".csv")
     check_output(plot, ".png", ".pdf", ".svg")
-    budget = solve_budget(task.mdp).smallest_total() if total is None else total
+    budget = least_total(task) if total is None else total
     try:
         result = train(task.mdp, budget, learner, steps=steps, seeds=seeds)
     except Interrupted as stopped:

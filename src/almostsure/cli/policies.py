@@ -106,12 +106,15 @@ def simulate(
 def _constraint(task: Task, total: int | None, limit: float | None, risk: float | None) -> Constraint:
     """What was asked for, or else the least total that can be promised."""
     asked = constraint_of(total, limit, risk)
-    if asked is not None:
-        return asked
+    return AlmostSure(least_total(task)) if asked is None else asked
+
+
+def least_total(task: Task) -> int:
+    """The least total that can be promised at the start."""
     least = solve_budget(task.mdp).smallest_total()
     if least == INFINITE:
         raise Infeasible("no total is enough at the start. See: almostsure explain " + task.arguments)
-    return AlmostSure(least)
+    return least
 
 
 def _best(task: Task, constraint: Constraint, *, discount: float = 1.0) -> Solution:
