@@ -104,7 +104,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         """Start episodes with the whole budget: in all copies, or in those of ``options["reset_mask"]``."""
         who, over = self._resets.chosen(options), self._resets.over
         if over is not None:
-            self._note(who & ~over & (self._steps > 0), "reset")
+            for at in np.flatnonzero(who & ~over & (self._steps > 0)).tolist():
+                self._note(at, "reset")
         self._resets.over = None  # until all is well
         observations, infos = self.env.reset(seed=seed, options=options)
         checks.check_resets(infos, who)
@@ -131,8 +132,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._steps += 1
         self._rewards += rewards
         if some(ended):
-            self._note(ended & terminated, "terminated")
-            self._note(ended & ~terminated, "truncated")
+            for at in np.flatnonzero(ended).tolist():
+                self._note(at, "terminated" if terminated[at] else "truncated")
         if final is not None:
             self._masks = self._look()
             infos = {**infos, "final_info": self._infos(final, ended, damages)}
@@ -164,9 +165,10 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     def _begin(self, who: Bools, states: Numbers) -> None:
         """Give the copies that begin an episode in these states their budgets, and look up everybody's masks."""
         self._state = np.where(who, states, self._state)
-        self._remaining[who] = self.total
+        began = np.flatnonzero(who)  # few of many: faster by number
+        self._remaining[began] = self.total
         for counter in (self._steps, self._rewards, self._interventions):
-            counter[who] = 0
+            counter[began] = 0
         self._lookup.check(self._state, self._remaining)
         self._masks = self._look()
 
@@ -274,20 +276,19 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
                 place = self.ledger.steps + int(self._steps[at]), int(self._state[at]), int(actions[at]), checks.NOWHERE
                 self.ledger.note(Violation(*place, harm, left, allowed=True, new=True))
             self._remaining[at] -= harm
-        self._note(acting, "error")
+            self._note(at, "error")
 
-    def _note(self, who: Bools, ended: Any) -> None:
-        """Write episodes into the ledger."""
-        for at in np.flatnonzero(who).tolist():
-            self._episodes[at] += 1
-            steps, damage = int(self._steps[at]), self.total - int(self._remaining[at])
-            self.ledger.steps += steps
-            self.ledger.note(
-                Episode(
-                    int(self._episodes[at]), steps, float(self._rewards[at]), damage, self.total,
-                    int(self._interventions[at]), ended, at,
-                )
-            )  # fmt: skip
+    def _note(self, at: int, ended: Any) -> None:
+        """Write an episode into the ledger."""
+        self._episodes[at] += 1
+        steps, damage = int(self._steps[at]), self.total - int(self._remaining[at])
+        self.ledger.steps += steps
+        self.ledger.note(
+            Episode(
+                int(self._episodes[at]), steps, float(self._rewards[at]), damage, self.total,
+                int(self._interventions[at]), ended, at,
+            )
+        )  # fmt: skip
 
     def _infos(self, infos: Infos, who: Bools, damages: Numbers) -> Infos:
         own = {} if "cost" in infos else {"cost": damages.copy()}
