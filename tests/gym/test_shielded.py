@@ -317,6 +317,24 @@ def test_shields_of_other_environments_are_refused():
         ShieldedEnv(to_gymnasium("paper"), paper.budget, 1)
 
 
+def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
+    """It knows at least what may happen where it allows something; that it is another model does not matter."""
+    mdp = asure.example("hazard-map")
+    learned = asure.OnlineShield(mdp, known=asure.build_kernel(mdp, seed=0, samples=100), needed=50).freeze()
+    assert learned.mdp != mdp
+    assert play(ShieldedEnv(to_gymnasium(mdp, max_steps=40), learned, 3), 400, total=3)[1] <= 3
+    certain, maybe = (asure.example("paper", damage_probability=p) for p in (1.0, 0.5))
+    ShieldedEnv(to_gymnasium(certain), shield_of(maybe), 1)
+    with pytest.raises(
+        ModelMismatch, match=r"leads from .*left.* to state 0 'circle' with damage 0, which"
+    ):
+        ShieldedEnv(to_gymnasium(maybe), shield_of(certain), 1)
+    ends = asure.from_transitions([0], [0], [1], [1.0], [0.0], [0], terminal=[1])
+    stays = asure.from_transitions([0, 1], [0, 0], [1, 1], [1.0, 1.0], [0.0, 1.0], [0, 0], num_states=2)
+    with pytest.raises(ModelMismatch, match="which ends elsewhere"):
+        ShieldedEnv(to_gymnasium(ends), shield_of(stays), 1)
+
+
 def test_another_map_of_the_same_size_is_noticed_at_once():
     lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     other = gymnasium.make("FrozenLake-v1", desc=["SFFF", "FFFF", "FFFF", "FFFG"])

@@ -12,8 +12,10 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorWrapper
 from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservation, RepeatAction, StickyAction
 
+from almostsure.budget.answer import INFINITE
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.gym.autoreset import read
+from almostsure.gym.lookup import outcome_numbers
 from almostsure.gym.overseer import Overseer
 from almostsure.learn.ledger import Ledger
 from almostsure.learn.online import OnlineShield
@@ -88,7 +90,7 @@ def check_same_model(overseer: Overseer, env: Any, state_of: StateOf | None) -> 
         return
     model = getattr(env.unwrapped, "mdp", None)
     if isinstance(model, MDP) and model != overseer.mdp:
-        raise ModelMismatch("the shield is for another model than the environment's. Use Shield(env.unwrapped.mdp, …).")
+        _check_model(overseer, model)
     table = getattr(env.unwrapped, "P", None)
     if isinstance(table, Mapping) and table and all(isinstance(row, Mapping) for row in table.values()):
         _check_table(overseer, table)
@@ -98,6 +100,28 @@ def _layers(env: Any) -> Iterator[Any]:
     while isinstance(env, (gymnasium.Wrapper, VectorWrapper)):
         yield env
         env = env.env
+
+
+def _check_model(overseer: Overseer, model: MDP) -> None:
+    """Refuse a model that has outcomes which the shield's does not have, where the shield may allow something."""
+    mdp, why = overseer.mdp, "has other states or actions"
+    if (model.num_states, model.num_actions) == (mdp.num_states, mdp.num_actions):
+        allowed = overseer.of_choice() < INFINITE
+        may = np.zeros((mdp.num_states, mdp.num_actions), np.bool_)
+        may[mdp.choice_states()[allowed], mdp.choice_action[allowed]] = True
+        new = ~np.isin(outcome_numbers(model), outcome_numbers(mdp))
+        new &= may[model.choice_states(), model.choice_action][model.outcome_choices()]
+        if not new.any() and np.array_equal(model.is_terminal(), mdp.is_terminal()):
+            return  # it was learned, for example
+        why = "ends elsewhere"
+        if new.any():
+            at = int(np.argmax(new))
+            where = model.describe_choice(int(model.outcome_choices()[at]))
+            after, damage = model.describe_state(int(model.successor[at])), int(model.damage[at])
+            why = f"leads from {where} to {after} with damage {damage}, which the shield's says is impossible"
+    raise ModelMismatch(
+        f"the shield is for another model than the environment's, which {why}. Use Shield(env.unwrapped.mdp, …)."
+    )
 
 
 def _check_table(overseer: Overseer, table: Mapping[Any, Any]) -> None:

@@ -14,13 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.answer import INFINITE
-from almostsure.model.mdp import Bools
+from almostsure.model.mdp import MDP, Bools
 from almostsure.shield.shield import Shield
 
 Numbers = npt.NDArray[np.int64]
 
 DAMAGES = 256
 MOST = 1 << 22  # entries of a table of damages
+
+
+def outcome_numbers(mdp: MDP) -> Numbers:
+    """The number of each outcome, [num_outcomes]."""
+    place = mdp.choice_states().astype(np.int64) * mdp.num_actions + mdp.choice_action
+    numbers: Numbers = (place[mdp.outcome_choices()] * mdp.num_states + mdp.successor) * DAMAGES + mdp.damage
+    return numbers
 
 
 @final
@@ -32,9 +39,7 @@ class Lookup:
         self._shield, self._num_states, self._num_actions = shield, mdp.num_states, mdp.num_actions
         self._needed = np.full((mdp.num_states, mdp.num_actions), INFINITE, np.int32)
         self._needed[mdp.choice_states(), mdp.choice_action] = shield.budget.of_choice
-        choice = mdp.outcome_choices()
-        place = mdp.choice_states().astype(np.int64) * mdp.num_actions + mdp.choice_action
-        full = np.unique((place[choice] * mdp.num_states + mdp.successor) * DAMAGES + mdp.damage)
+        full = np.unique(outcome_numbers(mdp))
         self._full: Numbers = full
         pair, first, count = np.unique(full // DAMAGES, return_index=True, return_counts=True)
         self._pair: Numbers = pair

@@ -98,12 +98,11 @@ class Overseer:
                 if action in allowed:
                     return action
         choices = self.mdp.choices(state)
-        needs = dict(
-            zip(self.mdp.actions(state).tolist(), self._of_choice()[choices.start : choices.stop], strict=True)
-        )
+        needs = dict(zip(self.mdp.actions(state).tolist(), self.of_choice()[choices.start : choices.stop], strict=True))
         return min(sorted(allowed), key=lambda action: int(needs[action]))
 
-    def _of_choice(self) -> npt.NDArray[Any]:
+    def of_choice(self) -> npt.NDArray[Any]:
+        """What every choice needs, [num_choices]."""
         return self.shield.budget.of_choice if isinstance(self.shield, Shield) else self.shield.of_choice
 
     # ------------------------------------------------------------------ what happened
