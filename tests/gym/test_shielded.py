@@ -325,9 +325,7 @@ def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
     assert play(ShieldedEnv(to_gymnasium(mdp, max_steps=40), learned, 3), 400, total=3)[1] <= 3
     certain, maybe = (asure.example("paper", damage_probability=p) for p in (1.0, 0.5))
     ShieldedEnv(to_gymnasium(certain), shield_of(maybe), 1)
-    with pytest.raises(
-        ModelMismatch, match=r"leads from .*left.* to state 0 'circle' with damage 0, which"
-    ):
+    with pytest.raises(ModelMismatch, match=r"leads from .*left.* to state 0 'circle' with damage 0, which"):
         ShieldedEnv(to_gymnasium(maybe), shield_of(certain), 1)
     ends = asure.from_transitions([0], [0], [1], [1.0], [0.0], [0], terminal=[1])
     stays = asure.from_transitions([0, 1], [0, 0], [1, 1], [1.0, 1.0], [0.0, 1.0], [0, 0], num_states=2)
