@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import almostsure as asure
-from almostsure.model.families import garnet
+from almostsure.model.families import chain, garnet
 from almostsure.report import write_report
 
 
@@ -205,6 +205,50 @@ def test_inline_handlers_are_forbidden_by_the_policy(browser, hazard):
     page.wait_for_timeout(100)
     assert page.evaluate("window.pwned === undefined")
     page.close()
+
+
+# Boxes of the labels of arrows, and of everything else that a label must not touch.
+LABELS_THAT_TOUCH = """() => {
+    const boxes = (selector) => [...document.querySelectorAll(`#stage ${selector}`)]
+        .map((e) => [e.textContent, e.getBoundingClientRect()]);
+    const labels = boxes("svg > g:last-child > text");
+    const others = [...boxes(".node > circle:not(.ring)"), ...boxes(".node > text")];
+    const touch = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
+        && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2;
+    return [labels.length, labels.flatMap(([name, a], i) => [...labels.slice(i + 1), ...others]
+        .filter(([, b]) => touch(a, b)).map(([other]) => `${name} on ${other}`))];
+}"""
+ARROWS_THAT_ARE_NAMED = """() => [...document.querySelectorAll("#stage svg > g:last-child > text")]
+    .filter((e) => e.childNodes[1].textContent.startsWith("action")).length"""
+
+
+def test_labels_of_a_graph_touch_neither_each_other_nor_a_state(visit, tmp_path):
+    states, actions, targets = [0, 0, 0, 1, 1, 2, 2], [0, 1, 2, 0, 1, 0, 1], [0, 1, 2, 0, 1, 3, 1]
+    mdp = asure.from_transitions(states, actions, targets, [1] * 7, [0] * 7, [0, 1, 0, 0, 0, 3, 0], terminal=[3])
+    page = visit(write_report(mdp, tmp_path / "r.html", total=4))
+    assert page.evaluate(LABELS_THAT_TOUCH) == [7, []]
+
+
+def test_among_many_arrows_those_of_the_selected_state_are_named(visit, tmp_path):
+    page = visit(write_report(garnet(12, 3, 2, seed=1), tmp_path / "r.html"))
+    before = page.evaluate(ARROWS_THAT_ARE_NAMED)
+    assert 0 < before < 12
+    assert page.locator("#stage .edge:not(.aside)").count() == before
+    page.locator("#stage .node").nth(7).click()
+    assert page.locator("#stage .edge:not(.aside)").count() == page.evaluate(ARROWS_THAT_ARE_NAMED)
+    assert page.locator("#stage .edge.aside").count() > 24
+
+
+def test_a_wide_graph_scrolls_to_the_selected_state(visit, tmp_path):
+    page = visit(write_report(chain(20), tmp_path / "r.html"))
+    page.locator("#stage svg").focus()
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+    assert page.inner_text("#details h3") == "state 12"
+    assert page.evaluate("""() => {
+        const [stage, node] = ["#stage", "#stage .selected"]
+            .map((e) => document.querySelector(e).getBoundingClientRect());
+        return stage.left <= node.left && node.right <= stage.right; }""")
 
 
 def test_a_graph_is_walked_with_the_arrow_keys(visit, tmp_path):

@@ -11,6 +11,7 @@ import almostsure as asure
 from almostsure.errors import ArgumentError, FileError, UnknownName
 from almostsure.model.families import chain, garnet, rings
 from almostsure.report import write_report
+from almostsure.report.words import percent
 from almostsure.testing import mdps
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
@@ -44,6 +45,22 @@ def test_the_summary_says_it_in_words(hazard, content_of):
         f"From the start, damage can be kept to at most 3 in every single run, with an average return of {value:.2f}."
     )
     assert any("exceeds 3 in 32\u00a0% of its runs" in sentence for sentence in data["sentences"])
+
+
+@pytest.mark.parametrize(
+    ("probability", "text"),
+    [
+        (0, "0"),
+        (1e-9, "almost 0"),
+        (0.0009, "0.09"),
+        (0.05, "5"),
+        (0.33, "33"),
+        (0.9991, "99.91"),
+        (1 - 1e-7, "almost 100"),
+    ],
+)
+def test_percentages_have_no_idle_zeros_and_round_to_nothing_they_are_not(probability, text):
+    assert percent(probability) == f"{text}\u00a0%"
 
 
 def test_numbers_are_those_of_the_package(hazard, content_of):

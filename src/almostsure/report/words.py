@@ -43,7 +43,7 @@ def facts(study: Study) -> list[dict[str, str]]:
     result = [_fact("Least budget", least, "the smallest Δ that can be kept for certain from the start")]
     result.append(_fact("This budget", f"{study.total:,}", "Δ, the most damage that any run may take"))
     if assured.policy is not None and has_rewards(study.mdp):
-        result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.total} damage"))
+        result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.total:,} damage"))
     if assured.policy is not None:
         result.append(_fact("Runs that overspend", percent(0.0), "none, ever: it is proved"))
     if (
@@ -76,12 +76,12 @@ def percent(probability: float) -> str:
     """A probability as a percentage that never rounds to what it is not."""
     if probability <= 0:
         return "0\u00a0%"
-    if probability < TINY:
-        return "almost 0\u00a0%"
     if probability >= 1 - 1e-12:
         return "100\u00a0%"
+    if probability <= TINY or probability >= 1 - TINY:
+        return f"almost {100 * round(probability)}\u00a0%"
     digits = 0 if 0.1 <= probability <= 0.9 else 1 if 0.001 <= probability <= 0.999 else 4
-    return f"{100 * probability:.{digits}f}\u00a0%"
+    return f"{round(100 * probability, digits):g}\u00a0%"
 
 
 def sentence(text: str) -> str:
@@ -99,7 +99,7 @@ def _fact(label: str, value: str, note: str) -> dict[str, str]:
 def _limit(plan: Plan) -> str:
     if not isinstance(plan.constraint, Expected):
         raise TypeError(f"only a constraint on the average has a limit; got {plan.constraint!r}")
-    return f"{plan.constraint.limit:g}"
+    return f"{plan.constraint.limit:,.12g}"
 
 
 def _about_budget(study: Study) -> list[str]:
@@ -107,7 +107,7 @@ def _about_budget(study: Study) -> list[str]:
         return ["The witness below shows how. Parts of the model may be safe all the same: see which states need what."]
     least = f"The least budget that can be kept from there is {study.least:,}"
     if study.least > study.total:
-        return [f"{least}. The witness below shows how more than {study.total} can be forced."]
+        return [f"{least}. The witness below shows how more than {study.total:,} can be forced."]
     if study.asked:
         return [f"{least}, whatever happens on the way."]
     if study.plans[0].policy is None or not math.isfinite(study.plans[0].value):
@@ -117,7 +117,7 @@ def _about_budget(study: Study) -> list[str]:
         if study.total == study.least
         else "the smallest one that earns two thirds of what more budget can add"
     )
-    return [f"{least}. No budget was asked for, so this report is about {study.total}: {why}."]
+    return [f"{least}. No budget was asked for, so this report is about {study.total:,}: {why}."]
 
 
 def _about_return(study: Study) -> list[str]:
@@ -148,7 +148,7 @@ def _about_others(study: Study) -> list[str]:
         what = (
             f"A plan that takes {_limit(plan)} damage only on average"
             if isinstance(plan.constraint, Expected)
-            else f"A plan that may exceed {study.total} with probability {_risk(plan)}"
+            else f"A plan that may exceed {study.total:,} with probability {_risk(plan)}"
         )
         result.append(f"{what} returns {show(plan.value)}{_difference(plan, assured)}, and {_excess(over, study)}.")
     return result
@@ -169,8 +169,8 @@ def _difference(plan: Plan, assured: Plan) -> str:
 
 def _excess(over: float, study: Study) -> str:
     if over < TINY:
-        return f"exceeds {study.total} in {'no run' if over <= 0 else 'almost no run'} either"
-    return f"exceeds {study.total} in {percent(over)} of its runs"
+        return f"exceeds {study.total:,} in {'no run' if over <= 0 else 'almost no run'} either"
+    return f"exceeds {study.total:,} in {percent(over)} of its runs"
 
 
 def _about_model(study: Study) -> list[str]:

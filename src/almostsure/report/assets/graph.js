@@ -1,69 +1,127 @@
 // ------------------------------------------------------------------ a small model as circles and arrows
 
-const NODE = 20, COLUMN = 150, ROW = 92;
+const NODE = 20, COLUMN = 150, WIDEST = 200, ROW = 92, LOOP = 30, MARGIN = 28;
+const TEXT = 15, GAP = 4; // height of a label, and its distance from its arrow
+const FEW = 24; // edges up to which all have their actions written on them; above, those of the selected state have
 
 class Graph {
   constructor(stage, { label, onSelect }) {
     const view = DATA.view;
-    this.width = Math.max(360, view.layers * COLUMN + 60);
-    this.height = Math.max(190, view.tallest * ROW + 70);
-    this.svg = draw("svg", { viewBox: `0 0 ${this.width} ${this.height}`, width: this.width, role: onSelect ? "application" : "img",
-      "aria-label": label, tabindex: onSelect ? 0 : null });
-    this.nodes = new Map();
+    this.stage = stage;
+    this.row = ROW + (view.tallest > 1 && view.edges.some((edge) => edge.from === edge.to) ? LOOP : 0);
+    this.few = view.edges.length <= FEW;
+    const longest = Math.max(0, ...view.edges.map((edge) => textWidth(this.words(edge, false).join(" "))));
+    this.column = Math.min(Math.max(COLUMN, longest + 2 * NODE + 30), WIDEST);
     this.edges = view.edges.map((edge) => this.edge(edge));
-    view.places.forEach((_, state) => this.node(state, onSelect));
+    this.nodes = new Map(view.places.map((_, state) => [state, this.node(state, onSelect)]));
+    this.frame();
+    this.labels = draw("g");
+    this.svg = draw("svg", { viewBox: [this.left, this.top, this.width, this.height].join(" "), width: this.width, role: onSelect ? "application" : "img",
+      "aria-label": label, tabindex: onSelect ? 0 : null }, this.edges.map((edge) => [edge.line, edge.arrow]), [...this.nodes.values()].map((node) => node.group), this.labels);
+    this.svg.style.setProperty("--least", `${Math.round(0.8 * this.width)}px`);
+    this.label(-1);
     if (onSelect) this.svg.addEventListener("keydown", (event) => this.key(event, onSelect));
     put(stage, this.svg);
   }
 
+  // What everything takes, but for the labels: they find their places inside.
+  frame() {
+    const view = DATA.view, heights = this.edges.flatMap((edge) => edge.points.map((point) => point[1]));
+    for (const [, y] of [...this.nodes.keys()].map((state) => this.centre(state))) heights.push(y - NODE - 5, y + NODE + 22);
+    this.width = Math.max(360, view.layers * this.column + 60);
+    this.left = (view.layers * this.column - this.width) / 2;
+    const top = Math.min(...heights) - MARGIN, bottom = Math.max(...heights) + MARGIN / 2;
+    this.height = Math.max(150, bottom - top);
+    this.top = (top + bottom - this.height) / 2;
+  }
+
   centre(state) {
     const [layer, place, size] = DATA.view.places[state];
-    const side = (this.width - DATA.view.layers * COLUMN) / 2;
-    return [side + (layer + 0.5) * COLUMN, this.height / 2 + (place - (size - 1) / 2) * ROW - 4];
+    return [(layer + 0.5) * this.column, (place - (size - 1) / 2) * this.row];
   }
 
   node(state, onSelect) {
     const [x, y] = this.centre(state);
-    const name = stateName(state);
+    const name = stateName(state), shown = shorten(name, 20);
     const shape = draw("circle", { cx: x, cy: y, r: NODE });
     const need = draw("text", { x, y: y + 4.5, "text-anchor": "middle" });
     const parts = [draw("circle", { class: "ring", cx: x, cy: y, r: NODE + 5 }), shape, need,
-      draw("text", { class: "strong halo", x, y: y + NODE + 16, "text-anchor": "middle" }, name.length > 20 ? `${name.slice(0, 19)}…` : name)];
+      draw("text", { class: "strong halo", x, y: y + NODE + 18, "text-anchor": "middle" }, shown)];
     const group = draw("g", { class: "node", onclick: onSelect ? () => onSelect(state) : null },
       draw("title", null, name), parts);
-    this.svg.append(group);
-    this.nodes.set(state, { group, shape, need });
+    const boxes = [boxAt(x, y, 2 * NODE + 12, 2 * NODE + 12), boxAt(x, y + NODE + 14, textWidth(shown) * 1.1, TEXT)];
+    return { group, shape, need, boxes };
   }
 
   edge(edge) {
-    const [x1, y1] = this.centre(edge.from), [x2, y2] = this.centre(edge.to);
-    let path, label, tip, angle;
-    if (edge.from === edge.to) {
-      path = `M ${x1 - 9} ${y1 - NODE + 2} C ${x1 - 34} ${y1 - 68}, ${x1 + 34} ${y1 - 68}, ${x1 + 9} ${y1 - NODE + 2}`;
-      label = [x1, y1 - 58];
-      tip = [x1 + 9, y1 - NODE + 2];
-      angle = Math.atan2(48, -17);
-    } else {
-      const dx = x2 - x1, dy = y2 - y1, length = Math.hypot(dx, dy), bend = Math.max(14, length * 0.1);
-      const far = Math.abs(DATA.view.places[edge.to][0] - DATA.view.places[edge.from][0]) > 1;
-      const lift = (far ? 2.6 : 1) * bend * 2;
-      const mid = [(x1 + x2) / 2 + (dy / length) * lift, (y1 + y2) / 2 - (dx / length) * lift];
-      const from = towards([x1, y1], mid, NODE), to = towards([x2, y2], mid, NODE + 2);
-      path = `M ${from.join(" ")} Q ${mid.join(" ")}, ${to.join(" ")}`;
-      label = [(x1 + x2) / 4 + mid[0] / 2, (y1 + y2) / 4 + mid[1] / 2];
-      tip = to;
-      angle = Math.atan2(to[1] - mid[1], to[0] - mid[0]);
+    const loop = edge.from === edge.to, way = loop ? this.loop(edge.from) : this.bow(edge.from, edge.to);
+    const [tip, before] = [way.at(-1), way.at(-2)];
+    const angle = (Math.atan2(tip[1] - before[1], tip[0] - before[0]) * 180) / Math.PI;
+    const line = draw("path", { class: "edge", d: `M ${way[0].join(" ")} ${loop ? "C" : "Q"} ${way.slice(1).map((point) => point.join(" ")).join(", ")}` });
+    const arrow = draw("path", { class: "arrow", d: "M 0 0 L -9 4 L -9 -4 Z", transform: `translate(${tip.join(" ")}) rotate(${angle})` });
+    const points = Array.from({ length: 33 }, (_, i) => along(way, i / 32));
+    return { ...edge, way, points, line, arrow };
+  }
+
+  loop(state) {
+    const [x, y] = this.centre(state), foot = y - NODE + 2;
+    return [[x - 9, foot], [x - 34, y - 68], [x + 34, y - 68], [x + 9, foot]];
+  }
+
+  // There and back bend to different sides, and an arrow past other states goes around them.
+  bow(start, end) {
+    const [x1, y1] = this.centre(start), [x2, y2] = this.centre(end), [one, other] = [DATA.view.places[start], DATA.view.places[end]];
+    const dx = x2 - x1, dy = y2 - y1, length = Math.hypot(dx, dy);
+    const layers = Math.abs(other[0] - one[0]);
+    const lift = layers ? (layers > 1 ? 2.6 : 1) * Math.max(14, length * 0.1) * 2 : Math.min(0.9 * length, this.column); // up and down: clear of the names
+    const middle = [(x1 + x2) / 2 + (dy / length) * lift, (y1 + y2) / 2 - (dx / length) * lift];
+    return [towards([x1, y1], middle, NODE), middle, towards([x2, y2], middle, NODE + 2)];
+  }
+
+  // Write on the arrows: each label beside its own, where it hides least.
+  label(selected) {
+    this.labels.replaceChildren();
+    const taken = [...this.nodes.values()].flatMap((node) => node.boxes);
+    const wanted = this.edges.map((edge) => {
+      const [names, damage] = this.words(edge, edge.from === selected);
+      return { edge, names, damage, width: textWidth([names, damage].filter(Boolean).join(" ")) };
+    });
+    wanted.sort((one, other) => other.width - one.width); // the longest have the fewest places to go
+    for (const { edge, names, damage, width } of wanted) {
+      if (!width) continue;
+      const box = this.spot(edge, width, taken);
+      taken.push(box);
+      this.labels.append(draw("text", { class: "halo", x: box.x, y: box.y + 4, "text-anchor": "middle" },
+        draw("title", null, edge.actions.map(actionName).join(", ")), names, names && damage ? " " : "", damage && draw("tspan", { class: "f-harm" }, damage)));
     }
-    const line = draw("path", { class: "edge", d: path });
-    const arrow = draw("path", { class: "arrow", d: "M 0 0 L -9 4 L -9 -4 Z", transform: `translate(${tip.join(" ")}) rotate(${(angle * 180) / Math.PI})` });
-    this.svg.append(line, arrow);
-    const few = DATA.view.edges.length <= 24;
-    const names = few ? edge.actions.slice(0, 2).map(actionName).join(", ") + (edge.actions.length > 2 ? ", …" : "") : "";
-    const words = [names.length > 22 ? `${names.slice(0, 21)}…` : names, edge.damage ? `damage ${edge.damage}` : ""];
-    const text = draw("text", { class: "halo", x: label[0], y: label[1] + 3, "text-anchor": "middle" },
-      draw("tspan", null, words[0]), words[0] && words[1] ? " " : "", draw("tspan", { class: "f-harm" }, few ? words[1] : edge.damage ? `−${edge.damage}` : ""));
-    this.svg.append(text);
-    return { ...edge, line, arrow };
+  }
+
+  words(edge, selected) {
+    if (!this.few && !selected) return ["", edge.damage ? `−${edge.damage}` : ""];
+    const names = edge.actions.slice(0, 2).map(actionName).join(", ") + (edge.actions.length > 2 ? ", …" : "");
+    return [shorten(names, 22), edge.damage ? `damage ${edge.damage}` : ""];
+  }
+
+  spot(edge, width, taken) {
+    let best = null, least = Infinity;
+    for (const t of [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82]) for (const side of [-1, 1]) {
+      const [x, y] = along(edge.way, t), [ahead, behind] = [along(edge.way, t + 0.02), along(edge.way, t - 0.02)];
+      const dx = ahead[0] - behind[0], dy = ahead[1] - behind[1], length = Math.hypot(dx, dy) || 1;
+      const across = [(-dy / length) * side, (dx / length) * side];
+      const away = (Math.abs(across[0]) * width) / 2 + (Math.abs(across[1]) * TEXT) / 2 + GAP;
+      const box = boxAt(x + across[0] * away, y + across[1] * away, width, TEXT);
+      const cost = this.hides(box, taken) + 8 * Math.abs(t - 0.5) + (side > 0 ? 1 : 0);
+      if (cost < least) { least = cost; best = box; }
+    }
+    return best;
+  }
+
+  hides(box, taken) {
+    const inside = box.left >= this.left && box.right <= this.left + this.width && box.top >= this.top && box.bottom <= this.top + this.height;
+    let cost = inside ? 0 : 60;
+    for (const other of taken) cost += overlap(box, other) / 8;
+    for (const { points } of this.edges) for (const [x, y] of points) if (x > box.left && x < box.right && y > box.top && y < box.bottom) cost += 1;
+    return cost;
   }
 
   key(event, onSelect) {
@@ -81,7 +139,20 @@ class Graph {
     if (best >= 0) onSelect(best);
   }
 
+  // A wide graph scrolls, so that it can be read: keep the state in sight.
+  reveal(state) {
+    const stage = this.stage, scale = this.svg.clientWidth / this.width;
+    if (stage.scrollWidth <= stage.clientWidth || !scale) return;
+    const x = (this.centre(state)[0] - this.left) * scale, edge = Math.min(this.column * scale, stage.clientWidth / 2);
+    stage.scrollLeft = Math.min(Math.max(stage.scrollLeft, x + edge - stage.clientWidth), x - edge);
+  }
+
   paint(colourOf, selected) {
+    if (selected !== this.shown) {
+      this.shown = selected;
+      if (!this.few) this.label(selected);
+      this.reveal(selected);
+    }
     for (const [state, { group, shape, need }] of this.nodes) {
       const [colour, ink, text, unsafe] = colourOf(state);
       shape.setAttribute("fill", colour);
@@ -107,8 +178,9 @@ class Graph {
       const choices = choicesOf(edge.from).filter((choice) => edge.actions.includes(choice.action));
       const best = choices.some((choice) => choice.need <= left && choice.place === playAt(edge.from, app.layer));
       const allowed = choices.some((choice) => choice.need <= left);
-      edge.line.setAttribute("class", `edge${best ? " best" : allowed ? "" : " no"}`);
-      edge.arrow.setAttribute("class", `arrow${best ? " best" : ""}`);
+      const aside = this.aside(edge, app.selected);
+      edge.line.setAttribute("class", `edge${best ? " best" : allowed ? "" : " no"}${aside}`);
+      edge.arrow.setAttribute("class", `arrow${best ? " best" : ""}${aside}`);
     }
   }
 
@@ -116,13 +188,35 @@ class Graph {
     this.paint((s) => (s === state ? [palette.assured, "#ffffff", ""] : [palette.faint, palette.muted, ""]), state);
     for (const edge of this.edges) {
       const walked = edge.from === previous && edge.to === state;
-      edge.line.setAttribute("class", `edge${walked ? " walked" : ""}`);
-      edge.arrow.setAttribute("class", `arrow${walked ? " walked" : ""}`);
+      const aside = walked ? "" : this.aside(edge, state);
+      edge.line.setAttribute("class", `edge${walked ? " walked" : ""}${aside}`);
+      edge.arrow.setAttribute("class", `arrow${walked ? " walked" : ""}${aside}`);
     }
+  }
+
+  // Among many edges, those of one state stand out.
+  aside(edge, state) {
+    return this.few || edge.from === state ? "" : " aside";
   }
 }
 
 function towards(from, to, distance) {
   const dx = to[0] - from[0], dy = to[1] - from[1], length = Math.hypot(dx, dy) || 1;
   return [from[0] + (dx / length) * distance, from[1] + (dy / length) * distance];
+}
+
+// The point at t of the curve that the points steer, after de Casteljau.
+function along(points, t) {
+  return points.length === 1 ? points[0] : along(points.slice(1).map((p, i) => [0, 1].map((k) => points[i][k] + (p[k] - points[i][k]) * t)), t);
+}
+
+const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+const boxAt = (x, y, width, height) => ({ x, y, left: x - width / 2, right: x + width / 2, top: y - height / 2, bottom: y + height / 2 });
+const overlap = (a, b) => Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
+
+let ruler = null;
+function textWidth(text) {
+  ruler ??= document.createElement("canvas").getContext("2d");
+  ruler.font = `11.5px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
 }
