@@ -41,8 +41,9 @@ class LanesVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
         step = self.lanes.step(self._actions)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         ended, record = np.flatnonzero(step.ended).tolist(), self.lanes.record
+        fresh = slice(len(record.returns) - len(ended), None)  # not [-0:], which is everything
         for lane, last, returned, length in zip(
-            ended, step.last, record.returns[-len(ended) :], record.lengths[-len(ended) :], strict=False
+            ended, step.last, record.returns[fresh], record.lengths[fresh], strict=True
         ):
             infos[lane] = {
                 "terminal_observation": last,
