@@ -110,7 +110,7 @@ def test_arrays_must_fit_the_model(named, budget, name):
 
 def test_text(budget, named):
     assert repr(budget).splitlines()[0] == "<Budget: a budget of 2 suffices at the start of 3 states"
-    assert "1 need ∞" in repr(budget)
+    assert "1 needs ∞" in repr(budget)
     assert repr(budget).endswith("solved by the plain engine; certificate verified>")
     assert len(repr(budget).splitlines()) == 3
     unchecked = solve_budget(named, check="never")
