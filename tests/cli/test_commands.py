@@ -173,9 +173,17 @@ def test_learn_reads_a_log(here: Callable[..., Any], tmp_path: Path) -> None:
     assert done.json["exact_smallest_total"] is None
     assert done.json["output"] == ["log.umb", "log.safetensors"]
     assert here("check", "log.umb", "log.safetensors").code == 0
+    assert done.code == 0
     refused = here("learn", "log.csv")
     assert refused.code == 2
     assert "give --mu" in refused.err
+
+
+def test_learn_says_no_where_no_budget_suffices(here: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "short.csv").write_text("state,action,next_state,damage\n0,0,0,1\n")
+    done = here("learn", "short.csv", "--mu", "0.2")
+    assert done.code == 1
+    assert "∞ is needed" in done.out
 
 
 def test_models_are_named_the_same_way_everywhere(here: Callable[..., Any], tmp_path: Path) -> None:

@@ -255,8 +255,10 @@ def test_lava_rooms_need_minigrid(monkeypatch):
 
 
 def test_unknown_environments_say_what_to_do():
-    with pytest.raises(UnknownName, match=r"unknown environment 'CartPoleEnv'\. There are: FrozenLakeEnv"):
+    with pytest.raises(UnknownName, match=r"'CartPole-v1'\. There are: .*FrozenLake-v1, .*Taxi.*MiniGrid-Lava"):
         ready("CartPole-v1")
+    with pytest.raises(UnknownName, match=r"'FrozenLak-v1'\. Did you mean 'FrozenLake-v1'\?"):
+        ready("FrozenLak-v1")
 
 
 def test_definitions_serve_from_gymnasium_too():

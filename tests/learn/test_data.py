@@ -383,6 +383,15 @@ def test_columns_are_found_or_suggested():
         learn(LINE | {"cost": LINE["d"]})
 
 
+def test_a_column_that_may_mean_either_end_is_refused():
+    ends = [False] * len(LINE["d"])
+    plain = {name: column for name, column in LINE.items() if name not in ("terminated", "truncated")}
+    with pytest.raises(ModelError, match=r"its column 'Done' means\. Rename it to terminated .* or to truncated"):
+        learn(plain | {"Done": ends})
+    assert same(learn(plain | {"done": ends}, columns={"truncated": "done"}), learn(plain | {"truncated": ends}))
+    assert same(learn(plain | {"done": ends, "terminated": ends}), learn(plain | {"terminated": ends}))
+
+
 def test_sizes():
     with pytest.raises(ModelError, match=r"next_state must lie in 0 … 2; got 3 at row 2"):
         learn(LINE, num_states=3)

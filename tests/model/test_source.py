@@ -28,10 +28,11 @@ def test_environments():
     assert as_model("gym:CliffWalking-v1", damage="3 if reward<=-100").max_damage == 3
     with pytest.raises(UnknownName, match=r"unknown environment 'FrozenLak-v1'\. Did you mean 'FrozenLake-v1'\?"):
         as_model("gym:FrozenLak-v1", damage="terminated")
-    with pytest.raises(ModelError, match="Blackjack-v1 does not say what hurts"):
-        as_model("gym:Blackjack-v1")
-    with pytest.raises(ModelError, match="must have a transition table"):
-        as_model("gym:Blackjack-v1", damage="reward<0")
+    with pytest.raises(UnknownName, match=r"unknown environment 'Frozen'\. Did you mean 'FrozenLake-v1'\?$"):
+        as_model("gym:Frozen")
+    for damage in (None, "reward<0"):
+        with pytest.raises(ModelError, match=r"Blackjack-v1 must have a transition table .* learn_budget"):
+            as_model("gym:Blackjack-v1", damage=damage)
     with pytest.raises(ModelError, match=r"cannot be made with .*colour"):
         as_model("gym:FrozenLake-v1", constants="colour=red")
 

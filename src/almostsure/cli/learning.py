@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from almostsure.budget.answer import INFINITE
 from almostsure.budget.solve import solve_budget
 from almostsure.cli import machine
+from almostsure.cli.guard import Rejected
 from almostsure.cli.machine import need
 from almostsure.cli.options import ANSWERS, ARRAYS, UMB, Seed, Task, Total, check_output, command, word
 from almostsure.cli.policies import least_total
@@ -37,7 +39,12 @@ def learn(
         typer.Option("--output", "-o", help="Save the counted model (.umb); its budget goes beside it."),
     ] = None,
 ) -> None:
-    """Learn the budgets from samples of a model, or from a log (.csv, .parquet), with a confidence statement."""
+    """Learn the budgets from samples of a model, or from a log, with a confidence statement.
+
+    A log is a file (.csv, .parquet) in the place of MODEL; it needs --mu.
+    Columns: state, action, next_state, damage.
+    If there are such: reward, terminated, truncated, episode, step.
+    """
     files = _outputs(output)
     if task.name.lower().endswith(LOGS):
         learned = _from_log(task, mu, delta, {"--total": total, "--checkpoint": checkpoint})
@@ -55,6 +62,8 @@ def learn(
         machine.emit("learn", known, **_learned_results(learned, exact, files))
     else:
         _show_learned(task, learned, exact, files)
+    if learned.budget.smallest_total() == INFINITE:
+        raise Rejected
 
 
 @command(ANSWERS)

@@ -77,7 +77,10 @@ def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
         make = partial(make_room, name, map_seed, **make_kwargs)
         mdp, states = read_room(make)
         return Ready(make=make, mdp=mdp, damage=None, state_of=states)
-    env = gymnasium.make(name, **make_kwargs)
+    try:
+        env = gymnasium.make(name, **make_kwargs)
+    except gymnasium.error.UnregisteredEnv as error:
+        raise _unknown(name) from error
     try:
         found = getattr(env.unwrapped, "mdp", None)
         if isinstance(found, MDP):
@@ -98,12 +101,20 @@ def damage_of(env: gymnasium.Env[Any, Any]) -> Damage:
     """What counts as damage in one of Gymnasium's toy environments, as :func:`almostsure.from_gymnasium` takes it."""
     kind = type(env.unwrapped).__name__
     if kind not in DAMAGES:
-        raise UnknownName(
-            "environment", kind, DAMAGES,
-            f"There are: {', '.join(DAMAGES)}. Build a model with from_gymnasium(env, damage), from_transitions or "
-            "learn_budget.",
-        )  # fmt: skip
+        raise _unknown(kind if env.spec is None else env.spec.id)
     return DAMAGES[kind](env.unwrapped)
+
+
+def _unknown(name: str) -> UnknownName:
+    """The error of an environment that is not ready, with the ids of those that are."""
+    listed = {key: str(spec.entry_point).rpartition(":")[2] for key, spec in gymnasium.registry.items()}
+    toys = [key for key, kind in listed.items() if kind in DAMAGES]
+    own = [key for key in listed if key.startswith("almostsure/")]
+    return UnknownName(
+        "ready environment", name, [*toys, *ROOMS, *own],
+        f"There are: {', '.join([*toys, *ROOMS, *own])}. For others, build a model with from_gymnasium(env, damage), "
+        "from_transitions or learn_budget.",
+    )  # fmt: skip
 
 
 def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, terminated: bool) -> int:
@@ -118,6 +129,7 @@ def _frozen_lake(lake: Any) -> Damage:
     return partial(_into_hole, frozenset(at for at, cell in enumerate(lake.desc.ravel().tolist()) if cell == b"H"))
 
 
+ROOMS = ("MiniGrid-Lava…", "MiniGrid-DistShift…")  # how the ids of the lava rooms begin
 # Partial functions, not lambdas: environments may be pickled.
 DAMAGES: dict[str, Callable[[Any], Damage]] = {
     "FrozenLakeEnv": _frozen_lake,

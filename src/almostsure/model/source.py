@@ -12,7 +12,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from almostsure.errors import AlmostSureError, ModelError, UnknownName
+from almostsure.errors import AlmostSureError, ModelError, UnknownName, nearest
 from almostsure.model.mdp import MDP
 
 Model = MDP | str | PathLike[str]  #: what every function that takes a model accepts
@@ -168,14 +168,27 @@ def _storm(name: str, given: dict[str, str], constants: Mapping[str, Constant] |
 
 
 def _environment(env: str, given: dict[str, str], constants: dict[str, Any]) -> MDP:
-    from almostsure.model.damage import damage_rule
-    from almostsure.model.tables import from_gymnasium
-
     damage = given.pop("damage", None)
     _refuse(given, "an environment has its own reward")
-    rule = damage_rule(env, damage)
     _require_environment(env)
-    return _made(env, constants, lambda: from_gymnasium(env, rule, **constants))
+    return _made(env, constants, lambda: _from_environment(env, damage, constants))
+
+
+def _from_environment(env: str, damage: str | None, constants: dict[str, Any]) -> MDP:
+    import gymnasium
+
+    from almostsure.model.damage import damage_rule
+    from almostsure.model.tables import from_gymnasium, table_of
+
+    try:
+        made = gymnasium.make(env, **constants)
+    except gymnasium.error.Error as error:  # a library that it needs is missing, for example
+        raise ModelError(f"{env} cannot be made: {error}") from error
+    try:
+        table_of(made)  # an environment without one needs no rule either
+        return from_gymnasium(made, damage_rule(env, damage))
+    finally:
+        made.close()
 
 
 def _require_environment(env: str) -> None:
@@ -185,4 +198,5 @@ def _require_environment(env: str) -> None:
         gymnasium.spec(env)
     except gymnasium.error.Error as error:
         known = [name for name, spec in gymnasium.registry.items() if spec is not None]
-        raise UnknownName("environment", env, known, f"Gymnasium says: {error}") from None
+        remedy = "" if nearest(env, known) else f"Gymnasium says: {error}"
+        raise UnknownName("environment", env, known, remedy) from None

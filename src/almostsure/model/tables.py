@@ -121,7 +121,7 @@ def from_gymnasium(
     if not callable(damage):
         raise ModelError(f"damage must be a function of (s, a, s2, r, terminated); got {damage!r}")
     with _Opened(env_or_id, make_kwargs) as env:
-        table = _table_of(env)
+        table = table_of(env)
         names = _names_of(env, len(table))
         layout = _layout_of(env, len(table))
         start = _start_of(env) if initial is None else initial
@@ -291,13 +291,16 @@ class _Opened:
             self.env.close()
 
 
-def _table_of(env: Any) -> Mapping[Any, Any]:
+def table_of(env: Any) -> Mapping[Any, Any]:
+    """The table inside an environment; an error that says what to do instead where there is none."""
+    spec, env = getattr(env, "spec", None), getattr(env, "unwrapped", env)
     table = getattr(env, "P", None)
     if not isinstance(table, (Mapping, list, tuple)) or not len(table):
         raise ModelError(
-            f"{type(env).__name__} must have a transition table env.unwrapped.P; it has none. "
-            "List its outcomes with from_transitions, or, if its states are finitely many, learn its budget from "
-            "samples with learn_budget."
+            f"{type(env).__name__ if spec is None else spec.id} must have a transition table env.unwrapped.P; it has "
+            "none. If its states are finitely many, learn its budget from samples with learn_budget; or list the "
+            "outcomes of a model of your own with from_transitions, whose shield ShieldedEnv puts round the "
+            "environment (state_of says which state an observation is)."
         )
     if getattr(env, "fickle_passenger", False):
         raise ModelError("a fickle passenger is not in the environment's table P. Make it with fickle_passenger=False.")

@@ -25,6 +25,7 @@ NAMES = {  # ours, and what else is taken for it
     "episode": ("episode", "episode_id"),
     "step": ("step", "t"),
 }
+DONE = ("done", "dones", "is_done", "terminal", "terminals")  # may mean either
 NEEDED = ("state", "action", "next_state")
 TRUTHS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 LARGEST = 2**53  # beyond, floating-point numbers skip integers
@@ -76,7 +77,19 @@ def find_columns(available: Iterable[str], wanted: Mapping[str, str] | None, whe
             raise _missing(ours, there, where)
     if "damage" not in result and "cumulative_damage" not in result:
         raise _missing("damage", there, where)
+    if "terminated" not in result:
+        _refuse_done(there, result, where)
     return result
+
+
+def _refuse_done(there: list[str], result: Mapping[str, str], where: str) -> None:
+    """A column that ends episodes must not be passed over: what comes after an end would be taken for its outcome."""
+    unclear = [name for name in there if name.lower() in DONE and name not in result.values()]
+    if unclear:
+        raise ModelError(
+            f"{where} must say what its column {unclear[0]!r} means. Rename it to terminated if nothing happens "
+            "any more after such steps, or to truncated if the log was only cut there (a time limit)."
+        )
 
 
 def _find(ours: str, there: list[str], wanted: str | None, where: str) -> str | None:
