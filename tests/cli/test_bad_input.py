@@ -48,7 +48,7 @@ Here = Callable[..., Any]
             "must end in",
         ),
         (("budget", "gym:FrozenLak-v1", "--damage", "terminated"), 3, "Did you mean 'FrozenLake-v1'?"),
-        (("budget", "gym:Blackjack-v1"), 3, "Name a rule such as --damage 'reward<=-10'"),
+        (("budget", "gym:Blackjack-v1"), 3, "must have a transition table"),
         (("budget", "gym:FrozenLake-v1", "--damage", "__import__('os')"), 3, "a damage rule must read like"),
         (("budget", "gym:FrozenLake-v1", "--constants", "colour=3"), 3, "cannot be made with"),
         (("budget", "gym:FrozenLake-v1", "--constants", "map_name=9x9"), 3, "cannot be made with {'map_name': '9x9'}"),
@@ -59,6 +59,8 @@ Here = Callable[..., Any]
         (("convert", "paper", "paper.txt"), 2, "must end in .umb"),
         (("report", "paper", "-o", "paper.pdf"), 2, "must end in .html"),
         (("learn", "paper", "--delta", "2"), 2, "delta must"),
+        (("solve", "paper", "--total", "two"), 2, "must be a whole number."),
+        (("solve", "paper", "--limit", "two"), 2, "must be a number."),
     ],
 )
 def test_what_is_wrong_is_said(here: Here, arguments: tuple[str, ...], code: int, message: str) -> None:
@@ -240,6 +242,23 @@ def test_ctrl_c_leaves_nothing_behind(
     assert re.match("error: interrupted", err)
     assert "Traceback" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["map.txt"]
+
+
+def test_ctrl_c_speaks_of_files_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    budget, solution = asure.solve_budget("quicksand", cap=3), asure.solve_policy("paper", asure.AlmostSure(2))
+    for command, kept, said in (
+        ("budget", budget, "--cap 3 asks for no more"),
+        ("solve", solution, "--total 2 asks for no more"),
+        ("explain", budget, "interrupted; nothing was written.\n"),
+        ("learn", budget, "interrupted; nothing was written.\n"),
+        ("learn", None, "the error's .kept"),
+    ):
+
+        def stopped(kept: Any = kept) -> None:
+            raise asure.errors.Interrupted("the error's .kept", kept=kept)
+
+        assert guard.guarded(command, stopped, guard.Asked(json=False, debug=False)) == 130
+        assert said in capsys.readouterr().err
 
 
 def test_ctrl_c_in_the_checkers_process(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

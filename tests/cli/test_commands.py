@@ -225,6 +225,13 @@ def test_version_and_help(almostsure: Callable[..., Any]) -> None:
     assert all(command in shown.out for command in COMMANDS)
 
 
+def test_help_shows_flags_as_they_are_typed(here: Callable[..., Any]) -> None:
+    for arguments in (("--help",), ("convert", "--help")):
+        shown = here(*arguments)
+        assert "--help" in shown.out
+        assert "bool" not in shown.out.lower()
+
+
 def test_help_is_quick() -> None:
     program = "import sys; sys.argv = ['almostsure', '--help']; from almostsure.cli import main\n"
     program += "try: main()\nexcept SystemExit: pass\n"

@@ -132,8 +132,10 @@ def test_environments_without_a_table_are_refused_with_a_remedy():
 
 
 def test_bad_damage_functions_are_refused():
-    with pytest.raises(ModelError, match=r"damage must be a function of \(s, a, s2, r, terminated\); got 'hole'"):
-        from_gymnasium("FrozenLake-v1", "hole")
+    five = r"damage must be a function of \(state, action, next_state, reward, terminated\), in this order"
+    for wrong in ("hole", lambda s, a: 0, lambda s, a, s2, r, terminated, more: 0):
+        with pytest.raises(ModelError, match=five):
+            from_gymnasium("FrozenLake-v1", wrong)
     with pytest.raises(
         ModelError, match=r"damage\(…\) must return .* it returned None at state 0, action 0\. Is a return"
     ):

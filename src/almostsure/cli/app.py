@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 # In the order in which the help lists them.
 from almostsure.cli import looking, budgets, policies, learning, checking, showing  # isort: skip  # noqa: F401
-from almostsure.cli.guard import INTERRUPTED, asked_for, broken_pipe, fail, fail_of_system, usage
+from almostsure.cli.guard import INTERRUPTED, NOTHING, asked_for, broken_pipe, fail, fail_of_system, usage
 from almostsure.cli.machine import version as package_version
 from almostsure.cli.options import commands
 from almostsure.cli.terminal import prepare_streams
@@ -17,7 +18,28 @@ from almostsure.cli.terminal import prepare_streams
 # What typer raises on a wrong command line; where it is defined changes with its version.
 ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
+
+class _Bare:
+    """A command whose help shows a flag as what is typed, without a type behind it."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
+
+
+class _Group(_Bare, TyperGroup):
+    pass
+
+
+class _Command(_Bare, TyperCommand):
+    pass
+
+
 app = typer.Typer(
+    cls=_Group,
     name="almostsure",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -28,7 +50,7 @@ app = typer.Typer(
 )
 
 for name, panel, body in commands:
-    app.command(name, rich_help_panel=panel)(body)
+    app.command(name, cls=_Command, rich_help_panel=panel)(body)
 
 
 def _print_version(wanted: bool) -> None:
@@ -56,7 +78,7 @@ def run(arguments: list[str]) -> int:
         return usage(error, arguments)
     except (KeyboardInterrupt, typer.Abort) as error:
         asked = asked_for(arguments)
-        return fail("almostsure", error, INTERRUPTED, asked, message="interrupted; nothing was written.")
+        return fail("almostsure", error, INTERRUPTED, asked, message=NOTHING)
     except SystemExit as error:  # how the help ends where nobody reads it, and how completion ends
         if isinstance(error.__context__, BrokenPipeError):
             return broken_pipe()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -34,6 +35,9 @@ from almostsure.errors import (
 )
 
 FINE, NEGATIVE, USAGE, BAD_MODEL, CANNOT, INTERNAL, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 70, 130, 141
+
+NOTHING = "interrupted; nothing was written."
+OWN_WORDS = ("learn", "compare", "paper")  # whose message says itself what was written
 
 CODES: tuple[tuple[type[BaseException], int], ...] = (  # the first that fits
     (Interrupted, INTERRUPTED),
@@ -69,11 +73,11 @@ def guarded(command: str, body: Callable[[], None], asked: Asked) -> int:
         return NEGATIVE
     except BrokenPipeError:
         return broken_pipe()
+    except KeyboardInterrupt as error:
+        return fail(command, error, INTERRUPTED, asked, message=_interruption(command, error))
     except AlmostSureError as error:
         code = next(code for kind, code in CODES if isinstance(error, kind))
         return fail(command, error, code, asked)
-    except KeyboardInterrupt as error:
-        return fail(command, error, INTERRUPTED, asked, message="interrupted; nothing was written.")
     except MemoryError as error:
         return fail(command, error, CANNOT, asked, message="the memory of this machine does not suffice.")
     except OSError as error:
@@ -85,6 +89,19 @@ def guarded(command: str, body: Callable[[], None], asked: Asked) -> int:
             message=f"almostsure made a mistake ({what}). Please report it, with what --debug shows.",
         )  # fmt: skip
     return FINE
+
+
+def _interruption(command: str, error: KeyboardInterrupt) -> str:
+    """What Ctrl-C leaves behind, for whoever has no Python object of it."""
+    kept = getattr(error, "kept", None)
+    cap, total = getattr(kept, "cap", None), getattr(getattr(kept, "constraint", None), "total", None)
+    if command in OWN_WORDS and isinstance(error, Interrupted) and not hasattr(kept, "cap"):
+        return str(error)
+    if command == "budget" and cap is not None:
+        return f"{NOTHING} The budgets up to {cap} were known by then: --cap {cap} asks for no more."
+    if command == "solve" and total is not None:
+        return f"{NOTHING} The best policy for a total of {total} was known by then: --total {total} asks for no more."
+    return NOTHING
 
 
 def fail(command: str, error: BaseException, code: int, asked: Asked, *, message: str = "") -> int:
@@ -135,11 +152,18 @@ def usage(error: Any, arguments: list[str]) -> int:
     """A command line that could not be understood."""
     context = getattr(error, "ctx", None)
     path = "almostsure" if context is None else context.command_path
-    message = error.format_message()
+    message = _in_words(error.format_message())
     if not message:  # the help was shown instead: no command was given
         return USAGE
     hint = f"Try: {path} --help"
     return fail(path.rpartition(" ")[2], error, USAGE, asked_for(arguments), message=f"{message}\n{hint}")
+
+
+def _in_words(message: str) -> str:
+    """The message, with what the parser of numbers says in words."""
+    for kind, words in (("integer", "a whole number"), ("number", "a number")):
+        message = re.sub(f"Input should be a (valid|finite) {kind}.*", f"must be {words}.", message)
+    return message
 
 
 def asked_for(arguments: list[str]) -> Asked:

@@ -17,6 +17,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.overseer import MOST_DAMAGE
+from almostsure.model.damage import takes_an_outcome
 from almostsure.model.numbers import whole
 from almostsure.policy.constraints import check_total
 
@@ -104,7 +105,7 @@ def unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
 
 def check_function(damage: Damage | None) -> Damage | None:
     """Refuse what is no function."""
-    if damage is not None and not callable(damage):
+    if damage is not None and not (callable(damage) and takes_an_outcome(damage)):
         raise ArgumentError(
             f"damage must be a function of (observation, action, next_observation, reward, terminated); got {damage!r}"
         )

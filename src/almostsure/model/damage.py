@@ -21,6 +21,7 @@ Taxi          reward<=-10
 
 from __future__ import annotations
 
+import inspect
 import operator
 import re
 from collections.abc import Callable
@@ -39,6 +40,7 @@ RULES = MappingProxyType(
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt,
 }  # fmt: skip
+PARAMETERS = ("state", "action", "next_state", "reward", "terminated")  # of a damage function
 NUMBERS = ("reward", "state", "action", "next_state")
 COMPARISON = re.compile(r"(\w+)\s*(<=|>=|==|!=|<|>)\s*([-+]?[\d.]+(?:e[-+]?\d+)?)", re.IGNORECASE)
 PART = re.compile(r"(?:(\d{1,9})\s+if\s+)?(.+)", re.DOTALL)
@@ -76,6 +78,19 @@ class DamageRule:
 
     def __repr__(self) -> str:
         return f"DamageRule({self.text!r})"
+
+
+def takes_an_outcome(function: Callable[..., Any]) -> bool:
+    """Whether a function can be called with the five values of an outcome, as far as its signature tells."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some of those written in C have none
+        return True
+    try:
+        signature.bind(*PARAMETERS)
+    except TypeError:
+        return False
+    return True
 
 
 def damage_rule(env: str, text: str | None) -> DamageRule:

@@ -19,6 +19,7 @@ import numpy as np
 
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build import build, initial_distribution
+from almostsure.model.damage import PARAMETERS, takes_an_outcome
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial
 
@@ -74,6 +75,8 @@ def from_table(
     >>> mdp.outcomes("circle", "left")
     [Outcome(next_state=0, probability=1.0, reward=1.0, damage=1)]
     """
+    if damage is not None:
+        _check_function(damage)
     entries = _entries(table)
     listed = [terminal] if isinstance(terminal, (str, int, np.integer)) else list(terminal)
     states = _Labels("state", [*entries, *listed])
@@ -118,8 +121,7 @@ def from_gymnasium(
     >>> from_gymnasium("CliffWalking-v1", lambda s, a, s2, r, terminated: int(r == -100))
     <MDP: 48 states, 189 choices, 189 outcomes, starts in r3c0>
     """
-    if not callable(damage):
-        raise ModelError(f"damage must be a function of (s, a, s2, r, terminated); got {damage!r}")
+    _check_function(damage)
     with _Opened(env_or_id, make_kwargs) as env:
         table = table_of(env)
         names = _names_of(env, len(table))
@@ -184,6 +186,11 @@ def _rows(entries: Mapping[Any, Any], states: _Labels, actions: _Labels, damage:
             number = int(action) if actions.plain else actions.index(action)
             for outcome in _outcomes(row[action]):
                 yield _row(outcome, state, action, states, number, damage)
+
+
+def _check_function(damage: Any) -> None:
+    if not callable(damage) or not takes_an_outcome(damage):
+        raise ModelError(f"damage must be a function of ({', '.join(PARAMETERS)}), in this order; got {damage!r}")
 
 
 def _outcomes(outcomes: Any) -> Any:
