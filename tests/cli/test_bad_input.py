@@ -350,12 +350,20 @@ def test_a_narrow_terminal(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
         ("budget", "hazard-map"),
         ("explain", "quicksand"),
         ("solve", "hazard-map", "-t", "1"),
+        ("simulate", "hazard-map", "-t", "1", "-n", "9", "--show", "0"),
     ):
         monkeypatch.setenv("COLUMNS", "40")
         done = here(*command)
         assert done.code == 0
         body = done.out.partition("\nNext:")[0]  # commands are not broken, so that they can be copied
         assert max(map(len, body.splitlines())) <= 40
+
+
+def test_a_narrow_terminal_breaks_no_words(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "archipelago\n  states         1,600" in here("models").out
+    assert "1.\n  at              r2c2" in here("explain", "quicksand").out
+    assert "Δ  safe states" in here("budget", "hazard-map").out  # which fits
 
 
 def test_a_map_that_does_not_fit_is_not_drawn(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,8 @@ def test_looking_up_by_index_and_by_name(mdp):
 def test_looking_up_what_is_not_there(mdp):
     with pytest.raises(UnknownName, match=r"unknown state 'Strat'\. Did you mean 'Start'\?"):
         mdp.state("Strat")
+    with pytest.raises(UnknownName, match=r"unknown state 'zzz'\. States are named 'Start', .*'\.$"):
+        mdp.state("zzz")
     with pytest.raises(UnknownName, match=r"unknown state 2\. States are 0 … 1\."):
         mdp.state(2)
     with pytest.raises(UnknownName, match=r"unknown state 0\.5"):

@@ -19,6 +19,10 @@ from almostsure.cli.options import PROOF, UMB, Task, as_typed, check_output, com
 from almostsure.cli.terminal import facts, heading, next_step, say
 from almostsure.errors import AlmostSureError, ModelError, NotEnoughMemory
 
+PROVED = (
+    "\nProved: whoever starts with what a state needs, and then plays only actions that need no more than what remains, "
+    "never overspends; and no smaller budget can be promised with probability one."
+)
 LIBRARIES = ("numpy", "safetensors", "umbi", "numba", "gymnasium", "stormpy")
 
 
@@ -120,6 +124,7 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
         ]
     )
     if good:
-        next_step(f"almostsure solve {task.arguments}", note="what it proves stands in docs/mathematics.md")
+        say(PROVED)
+        next_step(f"almostsure solve {task.arguments}")
     else:
         next_step(f"almostsure budget {task.arguments} -o {word(result)}", note="make it anew")

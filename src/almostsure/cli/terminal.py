@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +28,8 @@ PLAIN = -1  # no colour
 HURTS = "~123456789"
 TALLEST = 60  # rows of a map that are drawn
 BAR = 30
+NARROW = 60  # columns of a terminal, below which a table may not fit
+WIDEST = 10_000
 INDENT = 2
 
 Look = Callable[[int, str], tuple[str, int]]  # state (NOBODY for none) and map character → symbol and colour
@@ -107,13 +110,38 @@ def facts(rows: Sequence[tuple[str, object]]) -> None:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:
-    """A table; the columns in ``right`` are numbers, and aligned as such."""
+    """A table; the columns in ``right`` are numbers, and aligned as such.
+
+    A narrow terminal that it does not fit gets a block a row: words broken across columns cannot be read.
+    """
     result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for at, name in enumerate(head):
         result.add_column(Text(clean(name)), justify="right" if at in right else "left", overflow="fold")
     for row in rows:
-        result.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
-    console().print(result)
+        result.add_row(*map(_cell, row))
+    if console().width < NARROW and _widest(result) > console().width:
+        _blocks(head, rows)
+    else:
+        console().print(result)
+
+
+def _widest(result: Table) -> int:
+    """The width of a table whose lines are not broken."""
+    return Measurement.get(console(), console().options.update(width=WIDEST), result).maximum
+
+
+def _blocks(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Each row as a title, its first cell, and what is to be said about it; empty cells are left out."""
+    for at, (title, *others) in enumerate(rows):
+        if at:
+            console().print()
+        if str(title):
+            console().print(Text(clean(title), style="bold"))
+        facts([(f"  {name}", _cell(cell)) for name, cell in zip(head[1:], others, strict=True) if str(cell)])
+
+
+def _cell(value: object) -> Text:
+    return value if isinstance(value, Text) else Text(clean(value))
 
 
 def bar(share: float) -> Text:

@@ -50,6 +50,7 @@ __all__ = [
 
 Initial = int | str | Mapping[int | str, float] | Sequence[float] | npt.NDArray[Any]
 
+LONGEST_SHOWN = 60  # characters of a name that is an example of names
 SUGGEST_FROM = 10_000  # comparing a misspelt name with a million others would take a minute
 
 
@@ -269,14 +270,14 @@ class MDP:
         if self._state_index is None:
             self._state_index = {n: i for i, n in enumerate(self.state_names)}
         if name not in self._state_index:
-            raise UnknownName("state", name, self.state_names[:SUGGEST_FROM])
+            raise _unknown("state", name, self.state_names)
         return self._state_index[name]
 
     def action(self, action: int | str) -> int:
         """The id of an action given by id or name."""
         if isinstance(action, str):
             if self.action_names is None or action not in self.action_names:
-                raise UnknownName("action", action, self.action_names or ())
+                raise _unknown("action", action, self.action_names or ())
             return self.action_names.index(action)
         return _index("action", action, self.num_actions)
 
@@ -400,6 +401,15 @@ class MDP:
         from almostsure.model.describe import summary
 
         return summary(self)
+
+
+def _unknown(what: str, name: str, names: Sequence[str]) -> UnknownName:
+    """The error that names the nearest, or else what names look like here."""
+    error = UnknownName(what, name, names[:SUGGEST_FROM])
+    if error.nearest is not None or not names:
+        return error
+    some = ", ".join(f"{known[:LONGEST_SHOWN]!r}" for known in names[:4])
+    return UnknownName(what, name, (), f"{what.capitalize()}s are named {some}{', …' if len(names) > 4 else '.'}")
 
 
 def _index(what: str, given: object, count: int) -> int:
