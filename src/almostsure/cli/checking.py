@@ -20,7 +20,7 @@ from almostsure.cli.terminal import facts, heading, next_step, say
 from almostsure.errors import AlmostSureError, ModelError, NotEnoughMemory
 
 PROVED = (
-    "\nProved: whoever starts with what a state needs, and then plays only actions that need no more than what remains, "
+    "\nProved: whoever starts with what a state needs, and then plays only actions that need no more than remains, "
     "never overspends; and no smaller budget can be promised with probability one."
 )
 LIBRARIES = ("numpy", "safetensors", "umbi", "numba", "gymnasium", "stormpy")
