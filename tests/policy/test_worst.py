@@ -5,10 +5,13 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from almostsure import AlmostSure, Chance, Expected, example, from_transitions, simulate, solve_budget, solve_policy
 from almostsure.budget.answer import INFINITE
 from almostsure.errors import NoSafeAction
+from almostsure.policy import worst
+from almostsure.policy.chain import explore
 from almostsure.policy.evaluate import evaluate
 from almostsure.policy.policy import Policy
 from almostsure.policy.worst import worst_damage
@@ -60,6 +63,27 @@ def test_it_is_the_end_of_the_distribution(mdp):
     assert worst <= least + 1
     assert worst >= possible.max(initial=0)
     assert worst >= simulate(mdp, policy, 50, seed=1, max_steps=200).damages.max()
+
+
+@given(mdps(), st.integers(20, 60), st.integers(0, 30))
+@settings(max_examples=80)
+def test_layers_that_repeat_are_skipped_with_the_same_result(mdp, total, more):
+    budget = solve_budget(mdp)
+    if budget.smallest_total() > total:
+        return
+    policy = Policy.from_shield(Shield(mdp, budget), total)
+    quick = worst_damage(mdp, policy, total=total + more)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("almostsure.policy.worst._Cycle.skip", lambda _, waiting: waiting)
+        assert worst_damage(mdp, policy, total=total + more) == quick
+
+
+def test_a_large_total_takes_no_longer():
+    calls = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worst, "explore", lambda *given, **options: calls.append(1) or explore(*given, **options))
+        assert worst_damage("hazard-map", solve_policy("hazard-map", AlmostSure(2000))) == 2000
+    assert len(calls) < 100
 
 
 @given(mdps())

@@ -58,8 +58,9 @@ def _layered(mdp: MDP, policy: Policy, start: int, is_terminal: Bools) -> float:
     """From the top layer down; what falls through goes on in the policy's last layer, if it has one."""
     waiting: dict[int, list[Ints]] = {start: [mdp.initial_states.astype(np.int64)]}
     fallen: list[tuple[Ints, Ints]] = []  # states reached beyond the budget, and the damage done by then
-    worst = 0
+    worst, cycle = 0, _Cycle(max(_plateau(policy), mdp.max_damage))
     while waiting:
+        waiting = cycle.skip(waiting)
         remaining = max(waiting)
         worst = start - remaining
         sources = np.concatenate(waiting.pop(remaining))
@@ -79,6 +80,44 @@ def _layered(mdp: MDP, policy: Policy, start: int, is_terminal: Bools) -> float:
             state=int(states[0]),
         )
     return _stationary(mdp, policy, states, spent, is_terminal)
+
+
+class _Cycle:
+    """Layers in which the policy does the same: once what waits in them repeats, it does so down to the last of them.
+
+    What waits is compared with what waited at the last power of two (Brent's algorithm), so little is remembered.
+    """
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor  # the least layer that is like all above it, and cannot be left for below 0
+        self._then: tuple[int, dict[int, bytes]] | None = None
+        self._steps, self._power = 0, 1
+
+    def skip(self, waiting: dict[int, list[Ints]]) -> dict[int, list[Ints]]:
+        """What waits, moved down by as many whole periods as there is room for."""
+        remaining = max(waiting)
+        if remaining <= self.floor:
+            return waiting
+        now = {remaining - layer: np.unique(np.concatenate(parts)).tobytes() for layer, parts in waiting.items()}
+        if self._then is not None and self._then[1] == now:
+            period = self._then[0] - remaining
+            down = (remaining - self.floor) // period * period
+            return {layer - down: parts for layer, parts in waiting.items()}
+        self._steps += 1
+        if self._steps == self._power:
+            self._then, self._power = (remaining, now), 2 * self._power
+        return waiting
+
+
+def _plateau(policy: Policy) -> int:
+    """The least layer from which on all are alike."""
+    assert policy.total is not None
+    rest = None if policy.rest is None else policy.rest.probability
+    tables = [table for table in (policy.choice, policy.probability, rest) if table is not None]
+    for layer in range(policy.total, 0, -1):
+        if any((table[layer - 1] != table[policy.total]).any() for table in tables):
+            return layer
+    return 0
 
 
 def _stationary(mdp: MDP, policy: Policy, sources: Ints, spent: Ints, is_terminal: Bools) -> float:
