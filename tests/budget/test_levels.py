@@ -296,6 +296,21 @@ def test_interrupted_in_a_kernel(hard, name, cap, monkeypatch):
         assert kept_cap >= 0
 
 
+def test_interrupted_while_compiling_nothing_is_kept(monkeypatch):
+    """The kernels are compiled on a small model, whose answer is nobody's."""
+    real = kernels.advance
+
+    def interrupted(*arguments):
+        real(*arguments)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(levels, "_is_warm", False)
+    monkeypatch.setattr(kernels, "advance", interrupted)
+    with pytest.raises(Interrupted, match="nothing could be kept") as caught:
+        solve_budget(chain(5000), backend="compiled")
+    assert caught.value.kept is None
+
+
 def test_interrupted_is_a_keyboard_interrupt(hard, monkeypatch):
     """Programs that handle Ctrl-C handle this too."""
 

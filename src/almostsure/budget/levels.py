@@ -52,8 +52,11 @@ def solve_levels(support: Support, *, cap: int, report: Report) -> Answer:
     """k* by levels, compiled.  KeyboardInterrupt becomes :class:`Halted` with the levels that are complete."""
     global _is_warm
     if not _is_warm:
-        with compiling("the budget engine"):
-            warm_up()
+        try:
+            with compiling("the budget engine"):
+                warm_up()
+        except Halted:  # what it holds is about the small model
+            raise Halted(None) from None
         _is_warm = True
     return _solve(support, cap=cap, report=report)
 
