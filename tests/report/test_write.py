@@ -174,6 +174,23 @@ def test_layouts_graphs_mosaics_and_levels(tmp_path, content_of, hazard):
     assert any("Details of most states" in note for note in large["notes"])
 
 
+@pytest.mark.parametrize("cost", [2.0, 0.1])
+def test_large_models_with_gains_have_a_policy_where_they_surely_end(tmp_path, content_of, cost):
+    plain = garnet(13_000, 3, 2, seed=1, damage_rate=0.05, terminal_rate=0.05)
+    choice = plain.outcome_choices()
+    state = plain.choice_states()[choice]
+    reward = np.where(np.random.default_rng(0).random(choice.size) < 0.1, 1.0, -cost) * ~plain.is_terminal()[state]
+    mdp = asure.from_transitions(
+        state, plain.choice_action[choice], plain.successor, plain.probability, reward, plain.damage,
+        terminal=np.flatnonzero(plain.is_terminal()),
+    )  # fmt: skip
+    data = content_of(report_of(mdp, tmp_path, total=1))
+    if cost == 2:
+        assert data["plans"][0]["value"] == pytest.approx(asure.solve_policy(mdp, asure.AlmostSure(1)).value, abs=1e-6)
+    else:
+        assert "perhaps be collected for ever" in data["plans"][0]["problem"]
+
+
 def test_a_long_chain_is_gathered(tmp_path, content_of):
     path = report_of(chain(400), tmp_path)
     data = content_of(path)

@@ -16,7 +16,7 @@ from almostsure.budget.answer import INFINITE
 from almostsure.budget.certificate import check_budget
 from almostsure.budget.result import Budget
 from almostsure.budget.solve import solve_budget
-from almostsure.errors import AlmostSureError, CertificateError, Interrupted, UnboundedReturn
+from almostsure.errors import AlmostSureError, CertificateError, Interrupted, LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
 from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.policy.evaluate import Evaluation, evaluate
@@ -30,12 +30,15 @@ MARGIN = 4  # budgets above the one asked for that the curve goes on for
 SLIDER_PAIRS = 400_000  # pairs of state and remaining budget up to which larger budgets are solved for comparison
 SOLVED_PAIRS = 12_000_000  # … up to which the assured policy is solved at all
 SOLVED_BUDGETS = 5_000  # … and how many budgets: each is a model of its own to solve
-GAINFUL_PAIRS = 12_000  # … where rewards may be collected for ever, which only the plain engine knows about
+GAINFUL_PAIRS = 12_000  # … where rewards may be collected for ever, which only the plain engine knows for sure
+PROVED_PAIRS = 1_000_000  # … where the compiled engine proves that they are not, or soon says that it cannot
+TOLERANCE = 1e-8  # of returns
 PROGRAMME_PAIRS = 12_000  # … up to which the linear programmes of the other constraints are solved
 FRONTIER_PAIRS = 6_000  # … up to which all their limits are
 FRONTIER_BUDGETS, LIMITS = 64, 21
 EVALUATED_PAIRS = 400_000  # … up to which policies are evaluated exactly
 EVALUATED_BUDGETS = 1_000
+EVALUATED_STATES = 20_000  # … without a map: exact solves fill memory and time where successors are anywhere
 EPISODES, EPISODES_LARGE = 10_000, 1_000
 MAX_STEPS = 1_000  # of a simulated episode that may never end
 PATIENCE = 20  # expected lengths after which an episode that surely ends is cut
@@ -138,12 +141,13 @@ def _ladder(mdp: MDP, budget: Budget, total: int | None, notes: list[str]) -> La
     wanted = least + LOOK_AHEAD if total is None else max(total, least) + MARGIN
     floor = (least if total is None else max(total, least)) + 1
     most = min(max(SLIDER_PAIRS // mdp.num_states - 1, floor + 1), SOLVED_PAIRS // mdp.num_states - 1)
-    top = max(floor - 1, min(wanted, most))
-    refused = _too_large(mdp, budget, top)
-    if refused:
-        notes.append(f"The best policy: {refused} Use solve_policy.")
-        return Ladder(curve=np.full(1, math.nan), solution=None, problem=f"The policy was left out: {refused}")
-    return _climb(mdp, least, top)
+    refused = ""
+    for top in dict.fromkeys((max(floor - 1, min(wanted, most)), floor - 1)):
+        refused = _too_large(mdp, budget, top)
+        if not refused:
+            return _climb(mdp, least, top)
+    notes.append(f"The best policy: {refused} Use solve_policy.")
+    return Ladder(curve=np.full(1, math.nan), solution=None, problem=f"The policy was left out: {refused}")
 
 
 def _too_large(mdp: MDP, budget: Budget, top: int) -> str:
@@ -157,9 +161,20 @@ def _too_large(mdp: MDP, budget: Budget, top: int) -> str:
 
 
 def _may_gain(mdp: MDP, budget: Budget, top: int) -> bool:
-    from almostsure.policy.sweep_ground import Ground, may_gain  # compiled: nothing that small models wait for
+    """Whether rewards may be collected for ever, for all that can be said soon."""
+    from almostsure.policy.sweep import solve_sweeping  # compiled: nothing that small models wait for
+    from almostsure.policy.sweep_ground import Ground, may_gain
 
-    return may_gain(Ground.read(mdp, budget.of_choice, top, 1.0))
+    ground = Ground.read(mdp, budget.of_choice, top, 1.0)
+    if not may_gain(ground):
+        return False
+    if (top + 1) * mdp.num_states > PROVED_PAIRS:
+        return True
+    try:
+        solve_sweeping(ground, TOLERANCE)
+    except LimitReached:
+        return True
+    return False
 
 
 def _climb(mdp: MDP, least: int, top: int) -> Ladder:
@@ -183,7 +198,7 @@ def _climb(mdp: MDP, least: int, top: int) -> Ladder:
 def _solved(mdp: MDP, constraint: Constraint) -> Solution | AlmostSureError:
     """The solution, or why there is none."""
     try:
-        return solve_policy(mdp, constraint)
+        return solve_policy(mdp, constraint, tolerance=TOLERANCE)
     except Interrupted:
         raise
     except AlmostSureError as error:
@@ -251,7 +266,8 @@ def _tried(mdp: MDP, plan: Plan, total: int, seed: int, notes: list[str]) -> Pla
 
 
 def _evaluated(mdp: MDP, policy: Policy, total: int, notes: list[str]) -> Evaluation | None:
-    if mdp.num_states * (total + 1) > EVALUATED_PAIRS or total > EVALUATED_BUDGETS:
+    scattered = mdp.layout is None and mdp.num_states > EVALUATED_STATES
+    if scattered or mdp.num_states * (total + 1) > EVALUATED_PAIRS or total > EVALUATED_BUDGETS:
         notes.append("Exact distributions of damage: they are sampled instead. Use evaluate.")
         return None
     try:
