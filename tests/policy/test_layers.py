@@ -81,3 +81,14 @@ def test_too_close_to_tell():
     rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -1 + 1e-10, 0), (1, 1, 2, 1, 0, 0)]
     with pytest.raises(LimitReached, match="cancel out so nearly, in a cycle of 2 states"):
         layers(rows, 0)
+
+
+def test_equations_without_a_solution_in_64_bits_are_a_limit(monkeypatch):
+    """Gains on the way round can make a cycle look worth staying in, whose equations are then singular."""
+
+    def singular(matrix):
+        raise RuntimeError("Factor is exactly singular")
+
+    monkeypatch.setattr("scipy.sparse.linalg.splu", singular)
+    with pytest.raises(LimitReached, match="could not be proved in 64-bit numbers"):
+        solve_policy("hazard-map", AlmostSure(1))

@@ -43,6 +43,7 @@ from almostsure.policy.flow import Flow, add_up, choice_graph, end_components, m
 from almostsure.policy.occupation import gainful
 
 PLAIN_STATES = 2000  # larger models are worth waiting for the compiler, once
+UNPROVED = "the bounds could not be proved in 64-bit numbers. Pass a larger tolerance."
 STUBBORN = 200_000  # pairs (state, remaining) up to which exact solves are tried where sweeps do not settle
 MAX_ITERATIONS = 1000
 EPSILON = float(np.finfo(np.float64).eps)
@@ -375,7 +376,10 @@ class _Iteration:
         from scipy.sparse import csc_array, eye_array
         from scipy.sparse.linalg import splu
 
-        return splu(csc_array(eye_array(self.count) - self.matrix[policy]))
+        try:
+            return splu(csc_array(eye_array(self.count) - self.matrix[policy]))
+        except RuntimeError:  # exactly singular: a cycle that costs less than rounding looks like one worth staying in
+            raise LimitReached(UNPROVED) from None
 
     def _improve(self, policy: Ints, constant: Floats, among: Bools) -> tuple[Ints, Floats]:
         """The best policy among some choices, and its values."""
@@ -411,7 +415,7 @@ class _Iteration:
                 return error
             near |= too_high
             step = 2 * step + 32 * EPSILON * error[self.owner]
-        raise LimitReached("the bounds could not be proved in 64-bit numbers. Pass a larger tolerance.")
+        raise LimitReached(UNPROVED)
 
     def _spread(self, step: Floats, near: Bools) -> Floats:
         """The least e ≥ step + A e on all choices that may be best, and a little more."""
