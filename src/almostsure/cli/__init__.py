@@ -9,6 +9,7 @@ def main() -> None:
     """Run the command line, and exit with its code."""
     try:
         from almostsure.cli.app import run
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # while it is loaded; the same words as in the guard, which may not be there yet
+        sys.stderr.write("error: interrupted; nothing was written.\n")
         sys.exit(130)
     sys.exit(run(sys.argv[1:]))
