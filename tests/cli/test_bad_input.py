@@ -438,3 +438,14 @@ def test_cleaning() -> None:
 def test_numbers_never_claim_more_than_is_true() -> None:
     assert (share(0.0), share(1e-9), share(1.0), share(1 - 1e-9)) == ("0 %", "< 0.01 %", "100 %", "> 99.99 %")
     assert (number(float("inf")), number(float("-inf")), number(float("nan"))) == ("∞", "−∞", "–")
+
+
+def test_ctrl_c_while_the_command_line_is_read_is_answered_in_words(monkeypatch, capsys):
+    from almostsure.cli import app
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app._Group, "parse_args", interrupted)
+    assert app.run(["report", "paper"]) == 130
+    assert capsys.readouterr().err == "error: interrupted; nothing was written.\n"

@@ -31,7 +31,19 @@ class _Bare:
 
 
 class _Group(_Bare, TyperGroup):
-    pass
+    """The commands; typer turns Ctrl-C, outside of what they guard, into a code without a word, and Abort into none."""
+
+    def make_context(self, *given: Any, **options: Any) -> Any:
+        try:
+            return super().make_context(*given, **options)
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Abort from None
 
 
 class _Command(_Bare, TyperCommand):
