@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from almostsure import MDP, example, example_names, from_transitions
+from almostsure import MDP, example, example_names, from_transitions, solve_budget
 from almostsure.errors import AlmostSureError, FileError, MissingExtra, ModelError, UnknownName
 from almostsure.model import storm
 from almostsure.model.files import STORM_ENDINGS, load
@@ -153,7 +153,7 @@ def test_an_unknown_reward_suggests_the_nearest(program: Path) -> None:
         ("N", "form 'N=3,p=0.5'; got 'N'"),
         ("N=two", "constant 'N' must be a number, true or false; got 'two'"),
         ({"N": None}, "constant 'N' must be a number, true or false; got None"),
-        ({"N": 0.5}, "walk.prism: "),
+        ({"N": 0.5}, "constant 'N' must be a whole number"),
     ],
 )
 def test_constants(program: Path, constants: Any, message: str) -> None:
@@ -211,8 +211,8 @@ label "wet" = y=2;
     [
         ("0.5 : (x'=x+9) + 0.5 : (y'=1)", r"out-of-bounds value \(9\) for the variable 'x'. Guard the command, or"),
         ("0.5 : (x'=x+1) + 0.5 : (y'=y+1)", r"out-of-bounds value \(4\) for the variable 'y'"),
-        ("0.6 : (x'=1) + 0.5 : (x'=2)", r"do not sum to one .*\(actually sum to 1.1\). Mend them"),
-        ("0.4 : (x'=1) + 0.5 : (x'=2)", r"do not sum to one .*\(actually sum to 0.9\). Mend them"),
+        ("0.6 : (x'=1) + 0.5 : (x'=2)", r"do not sum to one .*\(actually sum to 11/10\). Mend them"),
+        ("0.4 : (x'=1) + 0.5 : (x'=2)", r"do not sum to one .*\(actually sum to 9/10\). Mend them"),
         ("(z'=1)", r"does not say why. Check the names in it: 'z' is assigned to but not declared\.$"),
         ("(x'=z)", r"(?s)Parsing error at 6:20: .*\nA name that is not declared gives this message too"),
     ],
@@ -469,3 +469,64 @@ def _by_name(mdp: MDP) -> list[tuple[Any, ...]]:
     actions = [mdp.action_name(a) for a in mdp.choice_action[choice].tolist()]
     columns = (mdp.choice_states()[choice], mdp.successor, mdp.probability, mdp.reward, mdp.damage)
     return sorted(zip(actions, *(column.tolist() for column in columns), strict=True))
+
+
+@pytest.mark.parametrize("p", [0.06, 0.12, 1e-5, "1/3", 0.94])
+def test_rounding_does_not_make_a_model_wrong(tmp_path, p):
+    path = tmp_path / "coin.prism"
+    path.write_text(
+        "mdp const double p; module m s : [0..2] init 0; [go] s=0 -> p : (s'=1) + 1-p : (s'=2); "
+        'endmodule label "bad" = s=1;'
+    )
+    mdp = from_prism(path, damage="bad", constants={"p": p})
+    assert solve_budget(mdp).smallest_total() == 1
+
+
+def test_sums_and_ranges_are_checked_all_the_same(tmp_path):
+    path = tmp_path / "coin.prism"
+    path.write_text(
+        "mdp module m s : [0..2] init 0; [] s=0 -> 0.06 : (s'=1) + 0.94 : (s'=7); endmodule label \"b\" = s=1;"
+    )
+    with pytest.raises(ModelError, match="out-of-bounds"):
+        from_prism(path, damage="b")
+    path.write_text(
+        "mdp module m s : [0..2] init 0; [] s=0 -> 0.06 : (s'=1) + 0.95 : (s'=2); endmodule label \"b\" = s=1;"
+    )
+    with pytest.raises(ModelError, match="do not sum to one"):
+        from_prism(path, damage="b")
+
+
+def test_a_deadlock_is_an_end(tmp_path):
+    """Who has crashed does not crash again and again, as Storm's self-loop would have it."""
+    path = tmp_path / "crash.prism"
+    path.write_text(
+        "mdp module m s : [0..2] init 0; [drive] s=0 -> 0.5 : (s'=1) + 0.5 : (s'=2); [rest] s=1 -> true; endmodule "
+        'label "crashed" = s=2; rewards "hurt" s=2 : 1; endrewards'
+    )
+    mdp = from_prism(path, damage="crashed", reward="hurt")
+    assert solve_budget(mdp).smallest_total() == 1
+    assert mdp.is_terminal().sum() == 2
+    assert solve_budget(from_prism(path, damage="hurt")).smallest_total() == 0
+
+
+@pytest.mark.parametrize(
+    ("constants", "message"),
+    [
+        ({"N": 2**63}, "'N' must be a whole number of less than 64 bits"),
+        ({"N": 2.5}, "'N' must be a whole number"),
+        ({"N": True}, "'N' must be a number"),
+        ({"p": float("nan")}, "'p' must be finite"),
+        ("N=3,N=4", "given once"),
+    ],
+)
+def test_constants_have_types(tmp_path, constants, message):
+    path = tmp_path / "typed.prism"
+    path.write_text(
+        "mdp const int N; const double p; module m s : [0..9] init 0; [] s<N -> p : (s'=N) + 1-p : true; endmodule "
+        'label "b" = s=3;'
+    )
+    if isinstance(constants, dict):
+        constants = {"N": 3, "p": 1} | constants
+    with pytest.raises(ModelError, match=message):
+        from_prism(path, damage="b", constants=constants)
+    assert from_prism(path, damage="b", constants={"N": 3.0, "p": 1}).num_states == 2

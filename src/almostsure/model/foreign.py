@@ -2,7 +2,8 @@
 
 Damage is named by reward structure, label or action.  Rewards accumulate as in PRISM: a state's reward counts on
 every step out of it, a choice's and a branch's on that step.  Several initial states are taken as equally likely.
-A state without choices becomes terminal.
+A state without choices becomes terminal; so does a deadlock, whose self-loop the other program has added: on it,
+nothing is earned and nothing hurts.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import numpy.typing as npt
 
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build import build
-from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.naming import distinct, ranks
 from almostsure.model.umb import KINDS, Umb
 from almostsure.model.validate import MAX_DAMAGE, RESCALE, and_more
+
+DEADLOCK = "deadlock"  # how Storm and PRISM label states without commands
 
 
 def to_mdp(umb: Umb, *, damage: str, reward: str | None, cost: str | None = None) -> MDP:
@@ -28,9 +31,10 @@ def to_mdp(umb: Umb, *, damage: str, reward: str | None, cost: str | None = None
     action, action_names = _distinct_actions(umb)
     state_names = umb.state_names()
     outcome_states = umb.choice_states[umb.outcome_choices]
-    damages = _whole(umb, _damage(umb, damage), state_names)
+    goes_on = ~_added(umb, outcome_states)
+    damages = _whole(umb, np.where(goes_on, _damage(umb, damage), 0.0), state_names)
     nothing = np.zeros(umb.sizes.outcomes)
-    gain, loss = (nothing if name is None else umb.reward(name) for name in (reward, cost))
+    gain, loss = (nothing if name is None else np.where(goes_on, umb.reward(name), 0.0) for name in (reward, cost))
     is_initial = umb.is_initial()
     try:
         return build(
@@ -83,6 +87,14 @@ def _damage(umb: Umb, name: str) -> Floats:
     ids, names = umb.actions()
     hurts = np.array([other == plain for other in names or ()])
     return hurts[ids][umb.outcome_choices].astype(np.float64)
+
+
+def _added(umb: Umb, outcome_states: Ints) -> Bools:
+    """Which branches are the self-loops of deadlocks: nobody takes such a step."""
+    if DEADLOCK not in umb.names("label"):
+        return np.zeros(umb.sizes.outcomes, np.bool_)
+    stays: Bools = umb.label(DEADLOCK)[outcome_states] & (umb.successor() == outcome_states)
+    return stays
 
 
 def _whole(umb: Umb, damages: Floats, state_names: Sequence[str] | None) -> npt.NDArray[np.uint8]:

@@ -7,6 +7,7 @@ into and out of stormpy, so that one reader and one writer serve everybody.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import tempfile
@@ -28,10 +29,11 @@ PRISM = (".prism", ".pm", ".nm", ".sm")
 JANI = (".jani",)
 DRN = (".drn",)
 LIFTED = "Transition rewards are not supported"  # how Storm's message begins
+SUMS = "do not sum to one"
 HINTS = {  # what to do about Storm's messages, by a part of them
     "Parsing error": "A name that is not declared gives this message too: check the names there.",
     "out-of-bounds": "Guard the command, or widen the variable's range.",
-    "do not sum to one": "Mend them: a command's probabilities must sum to 1.",
+    SUMS: "Mend them: a command's probabilities must sum to 1.",
     "single initial state": "Check that the init value of every variable lies in its range.",
 }
 
@@ -69,8 +71,8 @@ def from_prism(
     -------
     MDP
         With action names, and with names such as ``x=1, y=0`` of up to a million states.  Choices without an
-        action are named ``choice 0``, ``choice 1``, …; a Markov chain has one choice a state.  Deadlocks have the
-        self-loop that Storm gives them.
+        action are named ``choice 0``, ``choice 1``, …; a Markov chain has one choice a state.  Deadlocks are
+        terminal: on the self-loop that Storm gives them, nothing hurts and nothing is earned.
 
     Notes
     -----
@@ -175,11 +177,26 @@ def _build(stormpy: Any, path: str | PathLike[str], constants: Mapping[str, Cons
         raise FileError(f"{name}: the name of a model file must end in one of {known}; {hint}.", path=path)
     program = _with_constants(stormpy, program, _constants(constants), name)
     try:
-        return stormpy.build_model(program, options=_options(stormpy, lift=False)), False
+        return _explore(stormpy, program, lift=False), False
     except RuntimeError as error:
         if LIFTED not in str(error):
             raise
-        return stormpy.build_model(program, options=_options(stormpy, lift=True)), True
+        return _explore(stormpy, program, lift=True), True
+
+
+def _explore(stormpy: Any, program: Any, *, lift: bool) -> Any:
+    """Build the model, checked.
+
+    Storm compares sums of rounded numbers with 1, to the last bit: 0.06 + 0.94 would be refused.  In that case it
+    checks in exact arithmetic, and the rounded model is built without; its sums are looked at again when it is read.
+    """
+    try:
+        return stormpy.build_model(program, options=_options(stormpy, lift=lift))
+    except RuntimeError as error:
+        if SUMS not in str(error):
+            raise
+    stormpy.build_model[stormpy.Rational](program, options=_options(stormpy, lift=lift))
+    return stormpy.build_model(program, options=_options(stormpy, lift=lift, checks=False))
 
 
 def _parse_prism(stormpy: Any, path: str) -> Any:
@@ -202,14 +219,14 @@ def _undeclared(program: str) -> list[str]:
     return sorted(set(re.findall(r"(\w+)'\s*=", text)).difference(declared, renamed))
 
 
-def _options(stormpy: Any, *, lift: bool) -> Any:
+def _options(stormpy: Any, *, lift: bool, checks: bool = True) -> Any:
     options = stormpy.BuilderOptions()
     options.set_build_all_reward_models()
     options.set_build_all_labels()
     options.set_build_state_valuations()
     options.set_build_choice_labels()
     options.set_scale_and_lift_transition_rewards(lift)
-    options.set_exploration_checks(True)  # without, x'=9 where x has 3 bits changes the variable beside it
+    options.set_exploration_checks(checks)  # without, x'=9 where x has 3 bits changes the variable beside it
     return options
 
 
@@ -229,11 +246,15 @@ def _constants(given: Mapping[str, Constant] | str | None) -> dict[str, Constant
     for name, equals, value in pairs:
         if not (name.strip() and equals and value.strip()):
             raise ModelError(f"constants must have the form 'N=3,p=0.5'; got {given!r}")
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    result: dict[str, Constant] = {name.strip(): value.strip() for name, _, value in pairs}
+    if len(result) < len(pairs):
+        raise ModelError(f"every constant must be given once; got {given!r}")
+    return result
 
 
 def _with_constants(stormpy: Any, program: Any, given: dict[str, Constant], shown: str) -> Any:
     defined = {constant.name: constant.defined for constant in program.constants}
+    types = {constant.name: constant.type for constant in program.constants}
     for name in given:
         if name not in defined:
             raise UnknownName("constant", name, defined, f"{shown} has: {', '.join(defined) or 'none'}.")
@@ -247,7 +268,7 @@ def _with_constants(stormpy: Any, program: Any, given: dict[str, Constant], show
         )
     if not given:
         return program
-    values = {name: _value(stormpy, name, value) for name, value in given.items()}
+    values = {name: _typed(stormpy, name, _value(stormpy, name, value), types[name]) for name, value in given.items()}
     return stormpy.io.instantiate_constants(program, values)[0]
 
 
@@ -265,3 +286,20 @@ def _value(stormpy: Any, name: str, value: Any) -> Any:
         raise ModelError(f"constant {name!r} must be a number, true or false; got {value!r}") from None
     whole = number.denominator == 1 and isinstance(value, str) and value.lstrip("+-").isdigit()
     return int(number) if whole else stormpy.Rational(str(number))
+
+
+def _typed(stormpy: Any, name: str, value: Any, kind: Any) -> Any:
+    """The value as the constant was declared: 1 is a double too, and 3.0 an integer."""
+    if kind.is_boolean != isinstance(value, bool):
+        wanted = "true or false" if kind.is_boolean else "a number"
+        raise ModelError(f"constant {name!r} must be {wanted}; got {str(value).lower()}")
+    if kind.is_boolean:
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ModelError(f"constant {name!r} must be finite; got {value}")
+    number = Fraction(str(value))
+    if not kind.is_integer:
+        return stormpy.Rational(str(number)) if isinstance(value, int) else value
+    if number.denominator != 1 or abs(number) >= 2**63:
+        raise ModelError(f"constant {name!r} must be a whole number of less than 64 bits; got {value}")
+    return int(number)
