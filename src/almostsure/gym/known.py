@@ -24,6 +24,7 @@ from almostsure.gym.checks import StateOf
 from almostsure.gym.damage import Damage, DamageTracker
 from almostsure.gym.lava import make_room, read_room
 from almostsure.gym.shielded import ShieldedEnv
+from almostsure.model.damage import RULES, DamageRule
 from almostsure.model.mdp import MDP
 from almostsure.model.tables import from_gymnasium
 from almostsure.shield.shield import Shield
@@ -121,18 +122,15 @@ def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, termina
     return int(int(s2) in holes and int(s) not in holes)
 
 
-def _reward_is(reward: float, s: Any, a: Any, s2: Any, r: float, terminated: bool) -> int:
-    return int(r == reward)
-
-
 def _frozen_lake(lake: Any) -> Damage:
+    """By the map, not by the reward as in RULES: a lake may be made with rewards of its own."""
     return partial(_into_hole, frozenset(at for at, cell in enumerate(lake.desc.ravel().tolist()) if cell == b"H"))
 
 
 ROOMS = ("MiniGrid-Lava…", "MiniGrid-DistShift…")  # how the ids of the lava rooms begin
-# Partial functions, not lambdas: environments may be pickled.
+# What these make is no lambda: environments may be pickled.
 DAMAGES: dict[str, Callable[[Any], Damage]] = {
     "FrozenLakeEnv": _frozen_lake,
-    "CliffWalkingEnv": lambda walk: partial(_reward_is, -100),
-    "TaxiEnv": lambda taxi: partial(_reward_is, -10),
+    "CliffWalkingEnv": lambda _: DamageRule(RULES["CliffWalking"]),
+    "TaxiEnv": lambda _: DamageRule(RULES["Taxi"]),
 }
