@@ -35,10 +35,10 @@ assert not missing, missing
 
 # The paper's two states: left stays, pays and hurts; right ends it.
 mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-budget = asure.solve_budget(mdp)
-asure.check_budget(mdp, budget)
-assert budget.of(0, 0) == 1, budget
-assert budget.of(0) == 0, budget
+minimal = asure.minimal_budget(mdp)
+asure.check_minimal_budget(mdp, minimal)
+assert minimal.of(0, 0) == 1, minimal
+assert minimal.of(0) == 0, minimal
 
 # The best return is what the paper says, with certainty and on average.
 assert abs(asure.solve_policy(mdp, asure.AlmostSure(5)).value - 5) < 1e-6
@@ -46,7 +46,7 @@ assert abs(asure.solve_policy(mdp, asure.Expected(3)).value - 3) < 1e-6
 
 # The compiled engine agrees with the plain one.
 example = asure.example("quicksand")
-plain, compiled = (asure.solve_budget(example, backend=backend, check="always") for backend in ("plain", "compiled"))
+plain, compiled = (asure.minimal_budget(example, backend=backend, check="always") for backend in ("plain", "compiled"))
 assert (plain.of_choice == compiled.of_choice).all()
 
 example.save("example.umb")

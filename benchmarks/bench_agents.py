@@ -12,18 +12,18 @@ import time
 import numpy as np
 
 import almostsure as asure
-from almostsure.learn import OnlineShield, learn_budget
+from almostsure.learn import OnlineShield, learn_minimal_budget
 from almostsure.learn.agents import OptimisticModel, ShieldedQ, learn_barrier
 from almostsure.learn.compare import compare
 from almostsure.model.families import garnet
 
 
-def by_hand(mdp: asure.MDP, total: int, steps: int) -> float:
+def by_hand(mdp: asure.MDP, budget: int, steps: int) -> float:
     """Steps a second of what one writes first: a Python loop over one copy, with a shield and a dictionary."""
-    shield, rng = asure.Shield(mdp, asure.solve_budget(mdp)), np.random.default_rng(0)
+    shield, rng = asure.Shield(asure.minimal_budget(mdp)), np.random.default_rng(0)
     values: dict[tuple[int, int, int], float] = {}
     terminal = mdp.is_terminal()
-    state, left = mdp.initial_state, total
+    state, left = mdp.initial_state, budget
     start = time.perf_counter()
     for _ in range(steps):
         actions = shield.allowed(state, left).tolist()
@@ -38,7 +38,7 @@ def by_hand(mdp: asure.MDP, total: int, steps: int) -> float:
             target += max(values.get((after.next_state, below, a), 0.0) for a in follow)
         key = state, left, action
         values[key] = values.get(key, 0.0) + 0.1 * (target - values.get(key, 0.0))
-        state, left = (mdp.initial_state, total) if terminal[after.next_state] else (after.next_state, below)
+        state, left = (mdp.initial_state, budget) if terminal[after.next_state] else (after.next_state, below)
     return steps / (time.perf_counter() - start)
 
 
@@ -48,23 +48,23 @@ def zero_violations(steps: int) -> int:
     cases = [
         ("hazard-map", asure.example("hazard-map"), 3, 0.1),
         ("archipelago", asure.example("archipelago"), 6, 0.05),
-        ("random, 10,000 choices", sparse, asure.solve_budget(sparse).smallest_total() + 2, None),
+        ("random, 10,000 choices", sparse, asure.minimal_budget(sparse).smallest_budget() + 2, None),
     ]
     violations = 0
     print(f"{'model':<24} {'learner':<44} {'M steps':>8} {'episodes':>10} {'violations':>10} {'M steps/s':>10}")
-    for name, mdp, total, mu in cases:
+    for name, mdp, budget, mu in cases:
         runs = [ShieldedQ(), OptimisticModel()]
         if mu is not None:
-            learned = learn_budget(mdp, mu=mu, delta=0.01, total=total, seed=1)
+            learned = learn_minimal_budget(mdp, mu=mu, delta=0.01, budget=budget, seed=1)
             runs.append(ShieldedQ(name="shielded Q-learning, learned shield", shield=learned.shield))
             careful = OnlineShield(mdp, needed=200, known=asure.build_kernel(mdp, 200, seed=1))
             runs.append(ShieldedQ(name="shielded Q-learning, online, known choices", shield=careful))
         for learner in runs:
-            learner.train(mdp, total, steps=100_000, seed=1)  # compiles
+            learner.train(mdp, budget, steps=100_000, seed=1)  # compiles
             start = time.perf_counter()
-            training = learner.train(mdp, total, steps=steps, seed=0)
+            training = learner.train(mdp, budget, steps=steps, seed=0)
             took = time.perf_counter() - start
-            bad = int((training.damages > total).sum())
+            bad = int((training.damages > budget).sum())
             violations += bad
             print(
                 f"{name:<24} {learner.name:<44} {steps / 1e6:>8g} {training.ends.size:>10,} {bad:>10} "
@@ -79,13 +79,13 @@ def zero_violations(steps: int) -> int:
 def optimists(steps: int) -> int:
     """Shields that know nothing at first: every violation must be an outcome never seen before."""
     wrong = 0
-    for name, total in (("hazard-map", 3), ("quicksand", 3), ("archipelago", 6)):
+    for name, budget in (("hazard-map", 3), ("quicksand", 3), ("archipelago", 6)):
         mdp = asure.example(name)
         shield = OnlineShield(mdp, unknown="allow")
-        training = ShieldedQ(shield=shield).train(mdp, total, steps=steps, seed=0)
+        training = ShieldedQ(shield=shield).train(mdp, budget, steps=steps, seed=0)
         found = shield.ledger.violations
         wrong += sum(not violation.new for violation in found)
-        bad = training.ends[training.damages > total]
+        bad = training.ends[training.damages > budget]
         last = f", the last at step {bad.max():,}" if bad.size else ""
         print(f"{name}, from nothing: {bad.size} violations in {steps:,} steps{last}; "
               f"damaging outcomes: {int((mdp.damage > 0).sum()):,}")  # fmt: skip

@@ -26,7 +26,7 @@ import numpy as np
 
 import almostsure as asure
 from almostsure.budget.answer import NO_CAP
-from almostsure.budget.certificate import check_budget
+from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.levels import solve_levels
 from almostsure.model.families import chain, garnet, ladder, rings
 from almostsure.model.grid import grid_family
@@ -116,15 +116,15 @@ def solve(support: Support) -> object:
 
 
 def measure(case: Case, mdp: MDP) -> Row:
-    budget = asure.solve_budget(mdp, backend="compiled", check="always")
+    minimal = asure.minimal_budget(mdp, backend="compiled", check="always")
     support = mdp.support
     seconds, check, *bare = best(
-        lambda: solve(support), lambda: check_budget(mdp, budget), *[lambda: np.sum(support.successor)] * 3
+        lambda: solve(support), lambda: check_minimal_budget(mdp, minimal), *[lambda: np.sum(support.successor)] * 3
     )
     return Row(
         case=case.name,
         outcomes=mdp.num_outcomes,
-        levels=len(budget.histogram()),
+        levels=len(minimal.histogram()),
         seconds=seconds,
         passes=seconds / min(bare),
         outcomes_per_second=mdp.num_outcomes / seconds,
@@ -140,7 +140,7 @@ def beside_storm(row: Row, mdp: MDP) -> Row:
         run = solve_by_storm(mdp)
     except ImportError:  # without the extra there is no peer
         return row
-    if not np.array_equal(run.of_state, asure.solve_budget(mdp).of_state):
+    if not np.array_equal(run.of_state, asure.minimal_budget(mdp).of_state):
         sys.exit(f"{row.case}: Storm finds other budgets")
     return dataclasses.replace(
         row, storm_check=run.check, storm_convert=run.convert, storm_build=run.build,
@@ -196,11 +196,11 @@ import almostsure
 mdp, small = mixture(3000), almostsure.example("paper")
 times = {}
 start = time.perf_counter()
-almostsure.solve_budget(small)
+almostsure.minimal_budget(small)
 times["two states"] = time.perf_counter() - start
 for name in ("first", "second"):
     start = time.perf_counter(), time.process_time()
-    budget = almostsure.solve_budget(mdp, backend="compiled", check="never")
+    budget = almostsure.minimal_budget(mdp, backend="compiled", check="never")
     almostsure.budget.certificate._find_compiled(mdp, budget, almostsure.INFINITE)
     times[name], times[name + " cpu"] = time.perf_counter() - start[0], time.process_time() - start[1]
 print(json.dumps(times))

@@ -1,6 +1,6 @@
 """MaskablePPO inside the shield beside its rivals: same model, network, settings and seeds.
 
-    python benchmarks/bench_deep.py [--steps N] [--seeds S …] [--only NAME …] [--model M --total K]
+    python benchmarks/bench_deep.py [--steps N] [--seeds S …] [--only NAME …] [--model M --budget K]
                                     [--csv FILE] [--picture FILE]
 
 Prints the table of docs/deep-agents.md: violations are counted in training and exact in deployment, and so are returns.
@@ -18,7 +18,7 @@ from typing import Any
 from almostsure.gym.deep import deep_learners
 from almostsure.learn.compare import Comparison, compare
 
-MODEL, TOTAL = "hazard-map", 3
+MODEL, BUDGET = "hazard-map", 3
 ENOUGH = 0.9  # of the gap
 
 
@@ -26,7 +26,7 @@ def main() -> int:
     arguments = parse()
     began = time.perf_counter()
     chosen = [deep_learners[name] for name in arguments.only]
-    result = compare(arguments.model, arguments.total, chosen, steps=arguments.steps, seeds=arguments.seeds)
+    result = compare(arguments.model, arguments.budget, chosen, steps=arguments.steps, seeds=arguments.seeds)
     print(markdown(result))
     print(f"\n{arguments.steps:,} steps, seeds {arguments.seeds}, {time.perf_counter() - began:.0f} s")
     if arguments.csv:
@@ -42,7 +42,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", choices=list(deep_learners), default=list(deep_learners))
     parser.add_argument("--model", default=MODEL, help="an example's name, or a file")
-    parser.add_argument("--total", type=int, default=TOTAL, help="the budget")
+    parser.add_argument("--budget", type=int, default=BUDGET, help="the budget")
     parser.add_argument("--csv", help="write one row a learner and seed there")
     parser.add_argument("--picture", help="write the learning curves there")
     return parser.parse_args()
@@ -80,7 +80,7 @@ def verdict(result: Comparison, arguments: argparse.Namespace) -> int:
     """Whether the numbers that the documentation promises hold; of short runs and other models, only the safe half."""
     shielded = [row for row in result.rows if row["learner"] == deep_learners["shielded"].name]
     safe = all(row["training_violations"] == 0 and row["deployed_overspend"] == 0 for row in shielded)
-    promised = arguments.steps >= 200_000 and (arguments.model, arguments.total) == (MODEL, TOTAL)
+    promised = arguments.steps >= 200_000 and (arguments.model, arguments.budget) == (MODEL, BUDGET)
     good = not promised or all(row["fraction_of_optimum"] >= ENOUGH for row in shielded)
     print(f"shielded: never over budget: {safe}; at least {ENOUGH:.0%} of the gap: {good}")
     return 0 if safe and good else 1

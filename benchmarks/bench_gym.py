@@ -91,11 +91,11 @@ def models(steps: int, rng: np.random.Generator) -> int:
     played = 0
     for name in environment_names():
         mdp = gymnasium.make(name).unwrapped.mdp  # type: ignore[attr-defined]
-        shield = asure.Shield(mdp, asure.solve_budget(mdp))
-        for total in (shield.budget.smallest_total(), shield.budget.smallest_total() + 2):
-            envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 512, max_steps=200), shield, total)
+        shield = asure.Shield(asure.minimal_budget(mdp))
+        for budget in (shield.minimal.smallest_budget(), shield.minimal.smallest_budget() + 2):
+            envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 512, max_steps=200), shield, budget)
             wander(envs, steps // 2, rng)
-            played += report(name, total, envs, steps // 2)
+            played += report(name, budget, envs, steps // 2)
     return played
 
 
@@ -124,12 +124,12 @@ def rooms(steps: int, rng: np.random.Generator) -> int:
     return played
 
 
-def report(name: str, total: int, env: Any, steps: int) -> int:
+def report(name: str, budget: int, env: Any, steps: int) -> int:
     ledger = env.ledger
-    if ledger.violations or ledger.worst > total:
+    if ledger.violations or ledger.worst > budget:
         sys.exit(f"{name}: a violation")
     print(
-        f"{name:<32} budget {total}   {steps:>9,} steps   {ledger.episodes:>9,} episodes   worst damage {ledger.worst}"
+        f"{name:<32} budget {budget}   {steps:>9,} steps   {ledger.episodes:>9,} episodes   worst damage {ledger.worst}"
     )
     return steps
 
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10_000_000, help="random steps over all environments")
     steps = parser.parse_args().steps
     mdp = asure.from_gymnasium(LAKE, lambda s, a, s2, r, terminated: int(terminated and r == 0))
-    shield = asure.Shield(mdp, asure.solve_budget(mdp))
+    shield = asure.Shield(asure.minimal_budget(mdp))
     single(shield)
     for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
         vector(shield, mode)

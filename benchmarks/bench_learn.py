@@ -15,10 +15,10 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from almostsure.learn.minimal import reachable_choices
 
 import almostsure as asure
-from almostsure.learn import OnlineShield, build_kernel, learn_budget, samples_needed
-from almostsure.learn.budget import reachable_choices
+from almostsure.learn import OnlineShield, build_kernel, learn_minimal_budget, samples_needed
 from almostsure.model.families import garnet
 
 
@@ -54,8 +54,8 @@ def speed() -> None:
         build_kernel(mdp, samples, seed=0)  # compiles
         ours = min(timed(partial(build_kernel, mdp, samples, seed=1)) for _ in range(3))
         theirs = timed(partial(by_hand, mdp, samples // 10, 1)) * 10
-        total = samples * mdp.num_choices
-        rates = f"{total / ours / 1e6:6.0f} M samples/s   by hand {total / theirs / 1e6:5.0f} M/s"
+        budget = samples * mdp.num_choices
+        rates = f"{budget / ours / 1e6:6.0f} M samples/s   by hand {budget / theirs / 1e6:5.0f} M/s"
         print(f"{name:<30} {rates}   {theirs / ours:5.1f}×")
 
 
@@ -90,11 +90,11 @@ def long_run() -> None:
 
 def economy() -> None:
     print("samples used, as a share of the paper's N · choices at the same δ")
-    for name, mu, totals in (("hazard-map", 0.1, (0, 1, 2, 3, 6)), ("archipelago", 0.05, (0, 3, 6, 10, 24))):
+    for name, mu, budgets in (("hazard-map", 0.1, (0, 1, 2, 3, 6)), ("archipelago", 0.05, (0, 3, 6, 10, 24))):
         for delta in (0.1, 0.05, 0.01):
-            runs = [learn_budget(name, mu=mu, delta=delta, total=total, seed=1) for total in totals]
+            runs = [learn_minimal_budget(name, mu=mu, delta=delta, budget=budget, seed=1) for budget in budgets]
             sharp = runs[0].uniform_samples["sharp"] / runs[0].uniform_samples["paper"]
-            shares = "  ".join(f"Δ={run.total}: {run.samples / run.uniform_samples['paper']:.0%}" for run in runs)
+            shares = "  ".join(f"Δ={run.budget}: {run.samples / run.uniform_samples['paper']:.0%}" for run in runs)
             print(f"  {name:<12} δ={delta:<5} {shares}   (sharp bound, all choices: {sharp:.0%})")
 
 
@@ -115,9 +115,9 @@ def failures(repetitions: int) -> None:
         ("39 of 40 doors", doors(40, 39), 0.2, 0),
         ("hazard-map", asure.example("hazard-map"), 0.1, 2),
     )
-    for name, mdp, mu, total in cases:
-        truth = asure.solve_budget(mdp)
-        reached = reachable_choices(mdp, truth.of_choice, total)
+    for name, mdp, mu, budget in cases:
+        truth = asure.minimal_budget(mdp)
+        reached = reachable_choices(mdp, truth.of_choice, budget)
         for delta in (0.2, 0.05):
             line = [f"  {name:<14} δ={delta:<5}"]
             for bound in ("paper", "sharp"):
@@ -126,20 +126,20 @@ def failures(repetitions: int) -> None:
                 line.append(f"{bound} {wrong / repetitions:.4f}")
             wrong = used = 0
             for seed in range(repetitions):
-                learned = learn_budget(mdp, mu=mu, delta=delta, total=total, seed=seed, workers=1)
-                mine = learned.budget.of_choice[: mdp.num_choices]
+                learned = learn_minimal_budget(mdp, mu=mu, delta=delta, budget=budget, seed=seed, workers=1)
+                mine = learned.minimal.of_choice[: mdp.num_choices]
                 right = (mine >= truth.of_choice).all() and (mine == truth.of_choice)[reached].all()
                 wrong, used = wrong + (not right), used + learned.samples
             share = used / repetitions / learned.uniform_samples["paper"]
-            line.append(f"adaptive, Δ={total}: {wrong / repetitions:.4f} with {share:.0%} of the paper's samples")
+            line.append(f"adaptive, Δ={budget}: {wrong / repetitions:.4f} with {share:.0%} of the paper's samples")
             print("   ".join(line), flush=True)
 
 
-def uniform_is_wrong(mdp: asure.MDP, truth: asure.Budget, each: int, seed: int) -> bool:
+def uniform_is_wrong(mdp: asure.MDP, truth: asure.MinimalBudget, each: int, seed: int) -> bool:
     kernel = build_kernel(mdp, each, seed=seed, workers=1)
     if kernel.choice.size == mdp.num_outcomes:  # everything was seen
         return False
-    return not np.array_equal(asure.solve_budget(kernel.to_mdp()).of_choice, truth.of_choice)
+    return not np.array_equal(asure.minimal_budget(kernel.to_mdp()).of_choice, truth.of_choice)
 
 
 # ---------------------------------------------------------------------- online
@@ -150,7 +150,7 @@ def online() -> None:
     kernel = build_kernel(mdp, 2, seed=1)
     shield = OnlineShield(mdp, unknown="allow", known=kernel)
     shield.allowed(0, 100)
-    full = timed(lambda: asure.solve_budget(kernel.to_mdp(), check="never"))
+    full = timed(lambda: asure.minimal_budget(kernel.to_mdp(), check="never"))
     rng, times, watched = np.random.default_rng(0), [], []
     states = mdp.choice_states()
     for _ in range(3_000):

@@ -33,7 +33,7 @@ from almostsure.model.families import garnet
 from almostsure.model.grid import grid_family
 from almostsure.model.mdp import MDP, Arrays
 
-TOTAL = 5
+BUDGET = 5
 TOLERANCE = 1e-6
 SAME = 1e-5  # how far values may differ, relative to values above 1
 TRIVIAL = 0.01  # a model in which fewer pairs than this share have a value to be found is none to measure by
@@ -117,19 +117,19 @@ def build(case: Case, seed: int, file: str) -> None:
 
 def ours(case: Case, file: str) -> None:
     """Solve some times over, the last of them measured: the first may compile."""
-    from almostsure.policy.layers import solve_layers
+    from almostsure.plan.assured.layers import solve_layers
 
     found = np.load(file)
     mdp = MDP(Arrays(**{name: found[name] for name in NAMES}), initial=(found["initial"], np.ones(1)))
     small = prepared(Case("", lambda seed: grid_family(60, seed=seed), discount=case.discount), 0)
     for warm in (small, mdp) if mdp.num_states > 500_000 else (small, mdp, mdp):
         wall, cpu = time.perf_counter(), time.process_time()
-        budget = asure.solve_budget(warm, cap=TOTAL)
+        minimal = asure.minimal_budget(warm, cap=BUDGET)
         shield = time.process_time() - cpu
-        layers = solve_layers(warm, budget.of_choice, TOTAL, discount=case.discount, tolerance=TOLERANCE)
+        layers = solve_layers(warm, minimal.of_choice, BUDGET, discount=case.discount, tolerance=TOLERANCE)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    np.savez(file, **found, of_choice=budget.of_choice)
+    np.savez(file, **found, of_choice=minimal.of_choice)
     np.save(file + ".bounds.npy", np.stack([layers.lower, layers.upper]))
     with np.errstate(invalid="ignore"):
         share = float(np.mean(np.abs(layers.lower + layers.upper) / 2 > TOLERANCE) - np.mean(np.isinf(layers.lower)))
@@ -151,7 +151,7 @@ def compare(case: Case, seed: int, limit: float, peers: tuple[str, ...]) -> dict
         found: dict[str, object] = {"case": case.name, "seed": seed, "ours": mine}
         for name in ("Storm", *(peers if case.discount < 1 else ())):
             script = ["storm_policy.py"] if name == "Storm" else ["peers_policy.py", name]
-            command = [sys.executable, str(HERE / script[0]), *script[1:], file, str(TOTAL), str(case.discount)]
+            command = [sys.executable, str(HERE / script[0]), *script[1:], file, str(BUDGET), str(case.discount)]
             found[name] = answer = _json(command, limit)
             if answer is not None and "cpu" in answer:
                 answer["difference"] = difference(np.load(file + ".bounds.npy"), np.load(file + ".values.npy"))

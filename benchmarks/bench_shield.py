@@ -31,7 +31,7 @@ def best(run: Callable[[], object], repeat: int = 5) -> float:
 def peer(shield: Shield) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     mdp = shield.mdp
     table = np.full((mdp.num_states, mdp.num_actions), asure.INFINITE, np.int32)
-    table[mdp.choice_states(), mdp.choice_action] = shield.budget.of_choice
+    table[mdp.choice_states(), mdp.choice_action] = shield.minimal.of_choice
 
     def mask(states: np.ndarray, remaining: np.ndarray) -> np.ndarray:
         result = table[states] <= remaining[..., None]
@@ -44,9 +44,9 @@ def peer(shield: Shield) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
 
 def compare(title: str, shield: Shield, look_ups: int, one_budget: bool) -> None:
     rng = np.random.default_rng(0)
-    safe = np.flatnonzero(shield.budget.of_state < asure.INFINITE)
+    safe = np.flatnonzero(shield.minimal.of_state < asure.INFINITE)
     states = rng.choice(safe, look_ups)
-    remaining = shield.budget.of_state[states] + rng.integers(0, 3, look_ups)
+    remaining = shield.minimal.of_state[states] + rng.integers(0, 3, look_ups)
     if one_budget:
         remaining = np.asarray(remaining.max())
     theirs = peer(shield)
@@ -65,9 +65,9 @@ def main() -> None:
         "10,000 states, 18 actions": garnet(10_000, 18, 3, seed=1, damage_rate=0.02),
     }
     for name, mdp in models.items():
-        shield = Shield(mdp, asure.solve_budget(mdp))
+        shield = Shield(asure.minimal_budget(mdp))
         start = time.perf_counter()
-        shield.mask(int(np.argmin(shield.budget.of_state)), 0)
+        shield.mask(int(np.argmin(shield.minimal.of_state)), 0)
         print(f"{name}: table built in {1e3 * (time.perf_counter() - start):.1f} ms")
         for one_budget in (False, True):
             compare(f"  {'one budget for all' if one_budget else 'a budget each'}", shield, LOOK_UPS, one_budget)

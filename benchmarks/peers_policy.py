@@ -1,6 +1,6 @@
 """Discounted returns inside the shield by general solvers for MDPs, on the model with the budget unfolded into states.
 
-    python benchmarks/peers_policy.py NAME FILE.npz TOTAL DISCOUNT     one run, prints one line of JSON
+    python benchmarks/peers_policy.py NAME FILE.npz BUDGET DISCOUNT     one run, prints one line of JSON
 
 NAME is ``mdpsolver`` or ``quantecon``; each is optional, and imported only when it is asked for.  Both maximise
 discounted returns only.  As for Storm, unsafe choices are left out beforehand, and only the solution is measured.
@@ -68,8 +68,8 @@ SOLVERS: dict[str, Solver] = {"quantecon": by_quantecon, "mdpsolver": by_mdpsolv
 
 
 def main() -> None:
-    name, file, total, discount = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-    model, number = unfold(dict(np.load(file)), total, steps=False)
+    name, file, budget, discount = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    model, number = unfold(dict(np.load(file)), budget, steps=False)
     try:
         values, wall, cpu = SOLVERS[name](model, discount)
     except ImportError:

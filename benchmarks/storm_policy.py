@@ -1,7 +1,7 @@
 """The best return inside the shield by Storm, as somebody who knows Storm well would compute it: the budget is
 unfolded into the states, unsafe ones are left out beforehand (for nothing), and Storm's sound solver does the rest.
 
-    python benchmarks/storm_policy.py FILE.npz TOTAL DISCOUNT      one run, prints one line of JSON
+    python benchmarks/storm_policy.py FILE.npz BUDGET DISCOUNT      one run, prints one line of JSON
 
 The file holds a model's arrays and of_choice.  With DISCOUNT 1 every step costs 1 until a terminal state is reached.
 """  # noqa: D205
@@ -18,21 +18,21 @@ import numpy as np
 from almostsure.model.mdp import MDP, Arrays
 
 
-def unfold(arrays: dict[str, np.ndarray], total: int, steps: bool) -> tuple[MDP, np.ndarray]:
+def unfold(arrays: dict[str, np.ndarray], budget: int, steps: bool) -> tuple[MDP, np.ndarray]:
     """The shielded model on (state, remaining), and the number of each pair (−1: infeasible)."""
     choice_ptr, of_choice = arrays["choice_ptr"], arrays["of_choice"]
     outcome_ptr = arrays["outcome_ptr"].astype(np.int64)
     count = choice_ptr.size - 1
     owner = np.repeat(np.arange(count), np.diff(choice_ptr))
     lengths = np.diff(outcome_ptr)
-    allowed = [np.flatnonzero(of_choice <= k) for k in range(total + 1)]
-    number = np.full((total + 1, count), -1, np.int64)
-    for k in range(total + 1):
+    allowed = [np.flatnonzero(of_choice <= k) for k in range(budget + 1)]
+    number = np.full((budget + 1, count), -1, np.int64)
+    for k in range(budget + 1):
         number[k, owner[allowed[k]]] = 0
     feasible = number >= 0
     number[feasible] = np.arange(feasible.sum())
     parts: dict[str, list[np.ndarray]] = {name: [] for name in ("owner", "action", "length", "to", "p", "r")}
-    for k in range(total + 1):
+    for k in range(budget + 1):
         kept = np.repeat(of_choice <= k, lengths)
         left = k - arrays["damage"][kept].astype(np.int64)
         parts["owner"].append(number[k, owner[allowed[k]]])
@@ -62,8 +62,8 @@ def main() -> None:
     from almostsure.model.storm import to_storm
 
     arrays = dict(np.load(sys.argv[1]))
-    total, discount = int(sys.argv[2]), float(sys.argv[3])
-    model, number = unfold(arrays, total, discount == 1)
+    budget, discount = int(sys.argv[2]), float(sys.argv[3])
+    model, number = unfold(arrays, budget, discount == 1)
     game = to_storm(model)
     del model
     formula = 'R{"reward"}min=? [F "terminal"]' if discount == 1 else f'R{{"reward"}}max=? [Cdiscount={discount}]'

@@ -1,6 +1,6 @@
 """Train MaskablePPO so that no episode, in training or afterwards, ever takes more damage than its budget.
 
-    python examples/train_maskable_ppo.py [--model hazard-map] [--total 3] [--steps 200000] [--seed 0] [--save FILE]
+    python examples/train_maskable_ppo.py [--model hazard-map] [--budget 3] [--steps 200000] [--seed 0] [--save FILE]
 
 Needs the extra deep: pip install 'almostsure[deep]'.
 """
@@ -15,7 +15,7 @@ def main() -> None:
     """Read from top to bottom."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="hazard-map", help="an example's name, or a .umb or .txt file")
-    parser.add_argument("--total", type=int, default=3, help="the budget of every episode")
+    parser.add_argument("--budget", type=int, default=3, help="the budget of every episode")
     parser.add_argument("--steps", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
@@ -24,20 +24,20 @@ def main() -> None:
     mdp = asure.as_model(given.model)
 
     # 1. Train.  Every action that the network ever gets to choose from keeps the budget.
-    agent = train_maskable_ppo(mdp, given.total, steps=given.steps, seed=given.seed, device=given.device)
+    agent = train_maskable_ppo(mdp, given.budget, steps=given.steps, seed=given.seed, device=given.device)
     print(f"{agent.damages.size:,} training episodes, the most damage of any: {agent.damages.max(initial=0)}")
 
     # 2. What was learnt, on every state with every remaining budget: exactly, not by trying.
     learnt = agent.evaluate()
-    best = asure.solve_policy(mdp, asure.AlmostSure(given.total))
-    random = asure.evaluate(mdp, asure.Policy.from_shield(agent.shield, given.total))
+    best = asure.solve_policy(mdp, asure.AlmostSure(given.budget))
+    random = asure.evaluate(mdp, agent.shield.random_policy(given.budget))
     share = (learnt.expected_return - random.expected_return) / (best.value - random.expected_return)
     print(learnt)
     print(f"best return      {best.value:.10g}; random shielded play has {random.expected_return:.10g}")
     print(f"gap closed       {share:.1%}")
 
     # 3. Theorem 1: a policy that never plays what the shield refuses never overspends.
-    assert agent.shield.is_feasible(agent.policy(), given.total)
+    assert agent.shield.is_feasible(agent.policy(), given.budget)
 
     # 4. Keep it.  The file holds numbers only: reading it runs no code.
     if given.save:

@@ -36,7 +36,7 @@ def main() -> None:
     """Write both pictures."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
-        hazard = write_report("hazard-map", Path(folder) / "hazard.html", total=3)
+        hazard = write_report("hazard-map", Path(folder) / "hazard.html", budget=3)
         photograph(browser, hazard, "light", ".top", ".stage-card", FOLDER / "report-light.png")
         quicksand = write_report("quicksand", Path(folder) / "quicksand.html")
         photograph(browser, quicksand, "dark", "#explore-title", ".stage-card", FOLDER / "report-dark.png")

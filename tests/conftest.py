@@ -1,7 +1,29 @@
 """Settings that all tests share."""
 
+import pytest
 from hypothesis import settings
+
+from almostsure import MDP, from_transitions
 
 # The same examples in every run, and no time limit an example: the first call of a kernel compiles it.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture
+def paper():
+    """The paper's model: left brings reward 1 and damage with a probability, right ends the episode."""
+
+    def build(damage_probability: float = 1.0) -> MDP:
+        q = damage_probability
+        rows = [(0, 0, 0, q, 1, 1), (0, 0, 0, 1 - q, 1, 0), (0, 1, 1, 1, 0, 0)]
+        return from_transitions(*zip(*rows, strict=True), terminal=[1], action_names=["left", "right"])
+
+    return build
+
+
+@pytest.fixture
+def coin():
+    """A harmless wait and a rewarding, damaging go."""
+    rows = [(0, 0, 0, 1, 0, 0), (0, 1, 1, 1, 1, 1)]
+    return from_transitions(*zip(*rows, strict=True), terminal=[1], action_names=["wait", "go"])

@@ -13,13 +13,13 @@ from almostsure.testing import check_shielded_env
 
 
 def shield_of(mdp):
-    return asure.Shield(mdp, asure.solve_budget(mdp))
+    return asure.Shield(asure.minimal_budget(mdp))
 
 
-def rivers(wrap=lambda env: env, total=3, **options):
+def rivers(wrap=lambda env: env, budget=3, **options):
     """The hazard map; ``wrap`` goes between the environment and its shield."""
     mdp = asure.example("hazard-map")
-    return ShieldedEnv(wrap(to_gymnasium(mdp, max_steps=40)), shield_of(mdp), total, **options)
+    return ShieldedEnv(wrap(to_gymnasium(mdp, max_steps=40)), shield_of(mdp), budget, **options)
 
 
 @pytest.mark.parametrize("name", environment_names())
@@ -27,15 +27,15 @@ def test_this_packages_environments_are_well(name):
     env = gymnasium.make(name, **({"size": 12} if "Archipelago" in name else {}))
     mdp = env.unwrapped.mdp
     shield = shield_of(mdp)
-    checked = check_shielded_env(ShieldedEnv(env, shield, shield.budget.smallest_total() + 1), episodes=6, steps=60)
+    checked = check_shielded_env(ShieldedEnv(env, shield, shield.minimal.smallest_budget() + 1), episodes=6, steps=60)
     assert checked.episodes == 6
-    assert checked.worst <= checked.total
+    assert checked.worst <= checked.budget
 
 
 @pytest.mark.parametrize("forbidden", ["raise", "replace"])
 def test_wrappers_around_it_are_well(forbidden):
     checked = check_shielded_env(TimeLimit(rivers(forbidden=forbidden), 30))
-    assert (checked.total, checked.worst) == (3, 3)
+    assert (checked.budget, checked.worst) == (3, 3)
 
 
 def test_other_environments_are_well():

@@ -13,7 +13,7 @@ from almostsure.learn.compare import compare
 WIDTH, HEIGHT, LEFT, TOP, GAP = 330, 210, 52, 40, 70
 COLOURS = ("#1b6ca8", "#1a9850", "#d1603d", "#6a4c93", "#c9a227", "#c2185b")
 INK, GRID = "#1c1c1c", "#dddddd"
-STEPS, SEEDS, TOTAL = 100_000, 3, 3
+STEPS, SEEDS, BUDGET = 100_000, 3, 3
 TARGET = Path(__file__).with_name("learners.svg")
 
 
@@ -101,11 +101,11 @@ def legend(names: tuple[str, ...]) -> list[str]:
 
 
 def picture() -> str:
-    result = compare("hazard-map", TOTAL, steps=STEPS, seeds=SEEDS)
+    result = compare("hazard-map", BUDGET, steps=STEPS, seeds=SEEDS)
     counts = [(0, "0"), (1, "1"), (10, "10"), (100, "100"), (1_000, "1,000"), (10_000, "10,000")]
     left = panel(
         0,
-        f"episodes that took more than {TOTAL} damage so far",
+        f"episodes that took more than {BUDGET} damage so far",
         f"0 … {STEPS:,} steps of training",
         [tick(violations_at(value), text) for value, text in counts],
         curves_of(result, "violations", violations_at),
@@ -118,7 +118,7 @@ def picture() -> str:
     right = panel(
         1,
         "return of what would be deployed",
-        f"probability that it takes more than {TOTAL} damage",
+        f"probability that it takes more than {BUDGET} damage",
         [*(tick(return_at(value), str(value)) for value in (15, 20, 25, 30, 35, 40)), optimum, *risks],
         diamonds(result),
     )

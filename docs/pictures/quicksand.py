@@ -29,12 +29,12 @@ def terrain(row: int, column: int, symbol: str) -> str:
     return cell(row, column, colour, SYMBOLS.get(symbol, symbol), ink, bold=symbol in "SG")
 
 
-def need(row: int, column: int, budget: int | None) -> str:
-    if budget is None:
+def need(row: int, column: int, minimal: int | None) -> str:
+    if minimal is None:
         return cell(row, column, ROCK, "")
-    if budget == asure.INFINITE:
+    if minimal == asure.INFINITE:
         return cell(row, column, TRAP, "∞", ink="#ffffff")
-    return cell(row, column, SHADES[min(budget, len(SHADES) - 1)], str(budget))
+    return cell(row, column, SHADES[min(minimal, len(SHADES) - 1)], str(minimal))
 
 
 def panel(left: int, title: str, cells: list[str], width: int) -> str:
@@ -42,9 +42,9 @@ def panel(left: int, title: str, cells: list[str], width: int) -> str:
     return f'<g transform="translate({left} {MARGIN + TITLE})">\n{heading}\n' + "\n".join(cells) + "\n</g>"
 
 
-def draw(mdp: asure.MDP, budget: asure.Budget) -> str:
+def draw(mdp: asure.MDP, minimal: asure.MinimalBudget) -> str:
     layout = mdp.layout
-    needs = {layout.place(state): int(budget.of_state[state]) for state in range(mdp.num_states)}
+    needs = {layout.place(state): int(minimal.of_state[state]) for state in range(mdp.num_states)}
     places = [(row, column) for row in range(layout.rows) for column in range(layout.columns)]
     width, height = layout.columns * SIZE - GAP, layout.rows * SIZE - GAP
     right = 2 * MARGIN + width + SIZE
@@ -62,7 +62,7 @@ def draw(mdp: asure.MDP, budget: asure.Budget) -> str:
 
 def picture() -> str:
     mdp = asure.example("quicksand")
-    return draw(mdp, asure.solve_budget(mdp))
+    return draw(mdp, asure.minimal_budget(mdp))
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ def cell(row: int, column: int, symbol: str) -> str:
     return f'{box}<text x="{x + 14}" y="{y + 19}" fill="{ink}">{text}</text>'
 
 
-def route(mdp: asure.MDP, policy: asure.Policy, total: int) -> list[int]:
+def route(mdp: asure.MDP, policy: asure.Policy, budget: int) -> list[int]:
     """The states visited if nothing slips: after each step comes its most likely outcome."""
-    states, remaining = [mdp.initial_state], total
+    states, remaining = [mdp.initial_state], budget
     while not mdp.is_terminal()[states[-1]]:
         outcomes = mdp.outcomes(states[-1], policy.act(states[-1], remaining))
         likely = max(outcomes, key=lambda outcome: outcome.probability)
@@ -43,11 +43,11 @@ def line(mdp: asure.MDP, states: list[int], colour: str, shift: float) -> str:
     return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5" stroke-linejoin="round"/>'
 
 
-def legend(row: int, total: int, value: float, colour: str, left: int) -> str:
+def legend(row: int, budget: int, value: float, colour: str, left: int) -> str:
     y = 40 + 26 * row
     return (
         f'<line x1="{left}" y1="{y}" x2="{left + 24}" y2="{y}" stroke="{colour}" stroke-width="3"/>'
-        f'<text x="{left + 32}" y="{y + 5}" text-anchor="start" fill="{INK}">Δ = {total}: return {value:.1f}</text>'
+        f'<text x="{left + 32}" y="{y + 5}" text-anchor="start" fill="{INK}">Δ = {budget}: return {value:.1f}</text>'
     )
 
 
@@ -56,10 +56,10 @@ def picture() -> str:
     solution = asure.solve_policy(mdp, asure.AlmostSure(max(LINES)))
     rows, columns = mdp.layout.rows * SIZE - GAP, mdp.layout.columns * SIZE - GAP
     parts = [cell(r, c, symbol) for r, text in enumerate(mdp.layout.text) for c, symbol in enumerate(text)]
-    for i, (total, colour) in enumerate(LINES.items()):
+    for i, (budget, colour) in enumerate(LINES.items()):
         shift = SPREAD * (i - (len(LINES) - 1) / 2)
-        parts.append(line(mdp, route(mdp, solution.policy, total), colour, shift))
-        parts.append(legend(i, total, solution.curve[total], colour, columns + 20))
+        parts.append(line(mdp, route(mdp, solution.policy, budget), colour, shift))
+        parts.append(legend(i, budget, solution.curve[budget], colour, columns + 20))
     whole = f'width="{columns + LEGEND + 2 * MARGIN + 30}" height="{rows + 2 * MARGIN}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {whole} font-family="sans-serif" font-size="14" '

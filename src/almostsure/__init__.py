@@ -4,7 +4,7 @@ Three lines answer the first question, what the least budget is from which safet
 
     import almostsure as asure
     mdp = asure.example("hazard-map")
-    print(asure.solve_budget(mdp).smallest_total())
+    print(asure.minimal_budget(mdp).smallest_budget())
 
 See the README and ``docs/`` for the rest.
 """
@@ -12,17 +12,17 @@ See the README and ``docs/`` for the rest.
 from typing import TYPE_CHECKING, Any
 
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.certificate import check_budget
+from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.reference import algorithm_1, barrier, budget_operator
-from almostsure.budget.result import Budget
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.result import MinimalBudget
+from almostsure.budget.solve import minimal_budget
 from almostsure.errors import AlmostSureError
 from almostsure.learn.bounds import samples_needed
-from almostsure.learn.budget import learn_budget
 from almostsure.learn.compare import compare
 from almostsure.learn.data import learn_from_logs
 from almostsure.learn.kernel import build_kernel
+from almostsure.learn.minimal import learn_minimal_budget
 from almostsure.learn.online import OnlineShield
 from almostsure.model.build import from_transitions
 from almostsure.model.convert import from_dense, from_sparse
@@ -34,14 +34,14 @@ from almostsure.model.mdp import MDP
 from almostsure.model.source import as_model
 from almostsure.model.storm import from_prism, to_storm
 from almostsure.model.tables import from_gymnasium, from_table
+from almostsure.plan.constraints import AlmostSure, Chance, Expected
+from almostsure.plan.frontier import frontier
+from almostsure.plan.solve import solve_policy
+from almostsure.plan.suggest import suggest_budget
 from almostsure.policy.augment import augment
-from almostsure.policy.constraints import AlmostSure, Chance, Expected
 from almostsure.policy.evaluate import evaluate
-from almostsure.policy.frontier import frontier
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulate import simulate
-from almostsure.policy.solve import solve_policy
-from almostsure.policy.suggest import suggest_budget
 from almostsure.shield import Shield
 from almostsure.shield.inside import trim
 
@@ -55,7 +55,7 @@ __all__ = [
     "MDP",
     "AlmostSure",
     "AlmostSureError",
-    "Budget",
+    "MinimalBudget",
     "Chance",
     "Expected",
     "GrowingBudget",
@@ -68,7 +68,7 @@ __all__ = [
     "barrier",
     "budget_operator",
     "build_kernel",
-    "check_budget",
+    "check_minimal_budget",
     "compare",
     "draw",
     "evaluate",
@@ -82,12 +82,12 @@ __all__ = [
     "from_table",
     "from_transitions",
     "frontier",
-    "learn_budget",
+    "learn_minimal_budget",
     "learn_from_logs",
     "load",
     "samples_needed",
     "simulate",
-    "solve_budget",
+    "minimal_budget",
     "solve_policy",
     "suggest_budget",
     "to_gymnasium",

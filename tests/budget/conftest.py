@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from almostsure import INFINITE, MDP, Budget, from_transitions
+from almostsure import INFINITE, MDP, MinimalBudget, from_transitions
 from almostsure.budget.answer import NO_CAP
 from almostsure.budget.reference import budget_operator
 
@@ -103,10 +103,10 @@ def by_algorithm_1(crowd: Crowd):
         k = following
 
 
-def budget_of(mdp: MDP, answer) -> Budget:
+def budget_of(mdp: MDP, answer) -> MinimalBudget:
     """The answer of an engine, as users get it."""
     cap = None if answer.cap == NO_CAP else answer.cap
-    return Budget(mdp=mdp, of_state=answer.of_state, of_choice=answer.of_choice, rank=answer.rank, cap=cap)
+    return MinimalBudget(mdp=mdp, of_state=answer.of_state, of_choice=answer.of_choice, rank=answer.rank, cap=cap)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almostsure import INFINITE, check_budget, from_transitions, solve_budget
+from almostsure import INFINITE, check_minimal_budget, from_transitions, minimal_budget
 from almostsure.budget.answer import NO_CAP
 from almostsure.budget.certificate import _find_compiled, _find_plain
 from almostsure.budget.levels import solve_levels
@@ -68,10 +68,10 @@ def test_equals_algorithm_1_with_a_valid_certificate(solved, engine, cap, as_bud
     expected = np.where(expected > limit, INFINITE, expected)
     np.testing.assert_array_equal(answer.of_choice, expected)
     np.testing.assert_array_equal(answer.of_state, np.minimum.reduceat(expected, crowd.mdp.choice_ptr[:-1]))
-    budget = as_budget(crowd.mdp, answer)
-    check_budget(crowd.mdp, budget)
+    minimal = as_budget(crowd.mdp, answer)
+    check_minimal_budget(crowd.mdp, minimal)
     for find in (_find_plain, _find_compiled):
-        assert find(crowd.mdp, budget, INFINITE if cap is None else cap + 1) == (0, 0)
+        assert find(crowd.mdp, minimal, INFINITE if cap is None else cap + 1) == (0, 0)
 
 
 @pytest.mark.parametrize("backend", ["plain", "compiled"])
@@ -80,11 +80,11 @@ def test_one_by_one(solved, backend):
     for number in range(min(250, crowd.sizes.size)):
         mdp = crowd.model(number)
         cap = None if number % 2 else number % 7
-        budget = solve_budget(mdp, cap=cap, backend=backend, check="always")
+        minimal = minimal_budget(mdp, cap=cap, backend=backend, check="always")
         alone = algorithm_1(mdp).of_choice
         np.testing.assert_array_equal(alone, crowd.part(number, expected))
         np.testing.assert_array_equal(
-            budget.of_choice, alone if cap is None else np.where(alone > cap, INFINITE, alone)
+            minimal.of_choice, alone if cap is None else np.where(alone > cap, INFINITE, alone)
         )
 
 
@@ -95,8 +95,8 @@ def test_hypothesis_models(mdp, cap):
     if cap is not None:
         expected[expected > cap] = INFINITE
     for backend in ("plain", "compiled"):
-        budget = solve_budget(mdp, cap=cap, backend=backend, check="always")
-        np.testing.assert_array_equal(budget.of_choice, expected)
+        minimal = minimal_budget(mdp, cap=cap, backend=backend, check="always")
+        np.testing.assert_array_equal(minimal.of_choice, expected)
 
 
 # ---------------------------------------------------------------------- properties
@@ -131,7 +131,7 @@ def test_wide_indices_give_the_same(solved):
 @settings(max_examples=60)
 @given(mdps(max_states=5, max_damage=3), st.data())
 def test_an_outcome_more_never_lowers_and_a_choice_more_never_raises(mdp, data):
-    before = solve_budget(mdp)
+    before = minimal_budget(mdp)
     choice = mdp.outcome_choices()
     columns = [
         mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, mdp.probability, mdp.reward, mdp.damage,
@@ -141,7 +141,7 @@ def test_an_outcome_more_never_lowers_and_a_choice_more_never_raises(mdp, data):
     old = int(data.draw(st.sampled_from(mdp.actions(state).tolist())))
     for action, worse in ((old, True), (mdp.num_actions, False)):
         grown = [np.append(column, x) for column, x in zip(columns, (state, action, *entry), strict=True)]
-        after = solve_budget(from_transitions(*grown, num_states=mdp.num_states, normalise=True))
+        after = minimal_budget(from_transitions(*grown, num_states=mdp.num_states, normalise=True))
         assert (after.of_state >= before.of_state if worse else after.of_state <= before.of_state).all()
 
 
@@ -154,7 +154,7 @@ def test_probabilities_do_not_matter(mdp):
         mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, weights, mdp.reward, mdp.damage,
         num_states=mdp.num_states, normalise=True,
     )  # fmt: skip
-    np.testing.assert_array_equal(solve_budget(mdp).of_choice, solve_budget(other).of_choice)
+    np.testing.assert_array_equal(minimal_budget(mdp).of_choice, minimal_budget(other).of_choice)
 
 
 # ---------------------------------------------------------------------- brute force
@@ -206,13 +206,13 @@ def test_equals_the_best_memoryless_strategy(crowds, max_damage, seed):
 # ---------------------------------------------------------------------- Storm
 
 
-def unfolded(mdp, total):
+def unfolded(mdp, budget):
     """The model on (state, remaining budget), with one more state for having overspent."""
     count = mdp.num_states
-    over = (total + 1) * count
+    over = (budget + 1) * count
     choice = mdp.outcome_choices()
     s, a = mdp.choice_states()[choice].astype(np.int64), mdp.choice_action[choice]
-    layer = np.arange(total + 1)[:, None]
+    layer = np.arange(budget + 1)[:, None]
     left = layer - mdp.damage.astype(np.int64)
     t = np.where(left >= 0, left * count + mdp.successor, over)
     shape = t.shape
@@ -223,8 +223,8 @@ def unfolded(mdp, total):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("count", "max_damage", "total"), [(250, 1, 7), (150, 5, 12)])
-def test_equals_storm(crowds, count, max_damage, total):
+@pytest.mark.parametrize(("count", "max_damage", "budget"), [(250, 1, 7), (150, 5, 12)])
+def test_equals_storm(crowds, count, max_damage, budget):
     """Storm decides on the unfolded model from where overspending can be avoided for certain."""
     pytest.importorskip("stormpy")
     from stormpy.datastructures import BitVector
@@ -234,15 +234,15 @@ def test_equals_storm(crowds, count, max_damage, total):
 
     crowd = crowds(count, 20, max_damage=max_damage)
     mdp = crowd.mdp
-    game = to_storm(unfolded(mdp, total))
-    over = mdp.num_states * (total + 1)
+    game = to_storm(unfolded(mdp, budget))
+    over = mdp.num_states * (budget + 1)
     everywhere, overspent = BitVector(game.nr_states, True), BitVector(game.nr_states, [over])
     safe, _ = perform_prob01_min(game, everywhere, overspent)
     is_safe = np.zeros(game.nr_states, bool)
     is_safe[list(safe)] = True
-    layers = is_safe[:over].reshape(total + 1, mdp.num_states)
+    layers = is_safe[:over].reshape(budget + 1, mdp.num_states)
     expected = np.where(layers.any(axis=0), layers.argmax(axis=0), INFINITE)
     assert INFINITE in expected
     assert expected[expected < INFINITE].max() >= 3
     for engine in ENGINES:
-        np.testing.assert_array_equal(engine(mdp.support, total).of_state, expected)
+        np.testing.assert_array_equal(engine(mdp.support, budget).of_state, expected)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almostsure import INFINITE, check_budget, from_transitions, solve_budget
+from almostsure import INFINITE, check_minimal_budget, from_transitions, minimal_budget
 from almostsure.budget import certificate
 from almostsure.budget.certificate import _find_compiled, _find_plain
 from almostsure.budget.reference import budget_operator
@@ -18,18 +18,18 @@ from almostsure.errors import CertificateError, ModelError, ModelMismatch
 from almostsure.testing import mdps
 
 
-def verdict(mdp, budget):
+def verdict(mdp, minimal):
     """What the two checkers find, which must be the same."""
-    owed = INFINITE if budget.cap is None else budget.cap + 1
-    found = _find_plain(mdp, budget, owed)
-    assert _find_compiled(mdp, budget, owed) == found
+    owed = INFINITE if minimal.cap is None else minimal.cap + 1
+    found = _find_plain(mdp, minimal, owed)
+    assert _find_compiled(mdp, minimal, owed) == found
     return found
 
 
-def refused(mdp, budget, match=""):
+def refused(mdp, minimal, match=""):
     """The error with which a budget is refused; it names a state or a choice that exists."""
     with pytest.raises(CertificateError, match=match or ".") as caught:
-        check_budget(mdp, budget)
+        check_minimal_budget(mdp, minimal)
     error = caught.value
     if error.choice is not None:
         assert mdp.choice_ptr[error.state] <= error.choice < mdp.choice_ptr[error.state + 1]
@@ -39,28 +39,28 @@ def refused(mdp, budget, match=""):
     return error
 
 
-def changed(budget, *, of_state=None, of_choice=None, rank=None):
+def changed(minimal, *, of_state=None, of_choice=None, rank=None):
     """A copy with some entries replaced, each given as {index: value}."""
     arrays = {}
     for name, entries in (("of_state", of_state), ("of_choice", of_choice), ("rank", rank)):
-        array = getattr(budget, name).copy()
+        array = getattr(minimal, name).copy()
         for index, value in (entries or {}).items():
             array[index] = value
         arrays[name] = array
-    return replace(budget, **arrays)
+    return replace(minimal, **arrays)
 
 
-def consistent(budget, of_choice):
+def consistent(minimal, of_choice):
     """The budget with these k(s,a), and with v(s) their minima, so that only conditions 2 to 4 are left to break."""
-    of_state = np.minimum.reduceat(of_choice, budget.mdp.choice_ptr[:-1])
-    return replace(budget, of_state=of_state.astype(np.int32), of_choice=of_choice.astype(np.int32))
+    of_state = np.minimum.reduceat(of_choice, minimal.mdp.choice_ptr[:-1])
+    return replace(minimal, of_state=of_state.astype(np.int32), of_choice=of_choice.astype(np.int32))
 
 
 @pytest.fixture(scope="module", params=[(1, None), (5, None), (1, 2), (5, 4)], ids=["1", "5", "1-cap-2", "5-cap-4"])
 def solved(request, crowds):
     max_damage, cap = request.param
     mdp = crowds(60, 30, max_damage=max_damage).mdp
-    return mdp, solve_budget(mdp, cap=cap, check="never")
+    return mdp, minimal_budget(mdp, cap=cap, check="never")
 
 
 def random_choices(mdp, count=60):
@@ -71,21 +71,21 @@ def random_choices(mdp, count=60):
 
 
 def test_the_truth_passes(solved):
-    mdp, budget = solved
-    assert verdict(mdp, budget) == (0, 0)
-    check_budget(mdp, budget)
+    mdp, minimal = solved
+    assert verdict(mdp, minimal) == (0, 0)
+    check_minimal_budget(mdp, minimal)
 
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_a_choice_one_up_or_one_down(solved, step):
-    mdp, budget = solved
+    mdp, minimal = solved
     for choice in random_choices(mdp):
-        value = int(budget.of_choice[choice])
+        value = int(minimal.of_choice[choice])
         if 0 <= value + step < INFINITE - 1:
-            tampered = changed(budget, of_choice={choice: value + step})
-            if value + step > (INFINITE if budget.cap is None else budget.cap):
+            tampered = changed(minimal, of_choice={choice: value + step})
+            if value + step > (INFINITE if minimal.cap is None else minimal.cap):
                 with pytest.raises(CertificateError, match="at most the cap"):
-                    check_budget(mdp, tampered)
+                    check_minimal_budget(mdp, tampered)
                 continue
             error = refused(mdp, tampered)
             state = int(np.searchsorted(mdp.choice_ptr, choice, side="right")) - 1
@@ -95,70 +95,70 @@ def test_a_choice_one_up_or_one_down(solved, step):
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_a_state_one_up_or_one_down(solved, step):
-    mdp, budget = solved
+    mdp, minimal = solved
     for state in range(0, mdp.num_states, 3):
-        value = int(budget.of_state[state])
-        if 0 <= value + step <= (INFINITE - 1 if budget.cap is None else budget.cap):
-            error = refused(mdp, changed(budget, of_state={state: value + step}), "must be the least of its choices")
+        value = int(minimal.of_state[state])
+        if 0 <= value + step <= (INFINITE - 1 if minimal.cap is None else minimal.cap):
+            error = refused(mdp, changed(minimal, of_state={state: value + step}), "must be the least of its choices")
             assert error.state == state
 
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_a_state_with_all_its_choices_one_up_or_one_down(solved, step):
     """Values that agree with each other at the state; the model disagrees."""
-    mdp, budget = solved
+    mdp, minimal = solved
     for state in range(0, mdp.num_states, 3):
-        k = budget.of_choice.astype(np.int64)
+        k = minimal.of_choice.astype(np.int64)
         mine = k[mdp.choice_ptr[state] : mdp.choice_ptr[state + 1]]
         mine[(mine < INFINITE)] += step
-        cap = INFINITE if budget.cap is None else budget.cap
+        cap = INFINITE if minimal.cap is None else minimal.cap
         if mine.min() < INFINITE and mine.min() >= 0 and mine[mine < INFINITE].max() <= cap:
-            tampered = consistent(budget, k)
+            tampered = consistent(minimal, k)
             assert verdict(mdp, tampered)[0] in (2, 3, 4)
             refused(mdp, tampered, "too small|too large|is not justified")
 
 
 def test_infinite_made_finite_and_the_reverse(solved):
-    mdp, budget = solved
+    mdp, minimal = solved
     tried = set()
     for state in range(mdp.num_states):
-        k = budget.of_choice.copy()
+        k = minimal.of_choice.copy()
         mine = slice(mdp.choice_ptr[state], mdp.choice_ptr[state + 1])
-        infinite = budget.of_state[state] == INFINITE
+        infinite = minimal.of_state[state] == INFINITE
         k[mine] = 1 if infinite else INFINITE
-        refused(mdp, consistent(budget, k), "too small|too large|is not justified")
+        refused(mdp, consistent(minimal, k), "too small|too large|is not justified")
         tried.add(infinite)
     assert tried == {True, False}
 
 
 def test_a_rank_that_the_proof_needs(solved):
     """Where only ranks justify a choice, lowering its state's own rank below all others breaks it there."""
-    mdp, budget = solved
+    mdp, minimal = solved
     owner = mdp.choice_states()[mdp.outcome_choices()]
-    v = budget.of_state.astype(np.int64)
-    if budget.cap is not None:
-        v[v == INFINITE] = budget.cap + 1
+    v = minimal.of_state.astype(np.int64)
+    if minimal.cap is not None:
+        v[v == INFINITE] = minimal.cap + 1
     paid = v[mdp.successor] + mdp.damage >= v[owner]
     without_rank = paid & ((mdp.damage > 0) | (v[mdp.successor] > v[owner]))
-    if budget.cap is None:  # nothing short of ∞ pays for ∞
+    if minimal.cap is None:  # nothing short of ∞ pays for ∞
         without_rank &= (v[owner] < INFINITE) | (v[mdp.successor] == INFINITE)
     justified = np.logical_or.reduceat(without_rank, mdp.outcome_ptr[:-1])
     needy = np.flatnonzero(~justified & (v[mdp.choice_states()] > 0))
     assert needy.size > 10
     for choice in needy.tolist():
         state = int(mdp.choice_states()[choice])
-        tampered = changed(budget, rank={state: int(budget.rank.min()) - 1})
+        tampered = changed(minimal, rank={state: int(minimal.rank.min()) - 1})
         assert verdict(mdp, tampered)[0] == 4
         error = refused(mdp, tampered, "is not justified: nothing forces")
         assert error.state == state
 
 
 def test_a_rank_that_the_proof_does_not_need_may_be_anything(solved):
-    mdp, budget = solved
-    safe = np.flatnonzero(budget.of_state == 0)
+    mdp, minimal = solved
+    safe = np.flatnonzero(minimal.of_state == 0)
     assert safe.size
-    ranks = dict.fromkeys(safe.tolist(), int(budget.rank.max()) + 1)
-    assert verdict(mdp, changed(budget, rank=ranks)) == (0, 0)
+    ranks = dict.fromkeys(safe.tolist(), int(minimal.rank.max()) + 1)
+    assert verdict(mdp, changed(minimal, rank=ranks)) == (0, 0)
 
 
 # ---------------------------------------------------------------------- fixed points of T that are not k*
@@ -169,24 +169,24 @@ def test_a_rank_that_the_proof_does_not_need_may_be_anything(solved):
 def test_other_fixed_points_are_too_large(crowds, step, ranks):
     """k* + c is a fixed point of T as well; every condition but the last holds for it, whatever the ranks."""
     mdp = crowds(200, 31).mdp
-    budget = solve_budget(mdp)
-    k = budget.of_choice.astype(np.int64)
+    minimal = minimal_budget(mdp)
+    k = minimal.of_choice.astype(np.int64)
     k[k < INFINITE] += step
     np.testing.assert_array_equal(budget_operator(mdp, k), k)
     rank = {
-        "own": budget.rank,
+        "own": minimal.rank,
         "zero": np.zeros(mdp.num_states, np.int64),
         "random": np.random.default_rng(0).permutation(mdp.num_states),
         "numbered": np.arange(mdp.num_states),
     }[ranks]
-    claimed = replace(consistent(budget, k), rank=rank.copy())
+    claimed = replace(consistent(minimal, k), rank=rank.copy())
     assert verdict(mdp, claimed)[0] == 4
     refused(mdp, claimed, "is not justified")
 
 
 def test_everything_infinite_is_a_fixed_point_and_refused(solved):
-    mdp, budget = solved
-    claimed = consistent(budget, np.full(mdp.num_choices, INFINITE))
+    mdp, minimal = solved
+    claimed = consistent(minimal, np.full(mdp.num_choices, INFINITE))
     assert verdict(mdp, claimed)[0] == 4
     refused(mdp, claimed, "nothing forces ∞ damage")
 
@@ -195,7 +195,7 @@ def test_everything_infinite_is_a_fixed_point_and_refused(solved):
 @given(mdps(max_states=4, max_damage=2), st.data())
 def test_nothing_but_the_truth_passes(mdp, data):
     """Any values that differ from k*, with any ranks, are refused; soundness as a property."""
-    budget = solve_budget(mdp)
+    minimal = minimal_budget(mdp)
     values = st.integers(0, 4) | st.just(INFINITE)
     of_state = data.draw(st.lists(values, min_size=mdp.num_states, max_size=mdp.num_states))
     ranks = data.draw(st.lists(st.integers(0, 4), min_size=mdp.num_states, max_size=mdp.num_states))
@@ -203,9 +203,9 @@ def test_nothing_but_the_truth_passes(mdp, data):
     target = np.array(of_state)[mdp.successor]
     cost = np.where(target == INFINITE, INFINITE, target + mdp.damage)
     k = np.maximum.reduceat(cost, mdp.outcome_ptr[:-1])
-    claimed = replace(consistent(budget, k), rank=np.array(ranks))
+    claimed = replace(consistent(minimal, k), rank=np.array(ranks))
     found = verdict(mdp, claimed)
-    if not np.array_equal(claimed.of_choice, budget.of_choice):
+    if not np.array_equal(claimed.of_choice, minimal.of_choice):
         assert found != (0, 0)
         refused(mdp, claimed)
 
@@ -216,21 +216,21 @@ def test_nothing_but_the_truth_passes(mdp, data):
 def test_budget_of_another_model(crowds):
     one, other = crowds(1, 40).mdp, crowds(1, 41).mdp
     with pytest.raises(ModelMismatch, match=r"must belong to the model.*Solve again"):
-        check_budget(one, solve_budget(other))
+        check_minimal_budget(one, minimal_budget(other))
 
 
 def test_arrays_of_another_model():
     """Somebody puts another model's numbers into a budget."""
     one = from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
     other = from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 1], terminal=[1])
-    assert verdict(one, replace(solve_budget(other), mdp=one)) == (3, 1)
-    refused(one, replace(solve_budget(other), mdp=one), "claims 1, but no outcome costs more than 0")
+    assert verdict(one, replace(minimal_budget(other), mdp=one)) == (3, 1)
+    refused(one, replace(minimal_budget(other), mdp=one), "claims 1, but no outcome costs more than 0")
 
 
 def test_an_equal_model_built_again_will_do():
     columns = [0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0]
-    budget = solve_budget(from_transitions(*columns, terminal=[1]))
-    check_budget(from_transitions(*columns, terminal=[1]), budget)
+    minimal = minimal_budget(from_transitions(*columns, terminal=[1]))
+    check_minimal_budget(from_transitions(*columns, terminal=[1]), minimal)
 
 
 def test_messages_use_names():
@@ -238,14 +238,14 @@ def test_messages_use_names():
         [0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1],
         state_names=["circle", "end"], action_names=["left", "right"],
     )  # fmt: skip
-    budget = solve_budget(mdp)
-    error = refused(mdp, changed(budget, of_choice={0: 7}))
+    minimal = minimal_budget(mdp)
+    error = refused(mdp, changed(minimal, of_choice={0: 7}))
     assert str(error) == (
         "the budget of choice 0 (state 0 'circle', action 'left') is too large: "
         "it claims 7, but no outcome costs more than 1"
     )
-    refused(mdp, changed(budget, of_choice={0: 0}), "it claims 0, but an outcome costs 1")
-    refused(mdp, changed(budget, of_state={0: 1}), re.escape("state 0 'circle' must be the least of its choices"))
+    refused(mdp, changed(minimal, of_choice={0: 0}), "it claims 0, but an outcome costs 1")
+    refused(mdp, changed(minimal, of_state={0: 1}), re.escape("state 0 'circle' must be the least of its choices"))
 
 
 @pytest.mark.parametrize(
@@ -259,47 +259,47 @@ def test_messages_use_names():
 def test_values_outside_their_range(change, message):
     mdp = from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
     with pytest.raises(CertificateError, match=re.escape(message)):
-        check_budget(mdp, changed(solve_budget(mdp, cap=3), **change))
+        check_minimal_budget(mdp, changed(minimal_budget(mdp, cap=3), **change))
 
 
 @pytest.mark.parametrize("cap", [-1, INFINITE, 2**40])
 def test_a_cap_outside_its_range(cap):
     """With a cap of −1, "more than the cap" would be true of everything."""
     mdp = from_transitions([0], [0], [1], [1], [0], [1], terminal=[1])
-    budget = consistent(solve_budget(mdp), np.full(mdp.num_choices, INFINITE))
+    minimal = consistent(minimal_budget(mdp), np.full(mdp.num_choices, INFINITE))
     with pytest.raises(ModelError, match="cap must be 0 … 2147483646, or None; got"):
-        replace(budget, cap=cap)
-    object.__setattr__(budget, "cap", cap)
+        replace(minimal, cap=cap)
+    object.__setattr__(minimal, "cap", cap)
     with pytest.raises(CertificateError, match="cap must be 0 …"):
-        check_budget(mdp, budget)
+        check_minimal_budget(mdp, minimal)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 10, 1 << 16])
 def test_streaming_in_chunks_finds_the_same(crowds, chunk, monkeypatch):
     monkeypatch.setattr(certificate, "CHUNK", chunk)
     mdp = crowds(8, 32).mdp
-    budget = solve_budget(mdp)
-    assert verdict(mdp, budget) == (0, 0)
+    minimal = minimal_budget(mdp)
+    assert verdict(mdp, minimal) == (0, 0)
     for choice in range(0, mdp.num_choices, 5):
-        k = budget.of_choice.copy()
+        k = minimal.of_choice.copy()
         k[choice] = 9
-        condition, at = verdict(mdp, replace(budget, of_choice=k))
-        assert condition == (2 if budget.of_choice[choice] == INFINITE else 3)
+        condition, at = verdict(mdp, replace(minimal, of_choice=k))
+        assert condition == (2 if minimal.of_choice[choice] == INFINITE else 3)
         assert at == choice
 
 
 def test_large_models_are_checked_by_the_compiled_loop(crowds, monkeypatch):
     mdp = crowds(10, 33).mdp
-    budget = solve_budget(mdp)
+    minimal = minimal_budget(mdp)
     monkeypatch.setattr(certificate, "SMALL", 0)
     monkeypatch.setattr(certificate, "_find_plain", None)
-    check_budget(mdp, budget)
-    refused(mdp, changed(budget, of_choice={int(np.argmax(budget.of_choice == 0)): 7}))
+    check_minimal_budget(mdp, minimal)
+    refused(mdp, changed(minimal, of_choice={int(np.argmax(minimal.of_choice == 0)): 7}))
 
 
 def test_wide_indices_and_values_are_checked_too(crowds):
     """Models from mapped files have 64-bit indices; somebody else's budgets may have 64-bit values."""
     mdp = crowds(10, 34).mdp
-    budget = solve_budget(mdp)
-    wide = {name: getattr(budget, name).astype(np.int64) for name in ("of_state", "of_choice", "rank")}
-    assert verdict(mdp, replace(budget, **wide)) == (0, 0)
+    minimal = minimal_budget(mdp)
+    wide = {name: getattr(minimal, name).astype(np.int64) for name in ("of_state", "of_choice", "rank")}
+    assert verdict(mdp, replace(minimal, **wide)) == (0, 0)

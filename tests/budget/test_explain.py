@@ -19,13 +19,13 @@ def is_possible(mdp, step):
 
 @given(mdps())
 def test_a_play_consists_of_outcomes_of_the_model_and_does_the_damage(mdp):
-    budget = asure.solve_budget(mdp)
+    minimal = asure.minimal_budget(mdp)
     for state in range(mdp.num_states):
-        why = budget.explain(state)
+        why = minimal.explain(state)
         assert all(is_possible(mdp, step) for step in why.steps)
         assert all(a.next_state == b.state for a, b in zip(why.steps, why.steps[1:], strict=False))
-        if budget.of(state) < INFINITE:
-            assert why.damage == budget.of(state)
+        if minimal.of(state) < INFINITE:
+            assert why.damage == minimal.of(state)
             assert not why.trap
         else:
             assert why.trap
@@ -33,21 +33,21 @@ def test_a_play_consists_of_outcomes_of_the_model_and_does_the_damage(mdp):
 
 @given(mdps())
 def test_an_action_is_explained_by_what_it_needs(mdp):
-    budget = asure.solve_budget(mdp)
+    minimal = asure.minimal_budget(mdp)
     for state in range(mdp.num_states):
         for action in mdp.actions(state).tolist():
-            why = budget.explain(state, action)
-            needs = budget.of(state, action)
+            why = minimal.explain(state, action)
+            needs = minimal.of(state, action)
             assert bool(why.trap) if needs == INFINITE else why.damage == needs
             assert needs == 0 or why.steps[0].action == action
 
 
 @given(mdps())
 def test_the_agent_plays_its_best_and_the_trap_hurts(mdp):
-    budget = asure.solve_budget(mdp)
+    minimal = asure.minimal_budget(mdp)
     for state in range(mdp.num_states):
-        why = budget.explain(state)
-        assert all(step.needs == budget.of(step.state) for step in why.steps)
+        why = minimal.explain(state)
+        assert all(step.needs == minimal.of(step.state) for step in why.steps)
         assert all(k >= step.needs for step in why.steps for _, k in step.others)
         if why.trap:
             around = why.steps[-len(why.trap) :]
@@ -57,10 +57,10 @@ def test_the_agent_plays_its_best_and_the_trap_hurts(mdp):
 
 @given(mdps())
 def test_with_a_cap_more_than_the_cap_is_shown(mdp):
-    budget = asure.solve_budget(mdp, cap=1)
+    minimal = asure.minimal_budget(mdp, cap=1)
     for state in range(mdp.num_states):
-        why = budget.explain(state)
-        assert why.damage == budget.of(state) if budget.of(state) < INFINITE else why.damage > 1
+        why = minimal.explain(state)
+        assert why.damage == minimal.of(state) if minimal.of(state) < INFINITE else why.damage > 1
 
 
 def test_the_text_names_states_actions_and_damage():
@@ -68,18 +68,18 @@ def test_the_text_names_states_actions_and_damage():
         [0, 0, 1], [0, 1, 0], [1, 2, 2], [1, 1, 1], [0, 0, 0], [1, 2, 1], terminal=[2],
         state_names=["dock", "ramp", "floor"], action_names=["roll", "drop"],
     )  # fmt: skip
-    budget = asure.solve_budget(mdp)
-    text = str(budget.explain("dock"))
+    minimal = asure.minimal_budget(mdp)
+    text = str(minimal.explain("dock"))
     assert text.startswith("dock needs 2: nature can force 2 damage")
     assert "dock: roll (needs 2; drop needs 2) → ramp, damage 1; 1 so far" in text
     assert "ramp: roll (needs 1) → floor, damage 1; 2 so far" in text
-    assert str(budget.explain("floor")) == "floor needs 0: the agent can avoid all damage from there."
-    assert str(budget.explain("dock", "drop")).startswith("drop at dock needs 2")
+    assert str(minimal.explain("floor")) == "floor needs 0: the agent can avoid all damage from there."
+    assert str(minimal.explain("dock", "drop")).startswith("drop at dock needs 2")
 
 
 def test_a_trap_is_named():
     mdp = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [0, 0], [1, 0], state_names=["a", "b"])
-    text = str(asure.solve_budget(mdp).explain("a"))
+    text = str(asure.minimal_budget(mdp).explain("a"))
     assert "needs ∞" in text
     assert "It goes round for ever, with damage each time: a → b → a." in text
 
@@ -89,23 +89,25 @@ def test_a_long_play_is_shortened_when_printed_and_broken_off_when_endless():
     mdp = asure.from_transitions(
         list(range(n)), [0] * n, list(range(1, n + 1)), [1] * n, [0] * n, [1] * n, terminal=[n]
     )
-    why = asure.solve_budget(mdp).explain(0)
+    why = asure.minimal_budget(mdp).explain(0)
     assert not why.complete
     assert len(str(why).splitlines()) < 40
     assert "broken off after 20,000 steps" in str(why)
 
 
 def test_unknown_states_and_actions_are_refused():
-    budget = asure.solve_budget(asure.example("paper"))
+    minimal = asure.minimal_budget(asure.example("paper"))
     with pytest.raises(UnknownName, match=r"unknown state 'cirle'\. Did you mean 'circle'"):
-        budget.explain("cirle")
+        minimal.explain("cirle")
     with pytest.raises(UnknownName, match=r"unknown action 'lift'\. Did you mean 'left'"):
-        budget.explain("circle", "lift")
+        minimal.explain("circle", "lift")
 
 
 def test_a_budget_that_claims_too_much_cannot_be_explained():
     mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 0], terminal=[1])
-    budget = asure.solve_budget(mdp)
-    claimed = replace(budget, of_state=budget.of_state + 1, of_choice=budget.of_choice + 1)
-    with pytest.raises(CertificateError, match=r"choice 0 .* cannot be explained: nothing forces 1 .*check_budget"):
+    minimal = asure.minimal_budget(mdp)
+    claimed = replace(minimal, of_state=minimal.of_state + 1, of_choice=minimal.of_choice + 1)
+    with pytest.raises(
+        CertificateError, match=r"choice 0 .* cannot be explained: nothing forces 1 .*check_minimal_budget"
+    ):
         claimed.explain(0)

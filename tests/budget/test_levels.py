@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from almostsure import INFINITE, check_budget, from_transitions, solve_budget
+from almostsure import INFINITE, check_minimal_budget, from_transitions, minimal_budget
 from almostsure.budget import kernels, levels
 from almostsure.budget.answer import NO_CAP
 from almostsure.budget.levels import solve_levels
@@ -42,7 +42,7 @@ def solve(support, cap=NO_CAP):
 
 def proved(mdp, **options):
     """The budgets of states, by the compiled engine, with their certificate verified."""
-    return solve_budget(mdp, backend="compiled", check="always", **options).of_state
+    return minimal_budget(mdp, backend="compiled", check="always", **options).of_state
 
 
 # ---------------------------------------------------------------------- worst cases, with values known by construction
@@ -164,9 +164,9 @@ def test_many_outcomes_a_choice(crowds, algorithm_1_of_crowd):
 @pytest.mark.parametrize("backend", ["plain", "compiled"])
 def test_empty_levels_are_jumped_over(backend):
     mdp = chain(40, damage=255, connected=True)
-    budget = solve_budget(mdp, backend=backend, check="always")
-    np.testing.assert_array_equal(budget.of_state[:-1], 255 * np.arange(40, 0, -1))
-    capped = solve_budget(mdp, backend=backend, cap=1000, check="always")
+    minimal = minimal_budget(mdp, backend=backend, check="always")
+    np.testing.assert_array_equal(minimal.of_state[:-1], 255 * np.arange(40, 0, -1))
+    capped = minimal_budget(mdp, backend=backend, cap=1000, check="always")
     assert sorted(capped.histogram()) == [0, 255, 510, 765, INFINITE]
 
 
@@ -179,8 +179,8 @@ def test_levels_more_than_255_apart(backend):
     t = [*range(1, steps), 9, 0, 11, 10]
     d = [255] * steps + [0, 0, 1]
     mdp = from_transitions(s, a, t, np.ones(len(s)), np.zeros(len(s)), d, terminal=[9], num_states=12)
-    budget = solve_budget(mdp, backend=backend, check="always")
-    assert budget.of_state.tolist() == [*(255 * i for i in range(steps, 0, -1)), 0, 255 * steps, 255 * steps + 1]
+    minimal = minimal_budget(mdp, backend=backend, check="always")
+    assert minimal.of_state.tolist() == [*(255 * i for i in range(steps, 0, -1)), 0, 255 * steps, 255 * steps + 1]
 
 
 # ---------------------------------------------------------------------- the limit of 32 bits
@@ -243,7 +243,7 @@ def check_kept(mdp, truth, error):
         assert "nothing could be kept" in str(error)
         return -1
     np.testing.assert_array_equal(kept.of_choice, np.where(truth > kept.cap, INFINITE, truth))
-    check_budget(mdp, kept)
+    check_minimal_budget(mdp, kept)
     assert "interrupted" in repr(kept)
     assert f"budgets up to {kept.cap} are exact" in str(error)
     return kept.cap
@@ -262,7 +262,7 @@ def test_interrupted_at_every_report(hard, monkeypatch):
 
         monkeypatch.setattr("almostsure.progress.Bar.update", lambda bar, done, note, report=report: report(0, 0))
         try:
-            solve_budget(mdp, backend="compiled")
+            minimal_budget(mdp, backend="compiled")
         except Interrupted as error:
             caps.append(check_kept(mdp, truth, error))
         else:
@@ -288,7 +288,7 @@ def test_interrupted_in_a_kernel(hard, name, cap, monkeypatch):
 
     monkeypatch.setattr(kernels, name, interrupted)
     with pytest.raises(Interrupted, match="interrupted") as caught:
-        solve_budget(mdp, backend="compiled", cap=cap)
+        minimal_budget(mdp, backend="compiled", cap=cap)
     kept_cap = check_kept(mdp, truth, caught.value)
     if name in ("first_sweep", "sweep", "spread"):
         assert kept_cap == -1
@@ -307,7 +307,7 @@ def test_interrupted_while_compiling_nothing_is_kept(monkeypatch):
     monkeypatch.setattr(levels, "_is_warm", False)
     monkeypatch.setattr(kernels, "advance", interrupted)
     with pytest.raises(Interrupted, match="nothing could be kept") as caught:
-        solve_budget(chain(5000), backend="compiled")
+        minimal_budget(chain(5000), backend="compiled")
     assert caught.value.kept is None
 
 
@@ -319,7 +319,7 @@ def test_interrupted_is_a_keyboard_interrupt(hard, monkeypatch):
 
     monkeypatch.setattr(kernels, "first_sweep", raise_interrupt)
     with pytest.raises(KeyboardInterrupt, match="nothing could be kept"):
-        solve_budget(hard[0], backend="compiled")
+        minimal_budget(hard[0], backend="compiled")
 
 
 # ---------------------------------------------------------------------- memory

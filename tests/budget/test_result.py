@@ -1,4 +1,4 @@
-"""``Budget``: questions, files, and its text."""
+"""``MinimalBudget``: questions, files, and its text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import struct
 import numpy as np
 import pytest
 
-from almostsure import INFINITE, Budget, check_budget, from_transitions, solve_budget
+from almostsure import INFINITE, MinimalBudget, check_minimal_budget, from_transitions, minimal_budget
 from almostsure.errors import ArgumentError, CorruptFile, FileError, ModelError, ModelMismatch, UnknownName
 from almostsure.model.families import ladder
 
@@ -27,18 +27,18 @@ def named():
 
 
 @pytest.fixture
-def budget(named):
-    return solve_budget(named)
+def minimal(named):
+    return minimal_budget(named)
 
 
 # ---------------------------------------------------------------------- questions
 
 
-def test_of(budget):
-    assert budget.of("door") == budget.of(0) == 2
-    assert budget.of("door", "run") == budget.of(0, 1) == 5
-    assert budget.of("pit") == INFINITE
-    assert type(budget.of("door")) is int
+def test_of(minimal):
+    assert minimal.of("door") == minimal.of(0) == 2
+    assert minimal.of("door", "run") == minimal.of(0, 1) == 5
+    assert minimal.of("pit") == INFINITE
+    assert type(minimal.of("door")) is int
 
 
 @pytest.mark.parametrize(
@@ -51,80 +51,80 @@ def test_of(budget):
         (("pit", "run"), "unknown action 'run'. State 2 'pit' has: walk"),
     ],
 )
-def test_of_something_that_is_not_there(budget, question, message):
+def test_of_something_that_is_not_there(minimal, question, message):
     with pytest.raises(UnknownName, match=message):
-        budget.of(*question)
+        minimal.of(*question)
 
 
 def test_smallest_total(named):
-    assert solve_budget(named).smallest_total() == 2
+    assert minimal_budget(named).smallest_budget() == 2
 
 
 @pytest.mark.parametrize(("initial", "expected"), [(0, 2), (1, 0), ({0: 0.5, 1: 0.5}, 2), ({1: 0.9, 2: 0.1}, INFINITE)])
 def test_smallest_total_is_that_of_the_worst_start(initial, expected):
     mdp = from_transitions([0, 2], [0, 0], [1, 2], [1, 1], [0, 0], [2, 1], terminal=[1], initial=initial)
-    assert solve_budget(mdp).smallest_total() == expected
+    assert minimal_budget(mdp).smallest_budget() == expected
 
 
-def test_unsafe_states(budget):
-    assert budget.unsafe_states(1).tolist() == [True, False, True]
-    assert budget.unsafe_states(2).tolist() == [False, False, True]
-    for total in (10**9, INFINITE, 10**30, 2.0**40):  # no total makes ∞ safe
-        assert budget.unsafe_states(total).tolist() == [False, False, True]
+def test_unsafe_states(minimal):
+    assert minimal.unsafe_states(1).tolist() == [True, False, True]
+    assert minimal.unsafe_states(2).tolist() == [False, False, True]
+    for budget in (10**9, INFINITE, 10**30, 2.0**40):  # no budget makes ∞ safe
+        assert minimal.unsafe_states(budget).tolist() == [False, False, True]
 
 
-@pytest.mark.parametrize("total", [float("nan"), float("inf"), -1, 1.5, "1", None, True])
-def test_unsafe_states_of_no_total(budget, total):
-    with pytest.raises(ArgumentError, match=r"total must be (a whole number|0 or more); got"):
-        budget.unsafe_states(total)
+@pytest.mark.parametrize("budget", [float("nan"), float("inf"), -1, 1.5, "1", None, True])
+def test_unsafe_states_of_no_total(minimal, budget):
+    with pytest.raises(ArgumentError, match=r"budget must be (a whole number|0 or more); got"):
+        minimal.unsafe_states(budget)
 
 
 def test_unsafe_states_beyond_the_cap_are_not_known(named):
-    capped = solve_budget(named, cap=1)
+    capped = minimal_budget(named, cap=1)
     assert capped.unsafe_states(1).tolist() == [True, False, True]
-    with pytest.raises(ValueError, match=r"total must be at most the cap 1 .* got 2. Solve again without the cap"):
+    with pytest.raises(ValueError, match=r"budget must be at most the cap 1 .* got 2. Solve again without the cap"):
         capped.unsafe_states(2)
 
 
-def test_histogram(budget):
-    assert budget.histogram() == {0: 1, 2: 1, INFINITE: 1}
-    assert list(solve_budget(ladder(3, width=2)).histogram().items()) == [(0, 3), (1, 2), (2, 2), (3, 2)]
+def test_histogram(minimal):
+    assert minimal.histogram() == {0: 1, 2: 1, INFINITE: 1}
+    assert list(minimal_budget(ladder(3, width=2)).histogram().items()) == [(0, 3), (1, 2), (2, 2), (3, 2)]
 
 
-def test_arrays_cannot_be_changed(budget):
-    for array in (budget.of_state, budget.of_choice, budget.rank):
+def test_arrays_cannot_be_changed(minimal):
+    for array in (minimal.of_state, minimal.of_choice, minimal.rank):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
 
 
 @pytest.mark.parametrize("name", ["of_state", "of_choice", "rank"])
-def test_arrays_must_fit_the_model(named, budget, name):
-    arrays = {field: getattr(budget, field) for field in ("of_state", "of_choice", "rank")}
+def test_arrays_must_fit_the_model(named, minimal, name):
+    arrays = {field: getattr(minimal, field) for field in ("of_state", "of_choice", "rank")}
     for wrong in (arrays[name][:-1], arrays[name].astype(float)):
         with pytest.raises(ModelError, match=rf"{name} must be \d integers; got"):
-            Budget(mdp=named, **{**arrays, name: wrong})
+            MinimalBudget(mdp=named, **{**arrays, name: wrong})
 
 
 # ---------------------------------------------------------------------- text
 
 
-def test_text(budget, named):
-    assert repr(budget).splitlines()[0] == "<Budget: a budget of 2 suffices at the start of 3 states"
-    assert "1 needs ∞" in repr(budget)
-    assert repr(budget).endswith("solved by the plain engine; certificate verified>")
-    assert len(repr(budget).splitlines()) == 3
-    unchecked = solve_budget(named, check="never")
-    assert repr(unchecked).endswith("certificate not yet verified: check_budget(mdp, budget)>")
+def test_text(minimal, named):
+    assert repr(minimal).splitlines()[0] == "<MinimalBudget: a budget of 2 suffices at the start of 3 states"
+    assert "1 needs ∞" in repr(minimal)
+    assert repr(minimal).endswith("solved by the plain engine; certificate verified>")
+    assert len(repr(minimal).splitlines()) == 3
+    unchecked = minimal_budget(named, check="never")
+    assert repr(unchecked).endswith("certificate not yet verified: check_minimal_budget(mdp, budget)>")
 
 
 def test_text_with_a_cap(named):
-    text = repr(solve_budget(named, cap=1))
+    text = repr(minimal_budget(named, cap=1))
     assert "no budget up to 1 suffices at the start" in text
     assert "2 need more than 1" in text
 
 
 def test_text_where_nothing_is_finite():
-    text = repr(solve_budget(from_transitions([0], [0], [0], [1], [0], [1])))
+    text = repr(minimal_budget(from_transitions([0], [0], [0], [1], [0], [1])))
     assert "no budget suffices at the start" in text
     assert "nowhere a finite budget" in text
 
@@ -136,47 +136,47 @@ def test_text_where_nothing_is_finite():
 @pytest.mark.parametrize("backend", ["plain", "compiled"])
 def test_save_then_load_is_the_identity(crowds, tmp_path, cap, backend):
     mdp = crowds(20, 70, max_damage=3).mdp
-    budget = solve_budget(mdp, cap=cap, backend=backend)
-    budget.save(tmp_path / "budget.safetensors")
-    back = Budget.load(tmp_path / "budget.safetensors", mdp)
+    minimal = minimal_budget(mdp, cap=cap, backend=backend)
+    minimal.save(tmp_path / "budget.safetensors")
+    back = MinimalBudget.load(tmp_path / "budget.safetensors", mdp)
     for name in ("of_state", "of_choice", "rank"):
-        np.testing.assert_array_equal(getattr(back, name), getattr(budget, name))
-        assert getattr(back, name).dtype == getattr(budget, name).dtype
-    assert (back.cap, back.engine) == (budget.cap, budget.engine)
+        np.testing.assert_array_equal(getattr(back, name), getattr(minimal, name))
+        assert getattr(back, name).dtype == getattr(minimal, name).dtype
+    assert (back.cap, back.engine) == (minimal.cap, minimal.engine)
     assert not back.checked  # reading proves nothing
-    check_budget(mdp, back)
+    check_minimal_budget(mdp, back)
 
 
-def test_loading_for_another_model(budget, tmp_path):
-    budget.save(tmp_path / "b")
+def test_loading_for_another_model(minimal, tmp_path):
+    minimal.save(tmp_path / "b")
     with pytest.raises(ModelMismatch, match=r"belongs to another model .* Load the model that it was made for, or"):
-        Budget.load(tmp_path / "b", ladder(3))
+        MinimalBudget.load(tmp_path / "b", ladder(3))
 
 
 def test_loading_what_is_not_there(named, tmp_path):
     with pytest.raises(FileError, match=r"cannot read .*nothing"):
-        Budget.load(tmp_path / "nothing", named)
+        MinimalBudget.load(tmp_path / "nothing", named)
 
 
 @pytest.mark.parametrize("size", [0, 3, 8, 9, 60, -1, -20])
-def test_truncated_files(budget, named, tmp_path, size):
+def test_truncated_files(minimal, named, tmp_path, size):
     path = tmp_path / "b"
-    budget.save(path)
+    minimal.save(path)
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(CorruptFile, match="is damaged or not a budget file"):
-        Budget.load(path, named)
+        MinimalBudget.load(path, named)
 
 
-def test_every_byte_of_the_header_matters_or_does_no_harm(budget, named, tmp_path):
+def test_every_byte_of_the_header_matters_or_does_no_harm(minimal, named, tmp_path):
     """Whatever byte of the header is changed: an error of ours, or arrays that the certificate judges."""
     path = tmp_path / "b"
-    budget.save(path)
+    minimal.save(path)
     content = path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     for at in range(8 + length):
         path.write_bytes(content[:at] + bytes([content[at] ^ 0x15]) + content[at + 1 :])
         with contextlib.suppress(FileError, ModelMismatch):
-            Budget.load(path, named)
+            MinimalBudget.load(path, named)
 
 
 def write_tensors(path, header, size):
@@ -196,7 +196,7 @@ def header_of(named, **metadata):
 
 def test_the_forged_files_below_differ_from_a_good_one_in_one_thing(named, tmp_path):
     write_tensors(tmp_path / "b", header_of(named), 40)
-    assert Budget.load(tmp_path / "b", named).of_state.tolist() == [0, 0, 0]
+    assert MinimalBudget.load(tmp_path / "b", named).of_state.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_the_forged_files_below_differ_from_a_good_one_in_one_thing(named, tmp_p
 def test_foreign_metadata(named, tmp_path, metadata, error, message):
     write_tensors(tmp_path / "b", header_of(named, **metadata), 40)
     with pytest.raises(error, match=re.escape(message)):
-        Budget.load(tmp_path / "b", named)
+        MinimalBudget.load(tmp_path / "b", named)
 
 
 @pytest.mark.parametrize("dtype", ["BF16", "F16", "U16"])
@@ -223,7 +223,7 @@ def test_arrays_of_foreign_types(named, tmp_path, dtype):
     header["of_state"] = {"dtype": dtype, "shape": [6], "data_offsets": [0, 12]}
     write_tensors(tmp_path / "b", header, 40)
     with pytest.raises(CorruptFile, match=r"is damaged or not a budget file|does not hold a budget of its model"):
-        Budget.load(tmp_path / "b", named)
+        MinimalBudget.load(tmp_path / "b", named)
 
 
 def test_arrays_that_are_missing_or_too_many(named, tmp_path):
@@ -231,7 +231,7 @@ def test_arrays_that_are_missing_or_too_many(named, tmp_path):
     header["more"] = header.pop("rank")
     write_tensors(tmp_path / "b", header, 40)
     with pytest.raises(CorruptFile, match=r"must hold of_state, of_choice and rank; got \['more', 'of_choice', "):
-        Budget.load(tmp_path / "b", named)
+        MinimalBudget.load(tmp_path / "b", named)
 
 
 def test_a_foreign_safetensors_file(named, tmp_path):
@@ -239,18 +239,18 @@ def test_a_foreign_safetensors_file(named, tmp_path):
 
     save_file({"weights": np.zeros(3)}, tmp_path / "net.safetensors")
     with pytest.raises(CorruptFile, match="is not a budget file; it says None"):
-        Budget.load(tmp_path / "net.safetensors", named)
+        MinimalBudget.load(tmp_path / "net.safetensors", named)
 
 
-def test_pickles_are_not_read(budget, named, tmp_path):
+def test_pickles_are_not_read(minimal, named, tmp_path):
     (tmp_path / "b").write_bytes(pickle.dumps([1, 2, 3]))
     with pytest.raises(CorruptFile, match="is damaged or not a budget file"):
-        Budget.load(tmp_path / "b", named)
+        MinimalBudget.load(tmp_path / "b", named)
 
 
-def test_an_interrupted_save_keeps_the_old_file(budget, named, tmp_path, monkeypatch):
+def test_an_interrupted_save_keeps_the_old_file(minimal, named, tmp_path, monkeypatch):
     path = tmp_path / "b"
-    budget.save(path)
+    minimal.save(path)
     before = path.read_bytes()
 
     for failure, seen, message in (
@@ -264,14 +264,14 @@ def test_an_interrupted_save_keeps_the_old_file(budget, named, tmp_path, monkeyp
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", fail)
             with pytest.raises(seen, match=message):
-                solve_budget(named, cap=1).save(path)
+                minimal_budget(named, cap=1).save(path)
         assert path.read_bytes() == before
         assert os.listdir(tmp_path) == ["b"]
-    assert Budget.load(path, named).cap is None
+    assert MinimalBudget.load(path, named).cap is None
 
 
-def test_saving_where_one_cannot(budget, tmp_path):
+def test_saving_where_one_cannot(minimal, tmp_path):
     with pytest.raises(FileError, match=r"cannot write .*No such file or directory"):
-        budget.save(tmp_path / "no" / "folder" / "b")
+        minimal.save(tmp_path / "no" / "folder" / "b")
     with pytest.raises(FileError, match="it is not a file"):
-        budget.save(tmp_path)
+        minimal.save(tmp_path)

@@ -1,4 +1,4 @@
-"""``solve_budget`` as users call it."""
+"""``minimal_budget`` as users call it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from almostsure import INFINITE, from_transitions, solve_budget
-from almostsure.budget import memory, solve
+from almostsure import INFINITE, from_transitions, memory, minimal_budget
+from almostsure.budget import solve
 from almostsure.errors import ArgumentError, CertificateError, NotEnoughMemory, UnknownName
 from almostsure.model.families import chain, garnet, ladder
 
@@ -33,39 +33,39 @@ def two_states():
 def test_a_cap_that_is_no_budget(two_states, cap):
     message = f"cap must be an integer 0 … 2147483646, or None; got {cap!r}"
     with pytest.raises(ArgumentError, match=re.escape(message)):
-        solve_budget(two_states, cap=cap)
+        minimal_budget(two_states, cap=cap)
 
 
 @pytest.mark.parametrize("cap", [0, 7, 2**31 - 2, np.int64(3), np.uint8(5)])
 def test_a_cap_that_is_one(two_states, cap):
-    budget = solve_budget(two_states, cap=cap)
-    assert budget.cap == cap
-    assert type(budget.cap) is int
-    assert budget.of_choice.tolist() == [1 if cap else INFINITE, 0, 0]
+    minimal = minimal_budget(two_states, cap=cap)
+    assert minimal.cap == cap
+    assert type(minimal.cap) is int
+    assert minimal.of_choice.tolist() == [1 if cap else INFINITE, 0, 0]
 
 
 @pytest.mark.parametrize("backend", ["plain", "compiled"])
 @pytest.mark.parametrize("cap", [0, 1, 5, 19, 20, 21])
 def test_everything_above_the_cap_is_infinite(backend, cap):
-    budget = solve_budget(chain(20, connected=True), cap=cap, backend=backend, check="always")
+    minimal = minimal_budget(chain(20, connected=True), cap=cap, backend=backend, check="always")
     v = np.arange(20, -1, -1)
-    np.testing.assert_array_equal(budget.of_state, np.where(v > cap, INFINITE, v))
-    assert (budget.of_choice[budget.of_choice != INFINITE] <= cap).all()
+    np.testing.assert_array_equal(minimal.of_state, np.where(v > cap, INFINITE, v))
+    assert (minimal.of_choice[minimal.of_choice != INFINITE] <= cap).all()
 
 
 def test_an_unknown_backend_suggests_the_nearest(two_states):
     with pytest.raises(UnknownName, match=r"unknown backend 'complied'. Did you mean 'compiled'\? Choose from auto, "):
-        solve_budget(two_states, backend="complied")
+        minimal_budget(two_states, backend="complied")
 
 
 def test_an_unknown_check_suggests_the_nearest(two_states):
     with pytest.raises(UnknownName, match=r"unknown check 'allways'. Did you mean 'always'\?"):
-        solve_budget(two_states, check="allways")
+        minimal_budget(two_states, check="allways")
 
 
 def test_arguments_after_the_model_are_keywords(two_states):
     with pytest.raises(TypeError, match="positional"):
-        solve_budget(two_states, 3)
+        minimal_budget(two_states, 3)
 
 
 # ---------------------------------------------------------------------- models that look odd, and are fine
@@ -93,54 +93,54 @@ def test_arguments_after_the_model_are_keywords(two_states):
 )  # fmt: skip
 def test_tiny_models(columns, options, expected, backend):
     mdp = from_transitions(*columns, **options)
-    assert solve_budget(mdp, backend=backend, check="always").of_state.tolist() == expected
+    assert minimal_budget(mdp, backend=backend, check="always").of_state.tolist() == expected
 
 
 def test_a_choice_that_may_loop_with_damage_costs_what_leaving_costs_too():
     mdp = from_transitions([0, 0, 0], [0, 0, 1], [0, 1, 1], [0.5, 0.5, 1], [0] * 3, [1, 0, 4], terminal=[1])
     for backend in ("plain", "compiled"):
-        assert solve_budget(mdp, backend=backend).of_choice.tolist() == [5, 4, 0]
+        assert minimal_budget(mdp, backend=backend).of_choice.tolist() == [5, 4, 0]
 
 
 # ---------------------------------------------------------------------- which engine, and whether it is checked
 
 
 def test_small_models_are_answered_by_numpy_and_checked(two_states):
-    budget = solve_budget(two_states)
-    assert budget.engine == "plain engine"
-    assert budget.checked
+    minimal = minimal_budget(two_states)
+    assert minimal.engine == "plain engine"
+    assert minimal.checked
 
 
 def test_large_models_are_answered_by_the_compiled_engine():
     mdp = garnet(5000, damage_rate=0.1)
     assert mdp.num_outcomes > solve.SMALL
-    assert solve_budget(mdp).engine == "compiled engine"
+    assert minimal_budget(mdp).engine == "compiled engine"
 
 
 def test_a_small_model_that_takes_long_goes_to_the_compiled_engine(monkeypatch):
     mdp = ladder(300, connected=True)
     monkeypatch.setattr(solve, "PATIENCE", 100_000)
-    assert solve_budget(mdp).engine == "compiled engine"
-    assert solve_budget(mdp, backend="plain").engine == "plain engine"
+    assert minimal_budget(mdp).engine == "compiled engine"
+    assert minimal_budget(mdp, backend="plain").engine == "plain engine"
 
 
 @pytest.mark.parametrize("backend", ["plain", "compiled"])
 def test_checking_always_and_never(backend, monkeypatch):
     mdp = garnet(5000, damage_rate=0.1)
     called = []
-    monkeypatch.setattr(solve, "check_budget", lambda mdp, budget: called.append(budget))
-    assert solve_budget(mdp, backend=backend, check="always").checked
+    monkeypatch.setattr(solve, "check_minimal_budget", lambda mdp, minimal: called.append(minimal))
+    assert minimal_budget(mdp, backend=backend, check="always").checked
     assert len(called) == 1
-    assert not solve_budget(mdp, backend=backend, check="never").checked
+    assert not minimal_budget(mdp, backend=backend, check="never").checked
     assert len(called) == 1
 
 
 def test_checking_where_it_is_cheap(monkeypatch):
     mdp = garnet(5000, damage_rate=0.1)
     monkeypatch.setattr(solve, "CHECK_RATE", 0.0)
-    assert solve_budget(mdp).checked
+    assert minimal_budget(mdp).checked
     monkeypatch.setattr(solve, "CHECK_RATE", 1e3)
-    assert not solve_budget(mdp).checked
+    assert not minimal_budget(mdp).checked
 
 
 def test_a_wrong_engine_is_caught_by_the_check(two_states, monkeypatch):
@@ -153,8 +153,8 @@ def test_a_wrong_engine_is_caught_by_the_check(two_states, monkeypatch):
 
     monkeypatch.setattr(solve, "solve_plain", wrong)
     with pytest.raises(CertificateError, match=r"action 'left'.* is too small: it claims 0, but an outcome costs 1"):
-        solve_budget(two_states)
-    assert not solve_budget(two_states, check="never").checked
+        minimal_budget(two_states)
+    assert not minimal_budget(two_states, check="never").checked
 
 
 # ---------------------------------------------------------------------- speed for newcomers
@@ -164,13 +164,13 @@ def test_no_compiler_for_small_models():
     code = """
 import sys, almostsure
 mdp = almostsure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-budget = almostsure.solve_budget(mdp)
-almostsure.check_budget(mdp, budget)
+budget = almostsure.minimal_budget(mdp)
+almostsure.check_minimal_budget(mdp, budget)
 assert budget.of_choice.tolist() == [1, 0, 0]
 assert "numba" not in sys.modules
 import time
 start = time.perf_counter()
-almostsure.solve_budget(mdp)
+almostsure.minimal_budget(mdp)
 assert time.perf_counter() - start < 0.5
 """
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -185,11 +185,11 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(monkeypatch):
     monkeypatch.setattr("almostsure.budget.levels.solve_levels", None)
     message = r"k\* of 59,\d{3} outcomes needs about \d+ MiB of memory; 0 MiB can be had\. Close other programs"
     with pytest.raises(NotEnoughMemory, match=message):
-        solve_budget(mdp)
+        minimal_budget(mdp)
     with pytest.raises(MemoryError, match="needs about"):
-        solve_budget(mdp, backend="compiled")
+        minimal_budget(mdp, backend="compiled")
 
 
 def test_a_system_that_does_not_say_how_much_memory_it_has(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: None)
-    assert solve_budget(garnet(5000), check="always").checked
+    assert minimal_budget(garnet(5000), check="always").checked

@@ -31,11 +31,11 @@ Here = Callable[..., Any]
         (("budget", "quicksnad"), 3, "unknown model 'quicksnad'. Did you mean 'quicksand'?"),
         (("budget",), 2, "Missing argument 'MODEL'"),
         (("solve", "paper", "--totle", "3"), 2, "No such option: --totle"),
-        (("solve", "paper", "--total", "many"), 2, "Invalid value for '--total'"),
-        (("solve", "paper", "--total", "-1"), 2, "total must be a whole number, 0 or more; got -1"),
-        (("solve", "paper", "--total", "1", "--limit", "2"), 2, "--limit is a constraint of its own"),
-        (("solve", "paper", "--risk", "0.1"), 2, "--risk is the probability of more than --total; give both"),
-        (("solve", "paper", "--total", "1", "--risk", "1.5"), 2, "risk must be a probability, 0 … 1; got 1.5"),
+        (("solve", "paper", "--budget", "many"), 2, "Invalid value for '--budget'"),
+        (("solve", "paper", "--budget", "-1"), 2, "budget must be a whole number, 0 or more; got -1"),
+        (("solve", "paper", "--budget", "1", "--limit", "2"), 2, "--limit is a constraint of its own"),
+        (("solve", "paper", "--risk", "0.1"), 2, "--risk is the probability of more than --budget; give both"),
+        (("solve", "paper", "--budget", "1", "--risk", "1.5"), 2, "risk must be a probability, 0 … 1; got 1.5"),
         (("simulate", "paper", "-n", "0"), 2, "episodes must be"),
         (("explain", "quicksand", "r2c22"), 3, "unknown state 'r2c22'. Did you mean 'r2c2'?"),
         (("explain", "quicksand", "r2c2", "nort"), 3, "unknown action 'nort'. Did you mean 'north'?"),
@@ -59,7 +59,7 @@ Here = Callable[..., Any]
         (("convert", "paper", "paper.txt"), 2, "must end in .umb"),
         (("report", "paper", "-o", "paper.pdf"), 2, "must end in .html"),
         (("learn", "paper", "--delta", "2"), 2, "delta must"),
-        (("solve", "paper", "--total", "two"), 2, "must be a whole number."),
+        (("solve", "paper", "--budget", "two"), 2, "must be a whole number."),
         (("solve", "paper", "--limit", "two"), 2, "must be a number."),
     ],
 )
@@ -78,9 +78,9 @@ def test_no_command_is_answered_by_help(here: Here) -> None:
 
 
 def test_infeasible_names_what_would_do(here: Here) -> None:
-    done = here("solve", "quicksand", "--total", "1")
+    done = here("solve", "quicksand", "--budget", "1")
     assert done.code == 1
-    assert done.err.endswith("Next: almostsure solve quicksand --total 2\n")
+    assert done.err.endswith("Next: almostsure solve quicksand --budget 2\n")
 
 
 @pytest.mark.parametrize("command", [("solve",), ("simulate",), ("compare", "--steps", "10", "--seeds", "1")])
@@ -88,12 +88,12 @@ def test_where_no_total_is_enough(here: Here, tmp_path: Path, command: tuple[str
     asure.from_transitions([0], [0], [0], [1], [1], [1]).save(tmp_path / "trap.umb")
     done = here(command[0], "trap.umb", *command[1:])
     assert (done.code, done.out) == (1, "")
-    assert "no total is enough at the start. See: almostsure explain trap.umb" in done.err
+    assert "no budget is enough at the start. See: almostsure explain trap.umb" in done.err
 
 
 def test_errors_are_json_too(here: Here) -> None:
     for arguments, kind, code in (
-        (("solve", "quicksand", "--total", "1", "--json"), "Infeasible", 1),
+        (("solve", "quicksand", "--budget", "1", "--json"), "Infeasible", 1),
         (("solve", "--json"), "MissingParameter", 2),
         (("budget", "nowhere.umb", "--json"), "FileError", 3),
     ):
@@ -112,7 +112,7 @@ def test_debug_shows_where(here: Here) -> None:
 
 
 def test_a_mistake_of_ours_is_called_one(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("almostsure.cli.budgets.solve_budget", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr("almostsure.cli.budgets.minimal_budget", lambda *_, **__: 1 // 0)
     done = here("budget", "paper")
     assert done.code == guard.INTERNAL
     assert "almostsure made a mistake (ZeroDivisionError: integer division or modulo by zero)" in done.err
@@ -205,9 +205,9 @@ def test_the_next_command_can_be_pasted(here: Here) -> None:
 
 def test_a_log_cannot_be_asked(here: Here, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("")
-    done = here("learn", "log.csv", "--mu", "0.1", "--total", "2", "--damage", "hit", "--checkpoint", "x")
+    done = here("learn", "log.csv", "--mu", "0.1", "--budget", "2", "--damage", "hit", "--checkpoint", "x")
     assert done.code == 2
-    assert "leave out --total, --checkpoint, --damage." in done.err
+    assert "leave out --budget, --checkpoint, --damage." in done.err
 
 
 # ---------------------------------------------------------------------- Ctrl-C and pipes
@@ -245,12 +245,12 @@ def test_ctrl_c_leaves_nothing_behind(
 
 
 def test_ctrl_c_speaks_of_files_and_options(capsys: pytest.CaptureFixture[str]) -> None:
-    budget, solution = asure.solve_budget("quicksand", cap=3), asure.solve_policy("paper", asure.AlmostSure(2))
+    minimal, solution = asure.minimal_budget("quicksand", cap=3), asure.solve_policy("paper", asure.AlmostSure(2))
     for command, kept, said in (
-        ("budget", budget, "--cap 3 asks for no more"),
-        ("solve", solution, "--total 2 asks for no more"),
-        ("explain", budget, "interrupted; nothing was written.\n"),
-        ("learn", budget, "interrupted; nothing was written.\n"),
+        ("budget", minimal, "--cap 3 asks for no more"),
+        ("solve", solution, "--budget 2 asks for no more"),
+        ("explain", minimal, "interrupted; nothing was written.\n"),
+        ("learn", minimal, "interrupted; nothing was written.\n"),
         ("learn", None, "the error's .kept"),
     ):
 

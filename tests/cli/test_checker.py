@@ -15,7 +15,7 @@ import pytest
 import almostsure as asure
 from almostsure.cli import checker
 from almostsure.cli.checking import _libraries
-from almostsure.model.tensors import load_tensors, save_tensors
+from almostsure.files import load_tensors, save_tensors
 
 ENGINES = {"kernels", "levels", "plain", "reference", "solve", "grow", "memory"}
 
@@ -24,17 +24,17 @@ ENGINES = {"kernels", "levels", "plain", "reference", "solve", "grow", "memory"}
 def saved(tmp_path: Path) -> Path:
     mdp = asure.example("quicksand")
     mdp.save(tmp_path / "model.umb")
-    asure.solve_budget(mdp).save(tmp_path / "budget.safetensors")
+    asure.minimal_budget(mdp).save(tmp_path / "budget.safetensors")
     return tmp_path
 
 
 def forge(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     mdp = asure.load(folder / "model.umb")
-    arrays, strings = load_tensors(folder / "budget.safetensors", kind="budget", mdp=mdp)
+    arrays, strings = load_tensors(folder / "budget.safetensors", kind="budget", model=mdp.fingerprint)
     arrays = {name: array.copy() for name, array in arrays.items()}
     change(arrays)
     kept = {name: strings[name] for name in ("cap", "engine")}
-    save_tensors(folder / "budget.safetensors", kind="budget", mdp=mdp, arrays=arrays, strings=kept)
+    save_tensors(folder / "budget.safetensors", kind="budget", model=mdp.fingerprint, arrays=arrays, strings=kept)
 
 
 def test_no_engine_is_loaded(saved: Path) -> None:
@@ -51,7 +51,7 @@ def test_no_engine_is_loaded(saved: Path) -> None:
         "almostsure.budget.answer", "almostsure.budget.certificate", "almostsure.budget.result",
     }  # fmt: skip
     packages = {name.split(".")[1] for name in modules}
-    assert packages == {"budget", "errors", "model"}
+    assert packages == {"arguments", "budget", "errors", "files", "model"}
     assert not {name for name in modules if name.rpartition(".")[2] in ENGINES}
     assert "almostsure.model.examples" not in modules  # only the reader of the file at hand
 
@@ -102,7 +102,7 @@ def test_too_cautious_a_budget_is_rejected(saved: Path, here: Callable[..., Any]
 
 def test_shields_have_certificates_too(saved: Path, here: Callable[..., Any]) -> None:
     mdp = asure.load(saved / "model.umb")
-    asure.Shield(mdp, asure.solve_budget(mdp)).save(saved / "shield.safetensors")
+    asure.Shield(asure.minimal_budget(mdp)).save(saved / "shield.safetensors")
     assert here("check", "model.umb", "shield.safetensors", "--json").json["kind"] == "shield"
 
 
@@ -163,5 +163,5 @@ def test_large_models_are_checked_by_the_compiled_loop(tmp_path: Path, here: Cal
     mdp = ladder(60, width=1200)
     assert mdp.num_outcomes > 200_000
     mdp.save(tmp_path / "ladder.umb")
-    asure.solve_budget(mdp).save(tmp_path / "ladder.safetensors")
-    assert np.isfinite(here("check", "ladder.umb", "ladder.safetensors", "--json").json["smallest_total"])
+    asure.minimal_budget(mdp).save(tmp_path / "ladder.safetensors")
+    assert np.isfinite(here("check", "ladder.umb", "ladder.safetensors", "--json").json["smallest_budget"])

@@ -31,16 +31,16 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {  # by name: arguments, and 
     "models": (("quicksand",), r"# ~ S \. ~ \. # # \. \. \. #"),
     "budget": (("saved.umb", "-o", "new.safetensors"), r"at the start +2 is the least"),
     "explain": (("quicksand", "r2c2"), r"r2c2 needs 2: nature can force 2 damage"),
-    "solve": (("hazard-map", "--total", "3"), r"best return +31\.53587464"),
-    "simulate": (("hazard-map", "--total", "3", "-n", "500"), r"0 of 500 episodes took more than 3 damage"),
-    "learn": (("hazard-map", "--total", "1"), r"with probability at least 0\.95"),
+    "solve": (("hazard-map", "--budget", "3"), r"best return +31\.53587464"),
+    "simulate": (("hazard-map", "--budget", "3", "-n", "500"), r"0 of 500 episodes took more than 3 damage"),
+    "learn": (("hazard-map", "--budget", "1"), r"with probability at least 0\.95"),
     "compare": (
-        ("corridor", "--total", "3", "--steps", "300", "--seeds", "1", "-l", "shielded", "-o", "rows.csv"),
+        ("corridor", "--budget", "3", "--steps", "300", "--seeds", "1", "-l", "shielded", "-o", "rows.csv"),
         r"shielded Q-learning +0 +0 %",
     ),
     "check": (("saved.umb", "saved.safetensors"), r"saved\.safetensors: the certificate holds"),
     "convert": (("paper", "paper.umb"), r"paper: 2 states, 3 choices → paper\.umb"),
-    "report": (("paper", "--total", "2", "-o", "paper.html"), r"The report is paper\.html"),
+    "report": (("paper", "--budget", "2", "-o", "paper.html"), r"The report is paper\.html"),
     "paper": (("-o", "figures"), r"Proposition 1 .* holds"),
 }
 
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("commands")
     mdp = asure.example("quicksand")
     mdp.save(path / "saved.umb")
-    asure.solve_budget(mdp).save(path / "saved.safetensors")
+    asure.minimal_budget(mdp).save(path / "saved.safetensors")
     return path
 
 
@@ -109,7 +109,7 @@ def test_budget_saves_what_check_verifies(here: Callable[..., Any]) -> None:
     done = here("check", "quicksand", "budget.safetensors", "--json")
     assert done.code == 0
     assert done.json["verdict"] == "verified"
-    assert done.json["smallest_total"] == 2
+    assert done.json["smallest_budget"] == 2
 
 
 def test_infinity_is_a_word(here: Callable[..., Any]) -> None:
@@ -121,29 +121,29 @@ def test_infinity_is_a_word(here: Callable[..., Any]) -> None:
 
 
 def test_what_has_no_value_is_null(here: Callable[..., Any]) -> None:
-    curve = here("solve", "quicksand", "--total", "2", "--json").json["curve"]
+    curve = here("solve", "quicksand", "--budget", "2", "--json").json["curve"]
     assert curve[:2] == [None, None]
     assert curve[2] == pytest.approx(asure.solve_policy("quicksand", asure.AlmostSure(2)).value)
 
 
 def test_solve_takes_all_three_constraints(here: Callable[..., Any]) -> None:
     for options, kind in (
-        (("--total", "3"), "almost sure"),
+        (("--budget", "3"), "almost sure"),
         (("--limit", "3"), "expected"),
-        (("--total", "3", "--risk", "0.1"), "chance"),
+        (("--budget", "3", "--risk", "0.1"), "chance"),
         ((), "almost sure"),
     ):
         assert here("solve", "hazard-map", *options, "--json").json["constraint"]["kind"] == kind
 
 
 def test_simulate_plays_a_saved_policy(here: Callable[..., Any]) -> None:
-    assert here("solve", "hazard-map", "--total", "3", "-o", "policy.safetensors").code == 0
+    assert here("solve", "hazard-map", "--budget", "3", "-o", "policy.safetensors").code == 0
     done = here("simulate", "hazard-map", "--policy", "policy.safetensors", "-n", "50", "--show", "0", "--json").json
     direct = asure.simulate("hazard-map", asure.solve_policy("hazard-map", asure.AlmostSure(3)), 50, seed=0)
     assert done["mean_return"] == pytest.approx(direct.returns.mean())
     assert done["overspent"] == 0
     assert done["trajectory"][0]["state"] == "r6c0"
-    assert "Episode 0" in here("simulate", "paper", "--total", "2", "-n", "5", "--show", "0").out
+    assert "Episode 0" in here("simulate", "paper", "--budget", "2", "-n", "5", "--show", "0").out
 
 
 def test_explain_tells_of_traps(here: Callable[..., Any]) -> None:
@@ -196,7 +196,7 @@ def test_models_are_named_the_same_way_everywhere(here: Callable[..., Any], tmp_
     ):
         for command in ("budget", "explain", "solve"):
             assert here(command, name, *more).code == 0
-    assert here("budget", "gym:CliffWalking-v1", "--damage", "2 if reward<=-100", "--json").json["smallest_total"] == 0
+    assert here("budget", "gym:CliffWalking-v1", "--damage", "2 if reward<=-100", "--json").json["smallest_budget"] == 0
 
 
 def test_prism_models(here: Callable[..., Any], tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def test_gymnasium_is_content(name, mode):
 def test_two_lines_shield_it(name):
     env = small(name)
     mdp = env.unwrapped.mdp
-    shield = asure.Shield(mdp, asure.solve_budget(mdp))
-    env = ShieldedEnv(env, shield, shield.budget.smallest_total() + 1)
+    shield = asure.Shield(asure.minimal_budget(mdp))
+    env = ShieldedEnv(env, shield, shield.minimal.smallest_budget() + 1)
     _, info = env.reset(seed=0)
     for _ in range(300):
         *_, terminated, truncated, info = env.step(env.action_space.sample(mask=info["action_mask"]))
@@ -59,9 +59,9 @@ def test_two_lines_shield_it(name):
 def test_many_random_steps_never_overspend(name, more):
     """A small version of what benchmarks/bench_gym.py does with ten million steps."""
     mdp = small(name).unwrapped.mdp
-    shield = asure.Shield(mdp, asure.solve_budget(mdp))
-    total = shield.budget.smallest_total() + more
-    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 200, max_steps=40), shield, total)
+    shield = asure.Shield(asure.minimal_budget(mdp))
+    budget = shield.minimal.smallest_budget() + more
+    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 200, max_steps=40), shield, budget)
     rng = np.random.default_rng(0)
     _, infos = envs.reset(seed=0)
     for _ in range(100):
@@ -70,7 +70,7 @@ def test_many_random_steps_never_overspend(name, more):
         _, _, _, _, infos = envs.step((rng.random(masks.shape) * masks).argmax(axis=1))
         assert (infos["remaining"] >= 0).all()
     assert envs.ledger.episodes >= 200
-    assert envs.ledger.worst <= total
+    assert envs.ledger.worst <= budget
     assert not envs.ledger.violations
 
 
@@ -140,9 +140,9 @@ def test_one_way_cells_carry_on_whoever_stands_there(name):
     living = ~mdp.is_terminal()
     assert (np.diff(mdp.choice_ptr)[living] == 4).all()
     assert (np.diff(plain.choice_ptr)[living] < 4).any()
-    assert np.array_equal(asure.solve_budget(mdp).of_state, asure.solve_budget(plain).of_state)
-    total = asure.solve_budget(plain).smallest_total() + 1
-    values = [asure.solve_policy(model, asure.AlmostSure(total)).value for model in (mdp, plain)]
+    assert np.array_equal(asure.minimal_budget(mdp).of_state, asure.minimal_budget(plain).of_state)
+    budget = asure.minimal_budget(plain).smallest_budget() + 1
+    values = [asure.solve_policy(model, asure.AlmostSure(budget)).value for model in (mdp, plain)]
     assert values[0] == pytest.approx(values[1])
     state = next(s for s in range(plain.num_states) if plain.actions(s).tolist() == [1])
     assert mdp.outcomes(state, "west") == plain.outcomes(state, "east")
@@ -168,8 +168,8 @@ def test_many_at_once():
 def test_the_warehouse_pays_for_budget():
     mdp, situations = warehouse()
     assert len(situations) == mdp.num_states
-    budget = asure.solve_budget(mdp)
-    assert budget.smallest_total() == 0
+    minimal = asure.minimal_budget(mdp)
+    assert minimal.smallest_budget() == 0
     curve = asure.solve_policy(mdp, asure.AlmostSure(2)).curve
     assert (np.diff(curve) > 1).all()
     assert curve[0] > 0
@@ -205,21 +205,21 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "total"), OTHERS)
-def test_ready_made_models_agree_with_the_environment(name, options, total):
+@pytest.mark.parametrize(("name", "options", "budget"), OTHERS)
+def test_ready_made_models_agree_with_the_environment(name, options, budget):
     """Every transition that random play sees is in the model: otherwise the shield would say so."""
-    env = ready(name, **options).shielded(total)
+    env = ready(name, **options).shielded(budget)
     rng = np.random.default_rng(0)
     env.reset(seed=0)
     worst = 0
     for _ in range(400):
         *_, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))
-        worst = max(worst, total - info["remaining"])
+        worst = max(worst, budget - info["remaining"])
         if terminated or truncated:
             env.reset()
-    assert 0 <= worst <= total
+    assert 0 <= worst <= budget
     twin = pickle.loads(pickle.dumps(env))
-    assert twin.reset(seed=1)[1]["remaining"] == total
+    assert twin.reset(seed=1)[1]["remaining"] == budget
 
 
 def test_lava_rooms_are_enumerated_not_sampled():

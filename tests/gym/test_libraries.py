@@ -14,14 +14,14 @@ import almostsure as asure
 from almostsure.errors import CorruptFile, FileError, MissingExtra
 from almostsure.gym import Ledger, ShieldedEnv, TensorBoardSink, environment_names, read_ledger, ready, to_gymnasium
 
-TOTAL = 2
+BUDGET = 2
 WRAPPED = pytest.mark.filterwarnings("ignore:.*is different from the unwrapped version.*:UserWarning")
 
 
-def shielded(name="almostsure/HazardMap-v0", total=TOTAL, **options):
+def shielded(name="almostsure/HazardMap-v0", budget=BUDGET, **options):
     env = gymnasium.make(name, max_episode_steps=60)
     mdp = env.unwrapped.mdp
-    return ShieldedEnv(env, asure.Shield(mdp, asure.solve_budget(mdp)), total, **options)
+    return ShieldedEnv(env, asure.Shield(asure.minimal_budget(mdp)), budget, **options)
 
 
 # ---------------------------------------------------------------------- checkers
@@ -41,10 +41,10 @@ def test_stable_baselines_checks_every_environment(name):
     options = {"size": 12} if "Archipelago" in name else {}
     env = gymnasium.make(name, **options)
     mdp = env.unwrapped.mdp
-    shield = asure.Shield(mdp, asure.solve_budget(mdp))
+    shield = asure.Shield(asure.minimal_budget(mdp))
     with warnings.catch_warnings(action="error"):
         check_env(env)
-        check_env(ShieldedEnv(env, shield, shield.budget.smallest_total() + 1, forbidden="replace"))
+        check_env(ShieldedEnv(env, shield, shield.minimal.smallest_budget() + 1, forbidden="replace"))
         check_env(ShieldedEnv(env, shield, 9, forbidden="replace", observe="dict"))
 
 
@@ -77,7 +77,7 @@ def test_masks_are_found_through_any_stack(kind):
     env.seed(0)
     env.reset()
     assert masking.is_masking_supported(env)
-    rng, left = np.random.default_rng(0), np.full(2, TOTAL)
+    rng, left = np.random.default_rng(0), np.full(2, BUDGET)
     ended = 0
     for _ in range(150):
         masks = masking.get_action_masks(env)
@@ -89,7 +89,7 @@ def test_masks_are_found_through_any_stack(kind):
             assert infos[i]["remaining"] == left[i] >= 0
             if dones[i]:  # what is seen is the next episode's already
                 assert infos[i]["terminal_observation"][1] == left[i]
-                left[i], ended = TOTAL, ended + 1
+                left[i], ended = BUDGET, ended + 1
         assert np.array_equal(seen[:, 1], left)
     assert ended > 3
     env.close()
@@ -107,7 +107,7 @@ def test_evaluation_keeps_the_masks_on():
     evaluate_policy(model, test, n_eval_episodes=5, deterministic=False)
     for ledger in (env.get_wrapper_attr("ledger"), test.get_wrapper_attr("ledger")):
         assert ledger.episodes >= 3
-        assert ledger.worst <= TOTAL
+        assert ledger.worst <= BUDGET
         assert not ledger.violations
         assert not ledger.interventions
 
@@ -139,7 +139,7 @@ def test_a_run_recorded_by_minari_is_read_back(tmp_path, monkeypatch):
     name = "almostsure/hazard-map/shielded-v0"
     env.create_dataset(name, algorithm_name="random", author="tests", author_email="", code_permalink="")
     env.close()
-    shield = asure.Shield("hazard-map", asure.solve_budget(asure.example("hazard-map")))
+    shield = asure.Shield(asure.minimal_budget(asure.example("hazard-map")))
     episodes = list(minari.load_dataset(name).iterate_episodes())
     assert [int(episode.infos["damage"].sum()) for episode in episodes] == damages
     for episode in episodes:
@@ -165,7 +165,7 @@ def test_a_ledger_can_be_read_by_people_and_by_us(tmp_path):
             over = terminated or truncated
     env.reset()  # ends the third for its shield, which does not see the time limit
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(line["kind"], line["number"], line["total"], line["ended"]) for line in lines] == [
+    assert [(line["kind"], line["number"], line["budget"], line["ended"]) for line in lines] == [
         ("episode", 1, 2, "reset"), ("episode", 2, 2, "reset"), ("episode", 3, 2, "reset"),
     ]  # fmt: skip
     assert {"steps", "reward", "damage", "interventions", "time", "process"} <= set(lines[0])
@@ -247,4 +247,4 @@ def test_tensorboard_shows_it(tmp_path):
         events.Tags()["tensors"]
     )
     damages = [float(event.tensor_proto.float_val[0]) for event in events.Tensors("almostsure/damage")]
-    assert damages == [TOTAL] * 3
+    assert damages == [BUDGET] * 3

@@ -20,20 +20,20 @@ from almostsure.testing import mdps
 
 
 def shield_of(mdp):
-    return asure.Shield(mdp, asure.solve_budget(mdp))
+    return asure.Shield(asure.minimal_budget(mdp))
 
 
-def shielded(model="hazard-map", total=3, **options):
+def shielded(model="hazard-map", budget=3, **options):
     mdp = asure.as_model(model)
-    return ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), total, **options)
+    return ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), budget, **options)
 
 
-def play(env, steps, *, seed=0, total):
+def play(env, steps, *, seed=0, budget):
     """Random allowed play; checks the budget of every episode; returns how many ended, and the worst damage."""
     rng = np.random.default_rng(seed)
     _, info = env.reset(seed=seed)
-    left, ended, worst = total, 0, 0
-    assert info["remaining"] == total
+    left, ended, worst = budget, 0, 0
+    assert info["remaining"] == budget
     for _ in range(steps):
         mask = env.get_wrapper_attr("action_masks")()
         assert mask.any()
@@ -42,12 +42,12 @@ def play(env, steps, *, seed=0, total):
         _, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(mask))))
         left -= info["damage"]
         assert info["remaining"] == left >= 0
-        worst = max(worst, total - left)
+        worst = max(worst, budget - left)
         if terminated or truncated:
             ended += 1
             _, info = env.reset()
-            left = total
-            assert (info["remaining"], info["damage"]) == (total, 0)
+            left = budget
+            assert (info["remaining"], info["damage"]) == (budget, 0)
     return ended, worst
 
 
@@ -58,20 +58,20 @@ def play(env, steps, *, seed=0, total):
 @settings(max_examples=40)
 def test_no_episode_overspends_and_no_mask_is_empty(mdp, more, seed):
     shield = shield_of(mdp)
-    needed = shield.budget.smallest_total()
+    needed = shield.minimal.smallest_budget()
     if needed == asure.INFINITE:
-        with pytest.raises(Infeasible, match="no total is enough at the start"):
+        with pytest.raises(Infeasible, match="no budget is enough at the start"):
             ShieldedEnv(to_gymnasium(mdp), shield, 3)
         return
     env = ShieldedEnv(to_gymnasium(mdp, max_steps=15), shield, needed + more)
-    play(env, 60, seed=seed, total=needed + more)
+    play(env, 60, seed=seed, budget=needed + more)
 
 
 @given(mdps(), st.integers(0, 2**32 - 1))
 @settings(max_examples=40)
 def test_masks_are_the_shields(mdp, seed):
     shield = shield_of(mdp)
-    if shield.budget.smallest_total() > 4:
+    if shield.minimal.smallest_budget() > 4:
         return
     env = ShieldedEnv(to_gymnasium(mdp), shield, 4)
     (state, left), info = env.reset(seed=seed)
@@ -84,7 +84,7 @@ def test_masks_are_the_shields(mdp, seed):
 
 def test_more_budget_allows_more():
     mdp = asure.example("hazard-map")
-    worst = [play(shielded(mdp, total), 3000, total=total)[1] for total in (0, 1, 3)]
+    worst = [play(shielded(mdp, budget), 3000, budget=budget)[1] for budget in (0, 1, 3)]
     assert worst == [0, 1, 3]
 
 
@@ -153,9 +153,9 @@ def test_what_cannot_be_appended_is_said():
     mdp = env.unwrapped.mdp
     with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
         ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0)
-    for dtype, total in ((np.float16, 5000), (np.uint8, 300), (np.bool_, 1)):  # which cannot count that far
+    for dtype, budget in ((np.float16, 5000), (np.uint8, 300), (np.bool_, 1)):  # which cannot count that far
         with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
-            show_remaining(Box(0, 1, (2,), dtype), total, "flat", normalised=False, num_actions=2)
+            show_remaining(Box(0, 1, (2,), dtype), budget, "flat", normalised=False, num_actions=2)
     with pytest.raises(UnknownName, match=r"unknown form of observation 'flot'\. Did you mean 'flat'"):
         shielded("paper", observe="flot")
 
@@ -288,7 +288,7 @@ def test_copies_and_pickles_go_on_where_the_original_was():
 def test_it_can_be_made_again_from_its_specification():
     env = ShieldedEnv(gymnasium.make("almostsure/Paper-v0"), shield_of(asure.example("paper")), 2)
     again = env.spec.make()
-    assert again.get_wrapper_attr("total") == 2
+    assert again.get_wrapper_attr("budget") == 2
     assert again.reset(seed=0)[0].tolist() == [0, 2]
 
 
@@ -296,12 +296,12 @@ def test_it_can_be_made_again_from_its_specification():
 
 
 def test_a_total_that_is_too_small_says_what_is_needed():
-    with pytest.raises(Infeasible, match=r"a total of 1 is not enough at the start: state 11 'r2c2' needs 2") as e:
+    with pytest.raises(Infeasible, match=r"a budget of 1 is not enough at the start: state 11 'r2c2' needs 2") as e:
         shielded("quicksand", 1)
     assert e.value.needed == 2
-    for total in (-1, 1.5, "two", float("nan")):
-        with pytest.raises(ArgumentError, match="total must be"):
-            shielded("paper", total)
+    for budget in (-1, 1.5, "two", float("nan")):
+        with pytest.raises(ArgumentError, match="budget must be"):
+            shielded("paper", budget)
 
 
 def test_shields_of_other_environments_are_refused():
@@ -313,8 +313,8 @@ def test_shields_of_other_environments_are_refused():
         ShieldedEnv(gymnasium.make("FrozenLake8x8-v1"), shield_of(lake), 0)
     with pytest.raises(ModelMismatch, match="the shield is for another model than the environment's"):
         ShieldedEnv(to_gymnasium(asure.example("paper", damage_probability=0.5)), paper, 1)
-    with pytest.raises(ArgumentError, match="shield must be a Shield or an OnlineShield; got Budget"):
-        ShieldedEnv(to_gymnasium("paper"), paper.budget, 1)
+    with pytest.raises(ArgumentError, match="shield must be a Shield or an OnlineShield; got MinimalBudget"):
+        ShieldedEnv(to_gymnasium("paper"), paper.minimal, 1)
 
 
 def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
@@ -322,7 +322,7 @@ def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
     mdp = asure.example("hazard-map")
     learned = asure.OnlineShield(mdp, known=asure.build_kernel(mdp, seed=0, samples=100), needed=50).freeze()
     assert learned.mdp != mdp
-    assert play(ShieldedEnv(to_gymnasium(mdp, max_steps=40), learned, 3), 400, total=3)[1] <= 3
+    assert play(ShieldedEnv(to_gymnasium(mdp, max_steps=40), learned, 3), 400, budget=3)[1] <= 3
     certain, maybe = (asure.example("paper", damage_probability=p) for p in (1.0, 0.5))
     ShieldedEnv(to_gymnasium(certain), shield_of(maybe), 1)
     with pytest.raises(ModelMismatch, match=r"leads from .*left.* to state 0 'circle' with damage 0, which"):
@@ -411,9 +411,9 @@ def test_the_model_knows_the_damage_where_it_is_unique():
     env = ShieldedEnv(gymnasium.make("CliffWalking-v1", is_slippery=True), slippery, 2)
     env.reset(seed=0)
     with pytest.raises(ModelError, match=r"may do 0, 1, and the environment's info has no 'damage'. .*DamageTracker"):
-        play(env, 1000, total=2)
+        play(env, 1000, budget=2)
     env = ShieldedEnv(DamageTracker(gymnasium.make("CliffWalking-v1", is_slippery=True), hurts), slippery, 2)
-    assert play(env, 2000, total=2)[1] == 2
+    assert play(env, 2000, budget=2)[1] == 2
 
 
 @pytest.mark.parametrize("said", [-1, 0.5, "much", 256, np.nan])
@@ -665,4 +665,4 @@ def test_a_careful_online_shield_refuses_what_it_does_not_know():
         ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp), 5)
     known = asure.build_kernel(mdp, seed=0, samples=50)
     env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, known=known), 2)
-    assert play(env, 50, total=2)[1] == 2
+    assert play(env, 50, budget=2)[1] == 2

@@ -24,11 +24,11 @@ from almostsure.gym import (
 from almostsure.testing import mdps
 
 MODES = list(AutoresetMode)
-TOTAL = 3
+BUDGET = 3
 
 
 def shield_of(mdp):
-    return asure.Shield(mdp, asure.solve_budget(mdp))
+    return asure.Shield(asure.minimal_budget(mdp))
 
 
 def river(max_steps=25):
@@ -36,7 +36,7 @@ def river(max_steps=25):
 
 
 def shielded_river(max_steps=25):
-    return ShieldedEnv(river(max_steps), shield_of(asure.example("hazard-map")), TOTAL)
+    return ShieldedEnv(river(max_steps), shield_of(asure.example("hazard-map")), BUDGET)
 
 
 def apart(make, count):
@@ -52,18 +52,18 @@ def cliff(max_steps=15):
     return gymnasium.make("CliffWalking-v1", max_episode_steps=max_steps)
 
 
-def follow(envs, mode, steps, total, *, actions=None):
+def follow(envs, mode, steps, budget, *, actions=None):
     """Play allowed actions, and keep the budget of every copy by hand; returns how many episodes ended."""
     rng = np.random.default_rng(0)
     count = envs.num_envs
     _, infos = envs.reset(seed=1)
-    left, over, ended = np.full(count, total), np.zeros(count, bool), 0
-    assert (infos["remaining"] == total).all()
+    left, over, ended = np.full(count, budget), np.zeros(count, bool), 0
+    assert (infos["remaining"] == budget).all()
     for _ in range(steps):
         if mode == AutoresetMode.DISABLED and over.any():
             _, some = envs.reset(options={"reset_mask": over})
-            left[over] = total
-            assert (some["remaining"][over] == total).all()
+            left[over] = budget
+            assert (some["remaining"][over] == budget).all()
             if "action_mask" in infos:
                 infos["action_mask"][over] = some["action_mask"][over]
             over = np.zeros(count, bool)
@@ -77,12 +77,12 @@ def follow(envs, mode, steps, total, *, actions=None):
         done = terminated | truncated
         for i in range(count):
             if fresh[i]:
-                left[i] = total
+                left[i] = budget
                 assert infos["damage"][i] == 0
             elif mode == AutoresetMode.SAME_STEP and done[i]:
                 final = infos["final_info"]
                 assert final["remaining"][i] == left[i] - final["damage"][i]
-                left[i] = total
+                left[i] = budget
             else:
                 left[i] -= infos["damage"][i]
         assert np.array_equal(infos["remaining"], left)
@@ -95,29 +95,29 @@ def follow(envs, mode, steps, total, *, actions=None):
 @pytest.mark.parametrize("mode", MODES)
 def test_one_shield_around_many_copies(mode):
     mdp = asure.example("hazard-map")
-    envs = ShieldedVectorEnv(SyncVectorEnv(apart(river, 5), autoreset_mode=mode), shield_of(mdp), TOTAL)
-    assert follow(envs, mode, 200, TOTAL) > 20
-    assert envs.ledger.worst == TOTAL
+    envs = ShieldedVectorEnv(SyncVectorEnv(apart(river, 5), autoreset_mode=mode), shield_of(mdp), BUDGET)
+    assert follow(envs, mode, 200, BUDGET) > 20
+    assert envs.ledger.worst == BUDGET
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_many_shields_in_a_vector(mode):
     """A copy's own shield sees its resets, however they come about."""
-    assert follow(SyncVectorEnv(apart(shielded_river, 3), autoreset_mode=mode), mode, 120, TOTAL) > 8
+    assert follow(SyncVectorEnv(apart(shielded_river, 3), autoreset_mode=mode), mode, 120, BUDGET) > 8
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_in_other_processes(mode):
     mdp = asure.example("hazard-map")
-    envs = ShieldedVectorEnv(AsyncVectorEnv(apart(river, 2), autoreset_mode=mode), shield_of(mdp), TOTAL)
-    assert follow(envs, mode, 60, TOTAL) > 2
+    envs = ShieldedVectorEnv(AsyncVectorEnv(apart(river, 2), autoreset_mode=mode), shield_of(mdp), BUDGET)
+    assert follow(envs, mode, 60, BUDGET) > 2
     envs = AsyncVectorEnv(apart(shielded_river, 2), autoreset_mode=mode)
-    assert follow(envs, mode, 60, TOTAL) > 2
+    assert follow(envs, mode, 60, BUDGET) > 2
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_trackers(mode):
-    envs = VectorDamageTracker(SyncVectorEnv(apart(cliff, 4), autoreset_mode=mode), hurts, total=9)
+    envs = VectorDamageTracker(SyncVectorEnv(apart(cliff, 4), autoreset_mode=mode), hurts, budget=9)
     assert follow(envs, mode, 150, 9) > 20
 
 
@@ -148,8 +148,8 @@ def test_budgets_in_observations(mode, observe):
 def test_the_vector_form_shows_what_the_single_one_does(observe, normalised):
     mdp = asure.example("hazard-map")
     shield, options = shield_of(mdp), {"observe": observe, "normalised": normalised}
-    many = ShieldedVectorEnv(SyncVectorEnv([river]), shield, TOTAL, **options)
-    one = ShieldedEnv(river(), shield, TOTAL, **options)
+    many = ShieldedVectorEnv(SyncVectorEnv([river]), shield, BUDGET, **options)
+    one = ShieldedEnv(river(), shield, BUDGET, **options)
     assert many.single_observation_space == one.observation_space
     rng = np.random.default_rng(1)
     (seen, _), (alone, _) = many.reset(seed=4), one.reset(seed=4)
@@ -173,20 +173,20 @@ def _leaves(seen):
 def test_random_models_in_a_vector_never_overspend(mdp, more, seed):
     """Masks are the shield's and never empty, and what remains is what is left, for hostile models too."""
     shield = shield_of(mdp)
-    total = shield.budget.smallest_total() + more
-    if total >= asure.INFINITE:
-        with pytest.raises(Infeasible, match="no total is enough"):
+    budget = shield.minimal.smallest_budget() + more
+    if budget >= asure.INFINITE:
+        with pytest.raises(Infeasible, match="no budget is enough"):
             ShieldedVectorEnv(ModelVectorEnv(mdp, 2), shield, 3)
         return
-    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 5, max_steps=7), shield, total)
+    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 5, max_steps=7), shield, budget)
     rng = np.random.default_rng(seed)
     seen, infos = envs.reset(seed=seed)
-    left, over = np.full(5, total), np.zeros(5, bool)
+    left, over = np.full(5, budget), np.zeros(5, bool)
     for _ in range(25):
         masks = infos["action_mask"]
         assert np.array_equal(masks.astype(bool), shield.mask(seen[:, 0], seen[:, 1]))
         seen, _, terminated, truncated, infos = envs.step((rng.random(masks.shape) * masks).argmax(axis=1))
-        left = np.where(over, total, left - infos["damage"])
+        left = np.where(over, budget, left - infos["damage"])
         assert np.array_equal(infos["remaining"], left)
         assert (left >= 0).all()
         over = terminated | truncated
@@ -367,7 +367,7 @@ class Costs(gymnasium.Wrapper):
 
 
 def test_costs_of_safety_gymnasium():
-    env = BudgetObservation(DamageTracker(Costs(cliff()), total=5), 5)
+    env = BudgetObservation(DamageTracker(Costs(cliff()), budget=5), 5)
     env.reset(seed=0)
     seen, _, _, _, info = env.step(0)
     assert (info["cost"], info["damage"], info["remaining"], seen.tolist()) == (1, 1, 4, [24, 4])
@@ -384,7 +384,7 @@ def test_a_tracker_wants_a_function_a_reset_and_a_budget():
         DamageTracker(cliff(), 3)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         DamageTracker(to_gymnasium("paper"), hurts).step(0)
-    with pytest.raises(ArgumentError, match="total must be a whole number"):
+    with pytest.raises(ArgumentError, match="budget must be a whole number"):
         BudgetObservation(cliff(), -1)
     with pytest.raises(ArgumentError, match="Masks need ShieldedEnv"):
         BudgetObservation(cliff(), 1, observe="rllib")
@@ -424,14 +424,14 @@ def test_many_copies_of_a_model_draw_its_outcomes():
 
 def test_some_copies_of_a_model_can_be_reset():
     mdp = asure.example("hazard-map")
-    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 3), shield_of(mdp), TOTAL)
+    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 3), shield_of(mdp), BUDGET)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset all copies before"):
         envs.reset(options={"reset_mask": np.array([True, False, False])})
     envs.reset(seed=0)
     for _ in range(5):
         before, *_ = envs.step(envs.action_masks().argmax(axis=1))
     seen, infos = envs.reset(options={"reset_mask": np.array([True, False, False])})
-    assert seen[0].tolist() == [mdp.initial_states[0], TOTAL]
+    assert seen[0].tolist() == [mdp.initial_states[0], BUDGET]
     assert np.array_equal(seen[1:], before[1:])
     assert infos["_remaining"].tolist() == [True, False, False]
     envs.step(envs.action_masks().argmax(axis=1))

@@ -15,7 +15,7 @@ import almostsure as asure
 import almostsure.learn.cluster as cluster_module
 import almostsure.learn.plan as plan_module
 from almostsure.errors import ArgumentError, LimitReached, MissingExtra, ModelError, UnknownName
-from almostsure.learn import FunctionSampler, RayCluster, build_kernel, learn_budget
+from almostsure.learn import FunctionSampler, RayCluster, build_kernel, learn_minimal_budget
 
 ray = pytest.importorskip("ray")
 FIELDS = ("choice", "next_state", "damage", "count", "reward", "samples")
@@ -44,7 +44,7 @@ def test_a_cluster_equals_one_machine(cluster, hazard, monkeypatch):
     sampler = FunctionSampler(walk, 5, 2, max_damage=1)
     assert same(build_kernel(sampler, 100, seed=3, workers=cluster), build_kernel(sampler, 100, seed=3))
     assert same(build_kernel(hazard, 50, seed=3, workers=cluster), build_kernel(hazard, 50, seed=3))
-    there, here = (learn_budget(sampler, mu=0.05, delta=0.1, seed=3, workers=w) for w in (cluster, 1))
+    there, here = (learn_minimal_budget(sampler, mu=0.05, delta=0.1, seed=3, workers=w) for w in (cluster, 1))
     assert same(there.kernel, here.kernel)
     assert ray.is_initialized()  # it is not ours to stop
 

@@ -33,11 +33,11 @@ class Fixed:
     def __init__(self, policy, name="fixed", fail=None):
         self.policy, self.name, self.fail = policy, name, fail
 
-    def train(self, mdp, total, *, steps, seed):
+    def train(self, mdp, budget, *, steps, seed):
         if self.fail and seed >= 1:
             raise self.fail
         ends = np.array([1, steps // 2, steps])
-        return Training(self.policy, ends, np.array([0.0, 1.0, 2.0 + seed]), np.array([0, total, total + 1]))
+        return Training(self.policy, ends, np.array([0.0, 1.0, 2.0 + seed]), np.array([0, budget, budget + 1]))
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +71,9 @@ def test_only_the_shielded_ones_are_safe(small):
 
 
 def test_the_optimum_is_one_and_random_play_is_zero(corridor):
-    shield = asure.Shield(corridor, asure.solve_budget(corridor))
+    shield = asure.Shield(asure.minimal_budget(corridor))
     best = asure.solve_policy(corridor, asure.AlmostSure(2)).policy
-    random = asure.Policy.from_shield(shield, 2)
+    random = shield.random_policy(2)
     rows = compare(corridor, 2, [Fixed(best, "best"), Fixed(random, "random")], steps=10, seeds=1).rows
     assert [row["fraction_of_optimum"] for row in rows] == pytest.approx([1, 0])
     exact = asure.evaluate(corridor, random)
@@ -97,7 +97,7 @@ def test_cut_totals_of_what_ends_are_exact(hazard):
     first = cut_totals(hazard, solution.policy, 3, 1)
     assert first == pytest.approx((-1.0, 0.0))
     loose = asure.solve_policy(hazard, asure.Chance(1, 0.2)).policy  # goes on once it has overspent
-    exact = asure.evaluate(hazard, loose, total=1)
+    exact = asure.evaluate(hazard, loose, budget=1)
     assert cut_totals(hazard, loose, 1, 500) == pytest.approx((exact.expected_return, exact.expected_damage))
 
 
@@ -160,7 +160,7 @@ def test_margins_are_students():
 
 def test_text_html_and_csv(small, tmp_path):
     text = repr(small)
-    assert text.splitlines()[-1].startswith("total 2; 2,000 steps, 2 seeds; random shielded play")
+    assert text.splitlines()[-1].startswith("budget 2; 2,000 steps, 2 seeds; random shielded play")
     assert "Sauté Q-learning" in text
     assert small._repr_html_().count("<tr>") == 7
     small.to_csv(tmp_path / "rows.csv")
@@ -215,7 +215,7 @@ def test_bad_numbers(corridor, options, match):
 
 
 def test_a_total_that_is_not_enough():
-    with pytest.raises(Infeasible, match=r"a total of 1 is not enough at the start: .* needs 2"):
+    with pytest.raises(Infeasible, match=r"a budget of 1 is not enough at the start: .* needs 2"):
         compare("quicksand", 1, steps=10, seeds=1)
 
 
@@ -223,7 +223,7 @@ def test_a_learner_that_returns_something_else(corridor):
     class Wrong:
         name = "wrong"
 
-        def train(self, mdp, total, *, steps, seed):
+        def train(self, mdp, budget, *, steps, seed):
             return "a policy"
 
     with pytest.raises(AlmostSureError, match="wrong must return a Training"):

@@ -38,7 +38,7 @@ def budgets_by_pair(learned, mdp):
     """The learned budget of each choice of the model."""
     return np.array(
         [
-            learned.budget.of_choice[learned.mdp.choice(int(s), int(a))]
+            learned.minimal.of_choice[learned.mdp.choice(int(s), int(a))]
             for s, a in zip(mdp.choice_states(), mdp.choice_action, strict=True)
         ]
     )
@@ -52,10 +52,10 @@ def budgets_by_pair(learned, mdp):
 def test_refusing_is_safe_where_known_choices_are_complete(make_log, mdp, steps, seed):
     if mdp.is_terminal().all():
         return
-    log, truth = make_log(mdp, steps, seed, anywhere=True), asure.solve_budget(mdp)
+    log, truth = make_log(mdp, steps, seed, anywhere=True), asure.minimal_budget(mdp)
     options = {"num_states": mdp.num_states, "actions": mdp.actions, "mu": 0.3, "delta": 0.9}
     refusing, allowing = learn(log, **options), learn(log, unknown="allow", **options)
-    asure.check_budget(refusing.mdp, refusing.budget)
+    asure.check_minimal_budget(refusing.mdp, refusing.minimal)
     moves = ~mdp.is_terminal()[mdp.choice_states()]  # a log leads to the end instead
     assert (budgets_by_pair(allowing, mdp)[moves] <= truth.of_choice[moves]).all()
     kernel = refusing.kernel
@@ -74,7 +74,7 @@ def test_a_long_log_gives_the_exact_budgets(make_log):
     log, moves = make_log(mdp, 9_000, 3, anywhere=True), ~mdp.is_terminal()[mdp.choice_states()]
     learned = learn(log, mu=0.9, delta=0.01, num_states=mdp.num_states, actions=mdp.actions)
     assert learned.accepted[: mdp.num_choices][moves].all()
-    assert np.array_equal(budgets_by_pair(learned, mdp)[moves], asure.solve_budget(mdp).of_choice[moves])
+    assert np.array_equal(budgets_by_pair(learned, mdp)[moves], asure.minimal_budget(mdp).of_choice[moves])
     assert learned.samples == 9_000
 
 
@@ -82,7 +82,7 @@ def test_when_all_is_known_the_budget_is_exact():
     log = {"s": [0] * 200, "a": [0, 1] * 100, "s'": [0] * 200, "d": [1, 0] * 100}
     learned = learn(log, num_states=1, actions=2)
     assert learned.accepted.all()
-    assert learned.budget.of_choice.tolist() == [1, 0]
+    assert learned.minimal.of_choice.tolist() == [1, 0]
     assert learned.statement.startswith("If no outcome is rarer than 20 %, this budget equals k* with probability")
     assert same(learned, learn(log))
     assert "that the log shows are taken for all" in learn(log).statement
@@ -114,8 +114,8 @@ def test_unknown_choices_are_refused_by_default(make_log, hazard):
     never = np.flatnonzero(refusing.kernel.samples == 0)
     never = never[refusing.kernel.blank.successor[never] != refusing.kernel.end]
     assert never.size
-    assert (refusing.budget.of_choice[never] == asure.INFINITE).all()
-    assert (allowing.budget.of_choice[never] == allowing.budget.of_state[allowing.mdp.choice_states()[never]]).all()
+    assert (refusing.minimal.of_choice[never] == asure.INFINITE).all()
+    assert (allowing.minimal.of_choice[never] == allowing.minimal.of_state[allowing.mdp.choice_states()[never]]).all()
     with pytest.raises(NoSafeAction, match="no finite budget suffices"):
         refusing.shield.allowed(int(refusing.kernel.blank.successor[never[0]]), 3)
     assert "refused" in str(refusing)
@@ -132,7 +132,7 @@ def test_what_terminates_leads_to_the_end():
     assert kernel.end == 1
     assert kernel.next_state.tolist() == [0, 1]
     assert kernel.to_mdp().is_terminal().tolist() == [False, True]
-    assert learn(log, unknown="allow").budget.of_state.tolist() == [1, 0]
+    assert learn(log, unknown="allow").minimal.of_state.tolist() == [1, 0]
     text = {name: [str(value) for value in values] for name, values in log.items()} | {"s'": ["0", ""]}
     assert same(learn(text), learn(log))
 
@@ -248,7 +248,7 @@ def test_the_order_of_episodes_does_not_matter(make_log, hazard):
     order = np.lexsort((log["step"], -log["episode"]))
     straight, turned = learn(log), learn({name: values[order] for name, values in log.items()})
     assert np.array_equal(straight.accepted, turned.accepted)
-    assert np.array_equal(straight.budget.of_choice, turned.budget.of_choice)
+    assert np.array_equal(straight.minimal.of_choice, turned.minimal.of_choice)
 
 
 # ---------------------------------------------------------------------- bad logs

@@ -54,7 +54,7 @@ def test_what_is_counted_is_possible_and_k_is_never_above(mdp, samples, seed):
     assert seen <= possible
     assert (kernel.samples == samples).all()
     assert np.array_equal(np.bincount(kernel.choice, weights=kernel.count), kernel.samples)
-    learned, truth = asure.solve_budget(kernel.to_mdp()), asure.solve_budget(mdp)
+    learned, truth = asure.minimal_budget(kernel.to_mdp()), asure.minimal_budget(mdp)
     assert (learned.of_choice <= truth.of_choice).all()
     if seen == possible:
         assert np.array_equal(learned.of_choice, truth.of_choice)
@@ -110,16 +110,16 @@ def test_the_newest_outcome_of_a_scripted_simulator():
 
 def test_unknown_choices_are_refused_by_default(hazard):
     kernel = build_kernel(hazard, 200, seed=1)
-    truth = asure.solve_budget(hazard)
+    truth = asure.minimal_budget(hazard)
     known = np.arange(hazard.num_choices) % 3 != 0
-    refused = asure.solve_budget(kernel.to_mdp(known=known))
+    refused = asure.minimal_budget(kernel.to_mdp(known=known))
     assert refused.mdp.num_states == hazard.num_states + 1
     assert refused.mdp.state_names[-1] == "unknown"
     assert (refused.of_choice[:-1][~known] == asure.INFINITE).all()
     assert (refused.of_choice[:-1] >= truth.of_choice).all()
-    allowed = asure.solve_budget(kernel.to_mdp("allow", known=known))
+    allowed = asure.minimal_budget(kernel.to_mdp("allow", known=known))
     assert (allowed.of_choice <= truth.of_choice).all()
-    asure.check_budget(refused.mdp, refused)
+    asure.check_minimal_budget(refused.mdp, refused)
     with pytest.raises(UnknownName, match="Choose from refuse, allow"):
         kernel.to_mdp("perhaps")
     with pytest.raises(ArgumentError, match="known must be 533 booleans"):
@@ -214,7 +214,7 @@ def test_a_resumed_run_equals_a_straight_one(hazard, simulator, tmp_path, monkey
     straight = build_kernel(simulator(hazard), 5, seed=4)
     with pytest.raises(Interrupted, match="after 900 of 2,665 samples, which are in the checkpoint") as stop:
         build_kernel(interrupting(simulator(hazard), 1000), 5, seed=4, checkpoint=path, checkpoint_seconds=0)
-    assert stop.value.kept.total == 900
+    assert stop.value.kept.budget == 900
     assert same(build_kernel(simulator(hazard), 5, checkpoint=path), straight)  # the seed is in the checkpoint
     finished = build_kernel(interrupting(simulator(hazard), 1), 5, seed=4, checkpoint=path)  # nothing left to do
     assert same(finished, straight)
@@ -249,7 +249,7 @@ def test_a_checkpoint_of_a_simulator_that_was_changed_is_refused(tmp_path):
     again = build_kernel(
         sampler(lambda state, action, rng: (0, 0.0, int(state in {1, "a", "b"}))), 5, seed=4, checkpoint=path
     )
-    assert again.total == 5
+    assert again.budget == 5
     for other in (lambda state, action, rng: (0, 0.0, int(state in {0, "a", "b"})), chance(0.5)):
         with pytest.raises(FileError, match="belongs to another run: its sampler is"):
             build_kernel(sampler(other), 5, seed=4, checkpoint=path)
@@ -362,7 +362,7 @@ COUNTING = """
 
 
 @pytest.mark.parametrize(
-    ("learner", "numbers"), [("build_kernel", "100_000"), ("learn_budget", "mu=0.0001, delta=0.1")]
+    ("learner", "numbers"), [("build_kernel", "100_000"), ("learn_minimal_budget", "mu=0.0001, delta=0.1")]
 )
 def test_kill_9_loses_at_most_the_last_interval(tmp_path, learner, numbers):
     program, path, drawn = tmp_path / "program.py", tmp_path / "run", tmp_path / "drawn"

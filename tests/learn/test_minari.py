@@ -103,8 +103,8 @@ def test_a_round_trip_with_frozen_lake(recorded):
     assert same(learned, learn_from_logs(table, mu=0.3, delta=0.1, num_states=16, actions=4, max_damage=1))
     assert learned.kernel.end == 16
     assert learned.kernel.damage.max() == 1
-    truth = asure.solve_budget(asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, end: int(end and r == 0)))
-    optimistic = learn_from_logs(dataset, mu=0.3, delta=0.1, unknown="allow").budget
+    truth = asure.minimal_budget(asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, end: int(end and r == 0)))
+    optimistic = learn_from_logs(dataset, mu=0.3, delta=0.1, unknown="allow").minimal
     assert optimistic.of_state[0] <= truth.of_state[0]
     with pytest.raises(UnknownName, match=r"unknown key of infos 'costs'. Did you mean 'cost'"):
         learn_from_logs(dataset, mu=0.3, delta=0.1, columns={"damage": "costs"})

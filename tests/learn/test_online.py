@@ -25,9 +25,9 @@ def draw(mdp, state, action, rng):
     return outcomes[rng.choice(len(outcomes), p=weights / weights.sum())]
 
 
-def episode(mdp, shield, total, rng, steps=30):
+def episode(mdp, shield, budget, rng, steps=30):
     """Random play under the shield; returns whether it ended because nothing was safe, and in which step."""
-    state, left = int(rng.choice(mdp.initial_states, p=mdp.initial_probabilities)), total
+    state, left = int(rng.choice(mdp.initial_states, p=mdp.initial_probabilities)), budget
     for step in range(steps):
         try:
             actions = shield.allowed(state, left)
@@ -44,11 +44,11 @@ def episode(mdp, shield, total, rng, steps=30):
 
 @settings(max_examples=60)
 @given(mdps(max_damage=3), st.integers(0, 4), st.integers(0, 2**30))
-def test_every_violation_reveals_a_damaging_outcome(mdp, total, seed):
+def test_every_violation_reveals_a_damaging_outcome(mdp, budget, seed):
     shield, rng = OnlineShield(mdp, unknown="allow"), np.random.default_rng(seed)
     for _ in range(15):
         before = len(shield.ledger.surprises)
-        stuck = episode(mdp, shield, total, rng)
+        stuck = episode(mdp, shield, budget, rng)
         if stuck:  # it got stuck right after a surprise, not on known ground
             assert len(shield.ledger.surprises) > before
             assert shield.ledger.surprises[-1].step == shield.ledger.steps
@@ -68,7 +68,7 @@ def test_every_violation_reveals_a_damaging_outcome(mdp, total, seed):
 @given(mdps(max_damage=3), st.integers(0, 2**30))
 def test_what_is_known_is_the_budget_of_what_was_seen(mdp, seed):
     shield, rng = OnlineShield(mdp, unknown="allow"), np.random.default_rng(seed)
-    truth = asure.solve_budget(mdp)
+    truth = asure.minimal_budget(mdp)
     for _ in range(40):
         choice = int(rng.integers(mdp.num_choices))
         state, action = int(mdp.choice_states()[choice]), int(mdp.choice_action[choice])
@@ -79,8 +79,8 @@ def test_what_is_known_is_the_budget_of_what_was_seen(mdp, seed):
         assert surprised or np.array_equal(shield.of_choice, before)
     assert (shield.of_choice <= truth.of_choice).all()
     frozen = shield.freeze()
-    assert np.array_equal(frozen.budget.of_choice, shield.of_choice)
-    assert np.array_equal(frozen.budget.of_state, shield.of_state)
+    assert np.array_equal(frozen.minimal.of_choice, shield.of_choice)
+    assert np.array_equal(frozen.minimal.of_state, shield.of_state)
     for state in range(mdp.num_states):
         for left in (0, 1, 5):
             try:
@@ -151,7 +151,7 @@ def test_a_refusing_shield_is_that_of_its_known_choices(mdp, seed, needed):
         outcome = draw(mdp, state, action, rng)
         shield.watch(state, action, outcome.next_state, outcome.damage)
         if step % 10 == 9:
-            frozen = shield.freeze().budget
+            frozen = shield.freeze().minimal
             assert np.array_equal(frozen.of_choice[: mdp.num_choices], shield.of_choice)
 
 
@@ -159,7 +159,7 @@ def test_enough_samples_make_it_safe(hazard):
     needed = samples_needed(hazard.num_states, hazard.num_actions, mu=0.1, delta=0.01, num_damages=4)
     known = build_kernel(hazard, needed, seed=1)
     shield, rng = OnlineShield(hazard, needed=needed, known=known), np.random.default_rng(1)
-    assert np.array_equal(shield.of_choice, asure.solve_budget(hazard).of_choice)
+    assert np.array_equal(shield.of_choice, asure.minimal_budget(hazard).of_choice)
     for _ in range(100):
         assert episode(hazard, shield, 2, rng, steps=50) is None
     assert shield.ledger.violations == []
@@ -203,7 +203,7 @@ def test_saved_and_resumed(hazard, tmp_path, unknown):
     straight = OnlineShield(hazard, unknown=unknown, known=start)
     for _ in range(5):
         episode(hazard, straight, 2, rng)
-    straight.ledger.note(Episode(1, steps=9, reward=3.0, damage=2, total=2, interventions=4, ended="terminated"))
+    straight.ledger.note(Episode(1, steps=9, reward=3.0, damage=2, budget=2, interventions=4, ended="terminated"))
     straight.save(path)
     resumed = OnlineShield.load(path, hazard)
     assert (resumed.unknown, resumed.needed) == (unknown, 1)
@@ -224,11 +224,11 @@ def test_files_that_are_not_its_own(hazard, tmp_path):
     OnlineShield(hazard).save(path)
     with pytest.raises(ModelMismatch, match="belongs to another model"):
         OnlineShield.load(path, "paper")
-    asure.solve_budget(hazard).save(path)
+    asure.minimal_budget(hazard).save(path)
     with pytest.raises(CorruptFile, match="is not a learning shield file"):
         OnlineShield.load(path, hazard)
+    from almostsure.files import save_tensors
     from almostsure.learn.sampler import blank_of
-    from almostsure.model.tensors import save_tensors
 
     nothing, table = np.zeros(0, np.int64), np.zeros((0, 6), np.int64)
     arrays = {"key": nothing, "count": nothing, "reward": nothing, "surprises": table, "violations": np.zeros((0, 8))}
@@ -236,7 +236,7 @@ def test_files_that_are_not_its_own(hazard, tmp_path):
     strings = {"unknown": "refuse", "needed": "1", "steps": "0"}
 
     def write(arrays, strings):
-        save_tensors(path, kind="learning shield", mdp=blank_of(hazard), arrays=arrays, strings=strings)
+        save_tensors(path, kind="learning shield", model=blank_of(hazard).fingerprint, arrays=arrays, strings=strings)
 
     write({**arrays, "key": np.array([2**60]), "count": np.array([1]), "reward": np.array([0.0])}, strings)
     with pytest.raises(CorruptFile, match="outcomes that do not exist"):

@@ -6,7 +6,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, ModelError, UnknownName
-from almostsure.learn import EnvSampler, FunctionSampler, Sampler, build_kernel, learn_budget
+from almostsure.learn import EnvSampler, FunctionSampler, Sampler, build_kernel, learn_minimal_budget
 from almostsure.learn.sampler import as_source, blank_of
 
 RNG = np.random.default_rng(0)
@@ -36,7 +36,7 @@ def test_a_vectorised_sampler_needs_three_things():
     kernel = build_kernel(Coin(), 100, seed=1)
     assert kernel.choice.tolist() == [0, 0]
     assert kernel.damage.tolist() == [0, 1]
-    assert kernel.count.sum() == kernel.total == 100
+    assert kernel.count.sum() == kernel.budget == 100
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_the_blank_model_has_the_choices_and_costs_nothing():
     assert np.array_equal(blank.choice_action, mdp.choice_action)
     assert blank.state_names == mdp.state_names
     assert blank.initial_state == mdp.initial_state
-    assert not asure.solve_budget(blank).of_choice.any()
+    assert not asure.minimal_budget(blank).of_choice.any()
 
 
 # ---------------------------------------------------------------------- functions
@@ -129,8 +129,8 @@ def step(state, action, rng):
 
 
 def test_a_function_is_a_sampler():
-    learned = learn_budget(FunctionSampler(step, 2, 2, terminal=[1], max_damage=1), mu=0.2, delta=0.01, seed=1)
-    assert learned.budget.of_choice.tolist() == [1, 0, 0]
+    learned = learn_minimal_budget(FunctionSampler(step, 2, 2, terminal=[1], max_damage=1), mu=0.2, delta=0.01, seed=1)
+    assert learned.minimal.of_choice.tolist() == [1, 0, 0]
     assert learned.mdp.is_terminal().tolist() == [False, True]
 
 
@@ -178,15 +178,15 @@ def lake(**options):
 
 
 def test_an_environment_is_a_sampler():
-    learned = learn_budget(lake(), mu=0.3, delta=0.01, seed=3)
+    learned = learn_minimal_budget(lake(), mu=0.3, delta=0.01, seed=3)
     table = asure.from_gymnasium("FrozenLake-v1", lake_damage, map_name="4x4", is_slippery=True)
-    truth = asure.solve_budget(table)
+    truth = asure.minimal_budget(table)
     frozen = [s for s in range(16) if s not in (5, 7, 11, 12, 15)]  # the others are terminal in the table
     assert learned.mdp.num_states == 17
-    assert learned.budget.of_state[16] == 0
+    assert learned.minimal.of_state[16] == 0
     for s in frozen:
         choices = learned.mdp.choices(s)
-        mine = learned.budget.of_choice[choices.start : choices.stop]
+        mine = learned.minimal.of_choice[choices.start : choices.stop]
         theirs = truth.of_choice[table.choices(s).start : table.choices(s).stop]
         assert mine.tolist() == theirs.tolist()
 
@@ -199,11 +199,11 @@ def test_an_environment_depends_on_the_seed_alone():
 
 def test_aggregated_states_say_so():
     half = lake(num_states=8, encode=lambda observation: int(observation) // 2, actions=4)
-    learned = learn_budget(half, mu=0.3, delta=0.01, seed=3)
+    learned = learn_minimal_budget(half, mu=0.3, delta=0.01, seed=3)
     assert learned.mdp.num_states == 9
     assert "about the abstraction" in learned.statement
     assert "about the abstraction" in learned.kernel.confidence(0.3).statement
-    assert "abstraction" not in learn_budget("paper", mu=0.3, delta=0.01, seed=3).statement
+    assert "abstraction" not in learn_minimal_budget("paper", mu=0.3, delta=0.01, seed=3).statement
 
 
 def test_damage_from_info():

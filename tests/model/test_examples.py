@@ -23,27 +23,27 @@ def budgets(mdp):
         k = new
 
 
-def returns(mdp, total, *, start=0.0, tolerance=1e-7, sweeps=4000):
-    """The best return of every state with budget 0 … total, by value iteration on each layer."""
+def returns(mdp, budget, *, start=0.0, tolerance=1e-7, sweeps=4000):
+    """The best return of every state with budget 0 … budget, by value iteration on each layer."""
     k, of_choice = budgets(mdp)
     layers = []
-    for budget in range(total + 1):
+    for minimal in range(budget + 1):
         known = np.full(mdp.num_outcomes, -np.inf)
-        for d in range(1, min(mdp.max_damage, budget) + 1):
-            known = np.where(mdp.damage == d, layers[budget - d][mdp.successor], known)
-        value = np.where(k <= budget, start, -np.inf)
+        for d in range(1, min(mdp.max_damage, minimal) + 1):
+            known = np.where(mdp.damage == d, layers[minimal - d][mdp.successor], known)
+        value = np.where(k <= minimal, start, -np.inf)
         value[mdp.is_terminal()] = 0
         for _ in range(sweeps):
             ahead = np.where(mdp.damage == 0, value[mdp.successor], known)
             quality = np.add.reduceat(mdp.probability * (mdp.reward + ahead), mdp.outcome_ptr[:-1])
-            new = np.maximum.reduceat(np.where(of_choice <= budget, quality, -np.inf), mdp.choice_ptr[:-1])
+            new = np.maximum.reduceat(np.where(of_choice <= minimal, quality, -np.inf), mdp.choice_ptr[:-1])
             alive = np.isfinite(new)
             done = np.abs(new[alive] - value[alive]).max() < tolerance
             value = new
             if done:
                 break
         else:
-            pytest.fail(f"value iteration has not converged with budget {budget}")
+            pytest.fail(f"value iteration has not converged with budget {minimal}")
         layers.append(value)
     return np.array(layers)
 
@@ -131,15 +131,15 @@ def test_the_archipelago_comes_in_other_sizes():
 def test_in_the_corridor_one_step_masking_runs_into_a_dead_end():
     mdp = example("corridor")
     k, of_choice = budgets(mdp)
-    start, total = mdp.initial_state, 2
+    start, budget = mdp.initial_state, 2
     assert k[start] == 0
     state, steps = start, 0
     while mdp.actions(state).size > 1 or state == start:  # walk east, as long as the next step costs nothing
         (outcome,) = mdp.outcomes(state, "east")
-        assert outcome.damage <= total
+        assert outcome.damage <= budget
         state, steps = outcome.next_state, steps + 1
-    assert of_choice[mdp.choice(start, "east")] == 3 > total
-    while mdp.outcomes(state, "east")[0].damage <= total:
+    assert of_choice[mdp.choice(start, "east")] == 3 > budget
+    while mdp.outcomes(state, "east")[0].damage <= budget:
         state, steps = mdp.outcomes(state, "east")[0].next_state, steps + 1
     assert steps > 1
     assert mdp.actions(state).tolist() == [mdp.action("east")]  # the only action overspends

@@ -122,7 +122,7 @@ def test_a_start_that_is_also_an_end_stays_alive():
 
 def test_environments_without_a_table_are_refused_with_a_remedy():
     with pytest.raises(
-        ModelError, match=r"CartPole-v1 must have a .*table env.unwrapped.P; it has none\. .* learn_budget"
+        ModelError, match=r"CartPole-v1 must have a .*table env.unwrapped.P; it has none\. .* learn_minimal_budget"
     ):
         from_gymnasium("CartPole-v1", no_damage)
     with pytest.raises(ModelError, match=r"the states of env.unwrapped.P must be 0 … 1; use from_table"):

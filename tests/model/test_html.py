@@ -55,22 +55,22 @@ def shown(value) -> Reader:
     return reader
 
 
-def everything(mdp, total=3):
+def everything(mdp, budget=3):
     """A model, and all that can be made of it and shown."""
-    budget = asure.solve_budget(mdp)
-    shield = asure.Shield(mdp, budget)
-    values = [mdp, budget, shield]
-    if budget.smallest_total() <= total:
-        values.append(asure.Policy.from_shield(shield, total))
+    minimal = asure.minimal_budget(mdp)
+    shield = asure.Shield(minimal)
+    values = [mdp, minimal, shield]
+    if minimal.smallest_budget() <= budget:
+        values.append(shield.random_policy(budget))
     return values
 
 
 @pytest.mark.parametrize("name", asure.example_names())
 def test_every_value_has_a_card(name):
     mdp = asure.example(name)
-    total = max(asure.solve_budget(mdp).smallest_total(), 2)
-    solution = asure.solve_policy(mdp, asure.AlmostSure(total))
-    for value in (*everything(mdp, total), solution, solution.policy):
+    budget = max(asure.minimal_budget(mdp).smallest_budget(), 2)
+    solution = asure.solve_policy(mdp, asure.AlmostSure(budget))
+    for value in (*everything(mdp, budget), solution, solution.policy):
         reader = shown(value)
         assert reader.text[0] == type(value).__name__
         small = mdp.layout is not None and mdp.layout.rows * mdp.layout.columns <= MOST_CELLS
@@ -79,8 +79,8 @@ def test_every_value_has_a_card(name):
 
 def test_a_budget_is_drawn_with_its_numbers():
     mdp = asure.from_map(["S1X", ".#G"])
-    budget = asure.solve_budget(mdp)
-    page, reader = budget._repr_html_(), shown(budget)
+    minimal = asure.minimal_budget(mdp)
+    page, reader = minimal._repr_html_(), shown(minimal)
     assert page.count("<rect") == 6
     cells = reader.text[reader.text.index("how many") :]
     assert cells.count("∞") >= 1
@@ -122,7 +122,7 @@ def test_hostile_names_stay_text(name):
         reader = shown(value)
         assert "<script" not in value._repr_html_()
         assert "<img" not in value._repr_html_()
-        if not isinstance(value, (asure.Budget, asure.Shield)) and "\x00" not in name:
+        if not isinstance(value, (asure.MinimalBudget, asure.Shield)) and "\x00" not in name:
             assert any(name in text for text in reader.text) or type(value).__name__ == "Solution"
 
 
@@ -144,7 +144,7 @@ def test_large_models_are_cut():
     assert "… and 29,977 more states" in shown(policy).text
     for value in (*everything(mdp), policy):
         assert len(value._repr_html_()) < 20_000
-    text = shown(asure.solve_budget(mdp)).text
+    text = shown(asure.minimal_budget(mdp)).text
     assert "… 30,001 levels in all" in text
     names = [f"{'long' * 50}{s}" for s in range(3)]
     named = asure.from_transitions([0, 1], [0, 0], [1, 2], [1, 1], [0, 0], [0, 0], terminal=[2], state_names=names)
@@ -160,8 +160,8 @@ def test_several_states_in_a_cell_are_not_drawn():
 
 @settings(max_examples=40)
 @given(mdps(max_states=4), st.integers(0, 3))
-def test_any_model_can_be_shown(mdp, total):
-    for value in everything(mdp, total):
+def test_any_model_can_be_shown(mdp, budget):
+    for value in everything(mdp, budget):
         shown(value)
 
 

@@ -31,7 +31,7 @@ def test_environments():
     with pytest.raises(UnknownName, match=r"unknown environment 'Frozen'\. Did you mean 'FrozenLake-v1'\?$"):
         as_model("gym:Frozen")
     for damage in (None, "reward<0"):
-        with pytest.raises(ModelError, match=r"Blackjack-v1 must have a transition table .* learn_budget"):
+        with pytest.raises(ModelError, match=r"Blackjack-v1 must have a transition table .* learn_minimal_budget"):
             as_model("gym:Blackjack-v1", damage=damage)
     with pytest.raises(ModelError, match=r"cannot be made with .*colour"):
         as_model("gym:FrozenLake-v1", constants="colour=red")

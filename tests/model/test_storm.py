@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from almostsure import MDP, example, example_names, from_transitions, solve_budget
+from almostsure import MDP, example, example_names, from_transitions, minimal_budget
 from almostsure.errors import AlmostSureError, FileError, MissingExtra, ModelError, UnknownName
 from almostsure.model import storm
 from almostsure.model.files import STORM_ENDINGS, load
@@ -479,7 +479,7 @@ def test_rounding_does_not_make_a_model_wrong(tmp_path, p):
         'endmodule label "bad" = s=1;'
     )
     mdp = from_prism(path, damage="bad", constants={"p": p})
-    assert solve_budget(mdp).smallest_total() == 1
+    assert minimal_budget(mdp).smallest_budget() == 1
 
 
 def test_sums_and_ranges_are_checked_all_the_same(tmp_path):
@@ -504,9 +504,9 @@ def test_a_deadlock_is_an_end(tmp_path):
         'label "crashed" = s=2; rewards "hurt" s=2 : 1; endrewards'
     )
     mdp = from_prism(path, damage="crashed", reward="hurt")
-    assert solve_budget(mdp).smallest_total() == 1
+    assert minimal_budget(mdp).smallest_budget() == 1
     assert mdp.is_terminal().sum() == 2
-    assert solve_budget(from_prism(path, damage="hurt")).smallest_total() == 0
+    assert minimal_budget(from_prism(path, damage="hurt")).smallest_budget() == 0
 
 
 @pytest.mark.parametrize(

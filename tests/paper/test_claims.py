@@ -79,15 +79,15 @@ def test_seeds_are_whole_numbers(seed):
 # ---------------------------------------------------------------------- what is broken is noticed
 
 
-def wrong_budget(change):
+def wrong_minimal(change):
     """A solver whose budgets of choices are changed."""
 
     def solve(mdp):
-        true = asure.solve_budget(mdp)
+        true = asure.minimal_budget(mdp)
         return SimpleNamespace(
             of_choice=change(true.of_choice.astype(np.int64)),
             of_state=true.of_state,
-            smallest_total=true.smallest_total,
+            smallest_budget=true.smallest_budget,
         )
 
     return solve
@@ -102,28 +102,28 @@ def too_hopeful(mdp, samples, **options):
 BREAKS = [
     ("termination", memory, "example", lambda name: asure.example("corridor")),
     ("definition_1", memory, "_shares", lambda often: dict.fromkeys(often, 1 / len(often))),
-    ("proposition_1", memory, "solve_policy", lambda mdp, c: asure.solve_policy(mdp, asure.AlmostSure(c.total // 2))),
-    ("definition_2", memory, "augment_history", lambda history, total: (history[0], total + 1)),
-    ("definition_3", memory, "augment", lambda mdp, total: asure.augment(mdp, total + 1)),
+    ("proposition_1", memory, "solve_policy", lambda mdp, c: asure.solve_policy(mdp, asure.AlmostSure(c.budget // 2))),
+    ("definition_2", memory, "augment_history", lambda history, budget: (history[0], budget + 1)),
+    ("definition_3", memory, "augment", lambda mdp, budget: asure.augment(mdp, budget + 1)),
     ("lemma_1", memory, "forget_budget", lambda image: tuple(image[:1])),
-    ("lemma_2", memory, "solve_policy", lambda mdp, c: asure.solve_policy(mdp, asure.Expected(c.total))),
-    ("lemma_3_decomposition", feasibility, "evaluate", lambda m, p, total: asure.evaluate(m, p, total=total + 1)),
-    ("lemma_3_bellman", feasibility, "barrier", lambda mdp, total: np.zeros((total + 1, mdp.num_choices))),
-    ("monotonicity", feasibility, "barrier", lambda mdp, total: asure.barrier(mdp, total)[::-1]),
-    ("definition_4", feasibility, "solve_budget", wrong_budget(lambda k: np.minimum(k, 1))),
+    ("lemma_2", memory, "solve_policy", lambda mdp, c: asure.solve_policy(mdp, asure.Expected(c.budget))),
+    ("lemma_3_decomposition", feasibility, "evaluate", lambda m, p, budget: asure.evaluate(m, p, budget=budget + 1)),
+    ("lemma_3_bellman", feasibility, "barrier", lambda mdp, budget: np.zeros((budget + 1, mdp.num_choices))),
+    ("monotonicity", feasibility, "barrier", lambda mdp, budget: asure.barrier(mdp, budget)[::-1]),
+    ("definition_4", feasibility, "minimal_budget", wrong_minimal(lambda k: np.minimum(k, 1))),
     ("theorem_1", asure.Shield, "is_feasible", lambda *arguments: True),
-    ("theorem_2", feasibility, "solve_budget", wrong_budget(lambda k: np.minimum(k, 2))),
+    ("theorem_2", feasibility, "minimal_budget", wrong_minimal(lambda k: np.minimum(k, 2))),
     ("definition_5", fixed_point.reference, "budget_operator", lambda mdp, k: np.asarray(k)),
     ("proposition_2", fixed_point.reference, "budget_operator", lambda mdp, k: -np.asarray(k)),
     ("algorithm_1", fixed_point.reference, "budget_operator", lambda mdp, k: np.asarray(k)),
-    ("theorem_3", fixed_point, "solve_budget", wrong_budget(lambda k: k + 1)),
+    ("theorem_3", fixed_point, "minimal_budget", wrong_minimal(lambda k: k + 1)),
     ("algorithm_2", sampling, "build_kernel", too_hopeful),
     ("definition_6", sampling, "build_kernel", too_hopeful),
     ("lemma_4", sampling, "samples_needed", lambda *size, **options: asure.samples_needed(*size, **options) // 2),
-    ("lemma_5", sampling, "solve_budget", wrong_budget(lambda k: k + 1)),
-    ("remark_1", sampling, "solve_budget", wrong_budget(lambda k: k + 1)),
-    ("remark_2", sampling, "trim", lambda mdp, budget, total: asure.trim(mdp, budget, total + 1)),
-    ("experiment_1_assured", experiments, "TOTAL", 4),
+    ("lemma_5", sampling, "minimal_budget", wrong_minimal(lambda k: k + 1)),
+    ("remark_1", sampling, "minimal_budget", wrong_minimal(lambda k: k + 1)),
+    ("remark_2", sampling, "trim", lambda mdp, minimal, budget: asure.trim(minimal, budget + 1)),
+    ("experiment_1_assured", experiments, "BUDGET", 4),
     ("experiment_2_concentration", experiments, "HURTS", {1: 1.0, 2: 0.5}),
     ("experiment_2_sensitivity", experiments, "HURTS", {1: 1.0, 2: 0.5}),
     ("experiment_2_minimum", experiments, "negative_binomial", lambda hurts: experiments.geometric(5)),
@@ -141,7 +141,7 @@ def test_a_broken_library_makes_the_claim_fail(name, where, what, broken, monkey
         monkeypatch.setattr(experiments, "HURTS", {1: 1.0, 2: 0.6})
         monkeypatch.setattr(experiments, "Expected", lambda limit: asure.Expected(2 * limit))
     if name == "experiment_1_assured":
-        monkeypatch.setattr(experiments, "AlmostSure", lambda total: asure.AlmostSure(total + 1))
+        monkeypatch.setattr(experiments, "AlmostSure", lambda budget: asure.AlmostSure(budget + 1))
     claim = getattr(paper, name)()
     assert claim.verdict == FAILS
     assert not claim.passed

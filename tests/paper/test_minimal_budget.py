@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from almostsure import INFINITE, from_transitions, solve_budget
+from almostsure import INFINITE, from_transitions, minimal_budget
 from almostsure.budget.reference import algorithm_1, barrier, budget_operator, state_budgets, unsafe_states
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.testing import mdps
@@ -40,7 +40,7 @@ def plus(k, constant):
 
 
 def bellman(mdp, b):
-    """The right-hand side of equation (8), on a barrier [total + 1, choices], outcome by outcome."""
+    """The right-hand side of equation (8), on a barrier [budget + 1, choices], outcome by outcome."""
     right = np.zeros_like(b)
     for k, c in itertools.product(range(b.shape[0]), range(mdp.num_choices)):
         for j in range(mdp.outcome_ptr[c], mdp.outcome_ptr[c + 1]):
@@ -79,9 +79,9 @@ def test_equations_9_and_10_more_budget_is_safer(mdp):
     assert (is_safe[1:] >= is_safe[:-1]).all()
 
 
-def policies_on_augmented_states(mdp, total):
+def policies_on_augmented_states(mdp, budget):
     """Every deterministic stationary policy on (s, k): a choice for each."""
-    options = [mdp.choices(s) for _ in range(total + 1) for s in range(mdp.num_states)]
+    options = [mdp.choices(s) for _ in range(budget + 1) for s in range(mdp.num_states)]
     return itertools.product(*options)
 
 
@@ -89,22 +89,22 @@ def policies_on_augmented_states(mdp, total):
 @given(mdps(max_states=2, max_actions=2, max_outcomes=2, max_damage=2))
 def test_the_barrier_is_that_of_the_best_policy(mdp):
     """B* = max over policies of B_π (equation 6): a triple is safe if *some* policy never overspends from it."""
-    total = 2
-    best = np.full((total + 1, mdp.num_choices), LOST)
-    for policy in policies_on_augmented_states(mdp, total):
-        choice = np.reshape(policy, (total + 1, mdp.num_states))
-        safe = np.ones((total + 1, mdp.num_states), bool)  # of (k, s) under the policy: cannot reach overspending
+    budget = 2
+    best = np.full((budget + 1, mdp.num_choices), LOST)
+    for policy in policies_on_augmented_states(mdp, budget):
+        choice = np.reshape(policy, (budget + 1, mdp.num_states))
+        safe = np.ones((budget + 1, mdp.num_states), bool)  # of (k, s) under the policy: cannot reach overspending
         while True:
             now = np.array(
-                [[_all_safe(mdp, safe, k, choice[k, s]) for s in range(mdp.num_states)] for k in range(total + 1)]
+                [[_all_safe(mdp, safe, k, choice[k, s]) for s in range(mdp.num_states)] for k in range(budget + 1)]
             )
             if np.array_equal(now, safe):
                 break
             safe = now
-        for k, c in itertools.product(range(total + 1), range(mdp.num_choices)):
+        for k, c in itertools.product(range(budget + 1), range(mdp.num_choices)):
             if _all_safe(mdp, safe, k, c):
                 best[k, c] = SAFE
-    np.testing.assert_array_equal(barrier(mdp, total), best)
+    np.testing.assert_array_equal(barrier(mdp, budget), best)
 
 
 def _all_safe(mdp, safe, k, c):
@@ -120,25 +120,25 @@ def _all_safe(mdp, safe, k, c):
 def test_the_minimal_budget_is_the_least_with_a_barrier_of_zero(mdp):
     is_safe = barrier(mdp, PLENTY) == SAFE
     expected = np.where(is_safe.any(axis=0), is_safe.argmax(axis=0), INFINITE)
-    k = solve_budget(mdp, cap=PLENTY).of_choice
+    k = minimal_budget(mdp, cap=PLENTY).of_choice
     np.testing.assert_array_equal(k, expected)
 
 
 @settings(max_examples=60)
 @given(small(), st.integers(0, 5))
-def test_unsafe_states_are_those_where_every_barrier_is_down(mdp, total):
+def test_unsafe_states_are_those_where_every_barrier_is_down(mdp, budget):
     """Remark 2."""
     k = algorithm_1(mdp).of_choice
-    best = np.maximum.reduceat(barrier(mdp, total)[total], mdp.choice_ptr[:-1])
-    np.testing.assert_array_equal(unsafe_states(mdp, k, total), best == LOST)
-    np.testing.assert_array_equal(solve_budget(mdp).unsafe_states(total), best == LOST)
+    best = np.maximum.reduceat(barrier(mdp, budget)[budget], mdp.choice_ptr[:-1])
+    np.testing.assert_array_equal(unsafe_states(mdp, k, budget), best == LOST)
+    np.testing.assert_array_equal(minimal_budget(mdp).unsafe_states(budget), best == LOST)
     np.testing.assert_array_equal(unsafe_states(mdp, k, INFINITE), algorithm_1(mdp).of_state == INFINITE)
 
 
-@pytest.mark.parametrize("total", [-1, 1.5, float("nan"), None])
-def test_a_barrier_is_for_a_whole_total(total):
-    with pytest.raises(ArgumentError, match=r"total must be (a whole number|0 or more); got"):
-        barrier("paper", total)
+@pytest.mark.parametrize("budget", [-1, 1.5, float("nan"), None])
+def test_a_barrier_is_for_a_whole_total(budget):
+    with pytest.raises(ArgumentError, match=r"budget must be (a whole number|0 or more); got"):
+        barrier("paper", budget)
 
 
 @pytest.mark.parametrize("budgets", [[0.5, 0, 0], [float("nan"), 0, 0]])
@@ -153,14 +153,14 @@ def test_the_operator_wants_an_integer_a_choice(budgets):
 @settings(max_examples=150)
 @given(mdps(max_damage=255))
 def test_theorem_2_the_minimal_budget_is_a_fixed_point(mdp):
-    k = solve_budget(mdp).of_choice
+    k = minimal_budget(mdp).of_choice
     np.testing.assert_array_equal(budget_operator(mdp, k), k)
 
 
 def test_theorem_2_on_the_paper_s_example():
     """Left costs one unit each time, right ends: k*(circle, left) = 1 + k*(circle, right) = 1."""
     mdp = from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-    assert solve_budget(mdp).of_choice.tolist() == [1, 0, 0]
+    assert minimal_budget(mdp).of_choice.tolist() == [1, 0, 0]
 
 
 # ---------------------------------------------------------------------- the operator T
@@ -224,7 +224,7 @@ def test_the_operator_wants_one_entry_a_choice(shape):
 @given(small(max_damage=3, max_states=6))
 def test_theorem_3_algorithm_1_converges_from_below(mdp):
     found = algorithm_1(mdp, trace=True)
-    k = solve_budget(mdp).of_choice
+    k = minimal_budget(mdp).of_choice
     np.testing.assert_array_equal(found.of_choice, k)
     np.testing.assert_array_equal(found.of_state, state_budgets(mdp, k))
     trace = found.trace
@@ -247,7 +247,7 @@ def test_no_trace_unless_asked_for():
 @given(mdps(max_states=6, max_damage=4))
 def test_nothing_finite_exceeds_states_times_damage(mdp):
     """The rule by which Algorithm 1 stops where k* = ∞, which the paper's does not."""
-    k = solve_budget(mdp).of_state
+    k = minimal_budget(mdp).of_state
     finite = k[k < INFINITE]
     assume(finite.size)
     assert finite.max() <= mdp.num_states * mdp.max_damage
@@ -264,13 +264,13 @@ def test_algorithm_1_stops_where_the_paper_s_would_count_for_ever():
 @given(small(max_states=5, max_damage=3))
 def test_random_play_inside_the_budget_never_overspends_and_one_unit_less_can_be_forced(mdp):
     """What k* means: play that only uses choices with k*(s,a) ≤ remaining keeps it; with less, nature wins."""
-    budget = solve_budget(mdp)
+    minimal = minimal_budget(mdp)
     rng = np.random.default_rng(mdp.num_outcomes)
-    v = budget.of_state
+    v = minimal.of_state
     for start in np.flatnonzero((v > 0) & (v < INFINITE)).tolist():
         state, remaining = start, int(v[start])
         for _ in range(30):  # the agent plays anything that is allowed, nature the worst
-            choices = [c for c in mdp.choices(state) if budget.of_choice[c] <= remaining]
+            choices = [c for c in mdp.choices(state) if minimal.of_choice[c] <= remaining]
             assert choices
             c = int(rng.choice(choices))
             outcomes = np.arange(mdp.outcome_ptr[c], mdp.outcome_ptr[c + 1])

@@ -3,32 +3,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from almostsure import INFINITE, from_transitions, solve_budget
+from almostsure import INFINITE, from_transitions, minimal_budget
 from almostsure.errors import ArgumentError, NotEnoughMemory
 from almostsure.policy.augment import augment, augmented_state, split_state
 from almostsure.testing import mdps
 
 
 @given(mdps(max_damage=4), st.integers(0, 4))
-def test_what_is_safe_with_a_budget_is_harmless_in_the_augmented_model(mdp, total):
+def test_what_is_safe_with_a_budget_is_harmless_in_the_augmented_model(mdp, budget):
     """Theorem 1 through the looking glass: k*(s, a) ≤ K exactly if the augmented choice needs no budget at all."""
-    needs, harmless = solve_budget(mdp).of_choice, solve_budget(augment(mdp, total)).of_choice
-    for remaining in range(total + 1):
+    needs, harmless = minimal_budget(mdp).of_choice, minimal_budget(augment(mdp, budget)).of_choice
+    for remaining in range(budget + 1):
         part = harmless[remaining * mdp.num_choices : (remaining + 1) * mdp.num_choices]
         assert np.array_equal(part == 0, needs <= remaining)
         assert set(part.tolist()) <= {0, 1, INFINITE}
 
 
 @given(mdps(), st.integers(0, 3))
-def test_probabilities_and_rewards_come_along(mdp, total):
-    bigger = augment(mdp, total)
-    assert bigger.num_states == (total + 1) * mdp.num_states + 1
+def test_probabilities_and_rewards_come_along(mdp, budget):
+    bigger = augment(mdp, budget)
+    assert bigger.num_states == (budget + 1) * mdp.num_states + 1
     choice, wide = mdp.outcome_choices(), bigger.outcome_choices()
     reward = np.bincount(choice, mdp.probability * mdp.reward, minlength=mdp.num_choices)
     wider = np.bincount(wide, bigger.probability * bigger.reward, minlength=bigger.num_choices)
-    assert np.allclose(wider[:-1], np.tile(reward, total + 1))
+    assert np.allclose(wider[:-1], np.tile(reward, budget + 1))
     hurts = np.bincount(wide, bigger.probability * bigger.damage, minlength=bigger.num_choices)
-    for remaining in range(total + 1):
+    for remaining in range(budget + 1):
         overspends = np.bincount(choice, mdp.probability * (mdp.damage > remaining), minlength=mdp.num_choices)
         assert np.allclose(hurts[remaining * mdp.num_choices :][: mdp.num_choices], overspends)
 
@@ -43,7 +43,7 @@ def test_names_and_places(paper):
         assert augmented_state(mdp, 2, state, remaining) == index
     assert split_state(mdp, 2, 6) is None
     assert augmented_state(mdp, 2, 0, -1) == 6
-    with pytest.raises(ArgumentError, match="at most the total, 2; got 3"):
+    with pytest.raises(ArgumentError, match="at most the budget, 2; got 3"):
         augmented_state(mdp, 2, 0, 3)
     with pytest.raises(ArgumentError, match="index must lie in 0 … 6; got 7"):
         split_state(mdp, 2, 7)

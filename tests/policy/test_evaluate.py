@@ -16,22 +16,22 @@ from almostsure.testing import mdps
 randoms = st.randoms(use_true_random=False)
 
 
-def some_policy(mdp, random, total=None):
-    """A policy that plays some of the actions of each state, on (state, remaining) and once overspent with a total."""
+def some_policy(mdp, random, budget=None):
+    """A policy that plays some of the actions of each state, on (state, remaining) and once overspent with a budget."""
 
     def spread(state, remaining=None):
         actions = mdp.actions(state).tolist()
         some = random.sample(actions, random.randint(1, len(actions)))
         return {a: 1 / len(some) for a in some}
 
-    policy = Policy.from_function(mdp, spread, total=total)
-    return policy if total is None else policy.with_overspent(lambda s: spread(s))
+    policy = Policy.from_function(mdp, spread, budget=budget)
+    return policy if budget is None else policy.with_overspent(lambda s: spread(s))
 
 
 MOST = 25  # damage beyond this is not told apart
 
 
-def unrolled(mdp, policy, total, discount):
+def unrolled(mdp, policy, budget, discount):
     """Return, damage, length and distribution by following all trajectories, merged by (state, damage)."""
     ends = mdp.is_terminal()
     mass = {(int(s), 0): p for s, p in zip(mdp.initial_states, mdp.initial_probabilities, strict=True)}
@@ -45,7 +45,7 @@ def unrolled(mdp, policy, total, discount):
                 ended[spent] += m
                 continue
             length += m
-            shares = policy.probabilities(state, None if policy.total is None else total - spent)
+            shares = policy.probabilities(state, None if policy.budget is None else budget - spent)
             for action in np.flatnonzero(shares).tolist():
                 for o in mdp.outcomes(state, action):
                     p = m * shares[action] * o.probability
@@ -60,10 +60,10 @@ def unrolled(mdp, policy, total, discount):
 
 @given(mdps(max_states=4, proper=True), randoms, st.one_of(st.none(), st.integers(0, 4)), st.sampled_from([1.0, 0.7]))
 @settings(max_examples=40)
-def test_equal_to_following_every_trajectory(mdp, random, total, discount):
-    policy = some_policy(mdp, random, total)
+def test_equal_to_following_every_trajectory(mdp, random, budget, discount):
+    policy = some_policy(mdp, random, budget)
     result = evaluate(mdp, policy, discount=discount)
-    gained, hurt, length, distribution = unrolled(mdp, policy, total, discount)
+    gained, hurt, length, distribution = unrolled(mdp, policy, budget, discount)
     assert result.accuracy < 1e-9
     assert result.expected_return == pytest.approx(gained, abs=1e-6)
     assert result.expected_damage == pytest.approx(hurt, abs=1e-6)
@@ -71,14 +71,14 @@ def test_equal_to_following_every_trajectory(mdp, random, total, discount):
     assert result.ends == pytest.approx(1)
     known = np.pad(result.damage_distribution, (0, MOST))[:MOST]
     assert np.allclose(known, distribution[:MOST], atol=1e-8)
-    if total is not None:
-        assert result.overspends == pytest.approx(distribution[total + 1 :].sum(), abs=1e-8)
+    if budget is not None:
+        assert result.overspends == pytest.approx(distribution[budget + 1 :].sum(), abs=1e-8)
 
 
 @given(mdps(max_states=5), randoms, st.one_of(st.none(), st.integers(0, 3)))
 @settings(max_examples=60)
-def test_simulation_agrees(mdp, random, total):
-    policy = some_policy(mdp, random, total)
+def test_simulation_agrees(mdp, random, budget):
+    policy = some_policy(mdp, random, budget)
     result = evaluate(mdp, policy)
     count = 2_000
     episodes = simulate(mdp, policy, count, seed=random.getrandbits(40), max_steps=400)
@@ -89,15 +89,15 @@ def test_simulation_agrees(mdp, random, total):
             (result.expected_length, episodes.lengths),
         ):
             assert abs(seen.mean() - exact) <= 6 * seen.std() / math.sqrt(count) + 1e-6 + 1e-3 * abs(exact)
-    if total is not None and result.ends > 1 - 1e-9:
+    if budget is not None and result.ends > 1 - 1e-9:
         share = float(episodes.overspent.mean())
         spread = math.sqrt(result.overspends * (1 - result.overspends) / count)
         assert abs(share - result.overspends) <= 6 * spread + 2e-3
 
 
 @given(mdps(max_states=5), randoms, st.one_of(st.none(), st.integers(0, 3)))
-def test_probabilities_add_up(mdp, random, total):
-    result = evaluate(mdp, some_policy(mdp, random, total))
+def test_probabilities_add_up(mdp, random, budget):
+    result = evaluate(mdp, some_policy(mdp, random, budget))
     assert result.damage_distribution.sum() + result.beyond == pytest.approx(1, abs=1e-9)
     assert (result.damage_distribution >= 0).all()
     assert result.endless <= result.beyond + 1e-9
@@ -119,7 +119,7 @@ def test_the_assured_policy_of_the_paper(paper):
 @pytest.mark.parametrize("q", [1.0, 0.6])
 def test_the_expectation_constrained_policy_of_the_paper(paper, q):
     c = 5.0
-    result = evaluate(paper(q), {0: {"left": c / (q + c), "right": q / (q + c)}}, total=5)
+    result = evaluate(paper(q), {0: {"left": c / (q + c), "right": q / (q + c)}}, budget=5)
     assert result.expected_return == pytest.approx(c / q, rel=1e-12)
     assert result.expected_damage == pytest.approx(c, rel=1e-12)
     # The damage is geometric: it exceeds any n with probability (c / (1 + c))^(n + 1).
@@ -190,8 +190,8 @@ def test_overspending_without_a_word_about_it(paper):
 
 def test_a_start_with_more_or_less_than_the_policys_total(paper):
     table = [[1, 0], [0, 0], [0, 0]]
-    assert evaluate(paper(), table, total=1).expected_return == pytest.approx(1)
-    assert evaluate(paper(), table, total=7).expected_return == pytest.approx(7)  # the top layer is used until it fits
+    assert evaluate(paper(), table, budget=1).expected_return == pytest.approx(1)
+    assert evaluate(paper(), table, budget=7).expected_return == pytest.approx(7)  # the top layer is used until it fits
 
 
 def test_a_state_that_the_policy_forgot(paper):
@@ -206,19 +206,19 @@ def test_a_long_tail_is_cut_and_counted():
     assert result.expected_damage == pytest.approx(9999, rel=1e-9)
     assert result.beyond == pytest.approx(0.9999**1000, rel=1e-9)
     assert result.exceeds(10) == pytest.approx(0.9999**11, rel=1e-9)
-    with pytest.raises(ArgumentError, match=r"known up to 999 damage; got 2000. Evaluate the policy with that total"):
+    with pytest.raises(ArgumentError, match=r"known up to 999 damage; got 2000. Evaluate the policy with that budget"):
         result.exceeds(2000)
-    assert evaluate(mdp, [0, 0], total=2000).overspends == pytest.approx(0.9999**2001, rel=1e-9)
+    assert evaluate(mdp, [0, 0], budget=2000).overspends == pytest.approx(0.9999**2001, rel=1e-9)
 
 
 def test_no_budget_no_overspending(paper):
-    with pytest.raises(ArgumentError, match="no budget to overspend: evaluate with total="):
+    with pytest.raises(ArgumentError, match="no budget to overspend: evaluate with budget="):
         _ = evaluate(paper(), [1, 0]).overspends
 
 
 def test_rare_risks_keep_their_digits():
     mdp = from_transitions([0, 0], [0, 0], [1, 1], [1 - 1e-12, 1e-12], [0, 0], [0, 1], terminal=[1])
-    assert evaluate(mdp, [[0, 0]], total=0).overspends == pytest.approx(1e-12, rel=1e-6)
+    assert evaluate(mdp, [[0, 0]], budget=0).overspends == pytest.approx(1e-12, rel=1e-6)
 
 
 def test_a_model_by_name_and_the_same_chances_everywhere():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from almostsure import AlmostSure, Shield, evaluate, from_transitions, simulate, solve_budget, solve_policy
+from almostsure import AlmostSure, Shield, evaluate, from_transitions, minimal_budget, simulate, solve_policy
 from almostsure.errors import (
     ArgumentError,
     CorruptFile,
@@ -46,7 +46,7 @@ def test_names_in_a_table(mdp):
 
 def test_one_row_for_each_remaining_budget(mdp):
     policy = Policy.from_table(mdp, [[1, 1, 0], [0, 1, 0], [0, 2, 0]])
-    assert policy.total == 2
+    assert policy.budget == 2
     assert [policy.act("field", k) for k in range(5)] == [1, 1, 2, 2, 2]  # the top layer serves larger budgets
 
 
@@ -92,8 +92,8 @@ def test_uniform_play_and_one_action_everywhere_are_policies_unless_a_living_sta
 
 
 def test_a_function_that_finds_nothing_safe_says_nothing_there(mdp):
-    shield = Shield(mdp, solve_budget(mdp))
-    policy = as_policy(mdp, lambda state, remaining: shield.allowed(state, remaining)[-1], total=3)
+    shield = Shield(minimal_budget(mdp))
+    policy = as_policy(mdp, lambda state, remaining: shield.allowed(state, remaining)[-1], budget=3)
     assert policy.act("home", 0) == 1
     assert evaluate(mdp, policy).overspends == 0
 
@@ -101,31 +101,31 @@ def test_a_function_that_finds_nothing_safe_says_nothing_there(mdp):
         raise NoSafeAction("not here", state=state)
 
     with pytest.raises(NoSafeAction, match="state 0 'home' with 3 left, and says nothing"):
-        evaluate(mdp, careful, total=3)
+        evaluate(mdp, careful, budget=3)
 
 
 @given(mdps(), st.integers(0, 6))
-def test_the_random_shielded_policy_never_overspends(mdp, total):
-    shield = Shield(mdp, solve_budget(mdp))
-    needed = shield.budget.smallest_total()
-    if needed > total:
+def test_the_random_shielded_policy_never_overspends(mdp, budget):
+    shield = Shield(minimal_budget(mdp))
+    needed = shield.minimal.smallest_budget()
+    if needed > budget:
         with pytest.raises(Infeasible, match=r"enough at the start"):
-            Policy.from_shield(shield, total)
+            shield.random_policy(budget)
         return
-    policy = Policy.from_shield(shield, total)
+    policy = shield.random_policy(budget)
     assert evaluate(mdp, policy).overspends == 0
     assert shield.is_feasible(policy)
     for state in range(mdp.num_states):
-        for remaining in range(total + 1):
-            if shield.budget.of_state[state] <= remaining:
+        for remaining in range(budget + 1):
+            if shield.minimal.of_state[state] <= remaining:
                 shares = policy.probabilities(state, remaining)
                 assert np.flatnonzero(shares).tolist() == shield.allowed(state, remaining).tolist()
                 assert np.ptp(shares[shares > 0]) == 0
 
 
 def test_no_shielded_policy_beyond_the_cap(mdp):
-    with pytest.raises(ArgumentError, match="total must be at most the cap 1"):
-        Policy.from_shield(Shield(mdp, solve_budget(mdp, cap=1)), 2)
+    with pytest.raises(ArgumentError, match="budget must be at most the cap 1"):
+        Shield(minimal_budget(mdp, cap=1)).random_policy(2)
 
 
 def test_a_solution_stands_for_its_policy(mdp):
@@ -144,7 +144,7 @@ def test_models_by_name(tmp_path):
 
 def test_a_mapping_on_state_and_remaining(mdp):
     policy = Policy.from_table(mdp, {("home", 0): "back", ("home", 3): "out"})
-    assert policy.total == 3
+    assert policy.budget == 3
     assert policy.act("home", 3) == 0
     with pytest.raises(NoSafeAction, match="says nothing about state 0 'home' with 2 left"):
         policy.act("home", 2)
@@ -155,7 +155,7 @@ def test_a_matrix_of_probabilities(mdp):
     policy = Policy.from_table(mdp, matrix)
     assert np.array_equal([policy.probabilities(s) for s in range(3)], matrix)
     layered = Policy.from_table(mdp, np.stack([matrix, matrix]))
-    assert layered.total == 1
+    assert layered.budget == 1
 
 
 def test_probabilities_of_zero_and_one_make_a_deterministic_policy(mdp):
@@ -165,7 +165,7 @@ def test_probabilities_of_zero_and_one_make_a_deterministic_policy(mdp):
 def test_functions(mdp):
     of_state = Policy.from_function(mdp, lambda s: "back" if s != 2 else "out")
     assert of_state.act("field") == 1
-    both = Policy.from_function(mdp, lambda s, k: (2 if k > 1 else 1) if s == 1 else None, total=2)
+    both = Policy.from_function(mdp, lambda s, k: (2 if k > 1 else 1) if s == 1 else None, budget=2)
     assert [both.act(1, k) for k in range(3)] == [1, 1, 2]
 
 
@@ -182,7 +182,7 @@ def test_what_looks_at_the_budget_must_be_told_it(mdp):
     policy = Policy.from_table(mdp, [[1, 1, 0]])
     with pytest.raises(ArgumentError, match="looks at the remaining budget: say what remains"):
         policy.act("home")
-    with pytest.raises(ArgumentError, match="looks at the remaining budget: say the total"):
+    with pytest.raises(ArgumentError, match="looks at the remaining budget: say the budget"):
         as_policy(mdp, lambda s, k: 0)
 
 
@@ -240,12 +240,12 @@ def test_shapes(mdp):
         Policy.from_table(mdp, [0, 1])
     with pytest.raises(PolicyError, match=r"must have shape \[3, 3\] or \[layers, 3, 3\]"):
         Policy.from_table(mdp, np.ones((3, 2)))
-    with pytest.raises(PolicyError, match=r"with total=4 a table must have a row for each of 0 … 4; got 2 rows"):
-        Policy.from_table(mdp, [[1, 1, 0], [1, 1, 0]], total=4)
+    with pytest.raises(PolicyError, match=r"with budget=4 a table must have a row for each of 0 … 4; got 2 rows"):
+        Policy.from_table(mdp, [[1, 1, 0], [1, 1, 0]], budget=4)
     with pytest.raises(PolicyError, match=r"must hold integers .* or floats"):
         Policy.from_table(mdp, np.array([1j, 1j, 0]))
     with pytest.raises(PolicyError, match=r"keys must be \(state, remaining\); got 0"):
-        Policy.from_table(mdp, {0: 1}, total=2)
+        Policy.from_table(mdp, {0: 1}, budget=2)
     with pytest.raises(PolicyError, match="choice at state 0 'home' must lie in 0 … 1"):
         Policy(mdp, choice=np.array([[3, 2, 4]]))
 
@@ -259,7 +259,7 @@ def test_another_models_policy(mdp, paper):
 def test_policies_are_immutable(mdp):
     policy = Policy.from_table(mdp, [0, 1, 0])
     with pytest.raises(AttributeError, match="a policy is immutable"):
-        policy.total = 3
+        policy.budget = 3
     with pytest.raises(ValueError, match="read-only"):
         policy.choice[0, 0] = 1
 
@@ -314,9 +314,9 @@ def test_long_tables_are_cut():
 
 
 @given(mdps(), st.integers(0, 3), st.randoms(use_true_random=False))
-def test_save_then_load_is_the_identity(tmp_path_factory, mdp, total, random):
+def test_save_then_load_is_the_identity(tmp_path_factory, mdp, budget, random):
     path = tmp_path_factory.getbasetemp() / "policy.safetensors"
-    policy = Policy.from_function(mdp, lambda s, k: random.choice(mdp.actions(s).tolist()), total=total)
+    policy = Policy.from_function(mdp, lambda s, k: random.choice(mdp.actions(s).tolist()), budget=budget)
     policy.save(path)
     assert Policy.load(path, mdp) == policy
     spread = Policy.from_function(mdp, lambda s: {a: 1 / len(mdp.actions(s)) for a in mdp.actions(s).tolist()})
@@ -346,19 +346,19 @@ def test_files_of_other_models_and_damaged_files(mdp, paper, tmp_path):
 
 
 def test_a_file_that_lies_is_refused(paper, tmp_path):
-    from almostsure.model.tensors import save_tensors
+    from almostsure.files import save_tensors
 
     mdp = paper()
     for arrays, strings in (
-        ({"choice": np.array([[2, 2]], np.int32)}, {"total": ""}),
-        ({"choice": np.array([[0, 2]], np.int32)}, {"total": "7"}),
-        ({"choice": np.array([[0, 2]], np.int32)}, {"total": "x"}),
-        ({"probability": np.array([[0.5, 0.4, 1.0]])}, {"total": ""}),
-        ({"choice": np.array([[0.0, 2.0]])}, {"total": ""}),
-        ({"hello": np.zeros(1)}, {"total": ""}),
-        ({}, {"total": ""}),
-        ({"choice": np.array([[0, 2]], np.int32), "rest_choice": np.array([0, -1])}, {"total": ""}),
+        ({"choice": np.array([[2, 2]], np.int32)}, {"budget": ""}),
+        ({"choice": np.array([[0, 2]], np.int32)}, {"budget": "7"}),
+        ({"choice": np.array([[0, 2]], np.int32)}, {"budget": "x"}),
+        ({"probability": np.array([[0.5, 0.4, 1.0]])}, {"budget": ""}),
+        ({"choice": np.array([[0.0, 2.0]])}, {"budget": ""}),
+        ({"hello": np.zeros(1)}, {"budget": ""}),
+        ({}, {"budget": ""}),
+        ({"choice": np.array([[0, 2]], np.int32), "rest_choice": np.array([0, -1])}, {"budget": ""}),
     ):
-        save_tensors(tmp_path / "p", kind="policy", mdp=mdp, arrays=arrays, strings=strings)
+        save_tensors(tmp_path / "p", kind="policy", model=mdp.fingerprint, arrays=arrays, strings=strings)
         with pytest.raises(CorruptFile, match="does not hold a policy of its model"):
             Policy.load(tmp_path / "p", mdp)

@@ -26,7 +26,7 @@ def same(one, other):
 def played(draw):
     """A model and a policy of some kind."""
     mdp = draw(mdps(max_states=5))
-    total = draw(st.one_of(st.none(), st.integers(0, 3)))
+    budget = draw(st.one_of(st.none(), st.integers(0, 3)))
     random = draw(st.randoms(use_true_random=False))
     randomised = draw(st.booleans())
 
@@ -34,8 +34,8 @@ def played(draw):
         actions = mdp.actions(state).tolist()
         return {a: 1 / len(actions) for a in actions} if randomised else random.choice(actions)
 
-    policy = Policy.from_function(mdp, decide, total=total)
-    return mdp, policy if total is None else policy.with_overspent(lambda s: decide(s))
+    policy = Policy.from_function(mdp, decide, budget=budget)
+    return mdp, policy if budget is None else policy.with_overspent(lambda s: decide(s))
 
 
 @given(played(), st.integers(0, 2**64 - 1), st.sampled_from([1.0, 0.9]))
@@ -147,7 +147,7 @@ def test_a_gap_in_a_policy_raises(paper):
 
 
 def test_stationary_policies_may_overspend_and_are_counted(paper):
-    episodes = simulate(paper(), {0: {"left": 0.8, "right": 0.2}, 1: 0}, 20_000, total=2, seed=1)
+    episodes = simulate(paper(), {0: {"left": 0.8, "right": 0.2}, 1: 0}, 20_000, budget=2, seed=1)
     assert abs(episodes.overspent.mean() - 0.8**3) < 0.02
     assert "overspent" in str(episodes)
     with pytest.raises(ArgumentError, match="no budget to overspend"):
@@ -186,7 +186,7 @@ def test_an_impossible_action_is_never_drawn():
         ({"max_steps": 0}, "max_steps must be at least 1"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"seed": 2**64}, "seed must be a whole number"),
-        ({"total": -1}, "total must be a whole number"),
+        ({"budget": -1}, "budget must be a whole number"),
         ({"discount": 0}, r"discount must lie in \(0, 1\]"),
     ],
 )

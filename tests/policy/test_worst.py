@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almostsure import AlmostSure, Chance, Expected, example, from_transitions, simulate, solve_budget, solve_policy
+from almostsure import AlmostSure, Chance, Expected, example, from_transitions, minimal_budget, simulate, solve_policy
 from almostsure.budget.answer import INFINITE
 from almostsure.errors import NoSafeAction
 from almostsure.policy import worst
@@ -20,8 +20,8 @@ from almostsure.testing import mdps
 
 
 def test_an_assured_policy_keeps_its_total():
-    for total in range(7):
-        assert worst_damage("hazard-map", solve_policy("hazard-map", AlmostSure(total))) <= total
+    for budget in range(7):
+        assert worst_damage("hazard-map", solve_policy("hazard-map", AlmostSure(budget))) <= budget
     assert worst_damage("corridor", solve_policy("corridor", AlmostSure(3))) == 3
 
 
@@ -40,7 +40,7 @@ def test_what_comes_after_overspending_counts():
 def test_a_policy_that_is_silent_once_it_has_overspent():
     mdp = example("paper")
     table = {("circle", 1): "left", ("circle", 0): "left", ("square", 1): 0, ("square", 0): 0}
-    policy = Policy.from_table(mdp, table, total=1)
+    policy = Policy.from_table(mdp, table, budget=1)
     with pytest.raises(NoSafeAction, match="overspends at state 0 'circle', and does not say what it does then"):
         worst_damage(mdp, policy)
 
@@ -53,11 +53,11 @@ def test_resting_is_harmless():
 @given(mdps())
 @settings(max_examples=60)
 def test_it_is_the_end_of_the_distribution(mdp):
-    budget = solve_budget(mdp)
-    least = budget.smallest_total()
+    minimal = minimal_budget(mdp)
+    least = minimal.smallest_budget()
     if least == INFINITE or least > 8:
         return
-    policy = Policy.from_shield(Shield(mdp, budget), least + 1)
+    policy = Shield(minimal).random_policy(least + 1)
     worst = worst_damage(mdp, policy)
     possible = np.flatnonzero(evaluate(mdp, policy).damage_distribution > 1e-12)
     assert worst <= least + 1
@@ -67,15 +67,15 @@ def test_it_is_the_end_of_the_distribution(mdp):
 
 @given(mdps(), st.integers(20, 60), st.integers(0, 30))
 @settings(max_examples=80)
-def test_layers_that_repeat_are_skipped_with_the_same_result(mdp, total, more):
-    budget = solve_budget(mdp)
-    if budget.smallest_total() > total:
+def test_layers_that_repeat_are_skipped_with_the_same_result(mdp, budget, more):
+    minimal = minimal_budget(mdp)
+    if minimal.smallest_budget() > budget:
         return
-    policy = Policy.from_shield(Shield(mdp, budget), total)
-    quick = worst_damage(mdp, policy, total=total + more)
+    policy = Shield(minimal).random_policy(budget)
+    quick = worst_damage(mdp, policy, budget=budget + more)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("almostsure.policy.worst._Cycle.skip", lambda _, waiting: waiting)
-        assert worst_damage(mdp, policy, total=total + more) == quick
+        assert worst_damage(mdp, policy, budget=budget + more) == quick
 
 
 def test_a_large_total_takes_no_longer():

@@ -35,7 +35,7 @@ def hostile():
 
 @pytest.fixture(scope="session")
 def hazard(tmp_path_factory):
-    return write_report("hazard-map", tmp_path_factory.mktemp("hazard") / "report.html", total=3)
+    return write_report("hazard-map", tmp_path_factory.mktemp("hazard") / "report.html", budget=3)
 
 
 @pytest.fixture(scope="session")

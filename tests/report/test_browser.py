@@ -37,8 +37,8 @@ def test_the_slider_shrinks_the_safe_region(visit, quicksand):
     for _ in range(7):
         counts.append(int(page.inner_text("#budget-says").split(" ")[0]))
         page.keyboard.press("ArrowRight")
-    budget = asure.solve_budget("quicksand")
-    assert counts == [int((budget.of_state <= k).sum()) for k in range(7)]
+    minimal = asure.minimal_budget("quicksand")
+    assert counts == [int((minimal.of_state <= k).sum()) for k in range(7)]
     assert picture(page) != before
 
 
@@ -48,9 +48,9 @@ def test_a_click_shows_what_a_state_needs_and_why(visit, quicksand):
     assert page.inner_text("#details h3").startswith("r2c2")
     assert page.inner_text("#selected-need") == "2"
     rows = page.locator("#details table").first.inner_text()
-    budget = asure.solve_budget("quicksand")
+    minimal = asure.minimal_budget("quicksand")
     for action in ("north", "east", "south", "west"):
-        assert f"{action}\t{budget.of('r2c2', action)}" in rows
+        assert f"{action}\t{minimal.of('r2c2', action)}" in rows
     page.get_by_role("button", name="north").click()
     assert "north at r2c2 needs 4" in page.inner_text("#witness")
 
@@ -60,7 +60,7 @@ def test_the_witness_is_the_one_that_explain_gives(visit, quicksand, state):
     page = visit(quicksand)
     page.fill("#details input[type=search]", state)
     page.keyboard.press("Enter")
-    explanation = asure.solve_budget("quicksand").explain(state)
+    explanation = asure.minimal_budget("quicksand").explain(state)
     mdp = explanation.mdp
     shown = page.locator("#witness ol li").all_inner_texts()
     assert len(shown) == len(explanation.steps)
@@ -225,7 +225,7 @@ ARROWS_THAT_ARE_NAMED = """() => [...document.querySelectorAll("#stage svg > g:l
 def test_labels_of_a_graph_touch_neither_each_other_nor_a_state(visit, tmp_path):
     states, actions, targets = [0, 0, 0, 1, 1, 2, 2], [0, 1, 2, 0, 1, 0, 1], [0, 1, 2, 0, 1, 3, 1]
     mdp = asure.from_transitions(states, actions, targets, [1] * 7, [0] * 7, [0, 1, 0, 0, 0, 3, 0], terminal=[3])
-    page = visit(write_report(mdp, tmp_path / "r.html", total=4))
+    page = visit(write_report(mdp, tmp_path / "r.html", budget=4))
     assert page.evaluate(LABELS_THAT_TOUCH) == [7, []]
 
 
@@ -258,21 +258,21 @@ def test_a_graph_is_walked_with_the_arrow_keys(visit, tmp_path):
     assert page.inner_text("#details h3").startswith("square")
 
 
-@pytest.mark.parametrize("total", [0, 2])
-def test_hopeless_and_tiny_models_open(visit, tmp_path, total):
+@pytest.mark.parametrize("budget", [0, 2])
+def test_hopeless_and_tiny_models_open(visit, tmp_path, budget):
     models = {
         "hopeless": asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, 1], [1, 1]),
         "one": asure.from_transitions([0], [0], [0], [1], [0], [0]),
         "free": asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 1], terminal=[1]),
     }
     for name, mdp in models.items():
-        page = visit(write_report(mdp, tmp_path / f"{name}.html", total=total))
+        page = visit(write_report(mdp, tmp_path / f"{name}.html", budget=budget))
         assert page.locator("h1").is_visible()
 
 
 def test_a_million_states_open(visit, tmp_path):
     mdp = garnet(1_000_000, 2, 2, seed=1, damage_rate=0.02)
-    path = write_report(mdp, tmp_path / "large.html", total=1)
+    path = write_report(mdp, tmp_path / "large.html", budget=1)
     assert path.stat().st_size < 2_000_000
     page = visit(path)
     assert "too many to draw" in page.inner_text("#explore-lead")
@@ -287,7 +287,7 @@ def test_a_large_map_is_gathered_into_squares(visit, tmp_path):
     rng = np.random.default_rng(0)
     cells = rng.choice(list("......~#"), (240, 240))
     cells[0, 0], cells[-1, -1] = "S", "G"
-    page = visit(write_report(asure.from_map(cells, step_reward=-1.0), tmp_path / "map.html", total=0))
+    page = visit(write_report(asure.from_map(cells, step_reward=-1.0), tmp_path / "map.html", budget=0))
     assert "2 × 2 cells" in page.inner_text("#explore-lead")
     page.mouse.click(*middle_of(page, 60, 60, rows=120, columns=120))
     assert page.inner_text("#details h3").startswith("r")

@@ -82,7 +82,7 @@ def test_limit_risk_seed_and_command_are_taken_over(tmp_path, content_of):
     path = write_report(
         "corridor",
         tmp_path / "r.html",
-        total=2,
+        budget=2,
         limit=1.5,
         risk=0.25,
         seed=2**64 - 1,
@@ -96,7 +96,7 @@ def test_limit_risk_seed_and_command_are_taken_over(tmp_path, content_of):
 
 
 def test_the_same_arguments_give_the_same_bytes(hazard, tmp_path):
-    again = write_report("hazard-map", tmp_path / "again.html", total=3)
+    again = write_report("hazard-map", tmp_path / "again.html", budget=3)
     assert again.read_bytes() == hazard.read_bytes()
 
 
@@ -104,7 +104,7 @@ def test_without_a_total_one_is_chosen_and_explained(quicksand, content_of):
     data = content_of(quicksand)
     curve = np.array([np.nan if value is None else value for _, value in data["curve"]])
     gain = np.nanmax(curve) - curve[data["least"]]
-    assert curve[data["total"]] >= curve[data["least"]] + gain * 2 / 3 - 1e-4
+    assert curve[data["budget"]] >= curve[data["least"]] + gain * 2 / 3 - 1e-4
     assert any("No budget was asked for" in sentence for sentence in data["sentences"])
 
 
@@ -123,7 +123,7 @@ def report_of(mdp, tmp_path, **options):
 
 
 def test_an_infeasible_total_names_what_would_do(tmp_path, content_of):
-    data = content_of(report_of("quicksand", tmp_path, total=1))
+    data = content_of(report_of("quicksand", tmp_path, budget=1))
     assert data["headline"] == "From the start, a budget of 1 cannot be kept for certain; 2 can."
     assert "does not suffice" in data["plans"][0]["problem"]
     assert data["curve"][2][1] is not None  # and what 2 would return
@@ -139,7 +139,7 @@ def test_a_hopeless_model_says_why(tmp_path, content_of):
 
 def test_an_unbounded_return_is_told(tmp_path, content_of):
     free = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 1], terminal=[1])
-    data = content_of(report_of(free, tmp_path, total=2))
+    data = content_of(report_of(free, tmp_path, budget=2))
     assert any("no bound" in sentence for sentence in data["sentences"])
     assert data["curve"][0] == [0, "inf"]
 
@@ -148,7 +148,7 @@ def test_bounded_below_and_unbounded_above_shows_the_bounded_part(tmp_path, cont
     # Crossing with damage 1 reaches a state that earns for ever; without it there is nothing.
     mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [2, 1, 1], [1, 1, 1], [5, 0, 1], [0, 1, 0], terminal=[2])
     data = content_of(report_of(mdp, tmp_path))
-    assert (data["total"], data["curve"][:2]) == (0, [[0, 5.0], [1, "inf"]])
+    assert (data["budget"], data["curve"][:2]) == (0, [[0, 5.0], [1, "inf"]])
     assert "With 1, the return would have no bound." in data["sentences"]
 
 
@@ -169,7 +169,7 @@ def test_layouts_graphs_mosaics_and_levels(tmp_path, content_of, hazard):
     assert content_of(hazard)["view"]["kind"] == "map"
     assert content_of(report_of("paper", tmp_path))["view"]["kind"] == "graph"
     assert content_of(report_of(rings(4, size=20), tmp_path))["view"]["kind"] == "mosaic"
-    large = content_of(report_of(garnet(4100, 2, 2, damage_rate=0.02, reward_scale=0.0), tmp_path, total=1))
+    large = content_of(report_of(garnet(4100, 2, 2, damage_rate=0.02, reward_scale=0.0), tmp_path, budget=1))
     assert large["view"]["kind"] == "levels"
     assert any("Details of most states" in note for note in large["notes"])
 
@@ -184,7 +184,7 @@ def test_large_models_with_gains_have_a_policy_where_they_surely_end(tmp_path, c
         state, plain.choice_action[choice], plain.successor, plain.probability, reward, plain.damage,
         terminal=np.flatnonzero(plain.is_terminal()),
     )  # fmt: skip
-    data = content_of(report_of(mdp, tmp_path, total=1))
+    data = content_of(report_of(mdp, tmp_path, budget=1))
     if cost == 2:
         assert data["plans"][0]["value"] == pytest.approx(asure.solve_policy(mdp, asure.AlmostSure(1)).value, abs=1e-6)
     else:
@@ -204,14 +204,14 @@ def test_a_long_chain_is_gathered(tmp_path, content_of):
 
 
 def test_a_budget_that_is_far_too_large(tmp_path, content_of):
-    path = report_of("paper", tmp_path, total=120)
+    path = report_of("paper", tmp_path, budget=120)
     data = content_of(path)
     assert path.stat().st_size < 500_000
     assert [120, 120.0] in data["curve"]
     starts = data["distributions"]["starts"]
     assert len(starts) <= 42
     assert 121 in starts  # no bar is on both sides of the budget
-    huge = content_of(report_of("paper", tmp_path, total=2**31 - 2))
+    huge = content_of(report_of("paper", tmp_path, budget=2**31 - 2))
     assert "too many to solve" in huge["plans"][0]["problem"]
 
 
@@ -256,8 +256,8 @@ def test_a_hostile_command_and_hostile_figures(tmp_path):
 
 def test_nothing_is_written_on_a_bad_argument(tmp_path):
     for options, message in (
-        ({"total": -1}, "total must be a whole number"),
-        ({"total": 1.5}, "total must be a whole number"),
+        ({"budget": -1}, "budget must be a whole number"),
+        ({"budget": 1.5}, "budget must be a whole number"),
         ({"limit": -1}, "limit must be a finite number"),
         ({"risk": 2}, "risk must be a probability"),
         ({"seed": -1}, "seed must be a whole number"),

@@ -51,4 +51,4 @@ def fall() -> asure.MDP:
 
 @pytest.fixture
 def shield(fall: asure.MDP) -> Shield:
-    return Shield(fall, asure.solve_budget(fall))
+    return Shield(asure.minimal_budget(fall))

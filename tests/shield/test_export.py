@@ -20,7 +20,7 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 
 
 def shield_of(mdp: asure.MDP, cap: int | None = None) -> Shield:
-    return Shield(mdp, asure.solve_budget(mdp, cap=cap))
+    return Shield(asure.minimal_budget(mdp, cap=cap))
 
 
 def expected(shield: Shield, state: int, remaining: int) -> list[int]:
@@ -48,8 +48,8 @@ def models(make) -> list[asure.MDP]:
 
 def test_the_module_says_what_the_shield_says(make, tmp_path: Path) -> None:
     for number, mdp in enumerate(models(make)):
-        shield, total = shield_of(mdp), 310
-        module, table = shield.export_numpy(tmp_path / f"table_{number}.py", total)
+        shield, budget = shield_of(mdp), 310
+        module, table = shield.export_numpy(tmp_path / f"table_{number}.py", budget)
         assert (module.name, table.name) == (f"table_{number}.py", f"table_{number}.npz")
         runtime = load(module)
         assert mdp.fingerprint == runtime.MODEL
@@ -139,11 +139,11 @@ def test_folders_that_do_not_exist(shield: Shield, tmp_path: Path) -> None:
         shield.export_c(tmp_path / "none" / "a.h")
 
 
-@pytest.mark.parametrize("total", [-1, 0.5, True, "2"])
-def test_totals_that_are_none(shield: Shield, tmp_path: Path, total: object) -> None:
+@pytest.mark.parametrize("budget", [-1, 0.5, True, "2"])
+def test_totals_that_are_none(shield: Shield, tmp_path: Path, budget: object) -> None:
     for export in (shield.export_numpy, shield.export_c):
-        with pytest.raises(ArgumentError, match="total must be"):
-            export(tmp_path / "a.py", total)
+        with pytest.raises(ArgumentError, match="budget must be"):
+            export(tmp_path / "a.py", budget)
     assert not list(tmp_path.iterdir())
 
 
@@ -153,7 +153,7 @@ def test_a_cap_limits_the_total(fall: asure.MDP, tmp_path: Path) -> None:
     assert runtime.allowed(0, 1).tolist() == [0]
     with pytest.raises(ValueError, match="remaining must be at most 1"):
         runtime.allowed(0, 2)
-    with pytest.raises(ArgumentError, match="total must be at most the cap 1"):
+    with pytest.raises(ArgumentError, match="budget must be at most the cap 1"):
         shield.export_numpy(tmp_path / "b.py", 2)
 
 
@@ -196,8 +196,8 @@ def ask(folder: Path, questions: list[tuple[int, int]], prefix: str = "almostsur
 @needs_compiler
 def test_the_header_says_what_the_shield_says(make, tmp_path: Path) -> None:
     for mdp in models(make):
-        shield, total = shield_of(mdp), 310
-        shield.export_c(tmp_path / "shield.h", total)
+        shield, budget = shield_of(mdp), 310
+        shield.export_c(tmp_path / "shield.h", budget)
         every = (*range(-1, 12), 254, 255, 256, 299, 300, 301, 310)
         questions = [(state, remaining) for state in range(mdp.num_states) for remaining in every]
         answers = ask(tmp_path, questions)

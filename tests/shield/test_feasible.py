@@ -11,9 +11,9 @@ from almostsure.policy.policy import Policy
 from almostsure.shield import Shield
 
 
-def overspends(mdp: asure.MDP, play, total: int) -> bool:
+def overspends(mdp: asure.MDP, play, budget: int) -> bool:
     """Whether (state, remaining) < 0 can be reached, found by walking: no budgets involved."""
-    todo = [(int(s), total) for s in mdp.initial_states]
+    todo = [(int(s), budget) for s in mdp.initial_states]
     seen = set(todo)
     while todo:
         state, left = todo.pop()
@@ -38,7 +38,7 @@ def lean_table(shield: Shield, layers: int, rng: np.random.Generator) -> np.ndar
     table = random_table(shield.mdp, layers, rng)
     for left in range(layers):
         for state in range(shield.mdp.num_states):
-            if shield.budget.of_state[state] <= left and rng.random() < 0.97:
+            if shield.minimal.of_state[state] <= left and rng.random() < 0.97:
                 table[left, state] = rng.choice(shield.allowed(state, left))
     return table
 
@@ -46,14 +46,14 @@ def lean_table(shield: Shield, layers: int, rng: np.random.Generator) -> np.ndar
 def test_feasible_is_what_never_overspends(make) -> None:
     found = {True: 0, False: 0}
     for seed in range(1500):
-        shield = Shield(mdp := make(seed), asure.solve_budget(mdp))
+        shield = Shield(asure.minimal_budget(mdp := make(seed)))
         rng = np.random.default_rng(seed)
-        total = int(rng.integers(0, 6))
-        table = lean_table(shield, total + 1, rng)
-        good = not overspends(mdp, lambda s, k, t=table: [int(t[k, s])], total)
+        budget = int(rng.integers(0, 6))
+        table = lean_table(shield, budget + 1, rng)
+        good = not overspends(mdp, lambda s, k, t=table: [int(t[k, s])], budget)
         assert shield.is_feasible(table) == good
         assert shield.is_feasible(Policy.from_table(mdp, table)) == good
-        assert shield.is_feasible(lambda s, remaining, t=table: t[remaining, s], total) == good
+        assert shield.is_feasible(lambda s, remaining, t=table: t[remaining, s], budget) == good
         found[good] += 1
     assert min(found.values()) > 200
 
@@ -61,17 +61,17 @@ def test_feasible_is_what_never_overspends(make) -> None:
 def test_stationary_and_randomised_policies(make) -> None:
     found = {True: 0, False: 0}
     for seed in range(600):
-        shield = Shield(mdp := make(seed), asure.solve_budget(mdp))
+        shield = Shield(asure.minimal_budget(mdp := make(seed)))
         rng = np.random.default_rng(seed)
-        total = int(rng.integers(0, 6))
+        budget = int(rng.integers(0, 6))
         matrix = np.zeros((mdp.num_states, mdp.num_actions))
         for state in range(mdp.num_states):
             matrix[state, rng.choice(mdp.actions(state), 2)] = 0.5
             matrix[state] /= matrix[state].sum()
-        good = not overspends(mdp, lambda s, k, m=matrix: np.flatnonzero(m[s]).tolist(), total)
-        assert shield.is_feasible(matrix, total) == good
-        assert shield.is_feasible(Policy.from_table(mdp, matrix), total) == good
-        assert shield.is_feasible(lambda s, m=matrix: m[s], total) == good
+        good = not overspends(mdp, lambda s, k, m=matrix: np.flatnonzero(m[s]).tolist(), budget)
+        assert shield.is_feasible(matrix, budget) == good
+        assert shield.is_feasible(Policy.from_table(mdp, matrix), budget) == good
+        assert shield.is_feasible(lambda s, m=matrix: m[s], budget) == good
         found[good] += 1
     assert min(found.values()) > 50
 
@@ -141,7 +141,7 @@ def test_a_policy_that_comes_to_rest(fall: asure.MDP) -> None:
     from almostsure.policy.policy import Rest
 
     mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 1], [1] * 3, [0] * 3, [0, 1, 0], action_names=["a", "b"])
-    shield = Shield(mdp, asure.solve_budget(mdp))
+    shield = Shield(asure.minimal_budget(mdp))
     for chance, good in ((1.0, True), (0.5, False)):
         rest = Rest(probability=np.array([[chance, 0.0]]), choice=np.array([0, 2]))
         policy = Policy(mdp, choice=np.array([[1, 2]]), rest=rest)
@@ -151,7 +151,7 @@ def test_a_policy_that_comes_to_rest(fall: asure.MDP) -> None:
 
 def test_large_totals_and_long_plays() -> None:
     mdp = chain(3000)
-    shield = Shield(mdp, asure.solve_budget(mdp))
+    shield = Shield(asure.minimal_budget(mdp))
     table = np.zeros(mdp.num_states, np.int64)
     assert shield.is_feasible(table, 2**40)
     assert shield.is_feasible(table, 3000)
@@ -208,7 +208,7 @@ def test_what_is_said_about_terminal_states_is_ignored(shield: Shield, policy: A
 
 def test_a_model_that_starts_at_its_end() -> None:
     mdp = asure.from_transitions([], [], [], [], [], [], num_states=1, terminal=[0])
-    assert Shield(mdp, asure.solve_budget(mdp)).is_feasible([5], 0)
+    assert Shield(asure.minimal_budget(mdp)).is_feasible([5], 0)
 
 
 def test_a_solution_is_judged_by_its_policy(fall: asure.MDP, shield: Shield) -> None:
@@ -226,15 +226,15 @@ def test_an_unknown_state_in_a_mapping(shield: Shield) -> None:
         shield.is_feasible({"strat": 0}, 2)
 
 
-@pytest.mark.parametrize("total", [-1, 0.5, float("nan"), True, "2"])
-def test_totals_that_are_none(shield: Shield, total: Any) -> None:
-    with pytest.raises(ArgumentError, match="total must be"):
-        shield.is_feasible([0, 0, 1, 0], total)
+@pytest.mark.parametrize("budget", [-1, 0.5, float("nan"), True, "2"])
+def test_totals_that_are_none(shield: Shield, budget: Any) -> None:
+    with pytest.raises(ArgumentError, match="budget must be"):
+        shield.is_feasible([0, 0, 1, 0], budget)
 
 
 def test_a_stationary_policy_needs_a_total(shield: Shield) -> None:
     for policy in ([0, 0, 1, 0], Policy.from_table(shield.mdp, [0, 0, 1, 0])):
-        with pytest.raises(ArgumentError, match="total must be given with a policy that does not carry one"):
+        with pytest.raises(ArgumentError, match="budget must be given with a policy that does not carry one"):
             shield.is_feasible(policy)
 
 
@@ -253,7 +253,7 @@ def test_errors_of_the_policy_itself_come_through(shield: Shield) -> None:
 
 
 def test_beyond_the_cap_nothing_is_said(fall: asure.MDP) -> None:
-    shield = Shield(fall, asure.solve_budget(fall, cap=1))
+    shield = Shield(asure.minimal_budget(fall, cap=1))
     assert shield.is_feasible([0, 0, 1, 0], 5)
     assert not shield.is_feasible([1, 0, 1, 0], 1)
     assert "needs more than 1" in str(shield.first_violation([1, 0, 1, 0], 1))

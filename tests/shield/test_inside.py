@@ -3,9 +3,9 @@ import pytest
 
 import almostsure as asure
 from almostsure.budget.answer import INFINITE
-from almostsure.errors import ArgumentError, CertificateError, Infeasible, ModelMismatch
+from almostsure.errors import ArgumentError, CertificateError, Infeasible
 from almostsure.model.examples import example
-from almostsure.model.families import garnet, ladder
+from almostsure.model.families import ladder
 from almostsure.policy.augment import augment
 from almostsure.shield import Restricted, Shield, Trimmed, restrict, trim
 
@@ -14,17 +14,17 @@ def test_trimming_keeps_exactly_what_is_safe(make) -> None:
     trimmed = 0
     for seed in range(500):
         mdp = make(seed)
-        budget = asure.solve_budget(mdp)
-        for total in (0, 1, 2, 5):
-            if budget.smallest_total() > total:
+        minimal = asure.minimal_budget(mdp)
+        for budget in (0, 1, 2, 5):
+            if minimal.smallest_budget() > budget:
                 continue
-            small = trim(mdp, budget, total)
-            np.testing.assert_array_equal(small.states, np.flatnonzero(budget.of_state <= total))
-            np.testing.assert_array_equal(small.choices, np.flatnonzero(budget.of_choice <= total))
+            small = trim(minimal, budget)
+            np.testing.assert_array_equal(small.states, np.flatnonzero(minimal.of_state <= budget))
+            np.testing.assert_array_equal(small.choices, np.flatnonzero(minimal.of_choice <= budget))
             # Nothing that stays needs more or less than before, and nothing that happens there has changed.
-            again = asure.solve_budget(small.mdp)
-            np.testing.assert_array_equal(again.of_state, budget.of_state[small.states])
-            np.testing.assert_array_equal(again.of_choice, budget.of_choice[small.choices])
+            again = asure.minimal_budget(small.mdp)
+            np.testing.assert_array_equal(again.of_state, minimal.of_state[small.states])
+            np.testing.assert_array_equal(again.of_choice, minimal.of_choice[small.choices])
             check_outcomes(mdp, small)
             trimmed += small.mdp.num_choices < mdp.num_choices
     assert trimmed > 100
@@ -41,8 +41,8 @@ def check_outcomes(mdp: asure.MDP, small: Trimmed) -> None:
 
 def test_names_and_layout_come_along() -> None:
     mdp = example("quicksand")
-    budget = asure.solve_budget(mdp)
-    small = Shield(mdp, budget).trim(2)
+    minimal = asure.minimal_budget(mdp)
+    small = Shield(minimal).trim(2)
     assert 0 < small.mdp.num_states < mdp.num_states
     assert small.mdp.state_names == tuple(mdp.state_names[s] for s in small.states.tolist())
     assert small.mdp.action_names == mdp.action_names
@@ -53,7 +53,7 @@ def test_names_and_layout_come_along() -> None:
 
 def test_trimming_everything_safe_is_the_identity() -> None:
     mdp = ladder(4)
-    small = trim(mdp, asure.solve_budget(mdp), 10)
+    small = trim(asure.minimal_budget(mdp), 10)
     assert small.mdp == mdp
     with pytest.raises(ValueError, match="read-only"):
         small.states[0] = 1
@@ -62,35 +62,33 @@ def test_trimming_everything_safe_is_the_identity() -> None:
 @pytest.mark.parametrize("function", [trim, restrict])
 def test_an_unsafe_start_says_what_would_suffice(function) -> None:
     mdp = ladder(4)
-    budget = asure.solve_budget(mdp)
-    with pytest.raises(Infeasible, match=r"a total of 3 is not enough at the start: state 4 needs 4\.") as caught:
-        function(mdp, budget, 3)
+    minimal = asure.minimal_budget(mdp)
+    with pytest.raises(Infeasible, match=r"a budget of 3 is not enough at the start: state 4 needs 4\.") as caught:
+        function(minimal, 3)
     assert caught.value.needed == 4
     with pytest.raises(Infeasible, match="needs more than the cap 2") as caught:
-        function(mdp, asure.solve_budget(mdp, cap=2), 2)
+        function(asure.minimal_budget(mdp, cap=2), 2)
     assert caught.value.needed is None
     lost = asure.from_transitions([0], [0], [0], [1], [0], [1])
-    with pytest.raises(Infeasible, match="no total is enough at the start: state 0 needs ∞") as caught:
-        function(lost, asure.solve_budget(lost), 10**6)
+    with pytest.raises(Infeasible, match="no budget is enough at the start: state 0 needs ∞") as caught:
+        function(asure.minimal_budget(lost), 10**6)
     assert caught.value.needed == float("inf")
 
 
 @pytest.mark.parametrize("function", [trim, restrict])
 def test_bad_totals_and_budgets(function) -> None:
     mdp = ladder(4)
-    budget = asure.solve_budget(mdp)
-    for total in (-1, 0.5, float("nan"), True, "4", None):
-        with pytest.raises(ArgumentError, match="total must be"):
-            function(mdp, budget, total)
-    with pytest.raises(ArgumentError, match=r"total must be at most the cap 4 .* got 5\. Solve again"):
-        function(mdp, asure.solve_budget(mdp, cap=4), 5)
-    with pytest.raises(ModelMismatch, match="belongs to another model"):
-        function(garnet(6, 2, 2), budget, 4)
-    wrong = asure.Budget(
-        mdp=mdp, of_state=np.zeros(6, np.int32), of_choice=np.zeros(mdp.num_choices, np.int32), rank=budget.rank
+    minimal = asure.minimal_budget(mdp)
+    for budget in (-1, 0.5, float("nan"), True, "4", None):
+        with pytest.raises(ArgumentError, match="budget must be"):
+            function(minimal, budget)
+    with pytest.raises(ArgumentError, match=r"budget must be at most the cap 4 .* got 5\. Solve again"):
+        function(asure.minimal_budget(mdp, cap=4), 5)
+    wrong = asure.MinimalBudget(
+        mdp=mdp, of_state=np.zeros(6, np.int32), of_choice=np.zeros(mdp.num_choices, np.int32), rank=minimal.rank
     )
     with pytest.raises(CertificateError, match="too small"):
-        function(mdp, wrong, 4)
+        function(wrong, 4)
 
 
 def pairs(small: Restricted) -> list[tuple[int, int]]:
@@ -101,11 +99,11 @@ def test_restricted_models_hold_what_the_shield_allows_and_nothing_else(make) ->
     seen = 0
     for seed in range(400):
         mdp = make(seed)
-        shield = Shield(mdp, asure.solve_budget(mdp))
-        total = seed % 5
-        if shield.budget.smallest_total() > total:
+        shield = Shield(asure.minimal_budget(mdp))
+        budget = seed % 5
+        if shield.minimal.smallest_budget() > budget:
             continue
-        small = shield.restrict(total)
+        small = shield.restrict(budget)
         index = {pair: i for i, pair in enumerate(pairs(small))}
         assert len(index) == small.mdp.num_states
         for (state, left), i in index.items():
@@ -113,7 +111,7 @@ def test_restricted_models_hold_what_the_shield_allows_and_nothing_else(make) ->
             for action in small.mdp.actions(i).tolist():
                 expected = [(index[o.next_state, left - o.damage], *o[1:]) for o in mdp.outcomes(state, action)]
                 assert sorted(tuple(o) for o in small.mdp.outcomes(i, action)) == sorted(expected)
-        assert {index[int(s), total] for s in mdp.initial_states} == set(small.mdp.initial_states.tolist())
+        assert {index[int(s), budget] for s in mdp.initial_states} == set(small.mdp.initial_states.tolist())
         reached = set(small.mdp.initial_states.tolist()) | set(small.mdp.successor.tolist())
         assert reached == set(range(small.mdp.num_states))  # nothing that cannot be reached
         seen += 1
@@ -123,34 +121,34 @@ def test_restricted_models_hold_what_the_shield_allows_and_nothing_else(make) ->
 def test_restricting_is_the_safe_part_of_the_augmented_model() -> None:
     """The augmented model's damage is overspending: its choices that need nothing are the shield's."""
     mdp = example("quicksand")
-    shield, total = Shield(mdp, asure.solve_budget(mdp)), 4
-    small = shield.restrict(total)
-    large = augment(mdp, total)
-    safe = Shield(large, asure.solve_budget(large))
+    shield, budget = Shield(asure.minimal_budget(mdp)), 4
+    small = shield.restrict(budget)
+    large = augment(mdp, budget)
+    safe = Shield(asure.minimal_budget(large))
     for i, (state, left) in enumerate(pairs(small)):
         np.testing.assert_array_equal(small.mdp.actions(i), safe.allowed(left * mdp.num_states + state, 0))
 
 
 def test_restricted_models_never_take_more() -> None:
     mdp = ladder(6, width=2)
-    small = Shield(mdp, asure.solve_budget(mdp)).restrict(8)
-    everything = asure.solve_budget(small.mdp).of_state
+    small = Shield(asure.minimal_budget(mdp)).restrict(8)
+    everything = asure.minimal_budget(small.mdp).of_state
     assert everything.max() < INFINITE
     assert small.mdp.state_names[small.mdp.initial_state] == "13 @8"
-    assert small.mdp == Shield(small.mdp, asure.solve_budget(small.mdp)).trim(8).mdp
+    assert small.mdp == Shield(asure.minimal_budget(small.mdp)).trim(8).mdp
 
 
 def test_a_restricted_model_that_would_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
     monkeypatch.setattr("almostsure.shield.inside.BYTES_AN_OUTCOME", 2**60)
     monkeypatch.setattr("almostsure.shield.inside.FREE", 100)
-    with pytest.raises(MemoryError, match=r"the restricted model needs about .* Restrict to a smaller total"):
-        Shield(mdp, asure.solve_budget(mdp)).restrict(10**6)
+    with pytest.raises(MemoryError, match=r"the restricted model needs about .* Restrict to a smaller budget"):
+        Shield(asure.minimal_budget(mdp)).restrict(10**6)
 
 
 def test_short_reprs() -> None:
     mdp = example("quicksand")
-    shield = Shield(mdp, asure.solve_budget(mdp))
+    shield = Shield(asure.minimal_budget(mdp))
     assert repr(shield.trim(3)).startswith("<Trimmed: mdp 64 states, 144 choices")
     assert repr(shield.restrict(3)).startswith("<Restricted: mdp 180 states")
     assert len(repr(shield.restrict(3))) < 200

@@ -12,11 +12,11 @@ from almostsure.shield import Shield
 MODELS = 2000
 
 
-def play_at_random(shield: Shield, total: int, rng: np.random.Generator, *, plays: int, steps: int) -> np.ndarray:
+def play_at_random(shield: Shield, budget: int, rng: np.random.Generator, *, plays: int, steps: int) -> np.ndarray:
     """What remains after shielded random play from every safe state, [plays]."""
     mdp = shield.mdp
-    state = rng.choice(np.flatnonzero(shield.budget.of_state <= total), plays)
-    remaining = np.full(plays, total)
+    state = rng.choice(np.flatnonzero(shield.minimal.of_state <= budget), plays)
+    remaining = np.full(plays, budget)
     for _ in range(steps):
         mask = shield.mask(state, remaining)
         action = np.argmax(mask * rng.random(mask.shape), axis=1)
@@ -31,31 +31,31 @@ def play_at_random(shield: Shield, total: int, rng: np.random.Generator, *, play
 def test_shielded_play_never_overspends(make) -> None:
     spent = 0
     for seed in range(MODELS):
-        shield = Shield(mdp := make(seed), asure.solve_budget(mdp))
+        shield = Shield(asure.minimal_budget(make(seed)))
         rng = np.random.default_rng(seed)
-        total = int(rng.integers(0, 8))
-        if (shield.budget.of_state <= total).any():
-            spent += int((total - play_at_random(shield, total, rng, plays=8, steps=12)).sum())
+        budget = int(rng.integers(0, 8))
+        if (shield.minimal.of_state <= budget).any():
+            spent += int((budget - play_at_random(shield, budget, rng, plays=8, steps=12)).sum())
     assert spent > MODELS  # not for want of danger
 
 
 def test_shielded_play_on_a_larger_model() -> None:
     mdp = garnet(2000, 3, 2, seed=5, damage_rate=0.3, max_damage=3, reach=20, terminal_rate=0.05)
-    shield = Shield(mdp, asure.solve_budget(mdp))
-    assert len(shield.budget.histogram()) > 20
-    for total in (0, 3, 15, 31):
-        play_at_random(shield, total, np.random.default_rng(total), plays=500, steps=60)
+    shield = Shield(asure.minimal_budget(mdp))
+    assert len(shield.minimal.histogram()) > 20
+    for budget in (0, 3, 15, 31):
+        play_at_random(shield, budget, np.random.default_rng(budget), plays=500, steps=60)
 
 
 def nature(shield: Shield, choice: int, owed: int, rank: int) -> int:
     """An outcome that keeps at least ``owed`` owed, and makes progress: see the certificate's documentation."""
-    mdp, budget = shield.mdp, shield.budget
+    mdp, minimal = shield.mdp, shield.minimal
     best = -1
     for outcome in range(int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1])):
         successor, damage = int(mdp.successor[outcome]), int(mdp.damage[outcome])
-        after = int(budget.of_state[successor])
+        after = int(minimal.of_state[successor])
         pays = after == INFINITE or damage + after >= owed if owed < INFINITE else after == INFINITE
-        if pays and (damage or after > owed or budget.rank[successor] < rank):
+        if pays and (damage or after > owed or minimal.rank[successor] < rank):
             return outcome
         if pays:
             best = outcome
@@ -64,8 +64,8 @@ def nature(shield: Shield, choice: int, owed: int, rank: int) -> int:
 
 def force(shield: Shield, choice: int, remaining: int, rng: np.random.Generator) -> int:
     """Overspend, against an agent that plays at random after ``choice``; how many steps it took."""
-    mdp, budget = shield.mdp, shield.budget
-    owed, rank = int(budget.of_choice[choice]), INFINITE
+    mdp, minimal = shield.mdp, shield.minimal
+    owed, rank = int(minimal.of_choice[choice]), INFINITE
     for step in range(10_000):
         outcome = nature(shield, choice, owed, rank)
         assert outcome >= 0, "nature has no move"
@@ -73,7 +73,7 @@ def force(shield: Shield, choice: int, remaining: int, rng: np.random.Generator)
         if remaining < 0:
             return step
         state = int(mdp.successor[outcome])
-        owed, rank = int(budget.of_state[state]), int(budget.rank[state])
+        owed, rank = int(minimal.of_state[state]), int(minimal.rank[state])
         assert owed > remaining
         with pytest.raises(NoSafeAction, match="no action of state"):
             shield.allowed(state, remaining)
@@ -84,9 +84,9 @@ def force(shield: Shield, choice: int, remaining: int, rng: np.random.Generator)
 def test_whatever_is_refused_can_be_made_to_overspend(make) -> None:
     refused = 0
     for seed in range(MODELS // 2):
-        shield = Shield(mdp := make(seed), asure.solve_budget(mdp))
+        shield = Shield(asure.minimal_budget(make(seed)))
         rng = np.random.default_rng(seed)
-        for choice, needed in enumerate(shield.budget.of_choice.tolist()):
+        for choice, needed in enumerate(shield.minimal.of_choice.tolist()):
             if needed:
                 # One unit less than needed; where nothing suffices, something large.
                 refused += force(shield, choice, needed - 1 if needed < INFINITE else 17, rng) >= 0
@@ -95,8 +95,8 @@ def test_whatever_is_refused_can_be_made_to_overspend(make) -> None:
 
 def test_one_unit_less_than_a_state_needs_is_refused(make) -> None:
     for seed in range(300):
-        shield = Shield(mdp := make(seed), asure.solve_budget(mdp))
-        for state, needed in enumerate(shield.budget.of_state.tolist()):
+        shield = Shield(asure.minimal_budget(make(seed)))
+        for state, needed in enumerate(shield.minimal.of_state.tolist()):
             if needed < INFINITE:
                 assert shield.allowed(state, needed).size
             with pytest.raises(NoSafeAction, match=f"no action of state {state} is safe with"):

@@ -18,8 +18,8 @@ from almostsure.errors import (
     NoSafeAction,
     UnknownName,
 )
+from almostsure.files import save_tensors
 from almostsure.model.families import garnet, ladder
-from almostsure.model.tensors import save_tensors
 from almostsure.shield import Shield
 from almostsure.shield.table import DenseTable, SparseTable
 
@@ -29,7 +29,7 @@ def by_hand(shield: Shield, states: np.ndarray, remaining: np.ndarray) -> np.nda
     mdp, result = shield.mdp, np.zeros((len(states), shield.mdp.num_actions), bool)
     for row, (state, left) in enumerate(zip(states.tolist(), remaining.tolist(), strict=True)):
         for choice in mdp.choices(state):
-            needed = int(shield.budget.of_choice[choice])
+            needed = int(shield.minimal.of_choice[choice])
             result[row, int(mdp.choice_action[choice])] = needed != INFINITE and needed <= left
     return result
 
@@ -106,14 +106,14 @@ def test_masks_are_what_the_theorem_says(seed: int, sparse: bool) -> None:
         int(rng.integers(1, 30)), int(rng.integers(1, 12)), 2, seed=seed % 1000, damage_rate=0.3,
         max_damage=int(rng.choice([1, 40, 255])),
     )  # fmt: skip
-    shield = Shield(mdp, asure.solve_budget(mdp))
+    shield = Shield(asure.minimal_budget(mdp))
     if sparse:
-        object.__setattr__(shield, "_table", SparseTable(mdp, shield.budget.of_choice))
-    safe = np.flatnonzero(shield.budget.of_state < INFINITE)
+        object.__setattr__(shield, "_table", SparseTable(mdp, shield.minimal.of_choice))
+    safe = np.flatnonzero(shield.minimal.of_state < INFINITE)
     if not safe.size:
         return
     states = rng.choice(safe, 40)
-    remaining = shield.budget.of_state[states] + rng.integers(0, 300, 40)
+    remaining = shield.minimal.of_state[states] + rng.integers(0, 300, 40)
     mask = shield.mask(states, remaining)
     assert mask.shape == (40, mdp.num_actions)
     assert mask.dtype == np.bool_
@@ -125,22 +125,22 @@ def test_masks_are_what_the_theorem_says(seed: int, sparse: bool) -> None:
 @pytest.mark.parametrize("levels", [3, 254, 255, 256, 65_534, 65_535, 65_536])
 def test_budgets_at_the_edges_of_the_integer_types(levels: int) -> None:
     mdp = ladder(levels)
-    shield = Shield(mdp, asure.solve_budget(mdp, backend="plain" if levels < 1000 else "auto"))
-    assert shield.budget.smallest_total() == levels
+    shield = Shield(asure.minimal_budget(mdp, backend="plain" if levels < 1000 else "auto"))
+    assert shield.minimal.smallest_budget() == levels
     top = mdp.initial_state
     assert shield.mask(top, levels).tolist() == [True, False]
     with pytest.raises(NoSafeAction, match=f"it needs {levels}"):
         shield.mask(top, levels - 1)
     states = np.arange(mdp.num_states)
     for extra in (0, 1, 300):
-        remaining = shield.budget.of_state + extra
+        remaining = shield.minimal.of_state + extra
         np.testing.assert_array_equal(shield.mask(states, remaining), by_hand(shield, states, remaining))
 
 
 def test_more_look_ups_than_one_chunk() -> None:
     mdp = garnet(50, 3, 2, seed=3, damage_rate=0.1)
-    shield = Shield(mdp, asure.solve_budget(mdp))
-    safe = np.flatnonzero(shield.budget.of_state < INFINITE)
+    shield = Shield(asure.minimal_budget(mdp))
+    safe = np.flatnonzero(shield.minimal.of_state < INFINITE)
     states = np.random.default_rng(0).choice(safe, 100_001)
     once = shield.mask(safe, 3)
     np.testing.assert_array_equal(shield.mask(states, 3), once[np.searchsorted(safe, states)])
@@ -217,7 +217,7 @@ def test_choices_have_empty_states_where_masks_raise(shield: Shield) -> None:
     mdp = shield.mdp
     table = np.zeros((mdp.num_states, mdp.num_actions), bool)
     table[mdp.choice_states(), mdp.choice_action] = shield.choices(1)
-    enough = shield.budget.of_state <= 1
+    enough = shield.minimal.of_state <= 1
     assert not enough.all()
     assert np.array_equal(table.any(axis=1), enough)
     assert np.array_equal(table[enough], shield.mask(np.flatnonzero(enough), 1))
@@ -225,7 +225,7 @@ def test_choices_have_empty_states_where_masks_raise(shield: Shield) -> None:
 
 def test_a_shield_is_loaded_for_a_model_by_name(tmp_path: Path) -> None:
     mdp = asure.example("paper")
-    Shield(mdp, asure.solve_budget(mdp)).save(tmp_path / "paper.shield")
+    Shield(asure.minimal_budget(mdp)).save(tmp_path / "paper.shield")
     assert Shield.load(tmp_path / "paper.shield", "paper").mdp == mdp
 
 
@@ -233,12 +233,12 @@ def test_few_of_many_actions_use_the_sparse_table() -> None:
     count = 3000
     every = np.arange(count)
     mdp = asure.from_transitions(every, every, (every + 1) % count, [1] * count, [0] * count, every % 2 == 0)
-    shield = Shield(mdp, asure.solve_budget(mdp))
-    assert shield.budget.smallest_total() == INFINITE
+    shield = Shield(asure.minimal_budget(mdp))
+    assert shield.minimal.smallest_budget() == INFINITE
     mdp = asure.from_transitions(
         every[:-1], every[:-1], every[1:], [1] * (count - 1), [0] * (count - 1), every[:-1] == 7, terminal=[count - 1]
     )
-    shield = Shield(mdp, asure.solve_budget(mdp))
+    shield = Shield(asure.minimal_budget(mdp))
     mask = shield.mask(every, 1)
     assert isinstance(shield._ready_table(), SparseTable)
     np.testing.assert_array_equal(np.nonzero(mask)[1][:-1], every[:-1])
@@ -249,7 +249,7 @@ def test_few_of_many_actions_use_the_sparse_table() -> None:
 def test_dense_and_sparse_tables_agree_on_awkward_models(make) -> None:
     for seed in range(200):
         mdp = make(seed)
-        of_choice = asure.solve_budget(mdp).of_choice
+        of_choice = asure.minimal_budget(mdp).of_choice
         dense, sparse = DenseTable(mdp, of_choice), SparseTable(mdp, of_choice)
         states = np.arange(mdp.num_states)
         for remaining in (np.asarray(0), np.asarray(2), states % 4):
@@ -260,7 +260,7 @@ def test_dense_and_sparse_tables_agree_on_awkward_models(make) -> None:
 
 
 def test_beyond_its_cap_a_shield_refuses_what_it_does_not_know(fall: asure.MDP) -> None:
-    shield = Shield(fall, asure.solve_budget(fall, cap=1))
+    shield = Shield(asure.minimal_budget(fall, cap=1))
     assert shield.allowed("start", 1).tolist() == [0]
     assert shield.allowed("start", 5).tolist() == [0]
     with pytest.raises(NoSafeAction, match="'ledge' is safe with 5 left: it needs more than 1, the cap"):
@@ -273,71 +273,60 @@ def test_beyond_its_cap_a_shield_refuses_what_it_does_not_know(fall: asure.MDP) 
 # ---------------------------------------------------------------------- what it is made of
 
 
-def test_another_models_budget(fall: asure.MDP) -> None:
-    other = garnet(4, 3, 2)
-    with pytest.raises(ModelMismatch, match=r"the budget belongs to another model .* Solve again"):
-        Shield(fall, asure.solve_budget(other))
+def test_a_shield_is_made_of_a_minimal_budget(fall: asure.MDP) -> None:
+    with pytest.raises(ArgumentError, match=r"Shield\(minimal_budget\(mdp\)\); got MDP"):
+        Shield(fall)  # type: ignore[arg-type]
 
 
-def test_an_equal_models_budget_is_welcome(fall: asure.MDP, shield: Shield) -> None:
-    again = pickle.loads(pickle.dumps(fall))
-    assert Shield(again, shield.budget).allowed(0, 1).tolist() == [0]
-
-
-def test_arguments_in_the_wrong_order(fall: asure.MDP, shield: Shield) -> None:
-    with pytest.raises(ArgumentError, match="a model and its budget must be given; got Budget, MDP"):
-        Shield(shield.budget, fall)  # type: ignore[arg-type]
-
-
-def forged(budget: asure.Budget, **arrays: list[int]) -> asure.Budget:
-    values = {"of_state": budget.of_state, "of_choice": budget.of_choice} | arrays
+def forged(minimal: asure.MinimalBudget, **arrays: list[int]) -> asure.MinimalBudget:
+    values = {"of_state": minimal.of_state, "of_choice": minimal.of_choice} | arrays
     given = {name: np.array(value, np.int32) for name, value in values.items()}
-    return asure.Budget(mdp=budget.mdp, rank=budget.rank, cap=budget.cap, **given)
+    return asure.MinimalBudget(mdp=minimal.mdp, rank=minimal.rank, cap=minimal.cap, **given)
 
 
 def test_a_budget_that_is_too_small_is_refused(fall: asure.MDP, shield: Shield) -> None:
-    choice = shield.budget.of_choice.tolist()
+    choice = shield.minimal.of_choice.tolist()
     climb = r"choice 1 \(state 0 'start', action 'climb'\)"
     with pytest.raises(CertificateError, match=climb + " is too small .* claims 1, but an outcome costs 2"):
-        Shield(fall, forged(shield.budget, of_choice=[1, 1, *choice[2:]]))
+        Shield(forged(shield.minimal, of_choice=[1, 1, *choice[2:]]))
     with pytest.raises(CertificateError, match=r"'wait'\) is too small .* claims 9, but an outcome costs ∞"):
-        Shield(fall, forged(shield.budget, of_choice=[1, 2, 9, *choice[3:]]))
+        Shield(forged(shield.minimal, of_choice=[1, 2, 9, *choice[3:]]))
     with pytest.raises(CertificateError, match="'start' must be the least of its choices' budgets"):
-        Shield(fall, forged(shield.budget, of_choice=[0, *choice[1:]]))
+        Shield(forged(shield.minimal, of_choice=[0, *choice[1:]]))
     with pytest.raises(CertificateError, match=r"'end' must be .* 0 or more; got -1"):
-        Shield(fall, forged(shield.budget, of_choice=[*choice[:5], -1], of_state=[1, 2, INFINITE, -1]))
+        Shield(forged(shield.minimal, of_choice=[*choice[:5], -1], of_state=[1, 2, INFINITE, -1]))
 
 
 def test_a_budget_that_is_larger_than_it_must_be_is_safe(fall: asure.MDP, shield: Shield) -> None:
-    cautious = forged(shield.budget, of_choice=[1, 7, INFINITE, 2, INFINITE, 0])
-    assert Shield(fall, cautious).allowed(0, 5).tolist() == [0]
+    cautious = forged(shield.minimal, of_choice=[1, 7, INFINITE, 2, INFINITE, 0])
+    assert Shield(cautious).allowed(0, 5).tolist() == [0]
 
 
 @given(seed=st.integers(0, 2**32))
 def test_any_lowered_number_is_noticed(seed: int) -> None:
     mdp = garnet(6, 2, 2, seed=seed % 5000, damage_rate=0.4)
-    budget = asure.solve_budget(mdp)
+    minimal = asure.minimal_budget(mdp)
     rng = np.random.default_rng(seed)
-    above = np.flatnonzero(budget.of_choice > 0)
+    above = np.flatnonzero(minimal.of_choice > 0)
     if not above.size:
         return
-    of_choice = budget.of_choice.copy()
+    of_choice = minimal.of_choice.copy()
     of_choice[rng.choice(above)] -= 1
     of_state = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1])
     with pytest.raises(CertificateError, match="is too small for a shield"):
-        Shield(mdp, forged(budget, of_choice=of_choice, of_state=of_state))
+        Shield(forged(minimal, of_choice=of_choice, of_state=of_state))
 
 
 def test_a_capped_budget_must_not_exceed_its_cap(fall: asure.MDP) -> None:
-    budget = asure.solve_budget(fall, cap=1)
-    bad = forged(budget, of_choice=[1, 2, INFINITE, 2, INFINITE, 0], of_state=[1, 2, INFINITE, 0])
+    minimal = asure.minimal_budget(fall, cap=1)
+    bad = forged(minimal, of_choice=[1, 2, INFINITE, 2, INFINITE, 0], of_state=[1, 2, INFINITE, 0])
     with pytest.raises(CertificateError, match="is too small for a shield"):
-        Shield(fall, bad)
+        Shield(bad)
 
 
 def test_it_is_immutable(shield: Shield) -> None:
     with pytest.raises(AttributeError, match="a shield is immutable"):
-        shield.budget = None  # type: ignore[misc,assignment]
+        shield.minimal = None  # type: ignore[misc,assignment]
 
 
 # ---------------------------------------------------------------------- files
@@ -346,14 +335,14 @@ def test_it_is_immutable(shield: Shield) -> None:
 def test_save_and_load(shield: Shield, fall: asure.MDP, tmp_path: Path) -> None:
     shield.save(tmp_path / "a.shield")
     again = Shield.load(tmp_path / "a.shield", fall)
-    np.testing.assert_array_equal(again.budget.of_choice, shield.budget.of_choice)
+    np.testing.assert_array_equal(again.minimal.of_choice, shield.minimal.of_choice)
     np.testing.assert_array_equal(again.mask([0, 3], 2), shield.mask([0, 3], 2))
-    asure.check_budget(fall, again.budget)
+    asure.check_minimal_budget(fall, again.minimal)
 
 
 def test_a_cap_survives_the_file(fall: asure.MDP, tmp_path: Path) -> None:
-    Shield(fall, asure.solve_budget(fall, cap=1)).save(tmp_path / "a.shield")
-    assert Shield.load(tmp_path / "a.shield", fall).budget.cap == 1
+    Shield(asure.minimal_budget(fall, cap=1)).save(tmp_path / "a.shield")
+    assert Shield.load(tmp_path / "a.shield", fall).minimal.cap == 1
 
 
 def test_another_models_file(shield: Shield, tmp_path: Path) -> None:
@@ -368,7 +357,7 @@ def test_files_that_are_no_shields(shield: Shield, fall: asure.MDP, tmp_path: Pa
     (tmp_path / "text").write_text("hello")
     with pytest.raises(CorruptFile, match="damaged or not a shield file"):
         Shield.load(tmp_path / "text", fall)
-    shield.budget.save(tmp_path / "budget")
+    shield.minimal.save(tmp_path / "budget")
     with pytest.raises(CorruptFile, match="is not a shield file"):
         Shield.load(tmp_path / "budget", fall)
 
@@ -383,15 +372,15 @@ def test_files_that_are_no_shields(shield: Shield, fall: asure.MDP, tmp_path: Pa
     ],
 )
 def test_files_that_lie(shield: Shield, fall: asure.MDP, tmp_path: Path, change: dict, message: str) -> None:
-    arrays = {name: getattr(shield.budget, name) for name in ("of_state", "of_choice", "rank")} | change
-    save_tensors(tmp_path / "bad", kind="shield", mdp=fall, arrays=arrays, strings={})
+    arrays = {name: getattr(shield.minimal, name) for name in ("of_state", "of_choice", "rank")} | change
+    save_tensors(tmp_path / "bad", kind="shield", model=fall.fingerprint, arrays=arrays, strings={})
     with pytest.raises(CorruptFile, match=message):
         Shield.load(tmp_path / "bad", fall)
 
 
 def test_a_cap_that_is_no_number(shield: Shield, fall: asure.MDP, tmp_path: Path) -> None:
-    arrays = {name: getattr(shield.budget, name) for name in ("of_state", "of_choice", "rank")}
-    save_tensors(tmp_path / "bad", kind="shield", mdp=fall, arrays=arrays, strings={"cap": "many"})
+    arrays = {name: getattr(shield.minimal, name) for name in ("of_state", "of_choice", "rank")}
+    save_tensors(tmp_path / "bad", kind="shield", model=fall.fingerprint, arrays=arrays, strings={"cap": "many"})
     with pytest.raises(CorruptFile, match="does not hold a shield"):
         Shield.load(tmp_path / "bad", fall)
 
@@ -412,20 +401,17 @@ def test_the_repr_tells_the_story(shield: Shield) -> None:
         "  a budget of 1 suffices at the start>"
     )
     long = ladder(9)
-    assert "\n  2 with 0 left, 4 with 1 left, …, 21 with 10 left; 0 are" in repr(Shield(long, asure.solve_budget(long)))
+    assert "\n  2 with 0 left, 4 with 1 left, …, 21 with 10 left; 0 are" in repr(Shield(asure.minimal_budget(long)))
 
 
 def test_the_repr_where_nothing_is_safe() -> None:
     mdp = asure.from_transitions([0], [0], [0], [1], [0], [1])
-    assert "none; 1 are never safe\n  no budget suffices at the start" in repr(Shield(mdp, asure.solve_budget(mdp)))
-    capped = Shield(mdp, asure.solve_budget(mdp, cap=3))
+    assert "none; 1 are never safe\n  no budget suffices at the start" in repr(Shield(asure.minimal_budget(mdp)))
+    capped = Shield(asure.minimal_budget(mdp, cap=3))
     assert "no budget up to 3 suffices at the start" in repr(capped)
 
 
 def test_models_go_by_name_here_too() -> None:
-    budget = asure.solve_budget("quicksand")
-    asure.check_budget("quicksand", budget)
-    assert Shield("quicksand", budget).mdp == budget.mdp
-    assert asure.trim("quicksand", budget, 2).mdp == asure.trim(budget.mdp, budget, 2).mdp
-    with pytest.raises(ModelMismatch, match="belongs to another model"):
-        Shield("corridor", budget)
+    minimal = asure.minimal_budget("quicksand")
+    asure.check_minimal_budget("quicksand", minimal)
+    assert Shield(minimal).mdp is minimal.mdp

@@ -31,17 +31,17 @@ from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 
 if TYPE_CHECKING:
-    from almostsure.budget.result import Budget
+    from almostsure.budget.result import MinimalBudget
 
 INFINITE = 2**31 - 1
 CHUNK = 1 << 16  # choices looked at together
 SMALL = 200_000  # outcomes below which NumPy is quicker than loading a compiled loop
 
-Find = Callable[[MDP, "Budget", int], tuple[int, int]]
+Find = Callable[[MDP, "MinimalBudget", int], tuple[int, int]]
 
 
-def check_budget(mdp: Model, budget: Budget) -> None:
-    """Verify that ``budget`` is the minimal budget of ``mdp``, by its certificate.
+def check_minimal_budget(mdp: Model, minimal: MinimalBudget) -> None:
+    """Verify that ``minimal`` is the minimal budget of ``mdp``, by its certificate.
 
     Raises
     ------
@@ -52,30 +52,30 @@ def check_budget(mdp: Model, budget: Budget) -> None:
         If the budget belongs to another model.
     """
     mdp = as_model(mdp)
-    if budget.mdp is not mdp and budget.mdp.fingerprint != mdp.fingerprint:
+    if minimal.mdp is not mdp and minimal.mdp.fingerprint != mdp.fingerprint:
         raise ModelMismatch(
-            f"the budget must belong to the model; it was made for model {budget.mdp.fingerprint[:16]}, "
-            f"this is {mdp.fingerprint[:16]}. Solve again with solve_budget(mdp)."
+            f"the budget must belong to the model; it was made for model {minimal.mdp.fingerprint[:16]}, "
+            f"this is {mdp.fingerprint[:16]}. Solve again with minimal_budget(mdp)."
         )
-    _check_shapes(mdp, budget)
-    _check_minimum(mdp, budget)
-    owed_for_infinite = INFINITE if budget.cap is None else budget.cap + 1
+    _check_shapes(mdp, minimal)
+    _check_minimum(mdp, minimal)
+    owed_for_infinite = INFINITE if minimal.cap is None else minimal.cap + 1
     find: Find = _find_plain if mdp.num_outcomes < SMALL else _find_compiled
-    condition, choice = find(mdp, budget, owed_for_infinite)
+    condition, choice = find(mdp, minimal, owed_for_infinite)
     if condition:
-        _fail(mdp, budget, condition, choice)
+        _fail(mdp, minimal, condition, choice)
 
 
-def _check_shapes(mdp: MDP, budget: Budget) -> None:
+def _check_shapes(mdp: MDP, minimal: MinimalBudget) -> None:
     for name, size in (("of_state", mdp.num_states), ("of_choice", mdp.num_choices), ("rank", mdp.num_states)):
-        array = getattr(budget, name)
+        array = getattr(minimal, name)
         if array.shape != (size,) or array.dtype.kind != "i":
             raise CertificateError(f"{name} must be {size} integers; got {array.dtype} of shape {array.shape}")
-    cap = INFINITE if budget.cap is None else budget.cap
-    if budget.cap is not None and not 0 <= cap < INFINITE:
+    cap = INFINITE if minimal.cap is None else minimal.cap
+    if minimal.cap is not None and not 0 <= cap < INFINITE:
         raise CertificateError(f"cap must be 0 … {INFINITE - 1}, or None; got {cap}")
     for name in ("of_state", "of_choice"):
-        array = getattr(budget, name)
+        array = getattr(minimal, name)
         bad = (array < 0) | ((array > cap) & (array != INFINITE))
         if bad.any():
             at = int(np.argmax(bad))
@@ -83,29 +83,29 @@ def _check_shapes(mdp: MDP, budget: Budget) -> None:
             raise CertificateError(f"{name} must be {rule}; got {array[at]} at index {at}")
 
 
-def _check_minimum(mdp: MDP, budget: Budget) -> None:
+def _check_minimum(mdp: MDP, minimal: MinimalBudget) -> None:
     """Condition 1."""
-    least = np.minimum.reduceat(budget.of_choice, mdp.choice_ptr[:-1])
-    wrong = np.flatnonzero(least != budget.of_state)
+    least = np.minimum.reduceat(minimal.of_choice, mdp.choice_ptr[:-1])
+    wrong = np.flatnonzero(least != minimal.of_state)
     if wrong.size:
         s = int(wrong[0])
         raise CertificateError(
             f"the budget of {mdp.describe_state(s)} must be the least of its choices' budgets, {show(least[s])}; "
-            f"got {show(budget.of_state[s])}",
+            f"got {show(minimal.of_state[s])}",
             state=s,
         )
 
 
-def _fail(mdp: MDP, budget: Budget, condition: int, choice: int) -> None:
+def _fail(mdp: MDP, minimal: MinimalBudget, condition: int, choice: int) -> None:
     state = int(np.searchsorted(mdp.choice_ptr, choice, side="right")) - 1
     begin, end = int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1])
-    v = budget.of_state[mdp.successor[begin:end]].astype(np.int64)
+    v = minimal.of_state[mdp.successor[begin:end]].astype(np.int64)
     worst = int(np.minimum(v + mdp.damage[begin:end], INFINITE).max())
-    claimed = budget.of_choice[choice]
+    claimed = minimal.of_choice[choice]
     what = {
         2: f"is too small: it claims {show(claimed)}, but an outcome costs {show(worst)}",
         3: f"is too large: it claims {show(claimed)}, but no outcome costs more than {show(worst)}",
-        4: f"is not justified: nothing forces {show(budget.of_state[state])} damage when it is chosen",
+        4: f"is not justified: nothing forces {show(minimal.of_state[state])} damage when it is chosen",
     }[condition]
     raise CertificateError(f"the budget of {mdp.describe_choice(choice)} {what}", state=state, choice=choice)
 
@@ -118,10 +118,10 @@ def show(value: int | np.integer[Any]) -> str:
 # ---------------------------------------------------------------------- conditions 2, 3 and 4, twice
 
 
-def _find_plain(mdp: MDP, budget: Budget, owed_for_infinite: int) -> tuple[int, int]:
+def _find_plain(mdp: MDP, minimal: MinimalBudget, owed_for_infinite: int) -> tuple[int, int]:
     """The first condition broken and the choice that breaks it, or (0, 0)."""
-    v, rank = budget.of_state.astype(np.int64), budget.rank
-    cap = INFINITE - 1 if budget.cap is None else budget.cap
+    v, rank = minimal.of_state.astype(np.int64), minimal.rank
+    cap = INFINITE - 1 if minimal.cap is None else minimal.cap
     for first in range(0, mdp.num_choices, CHUNK):
         last = min(first + CHUNK, mdp.num_choices)
         begin, end = int(mdp.outcome_ptr[first]), int(mdp.outcome_ptr[last])
@@ -138,7 +138,7 @@ def _find_plain(mdp: MDP, budget: Budget, owed_for_infinite: int) -> tuple[int, 
             pays &= (v[s] != INFINITE) | (v[target] == INFINITE)
         forced = pays & ((damage >= 1) | (offered > owed) | (rank[target] < rank[s]))
         justified = np.logical_or.reduceat(forced, starts) | (v[state] == 0)
-        claimed = budget.of_choice[first:last]
+        claimed = minimal.of_choice[first:last]
         condition = np.select([worst > claimed, worst < claimed, ~justified], [2, 3, 4], 0)
         if condition.any():
             at = int(np.argmax(condition > 0))
@@ -159,16 +159,16 @@ def warm_up() -> None:
     first_broken(*arrays, INFINITE - 1, INFINITE, 0, 1)
 
 
-def _find_compiled(mdp: MDP, budget: Budget, owed_for_infinite: int) -> tuple[int, int]:
+def _find_compiled(mdp: MDP, minimal: MinimalBudget, owed_for_infinite: int) -> tuple[int, int]:
     """The same, compiled, on two threads."""
     from concurrent.futures import ThreadPoolExecutor
 
     from almostsure.budget.certificate_kernel import first_broken
 
-    cap = INFINITE - 1 if budget.cap is None else budget.cap
+    cap = INFINITE - 1 if minimal.cap is None else minimal.cap
     edges = np.linspace(0, mdp.num_states, 3).astype(np.int64)
     arrays: tuple[npt.NDArray[Any], ...] = (
-        mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage, budget.of_state, budget.of_choice, budget.rank,
+        mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage, minimal.of_state, minimal.of_choice, minimal.rank,
     )  # fmt: skip
 
     def part(i: int) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from almostsure.model.mdp import MDP
 from almostsure.model.naming import shown
 
 if TYPE_CHECKING:
-    from almostsure.budget.result import Budget
+    from almostsure.budget.result import MinimalBudget
 
 LONGEST = 20_000  # steps after which a play is broken off
 SHOWN = 12  # steps printed at either end
@@ -110,73 +110,74 @@ class Explanation:
         return f"{state(step.state)}: {action(step.action)} ({needs}) → {state(step.next_state)}, {hurt}"
 
 
-def explain(budget: Budget, state: int | str, action: int | str | None) -> Explanation:
+def explain(minimal: MinimalBudget, state: int | str, action: int | str | None) -> Explanation:
     """The explanation of a state's budget, or of an action's."""
-    mdp = budget.mdp
+    mdp = minimal.mdp
     s = mdp.state(state)
     first = None if action is None else mdp.choice(s, action)
-    needs = int(budget.of_state[s] if first is None else budget.of_choice[first])
-    steps, trap, complete = _play(budget, s, first) if needs else ((), (), True)
+    needs = int(minimal.of_state[s] if first is None else minimal.of_choice[first])
+    steps, trap, complete = _play(minimal, s, first) if needs else ((), (), True)
     return Explanation(
         mdp=mdp, state=s, action=None if first is None else int(mdp.choice_action[first]), needs=needs,
-        cap=budget.cap, steps=steps, trap=trap, complete=complete,
+        cap=minimal.cap, steps=steps, trap=trap, complete=complete,
     )  # fmt: skip
 
 
-def _play(budget: Budget, s: int, first: int | None) -> tuple[tuple[Step, ...], tuple[int, ...], bool]:
+def _play(minimal: MinimalBudget, s: int, first: int | None) -> tuple[tuple[Step, ...], tuple[int, ...], bool]:
     steps: list[Step] = []
     seen: dict[int, int] = {}
     spent = 0
-    enough = INFINITE if budget.cap is None else budget.cap + 1
+    enough = INFINITE if minimal.cap is None else minimal.cap + 1
     choice = first
-    while budget.of_state[s] > 0 or choice is not None:
-        if spent >= enough and budget.of_state[s] == INFINITE:
+    while minimal.of_state[s] > 0 or choice is not None:
+        if spent >= enough and minimal.of_state[s] == INFINITE:
             return tuple(steps), (), True  # more than the cap has been done
-        if budget.of_state[s] == INFINITE and choice is None:
-            if s in seen and budget.cap is None:
+        if minimal.of_state[s] == INFINITE and choice is None:
+            if s in seen and minimal.cap is None:
                 return tuple(steps), tuple(step.state for step in steps[seen[s] :]), True
             seen[s] = len(steps)
         if len(steps) == LONGEST:
             return tuple(steps), (), False
-        step = exchange(budget, s, choice)
+        step = exchange(minimal, s, choice)
         steps.append(step)
         spent += step.damage
         s, choice = step.next_state, None
     return tuple(steps), (), True
 
 
-def exchange(budget: Budget, s: int, choice: int | None) -> Step:
+def exchange(minimal: MinimalBudget, s: int, choice: int | None) -> Step:
     """One step of an explanation: of the state ``s``, or of a choice of it if the agent is to begin with that."""
-    mdp = budget.mdp
+    mdp = minimal.mdp
     choices = mdp.choices(s)
-    needs = budget.of_choice[choices.start : choices.stop]
+    needs = minimal.of_choice[choices.start : choices.stop]
     played = choices.start + int(np.argmin(needs)) if choice is None else choice
-    outcome = _answer(budget, s, played, any_cost=choice is not None)
+    outcome = _answer(minimal, s, played, any_cost=choice is not None)
     others = tuple(
-        (int(mdp.choice_action[c]), int(budget.of_choice[c])) for c in choices if c != played and choice is None
+        (int(mdp.choice_action[c]), int(minimal.of_choice[c])) for c in choices if c != played and choice is None
     )
     return Step(
         state=s, action=int(mdp.choice_action[played]), next_state=int(mdp.successor[outcome]),
-        damage=int(mdp.damage[outcome]), needs=int(budget.of_choice[played]), others=others,
+        damage=int(mdp.damage[outcome]), needs=int(minimal.of_choice[played]), others=others,
     )  # fmt: skip
 
 
-def _answer(budget: Budget, s: int, choice: int, *, any_cost: bool) -> int:
+def _answer(minimal: MinimalBudget, s: int, choice: int, *, any_cost: bool) -> int:
     """The outcome with which nature forces the most; among those, with damage, or else of least rank."""
-    mdp = budget.mdp
+    mdp = minimal.mdp
     where = np.arange(int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1]))
-    ceiling = INFINITE if budget.cap is None else budget.cap + 1
-    v = np.minimum(budget.of_state[mdp.successor[where]].astype(np.int64), ceiling)
+    ceiling = INFINITE if minimal.cap is None else minimal.cap + 1
+    v = np.minimum(minimal.of_state[mdp.successor[where]].astype(np.int64), ceiling)
     damage = mdp.damage[where].astype(np.int64)
     cost = np.minimum(v + damage, ceiling)
-    rank = budget.rank[mdp.successor[where]].astype(np.int64)
+    rank = minimal.rank[mdp.successor[where]].astype(np.int64)
     if not any_cost:  # stay with the certificate: otherwise a play could go round without damage
-        owed = min(int(budget.of_state[s]), ceiling)
-        good = (cost >= owed) & ((damage > 0) | (v > owed) | (rank < budget.rank[s]))
+        owed = min(int(minimal.of_state[s]), ceiling)
+        good = (cost >= owed) & ((damage > 0) | (v > owed) | (rank < minimal.rank[s]))
         if not good.any():
             raise CertificateError(
                 f"the budget of {mdp.describe_choice(choice)} cannot be explained: nothing forces "
-                f"{show(budget.of_state[s])} damage when it is chosen. Verify it with check_budget, or solve again.",
+                f"{show(minimal.of_state[s])} damage when it is chosen. Verify it with "
+                "check_minimal_budget, or solve again.",
                 state=s, choice=choice,
             )  # fmt: skip
         where, cost, damage, rank = where[good], cost[good], damage[good], rank[good]

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.answer import INFINITE, NO_CAP, Halted
-from almostsure.budget.result import Budget
+from almostsure.budget.result import MinimalBudget
 from almostsure.errors import Interrupted, ModelError
 from almostsure.model.mdp import MDP, Ints, Support, index_dtype
 from almostsure.model.validate import MAX_DAMAGE
@@ -40,7 +40,7 @@ class GrowingBudget:
 
     Parameters
     ----------
-    budget
+    minimal
         Where to start.  It must have no cap.  To start from nothing, take the budget of a model in which every
         choice is a damage- and reward-free self-loop: that changes no k*.
 
@@ -48,7 +48,7 @@ class GrowingBudget:
     --------
     >>> import almostsure as asure
     >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [0, 0], [0, 0], terminal=[1])
-    >>> growing = asure.GrowingBudget(asure.solve_budget(mdp))
+    >>> growing = asure.GrowingBudget(asure.minimal_budget(mdp))
     >>> growing.add(0, 0, 0, 1)  # action 0 turns out to hurt
     ()
     >>> growing.add(0, 1, 1, 2)  # and so does action 1: now state 0 needs 2
@@ -57,19 +57,19 @@ class GrowingBudget:
     array([3, 2, 0], dtype=int32)
     """
 
-    def __init__(self, budget: Budget) -> None:
-        if budget.cap is not None:
-            raise ModelError(f"only a budget without a cap can grow; this one has cap={budget.cap}. Solve without it.")
-        self.mdp: MDP = budget.mdp
-        self.of_state: npt.NDArray[np.int32] = budget.of_state.copy()
-        self.of_choice: npt.NDArray[np.int32] = budget.of_choice.copy()
-        self.rank: npt.NDArray[np.int64] = budget.rank.astype(np.int64)
+    def __init__(self, minimal: MinimalBudget) -> None:
+        if minimal.cap is not None:
+            raise ModelError(f"only a budget without a cap can grow; this one has cap={minimal.cap}. Solve without it.")
+        self.mdp: MDP = minimal.mdp
+        self.of_state: npt.NDArray[np.int32] = minimal.of_state.copy()
+        self.of_choice: npt.NDArray[np.int32] = minimal.of_choice.copy()
+        self.rank: npt.NDArray[np.int64] = minimal.rank.astype(np.int64)
         self.solves = 0  # how often a change was not local
         self._unfinished = False  # whether raising was interrupted: the values are then too small in places
         self._next_rank = int(self.rank.max()) + 1
         self._added: dict[int, list[tuple[int, int]]] = defaultdict(list)  # choice -> (successor, damage)
         self._leading: dict[int, list[int]] = defaultdict(list)  # state -> choices that were added
-        self._set_base(budget.mdp.support)
+        self._set_base(minimal.mdp.support)
 
     def _set_base(self, support: Support) -> None:
         self._base = support
@@ -110,12 +110,12 @@ class GrowingBudget:
         self._unfinished = False
         return raised
 
-    def snapshot(self, mdp: MDP | None = None) -> Budget:
+    def snapshot(self, mdp: MDP | None = None) -> MinimalBudget:
         """The present values as a Budget of ``mdp``, which must have exactly the outcomes known by now."""
         if self._unfinished:
             self._solve_anew()
         owner = self.mdp if mdp is None else mdp
-        return Budget(
+        return MinimalBudget(
             mdp=owner, of_state=self.of_state.copy(), of_choice=self.of_choice.copy(), rank=self.rank.copy(),
             engine="growing engine",
         )  # fmt: skip

@@ -18,7 +18,7 @@ from almostsure.budget import kernels
 from almostsure.budget.answer import NO_CAP, Answer, Halted
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Ints, Support, index_dtype
-from almostsure.waiting import compiling
+from almostsure.progress import compiling
 
 Report = Callable[[int, int], None]  # level, settled states
 

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import whole
 from almostsure.budget.answer import INFINITE
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.model.numbers import whole
 from almostsure.model.source import Model, as_model
 
 Budgets = npt.NDArray[np.int64]
@@ -70,7 +70,7 @@ def algorithm_1(mdp: Model, *, trace: bool = False) -> FixedPoint:
     """Algorithm 1: iterate T from 0 to its least fixed point, k*.
 
     Stops at the first repetition; values beyond |S| · max d become ∞ (see the module's docstring).  Takes as many
-    sweeps as the longest dependency, so it is for small models and for teaching; use ``solve_budget`` otherwise.
+    sweeps as the longest dependency, so it is for small models and for teaching; use ``minimal_budget`` otherwise.
 
     Parameters
     ----------
@@ -104,18 +104,18 @@ def algorithm_1(mdp: Model, *, trace: bool = False) -> FixedPoint:
     return FixedPoint(of_choice=k, of_state=state_budgets(mdp, k), iterations=iterations, trace=kept)
 
 
-def barrier(mdp: Model, total: int) -> Floats:
-    """The optimal barrier B*(s,k,a) for k = 0 … total: 0 where safety is possible, −∞ elsewhere.
+def barrier(mdp: Model, budget: int) -> Floats:
+    """The optimal barrier B*(s,k,a) for k = 0 … budget: 0 where safety is possible, −∞ elsewhere.
 
     The greatest solution of its Bellman equation (eq. 8): a choice is lost if it may overspend at once or lead to
     a state whose every choice is lost with what remains.  Computed on (s, k) directly, without k*, so that the
-    two can be compared.  Shape [total + 1, num_choices].
+    two can be compared.  Shape [budget + 1, num_choices].
     """
-    mdp, total = as_model(mdp), whole("total", total)
-    if total < 0:
-        raise ArgumentError(f"total must be 0 or more; got {total}")
-    safe = np.ones((total + 1, mdp.num_choices), np.bool_)
-    remaining = np.arange(total + 1)[:, None] - mdp.damage  # after each outcome
+    mdp, budget = as_model(mdp), whole("budget", budget)
+    if budget < 0:
+        raise ArgumentError(f"budget must be 0 or more; got {budget}")
+    safe = np.ones((budget + 1, mdp.num_choices), np.bool_)
+    remaining = np.arange(budget + 1)[:, None] - mdp.damage  # after each outcome
     affordable = remaining >= 0
     while True:
         state_safe = np.logical_or.reduceat(safe, mdp.choice_ptr[:-1], axis=1)
@@ -126,6 +126,6 @@ def barrier(mdp: Model, total: int) -> Floats:
         safe = following
 
 
-def unsafe_states(mdp: MDP, of_choice: Ints, total: int) -> Bools:
-    """The Δ-unsafe states (Remark 2): those all of whose choices need more than ``total``, [num_states]."""
-    return state_budgets(mdp, of_choice) > min(total, INFINITE - 1)  # no total makes ∞ safe
+def unsafe_states(mdp: MDP, of_choice: Ints, budget: int) -> Bools:
+    """The Δ-unsafe states (Remark 2): those all of whose choices need more than ``budget``, [num_states]."""
+    return state_budgets(mdp, of_choice) > min(budget, INFINITE - 1)  # no budget makes ∞ safe

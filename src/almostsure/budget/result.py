@@ -1,4 +1,4 @@
-"""``Budget``: what every state and every choice needs, with the proof of it."""
+"""``MinimalBudget``: what every state and every choice needs, with the proof of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import whole
 from almostsure.budget.answer import INFINITE, NO_CAP
 from almostsure.errors import ArgumentError, CorruptFile, ModelError
+from almostsure.files import load_tensors, save_tensors
 from almostsure.model.mdp import MDP, Bools, Ints
-from almostsure.model.numbers import whole
-from almostsure.model.tensors import load_tensors, save_tensors
 
 if TYPE_CHECKING:
     from almostsure.budget.explain import Explanation
@@ -23,10 +23,10 @@ STORED = ("of_state", "of_choice", "rank")  # in files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Budget:
+class MinimalBudget:
     """The minimal budgets k* of a model: how much damage must be affordable, state by state.
 
-    Made by :func:`almostsure.solve_budget`; verified by :func:`almostsure.check_budget`.
+    Made by :func:`almostsure.minimal_budget`; verified by :func:`almostsure.check_minimal_budget`.
 
     ``INFINITE`` stands where no finite budget suffices or, if ``cap`` is not None, where none up to the cap does.
     """
@@ -60,21 +60,21 @@ class Budget:
         Examples
         --------
         >>> import almostsure as asure
-        >>> budget = asure.solve_budget(asure.example("paper"))
-        >>> budget.of("circle", "left"), budget.of("circle")
+        >>> minimal = asure.minimal_budget(asure.example("paper"))
+        >>> minimal.of("circle", "left"), minimal.of("circle")
         (1, 0)
         """
         if action is None:
             return int(self.of_state[self.mdp.state(state)])
         return int(self.of_choice[self.mdp.choice(state, action)])
 
-    def smallest_total(self) -> int:
+    def smallest_budget(self) -> int:
         """The least Δ from which safety is possible at the start: the worst of the initial states decides."""
         return int(self.of_state[self.mdp.initial_states].max())
 
-    def unsafe_states(self, total: int) -> Bools:
-        """Which states are Δ-unsafe: no action of theirs is safe with ``total``, [num_states]."""
-        return self.of_state > min(known_total(self, total), NO_CAP)
+    def unsafe_states(self, budget: int) -> Bools:
+        """Which states are Δ-unsafe: no action of theirs is safe with ``budget``, [num_states]."""
+        return self.of_state > min(known_budget(self, budget), NO_CAP)
 
     def histogram(self) -> dict[int, int]:
         """How many states need which budget, ascending; the last key may be INFINITE."""
@@ -94,33 +94,37 @@ class Budget:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the budget and its certificate to a safetensors file, atomically."""
-        write_budget(self, path, kind="budget")
+        write_minimal(self, path, kind="budget")
 
     @classmethod
-    def load(cls, path: str | PathLike[str], mdp: MDP) -> Budget:
-        """Read a budget of ``mdp``.  Its certificate is not verified by reading it: use ``check_budget``."""
-        return read_budget(path, mdp, kind="budget")
+    def load(cls, path: str | PathLike[str], mdp: MDP) -> MinimalBudget:
+        """Read a budget of ``mdp``.  Its certificate is not verified by reading it: use ``check_minimal_budget``."""
+        return read_minimal(path, mdp, kind="budget")
 
     # ------------------------------------------------------------------ for people
 
     def __repr__(self) -> str:
         counts = self.histogram()
         stuck = counts.pop(INFINITE, 0)
-        total = self.smallest_total()
+        budget = self.smallest_budget()
         above = "∞" if self.cap is None else f"more than {self.cap}"
         need = (
             f"no budget{'' if self.cap is None else f' up to {self.cap}'} suffices"
-            if total == INFINITE
-            else f"a budget of {total} suffices"
+            if budget == INFINITE
+            else f"a budget of {budget} suffices"
         )
         if len(counts) > 1:
             levels = f"{min(counts)} … {max(counts)} ({len(counts)} levels)"
         else:
             levels = str(*counts) if counts else "nowhere a finite budget"
         infinite = f"{stuck or 'none'} needs {above}" if stuck <= 1 else f"{stuck:,} need {above}"
-        proof = "certificate verified" if self.checked else "certificate not yet verified: check_budget(mdp, budget)"
+        proof = (
+            "certificate verified"
+            if self.checked
+            else "certificate not yet verified: check_minimal_budget(mdp, budget)"
+        )
         return (
-            f"<Budget: {need} at the start of {self.mdp.num_states:,} states\n"
+            f"<MinimalBudget: {need} at the start of {self.mdp.num_states:,} states\n"
             f"  states need {levels}; {infinite}\n"
             f"  solved by the {self.engine}; {proof}>"
         )
@@ -128,41 +132,41 @@ class Budget:
     def _repr_html_(self) -> str:
         from almostsure.model.html import budget_map, card, levels_table
 
-        start, states, proof = (line.strip(" <>") for line in repr(self).removeprefix("<Budget:").splitlines())
+        start, states, proof = (line.strip(" <>") for line in repr(self).removeprefix("<MinimalBudget:").splitlines())
         counts = levels_table("states need", self.histogram())
         facts = [("start", start), ("levels", states), ("proof", proof)]
-        return card("Budget", facts, counts, budget_map(self.mdp, self.of_state))
+        return card("MinimalBudget", facts, counts, budget_map(self.mdp, self.of_state))
 
 
-def write_budget(budget: Budget, path: str | PathLike[str], *, kind: str) -> None:
-    """Write a file of the given kind ("budget" or "shield") that holds ``budget``."""
-    arrays: dict[str, npt.NDArray[Any]] = {name: getattr(budget, name) for name in STORED}
-    strings = {"cap": "" if budget.cap is None else str(budget.cap), "engine": budget.engine}
-    save_tensors(path, kind=kind, mdp=budget.mdp, arrays=arrays, strings=strings)
+def write_minimal(minimal: MinimalBudget, path: str | PathLike[str], *, kind: str) -> None:
+    """Write a file of the given kind ("budget" or "shield") that holds ``minimal``."""
+    arrays: dict[str, npt.NDArray[Any]] = {name: getattr(minimal, name) for name in STORED}
+    strings = {"cap": "" if minimal.cap is None else str(minimal.cap), "engine": minimal.engine}
+    save_tensors(path, kind=kind, model=minimal.mdp.fingerprint, arrays=arrays, strings=strings)
 
 
-def read_budget(path: str | PathLike[str], mdp: MDP, *, kind: str) -> Budget:
+def read_minimal(path: str | PathLike[str], mdp: MDP, *, kind: str) -> MinimalBudget:
     """The budget in a file of the given kind that belongs to ``mdp``."""
-    arrays, strings = load_tensors(path, kind=kind, mdp=mdp)
+    arrays, strings = load_tensors(path, kind=kind, model=mdp.fingerprint)
     if set(arrays) != set(STORED):
         raise CorruptFile(f"{path!s} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
     try:
         cap = int(strings["cap"]) if strings.get("cap") else None
         of_state, of_choice, rank = (arrays[name] for name in STORED)
         engine = strings.get("engine", UNKNOWN)
-        return Budget(mdp=mdp, of_state=of_state, of_choice=of_choice, rank=rank, cap=cap, engine=engine)
+        return MinimalBudget(mdp=mdp, of_state=of_state, of_choice=of_choice, rank=rank, cap=cap, engine=engine)
     except ValueError as error:
         raise CorruptFile(f"{path!s} does not hold a {kind} of its model: {error}", path=path) from error
 
 
-def known_total(budget: Budget, total: object) -> int:
-    """``total`` as an int that is 0 or more and within what the budget knows."""
-    number = whole("total", total)
+def known_budget(minimal: MinimalBudget, budget: object) -> int:
+    """``budget`` as an int that is 0 or more and within what the budget knows."""
+    number = whole("budget", budget)
     if number < 0:
-        raise ArgumentError(f"total must be 0 or more; got {number}")
-    if budget.cap is not None and number > budget.cap:
+        raise ArgumentError(f"budget must be 0 or more; got {number}")
+    if minimal.cap is not None and number > minimal.cap:
         raise ArgumentError(
-            f"total must be at most the cap {budget.cap} with which the budget was solved; got {number}. "
+            f"budget must be at most the cap {minimal.cap} with which the budget was solved; got {number}. "
             "Solve again without the cap, or with a larger one."
         )
     return number

@@ -1,4 +1,4 @@
-"""``solve_budget``: the one door to the engines; it looks at the model and chooses."""
+"""``minimal_budget``: the one door to the engines; it looks at the model and chooses."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 
 from almostsure.budget.answer import NO_CAP, Answer, Halted
-from almostsure.budget.certificate import check_budget
-from almostsure.budget.memory import require, show
+from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.plain import solve_plain
-from almostsure.budget.result import Budget
+from almostsure.budget.result import MinimalBudget
 from almostsure.errors import ArgumentError, Interrupted, UnknownName
+from almostsure.memory import require, show
 from almostsure.model.mdp import MDP, Support
 from almostsure.model.source import Model, as_model
 from almostsure.progress import Bar
@@ -24,13 +24,13 @@ CHECK_RATE = 2e-9  # seconds an outcome that verifying the certificate takes, ab
 BACKENDS = ("auto", "plain", "compiled")
 
 
-def solve_budget(
+def minimal_budget(
     mdp: Model,
     *,
     cap: int | None = None,
     backend: Literal["auto", "plain", "compiled"] = "auto",
     check: Literal["auto", "always", "never"] = "auto",
-) -> Budget:
+) -> MinimalBudget:
     """The minimal budget k* of every state and every choice, exactly.
 
     Parameters
@@ -56,8 +56,8 @@ def solve_budget(
     Examples
     --------
     >>> import almostsure as asure
-    >>> asure.solve_budget(asure.example("paper"))
-    <Budget: a budget of 0 suffices at the start of 2 states
+    >>> asure.minimal_budget(asure.example("paper"))
+    <MinimalBudget: a budget of 0 suffices at the start of 2 states
       states need 0; none needs ∞
       solved by the plain engine; certificate verified>
     """
@@ -75,17 +75,17 @@ def solve_budget(
     took = time.perf_counter() - start
     small = mdp.num_outcomes <= SMALL
     verify = check == "always" or (check == "auto" and (small or mdp.num_outcomes * CHECK_RATE < took / 10))
-    budget = _budget(mdp, answer, None if cap is None else limit, engine, checked=verify)
+    minimal = _minimal(mdp, answer, None if cap is None else limit, engine, checked=verify)
     if verify:
-        _check(mdp, budget)
-    return budget
+        _check(mdp, minimal)
+    return minimal
 
 
-def _check(mdp: MDP, budget: Budget) -> None:
+def _check(mdp: MDP, minimal: MinimalBudget) -> None:
     try:
-        check_budget(mdp, budget)
+        check_minimal_budget(mdp, minimal)
     except KeyboardInterrupt:
-        kept = replace(budget, checked=False)
+        kept = replace(minimal, checked=False)
         raise Interrupted("interrupted while the certificate was verified; .kept is complete.", kept=kept) from None
 
 
@@ -115,8 +115,8 @@ def _run(support: Support, cap: int, backend: str) -> tuple[Answer, str]:
         return solve_levels(support, cap=cap, report=report), "compiled engine"
 
 
-def _budget(mdp: MDP, answer: Answer, cap: int | None, engine: str, *, checked: bool) -> Budget:
-    return Budget(
+def _minimal(mdp: MDP, answer: Answer, cap: int | None, engine: str, *, checked: bool) -> MinimalBudget:
+    return MinimalBudget(
         mdp=mdp, of_state=answer.of_state, of_choice=answer.of_choice, rank=answer.rank, cap=cap, engine=engine,
         checked=checked,
     )  # fmt: skip
@@ -125,7 +125,7 @@ def _budget(mdp: MDP, answer: Answer, cap: int | None, engine: str, *, checked: 
 def _interrupted(mdp: MDP, answer: Answer | None) -> Interrupted:
     if answer is None:
         return Interrupted("interrupted before level 0 was complete; nothing could be kept.")
-    kept = _budget(mdp, answer, answer.cap, "compiled engine, interrupted", checked=False)
+    kept = _minimal(mdp, answer, answer.cap, "compiled engine, interrupted", checked=False)
     return Interrupted(
         f"interrupted; budgets up to {answer.cap} are exact, all others are larger. "
         f"The error's .kept is a Budget with cap={answer.cap}: a lower bound, and safe to use as it is.",

@@ -1,4 +1,4 @@
-"""``budget`` and ``explain``: what every state needs, and why."""
+"""``minimal`` and ``explain``: what every state needs, and why."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.explain import Explanation
-from almostsure.budget.result import Budget
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.result import MinimalBudget
+from almostsure.budget.solve import minimal_budget
 from almostsure.cli.guard import Rejected
 from almostsure.cli.machine import MOST, need
 from almostsure.cli.options import ANSWERS, ARRAYS, Task, action_of, check_output, command, state_of, word
@@ -31,14 +31,14 @@ def budget(
 ) -> None:
     """The least damage budget of every state, exact and certified."""
     check_output(output, *ARRAYS)
-    found = solve_budget(task.mdp, cap=cap, check="always")
+    found = minimal_budget(task.mdp, cap=cap, check="always")
     if output is not None:
         found.save(output)
     if task.json:
         task.emit(**_budget_results(found, output))
     else:
         _show_budget(task, found, output)
-    if found.smallest_total() == INFINITE:
+    if found.smallest_budget() == INFINITE:
         raise Rejected
 
 
@@ -50,7 +50,7 @@ def explain(
 ) -> None:
     """Why a state needs what it needs: how nature can force the damage."""
     mdp = task.mdp
-    found = solve_budget(mdp)
+    found = minimal_budget(mdp)
     worst = mdp.initial_states[np.argmax(found.of_state[mdp.initial_states])]
     where = int(worst) if state is None else state_of(mdp, state)
     why = found.explain(where, None if action is None else action_of(mdp, action))
@@ -63,55 +63,55 @@ def explain(
 # ---------------------------------------------------------------------- budget
 
 
-def _budget_results(budget: Budget, output: Path | None) -> dict[str, Any]:
-    small = budget.mdp.num_states <= MOST
+def _budget_results(minimal: MinimalBudget, output: Path | None) -> dict[str, Any]:
+    small = minimal.mdp.num_states <= MOST
     return {
-        "smallest_total": need(budget.smallest_total()),
-        "cap": budget.cap,
-        "histogram": [{"budget": need(value), "states": count} for value, count in budget.histogram().items()],
-        "of_state": [need(value) for value in budget.of_state.tolist()] if small else None,
+        "smallest_budget": need(minimal.smallest_budget()),
+        "cap": minimal.cap,
+        "histogram": [{"budget": need(value), "states": count} for value, count in minimal.histogram().items()],
+        "of_state": [need(value) for value in minimal.of_state.tolist()] if small else None,
         "certificate": "verified",
-        "engine": budget.engine,
+        "engine": minimal.engine,
         "output": None if output is None else str(output),
     }
 
 
-def _show_budget(task: Task, budget: Budget, output: Path | None) -> None:
+def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> None:
     heading(task.title)
     words = "What each cell needs, if the damage must never exceed it:"
-    draw_maps(task.mdp, [("", budgets_look(budget.of_state))], introduction=words)
-    total, cap = budget.smallest_total(), budget.cap
-    least = needs(total) if total < INFINITE else "∞" if cap is None else f"more than {cap}, the cap"
+    draw_maps(task.mdp, [("", budgets_look(minimal.of_state))], introduction=words)
+    budget, cap = minimal.smallest_budget(), minimal.cap
+    least = needs(budget) if budget < INFINITE else "∞" if cap is None else f"more than {cap}, the cap"
     facts(
         [
             ("at the start", f"{least} is the least damage that can be promised with probability one"),
-            ("certificate", f"verified, by a checker that shares no code with the {budget.engine}"),
+            ("certificate", f"verified, by a checker that shares no code with the {minimal.engine}"),
             *([("saved", output)] if output is not None else []),
         ]
     )
     heading("How the safe part grows with the budget Δ")
-    _show_growth(budget)
+    _show_growth(minimal)
     if output is not None:
         next_step(f"almostsure check {task.arguments} {word(output)}")
-    elif total == INFINITE:
+    elif budget == INFINITE:
         next_step(f"almostsure explain {task.arguments}")
     else:
-        next_step(f"almostsure explain {task.arguments}", f"almostsure solve {task.arguments} --total {total}")
+        next_step(f"almostsure explain {task.arguments}", f"almostsure solve {task.arguments} --budget {budget}")
 
 
-def _show_growth(budget: Budget) -> None:
-    safe, size = 0, budget.of_state.size
+def _show_growth(minimal: MinimalBudget) -> None:
+    safe, size = 0, minimal.of_state.size
     rows: list[tuple[object, ...]] = []
-    counts = budget.histogram()
+    counts = minimal.histogram()
     stuck = counts.pop(INFINITE, 0)
-    for total, count in counts.items():
+    for budget, count in counts.items():
         safe += count
-        rows.append((str(total), f"{safe:,}", _part(safe, size), bar(safe / size)))
+        rows.append((str(budget), f"{safe:,}", _part(safe, size), bar(safe / size)))
     if len(rows) > LEVELS:
         rows = [*rows[: LEVELS - 5], ("…", "", "", ""), *rows[-4:]]
     table(("Δ", "safe states", "", ""), rows, right=(0, 1, 2))
     if stuck:
-        never = "for no budget" if budget.cap is None else f"for no budget up to {budget.cap}"
+        never = "for no budget" if minimal.cap is None else f"for no budget up to {minimal.cap}"
         say(f"{stuck:,} {'state is' if stuck == 1 else 'states are'} safe {never}.", style="dim")
 
 
@@ -123,13 +123,13 @@ def _part(some: int, every: int) -> str:
 # ---------------------------------------------------------------------- explain
 
 
-def _explain_results(why: Explanation, budget: Budget) -> dict[str, Any]:
-    mdp = budget.mdp
+def _explain_results(why: Explanation, minimal: MinimalBudget) -> dict[str, Any]:
+    mdp = minimal.mdp
     return {
         "state": mdp.state_name(why.state),
         "action": None if why.action is None else mdp.action_name(why.action),
         "needs": need(why.needs),
-        "actions": [{"action": name, "needs": need(value)} for name, value in _actions(why, budget)],
+        "actions": [{"action": name, "needs": need(value)} for name, value in _actions(why, minimal)],
         "steps": [
             {
                 "state": mdp.state_name(step.state),
@@ -146,14 +146,14 @@ def _explain_results(why: Explanation, budget: Budget) -> dict[str, Any]:
     }
 
 
-def _actions(why: Explanation, budget: Budget) -> list[tuple[str, int]]:
+def _actions(why: Explanation, minimal: MinimalBudget) -> list[tuple[str, int]]:
     """The actions of the state, and what they need."""
-    mdp = budget.mdp
-    return [(mdp.action_name(int(mdp.choice_action[c])), int(budget.of_choice[c])) for c in mdp.choices(why.state)]
+    mdp = minimal.mdp
+    return [(mdp.action_name(int(mdp.choice_action[c])), int(minimal.of_choice[c])) for c in mdp.choices(why.state)]
 
 
-def _show_explanation(task: Task, why: Explanation, budget: Budget) -> None:
-    mdp = budget.mdp
+def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> None:
+    mdp = minimal.mdp
     heading(clean(str(why).partition("\n  1. ")[0]))
     spent = 0
     rows: list[tuple[object, ...]] = []
@@ -174,5 +174,5 @@ def _show_explanation(task: Task, why: Explanation, budget: Budget) -> None:
     if not why.complete:
         say(f"Broken off after {len(why.steps):,} steps and {why.damage} damage.")
     heading(f"What may be done at {clean(mdp.state_name(why.state))}")
-    table(("action", "with at least"), [(name, needs(value)) for name, value in _actions(why, budget)], right=(1,))
+    table(("action", "with at least"), [(name, needs(value)) for name, value in _actions(why, minimal)], right=(1,))
     next_step(f"almostsure report {task.arguments}", note="click any state in the report to see why")

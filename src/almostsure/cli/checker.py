@@ -32,11 +32,11 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(request: dict[str, Any]) -> dict[str, Any]:
-    from almostsure.budget.certificate import INFINITE, check_budget
-    from almostsure.budget.result import read_budget
+    from almostsure.budget.certificate import INFINITE, check_minimal_budget
+    from almostsure.budget.result import read_minimal
     from almostsure.errors import CertificateError, CorruptFile, FileError
+    from almostsure.files import tensors_kind
     from almostsure.model.source import as_model
-    from almostsure.model.tensors import tensors_kind
 
     path = request["result"]
     if not Path(path).is_file():
@@ -49,16 +49,16 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
     if kind not in ("budget", "shield"):
         raise FileError(f"{path!r} holds a {kind}, which has no certificate; a budget and a shield have one.")
     mdp = as_model(request["model"], **request["options"])
-    budget = read_budget(path, mdp, kind=kind)
-    least = int(budget.of_state[mdp.initial_states].max())
+    minimal = read_minimal(path, mdp, kind=kind)
+    least = int(minimal.of_state[mdp.initial_states].max())
     sizes = {"states": mdp.num_states, "choices": mdp.num_choices, "outcomes": mdp.num_outcomes}
     result: dict[str, Any] = {
         "model": {"name": request["model"], "fingerprint": mdp.fingerprint, **sizes},
-        "kind": kind, "cap": budget.cap, "smallest_total": "inf" if least == INFINITE else least,
+        "kind": kind, "cap": minimal.cap, "smallest_budget": "inf" if least == INFINITE else least,
         "verdict": "verified", "reason": None,
     }  # fmt: skip
     try:
-        check_budget(mdp, budget)
+        check_minimal_budget(mdp, minimal)
     except CertificateError as error:
         result |= {"verdict": "rejected", "reason": str(error)}
     return result

@@ -112,13 +112,13 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
     if not good:
         say(answer["reason"], style="red")
     trusted, model = answer["trusted"], answer["model"]
-    total = "∞" if answer["smallest_total"] == "inf" else answer["smallest_total"]
+    budget = "∞" if answer["smallest_budget"] == "inf" else answer["smallest_budget"]
     facts(
         [
             ("model", f"{model['name']}, {model['states']:,} states, fingerprint {model['fingerprint'][:16]}"),
             (
                 "claims",
-                f"{total} at the start" + ("" if answer["cap"] is None else f" (budgets up to {answer['cap']})"),
+                f"{budget} at the start" + ("" if answer["cap"] is None else f" (budgets up to {answer['cap']})"),
             ),
             ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
         ]

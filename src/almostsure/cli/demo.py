@@ -15,7 +15,7 @@ from almostsure.model.examples import example
 from almostsure.model.mdp import MDP
 
 MODEL = "hazard-map"
-TOTAL = 3
+BUDGET = 3
 NO_LIMIT = 1000.0  # more damage on average than any policy of the demo takes
 
 
@@ -39,7 +39,7 @@ def show_demo(task: Task, output: Path) -> None:
         promises = _promises(mdp)
         written = _report(mdp, output)
         machine.emit(
-            "demo", machine.described(MODEL, mdp), total=TOTAL, promises=[_row(one) for one in promises],
+            "demo", machine.described(MODEL, mdp), budget=BUDGET, promises=[_row(one) for one in promises],
             output=str(written), next="almostsure budget quicksand",
         )  # fmt: skip
         return
@@ -58,37 +58,37 @@ def _introduce() -> None:
     say(
         "\nA robot goes from S to G, which is worth 50; each step costs 1. ~ is water (damage 1), 2 and 3 are deeper, "
         "X is a pit that nobody leaves, # is rock. One step in ten drifts to the left, and one to the right. The best "
-        f"way if damage does not count, if it may be {TOTAL} on average, and if it must never be more than {TOTAL}"
+        f"way if damage does not count, if it may be {BUDGET} on average, and if it must never be more than {BUDGET}"
         " (• is the way, × where it hurts):\n"
     )
     console().file.flush()  # before the work begins
 
 
 def _promises(mdp: MDP) -> list[Promise]:
-    from almostsure.policy.constraints import AlmostSure, Expected
-    from almostsure.policy.solve import solve_policy
+    from almostsure.plan.constraints import AlmostSure, Expected
+    from almostsure.plan.solve import solve_policy
     from almostsure.policy.worst import worst_damage
 
     found = []
     for title, constraint in (
         ("no constraint", Expected(NO_LIMIT)),
-        (f"{TOTAL} on average", Expected(TOTAL)),
-        (f"never more than {TOTAL}", AlmostSure(TOTAL)),
+        (f"{BUDGET} on average", Expected(BUDGET)),
+        (f"never more than {BUDGET}", AlmostSure(BUDGET)),
     ):
         solution = solve_policy(mdp, constraint)
         result = solution.evaluate()
         found.append(
             Promise(
-                title=title, states=visited(mdp, solution.policy, solution.policy.total),
+                title=title, states=visited(mdp, solution.policy, solution.policy.budget),
                 value=solution.value, mean_damage=result.expected_damage,
-                worst_damage=worst_damage(mdp, solution.policy), overspends=result.exceeds(TOTAL),
+                worst_damage=worst_damage(mdp, solution.policy), overspends=result.exceeds(BUDGET),
             )
         )  # fmt: skip
     return found
 
 
 def _compare(promises: list[Promise]) -> None:
-    head = ("promise", "return", "mean damage", "worst damage", f"P(damage > {TOTAL})")
+    head = ("promise", "return", "mean damage", "worst damage", f"P(damage > {BUDGET})")
     rows = [
         (
             one.title, f"{one.value:.2f}", f"{one.mean_damage:.2f}", number(one.worst_damage),
@@ -117,4 +117,4 @@ def _row(one: Promise) -> dict[str, Any]:
 def _report(mdp: MDP, output: Path) -> Path:
     from almostsure.report import write_report
 
-    return write_report(mdp, output, total=TOTAL, name=MODEL, command="almostsure demo")
+    return write_report(mdp, output, budget=BUDGET, name=MODEL, command="almostsure demo")

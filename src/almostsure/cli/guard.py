@@ -94,13 +94,15 @@ def guarded(command: str, body: Callable[[], None], asked: Asked) -> int:
 def _interruption(command: str, error: KeyboardInterrupt) -> str:
     """What Ctrl-C leaves behind, for whoever has no Python object of it."""
     kept = getattr(error, "kept", None)
-    cap, total = getattr(kept, "cap", None), getattr(getattr(kept, "constraint", None), "total", None)
+    cap, budget = getattr(kept, "cap", None), getattr(getattr(kept, "constraint", None), "budget", None)
     if command in OWN_WORDS and isinstance(error, Interrupted) and not hasattr(kept, "cap"):
         return str(error)
     if command == "budget" and cap is not None:
         return f"{NOTHING} The budgets up to {cap} were known by then: --cap {cap} asks for no more."
-    if command == "solve" and total is not None:
-        return f"{NOTHING} The best policy for a total of {total} was known by then: --total {total} asks for no more."
+    if command == "solve" and budget is not None:
+        return (
+            f"{NOTHING} The best policy for a budget of {budget} was known by then: --budget {budget} asks for no more."
+        )
     return NOTHING
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import typer
 
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.solve import minimal_budget
 from almostsure.cli import machine
 from almostsure.cli.guard import Rejected
 from almostsure.cli.machine import need
-from almostsure.cli.options import ANSWERS, ARRAYS, UMB, Seed, Task, Total, check_output, command, word
-from almostsure.cli.policies import least_total
+from almostsure.cli.options import ANSWERS, ARRAYS, UMB, Budget, Seed, Task, check_output, command, word
+from almostsure.cli.policies import least_budget
 from almostsure.cli.terminal import facts, heading, needs, next_step, number, say, share, table
 from almostsure.errors import ArgumentError, Interrupted
-from almostsure.learn.budget import LearnedBudget, learn_budget
+from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
 
 LOGS = (".csv", ".parquet", ".pq")
 
@@ -29,7 +29,7 @@ def learn(
         float | None, typer.Option(help="No outcome is rarer than this; by default, what the model says.")
     ] = None,
     delta: Annotated[float, typer.Option(help="The probability of failure that is acceptable.")] = 0.05,
-    total: Total = None,
+    budget: Budget = None,
     seed: Seed = 0,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Where to note progress; the same command goes on from there.")
@@ -47,29 +47,29 @@ def learn(
     """
     files = _outputs(output)
     if task.name.lower().endswith(LOGS):
-        learned = _from_log(task, mu, delta, {"--total": total, "--checkpoint": checkpoint})
+        learned = _from_log(task, mu, delta, {"--budget": budget, "--checkpoint": checkpoint})
     else:
         rarest = min(float(task.mdp.probability.min()), 0.999) if mu is None else mu
-        learned = learn_budget(
-            task.mdp, mu=rarest, delta=delta, total=total, seed=seed, checkpoint=checkpoint
+        learned = learn_minimal_budget(
+            task.mdp, mu=rarest, delta=delta, budget=budget, seed=seed, checkpoint=checkpoint
         )  # fmt: skip
     if files is not None:
         learned.mdp.save(files[0])
-        learned.budget.save(files[1])
-    exact = None if task.name.lower().endswith(LOGS) else solve_budget(task.mdp).smallest_total()
+        learned.minimal.save(files[1])
+    exact = None if task.name.lower().endswith(LOGS) else minimal_budget(task.mdp).smallest_budget()
     if task.json:
         known = machine.described(task.name, learned.mdp if exact is None else task.mdp)
         machine.emit("learn", known, **_learned_results(learned, exact, files))
     else:
         _show_learned(task, learned, exact, files)
-    if learned.budget.smallest_total() == INFINITE:
+    if learned.minimal.smallest_budget() == INFINITE:
         raise Rejected
 
 
 @command(ANSWERS)
 def compare(
     task: Task,
-    total: Total = None,
+    budget: Budget = None,
     learner: Annotated[
         list[str] | None, typer.Option("--learner", "-l", help="A learner; may be repeated. By default, all.")
     ] = None,
@@ -83,9 +83,9 @@ def compare(
 
     check_output(output, ".csv")
     check_output(plot, ".png", ".pdf", ".svg")
-    budget = least_total(task) if total is None else total
+    minimal = least_budget(task) if budget is None else budget
     try:
-        result = train(task.mdp, budget, learner, steps=steps, seeds=seeds)
+        result = train(task.mdp, minimal, learner, steps=steps, seeds=seeds)
     except Interrupted as stopped:
         done = len(stopped.kept.runs)
         raise Interrupted(
@@ -98,7 +98,7 @@ def compare(
     if task.json:
         files = {"output": None if output is None else str(output), "plot": None if plot is None else str(plot)}
         scale = {"random_return": result.random, "assured_return": result.optimum}
-        task.emit(total=result.total, **scale, rows=result.rows, summary=result.summary(), **files)
+        task.emit(budget=result.budget, **scale, rows=result.rows, summary=result.summary(), **files)
     else:
         _show_comparison(task, result, [path for path in (output, plot) if path is not None])
 
@@ -131,12 +131,12 @@ def _learned_results(learned: LearnedBudget, exact: int | None, files: tuple[Pat
     return {
         "mu": learned.mu,
         "delta": learned.delta,
-        "total": learned.total,
+        "budget": learned.budget,
         "samples": learned.samples,
         "uniform_samples": learned.uniform_samples,
         "known_choices": int(np.count_nonzero(learned.accepted)),
         "statement": learned.statement,
-        "smallest_total": need(learned.budget.smallest_total()),
+        "smallest_budget": need(learned.minimal.smallest_budget()),
         "exact_smallest_total": None if exact is None else need(exact),
         "output": None if files is None else [str(path) for path in files],
     }
@@ -156,7 +156,7 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
         [
             ("samples", f"{learned.samples:,}, {learned.samples / paper:.0%} of the {paper:,} that Lemma 4 takes"),
             ("known choices", f"{known:,} of {choices:,}{rest}"),
-            ("at the start", f"{needs(learned.budget.smallest_total())} is needed{truth}"),
+            ("at the start", f"{needs(learned.minimal.smallest_budget())} is needed{truth}"),
             *([("saved", f"{files[0]} and {files[1]}")] if files is not None else []),
         ]
     )
@@ -167,7 +167,9 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     elif exact is None:
         next_step(f"almostsure learn {task.arguments} --mu {learned.mu:g} -o learned.umb", note="keep what was learned")
     else:
-        next_step(f"almostsure compare {task.arguments}{'' if learned.total is None else f' --total {learned.total}'}")
+        next_step(
+            f"almostsure compare {task.arguments}{'' if learned.budget is None else f' --budget {learned.budget}'}"
+        )
 
 
 # ---------------------------------------------------------------------- compare
@@ -177,7 +179,7 @@ def _save_plot(result: Any, path: Path) -> None:
     """All of the picture, or nothing."""
     import io
 
-    from almostsure.model.atomic import atomic_write
+    from almostsure.files import atomic_write
 
     buffer = io.BytesIO()
     result.plot().savefig(buffer, format=path.suffix.lower().removeprefix("."))
@@ -191,7 +193,7 @@ def _fraction(value: float) -> str:
 
 
 def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
-    heading(f"{task.name}, with a budget of {result.total}")
+    heading(f"{task.name}, with a budget of {result.budget}")
     head = ("learner", "violations", "rate", "return", "of optimum", "P(overspend)", "damage")
     rows = [
         (
@@ -208,4 +210,4 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     say(f"The assured optimum is {number(result.optimum)}; random play inside the shield {number(result.random)}.")
     for path in files:
         say(f"Saved {path}.")
-    next_step(f"almostsure solve {task.arguments} --total {result.total}", note="the optimum itself")
+    next_step(f"almostsure solve {task.arguments} --budget {result.budget}", note="the optimum itself")

@@ -21,7 +21,7 @@ from almostsure.errors import ArgumentError, FileError, ModelError, nearest
 from almostsure.model.examples import example_names
 from almostsure.model.mdp import MDP
 from almostsure.model.source import ENDINGS, GYM, STORM, as_model
-from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expected
+from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 
 ARRAYS, UMB, HTML = (".safetensors",), (".umb",), (".html", ".htm")  # endings of outputs
 ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1")  # that completion offers
@@ -101,12 +101,12 @@ Constants = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.", rich_help_panel="Output")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Output")]
 
-Total = Annotated[
-    int | None, typer.Option("--total", "-t", metavar="Δ", help="Never more than this damage, in any episode.")
+Budget = Annotated[
+    int | None, typer.Option("--budget", "-t", metavar="Δ", help="Never more than this damage, in any episode.")
 ]
 Limit = Annotated[float | None, typer.Option(metavar="C", help="At most this damage on average, instead.")]
 Risk = Annotated[
-    float | None, typer.Option(metavar="P", help="More than --total with at most this probability, instead.")
+    float | None, typer.Option(metavar="P", help="More than --budget with at most this probability, instead.")
 ]
 Discount = Annotated[float, typer.Option(metavar="G", help="Discount of the return, in (0, 1].")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Of everything random; the same seed gives the same result.")]
@@ -232,17 +232,17 @@ def _last(shared: dict[str, inspect.Parameter]) -> list[inspect.Parameter]:
     return [parameter for name, parameter in shared.items() if name != "model"]
 
 
-def constraint_of(total: int | None, limit: float | None, risk: float | None) -> Constraint | None:
+def constraint_of(budget: int | None, limit: float | None, risk: float | None) -> Constraint | None:
     """The constraint that the options name; None if they name none."""
     if limit is not None:
-        if total is not None or risk is not None:
-            raise ArgumentError("--limit is a constraint of its own; leave out --total and --risk.")
+        if budget is not None or risk is not None:
+            raise ArgumentError("--limit is a constraint of its own; leave out --budget and --risk.")
         return Expected(limit)
     if risk is not None:
-        if total is None:
-            raise ArgumentError("--risk is the probability of more than --total; give both.")
-        return Chance(total, risk)
-    return None if total is None else AlmostSure(total)
+        if budget is None:
+            raise ArgumentError("--risk is the probability of more than --budget; give both.")
+        return Chance(budget, risk)
+    return None if budget is None else AlmostSure(budget)
 
 
 def word(path: Path) -> str:

@@ -9,16 +9,16 @@ import numpy as np
 import typer
 
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.solve import minimal_budget
 from almostsure.cli.options import (
     ANSWERS,
     ARRAYS,
+    Budget,
     Discount,
     Limit,
     Risk,
     Seed,
     Task,
-    Total,
     check_output,
     command,
     constraint_of,
@@ -40,12 +40,12 @@ from almostsure.cli.terminal import (
 )
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.model.mdp import MDP
-from almostsure.policy.constraints import AlmostSure, Chance, Constraint
+from almostsure.plan.constraints import AlmostSure, Chance, Constraint
+from almostsure.plan.solve import Solution, solve_policy
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulate import Episodes
 from almostsure.policy.simulate import simulate as play
-from almostsure.policy.solve import Solution, solve_policy
 from almostsure.policy.worst import worst_damage
 
 CURVE = 16  # rows of a table of returns
@@ -56,7 +56,7 @@ PAIRS = 500_000  # of state and remaining budget, up to which policies are evalu
 @command(ANSWERS)
 def solve(
     task: Task,
-    total: Total = None,
+    budget: Budget = None,
     limit: Limit = None,
     risk: Risk = None,
     discount: Discount = 1.0,
@@ -64,7 +64,7 @@ def solve(
 ) -> None:
     """The best return under a promise about damage, with proved bounds and the policy that attains it."""
     check_output(output, *ARRAYS)
-    solution = _best(task, _constraint(task, total, limit, risk), discount=discount)
+    solution = _best(task, _constraint(task, budget, limit, risk), discount=discount)
     if output is not None:
         solution.policy.save(output)
     result, worst = _evaluated(task.mdp, solution.policy, discount), worst_damage(task.mdp, solution.policy)
@@ -80,7 +80,7 @@ def simulate(
     policy: Annotated[
         Path | None, typer.Option(help="A policy saved by solve; by default the best one is found first.")
     ] = None,
-    total: Total = None,
+    budget: Budget = None,
     limit: Limit = None,
     risk: Risk = None,
     episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="How many to play.")] = 10_000,
@@ -95,25 +95,25 @@ def simulate(
         raise ArgumentError(f"--show must lie in 0 … {max(episodes, 1) - 1}; got {show}")
     played = Policy.load(policy, mdp) if policy is not None else None
     if played is None:
-        played = _best(task, _constraint(task, total, limit, risk)).policy
-    done = play(mdp, played, episodes, total=total, seed=seed)
+        played = _best(task, _constraint(task, budget, limit, risk)).policy
+    done = play(mdp, played, episodes, budget=budget, seed=seed)
     if task.json:
         task.emit(**_episode_results(done, show))
     else:
         _show_episodes(task, done, show)
 
 
-def _constraint(task: Task, total: int | None, limit: float | None, risk: float | None) -> Constraint:
-    """What was asked for, or else the least total that can be promised."""
-    asked = constraint_of(total, limit, risk)
-    return AlmostSure(least_total(task)) if asked is None else asked
+def _constraint(task: Task, budget: int | None, limit: float | None, risk: float | None) -> Constraint:
+    """What was asked for, or else the least budget that can be promised."""
+    asked = constraint_of(budget, limit, risk)
+    return AlmostSure(least_budget(task)) if asked is None else asked
 
 
-def least_total(task: Task) -> int:
-    """The least total that can be promised at the start."""
-    least = solve_budget(task.mdp).smallest_total()
+def least_budget(task: Task) -> int:
+    """The least budget that can be promised at the start."""
+    least = minimal_budget(task.mdp).smallest_budget()
     if least == INFINITE:
-        raise Infeasible("no total is enough at the start. See: almostsure explain " + task.arguments)
+        raise Infeasible("no budget is enough at the start. See: almostsure explain " + task.arguments)
     return least
 
 
@@ -124,7 +124,7 @@ def _best(task: Task, constraint: Constraint, *, discount: float = 1.0) -> Solut
     except Infeasible as error:
         needed = error.needed
         if isinstance(constraint, AlmostSure) and needed is not None and np.isfinite(needed):
-            error.args = (f"{error}\nNext: almostsure {task.command} {task.arguments} --total {needed:.0f}",)
+            error.args = (f"{error}\nNext: almostsure {task.command} {task.arguments} --budget {needed:.0f}",)
         raise
 
 
@@ -132,7 +132,7 @@ def _described(constraint: Constraint) -> dict[str, Any]:
     kind = {"AlmostSure": "almost sure", "Expected": "expected", "Chance": "chance"}[type(constraint).__name__]
     return {
         "kind": kind,
-        "total": getattr(constraint, "total", None),
+        "budget": getattr(constraint, "budget", None),
         "limit": getattr(constraint, "limit", None),
         "risk": getattr(constraint, "risk", None),
     }
@@ -141,10 +141,10 @@ def _described(constraint: Constraint) -> dict[str, Any]:
 # ---------------------------------------------------------------------- solve
 
 
-def _evaluated(mdp: MDP, policy: Policy, discount: float = 1.0, total: int | None = None) -> Evaluation | None:
+def _evaluated(mdp: MDP, policy: Policy, discount: float = 1.0, budget: int | None = None) -> Evaluation | None:
     """What the policy achieves exactly; None where that would take too long."""
     large = policy.num_layers * mdp.num_states > PAIRS
-    return None if large else evaluate(mdp, policy, discount=discount, total=total)
+    return None if large else evaluate(mdp, policy, discount=discount, budget=budget)
 
 
 def _solution_results(
@@ -178,18 +178,18 @@ def _show_solution(
     task: Task, solution: Solution, result: Evaluation | None, worst: float, output: Path | None
 ) -> None:
     constraint = solution.constraint
-    total = getattr(constraint, "total", None)
+    budget = getattr(constraint, "budget", None)
     heading(f"{task.name}: {constraint}")
     mdp, policy = task.mdp, solution.policy
-    if not draw_maps(mdp, [("the likeliest way; × where it hurts", route_look(visited(mdp, policy, total)))]):
-        _show_route(task, policy, total)
+    if not draw_maps(mdp, [("the likeliest way; × where it hurts", route_look(visited(mdp, policy, budget)))]):
+        _show_route(task, policy, budget)
     overspends = _overspends(constraint, result)
     facts(
         [
             ("best return", _best_return(solution)),
             *([("mean damage", number(result.expected_damage))] if result is not None else []),
             ("worst damage", number(worst)),
-            *([(f"P(damage > {total})", share(overspends))] if overspends is not None else []),
+            *([(f"P(damage > {budget})", share(overspends))] if overspends is not None else []),
             *(_course(result) if result is not None else []),
             ("policy", repr(policy)[9:-1]),
             *([("saved", output)] if output is not None else []),
@@ -201,7 +201,7 @@ def _show_solution(
     asked = _as_options(constraint)
     played = asked if output is None else f"--policy {word(output)}"
     if isinstance(constraint, AlmostSure) and solution.value == float("-inf"):
-        next_step(f"almostsure solve {task.arguments} --total {constraint.total + 1}")
+        next_step(f"almostsure solve {task.arguments} --budget {constraint.budget + 1}")
         return
     next_step(f"almostsure simulate {task.arguments} {played}", f"almostsure report {task.arguments} {asked}")
 
@@ -223,8 +223,8 @@ def _as_options(constraint: Constraint) -> str:
     return " ".join(f"--{option} {value:g}" for option, value in given.items())
 
 
-def _show_route(task: Task, policy: Policy, total: int | None) -> None:
-    steps = likely_route(task.mdp, policy, total)
+def _show_route(task: Task, policy: Policy, budget: int | None) -> None:
+    steps = likely_route(task.mdp, policy, budget)
     shown = " → ".join(clean(f"{task.mdp.state_name(state)} ({action})") for state, action, _ in steps[:8] if action)
     last = clean(task.mdp.state_name(steps[-1][0]))
     say(f"the likeliest way: {shown} → {'… → ' if len(steps) > 9 else ''}{last}\n")
@@ -234,8 +234,8 @@ def _show_curve(curve: Any) -> None:
     known = curve[np.isfinite(curve)]
     low, high = min(0.0, float(known.min())), float(known.max())
     rows = [
-        (str(total), number(value), bar((value - low) / (high - low) if high > low and np.isfinite(value) else 0.0))
-        for total, value in enumerate(curve.tolist())
+        (str(budget), number(value), bar((value - low) / (high - low) if high > low and np.isfinite(value) else 0.0))
+        for budget, value in enumerate(curve.tolist())
     ]
     if len(rows) > CURVE:
         rows = [*rows[: CURVE - 4], ("…", "", bar(0.0)), *rows[-3:]]
@@ -250,11 +250,11 @@ def _episode_results(done: Episodes, show: int | None) -> dict[str, Any]:
     return {
         "episodes": len(done),
         "seed": done.seed,
-        "total": done.total,
+        "budget": done.budget,
         "mean_return": done.returns.mean(),
         "mean_damage": done.damages.mean(),
         "most_damage": done.damages.max(),
-        "overspent": None if done.total is None else int(done.overspent.sum()),
+        "overspent": None if done.budget is None else int(done.overspent.sum()),
         "truncated": int(done.truncated.sum()),
         "damages": [
             {"damage": value, "episodes": count} for value, count in zip(values.tolist(), counts.tolist(), strict=True)
@@ -299,19 +299,19 @@ def _show_episodes(task: Task, done: Episodes, show: int | None) -> None:
         heading(f"Episode {show}")
         steps = [(s["state"], s["action"], s["next_state"], s["reward"], s["damage"] or "") for s in _told(done, show)]
         table(("at", "plays", "comes to", "reward", "damage"), steps, right=(3, 4))
-    next_step(f"almostsure report {task.arguments}{'' if done.total is None else f' --total {done.total}'}")
+    next_step(f"almostsure report {task.arguments}{'' if done.budget is None else f' --budget {done.budget}'}")
 
 
 def _show_overspending(done: Episodes) -> None:
-    if done.total is not None:
-        say(f"\n{int(done.overspent.sum()):,} of {len(done):,} episodes took more than {done.total} damage.")
+    if done.budget is not None:
+        say(f"\n{int(done.overspent.sum()):,} of {len(done):,} episodes took more than {done.budget} damage.")
     cut = int(done.truncated.sum())
     if cut:
         say(f"{cut:,} episodes reached no terminal state: they came to rest, or were cut.", style="dim")
 
 
 def _exact(done: Episodes) -> tuple[str, str, str]:
-    result = _evaluated(done.mdp, done.policy, total=done.total)
+    result = _evaluated(done.mdp, done.policy, budget=done.budget)
     if result is None:
         return "", "", ""
     return number(result.expected_return), number(result.expected_damage), number(result.expected_length)

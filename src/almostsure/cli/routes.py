@@ -11,9 +11,9 @@ from almostsure.policy.policy import Policy
 LONGEST = 400  # steps
 
 
-def likely_route(mdp: MDP, policy: Policy, total: int | None) -> list[tuple[int, str, int]]:
+def likely_route(mdp: MDP, policy: Policy, budget: int | None) -> list[tuple[int, str, int]]:
     """The steps (state, action, damage) of the likeliest actions and outcomes, until it ends, stops or repeats."""
-    state, remaining = int(mdp.initial_states[np.argmax(mdp.initial_probabilities)]), total
+    state, remaining = int(mdp.initial_states[np.argmax(mdp.initial_probabilities)]), budget
     is_terminal, seen, steps = mdp.is_terminal(), set[tuple[int, int | None]](), list[tuple[int, str, int]]()
     while not is_terminal[state] and (state, remaining) not in seen and len(steps) < LONGEST:
         seen.add((state, remaining))
@@ -28,6 +28,6 @@ def likely_route(mdp: MDP, policy: Policy, total: int | None) -> list[tuple[int,
     return steps
 
 
-def visited(mdp: MDP, policy: Policy, total: int | None) -> set[int]:
+def visited(mdp: MDP, policy: Policy, budget: int | None) -> set[int]:
     """The states of that route."""
-    return {state for state, _, _ in likely_route(mdp, policy, total)}
+    return {state for state, _, _ in likely_route(mdp, policy, budget)}

@@ -11,7 +11,7 @@ import typer
 
 from almostsure.cli import machine
 from almostsure.cli.guard import Rejected
-from almostsure.cli.options import HTML, PROOF, Seed, Task, Total, check_output, command
+from almostsure.cli.options import HTML, PROOF, Budget, Seed, Task, check_output, command
 from almostsure.cli.terminal import clean, heading, next_step, say, table
 
 FIGURES = Path("almostsure-paper")
@@ -20,7 +20,7 @@ FIGURES = Path("almostsure-paper")
 @command(PROOF)
 def report(
     task: Task,
-    total: Total = None,
+    budget: Budget = None,
     limit: Annotated[float | None, typer.Option(help="Of the plan to compare with: damage on average.")] = None,
     risk: Annotated[float | None, typer.Option(help="Of the plan to compare with: P(damage > Δ).")] = None,
     seed: Seed = 0,
@@ -29,7 +29,7 @@ def report(
     """Write an interactive HTML report: one file, which opens offline."""
     check_output(output, *HTML)
     mdp = task.mdp
-    written = _write(mdp, output, name=task.name, total=total, limit=limit, risk=risk, seed=seed)
+    written = _write(mdp, output, name=task.name, budget=budget, limit=limit, risk=risk, seed=seed)
     if task.json:
         task.emit(output=str(written), bytes=written.stat().st_size, seed=seed)
         return

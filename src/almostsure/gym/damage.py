@@ -15,11 +15,10 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 
+from almostsure.arguments import check_budget, whole
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.overseer import MOST_DAMAGE
 from almostsure.model.damage import takes_an_outcome
-from almostsure.model.numbers import whole
-from almostsure.policy.constraints import check_total
 
 Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (observation, action, next observation, reward, terminated)
 
@@ -28,7 +27,7 @@ Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (observation, action,
 class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Writes the damage of every step into ``info``, and what remains of a budget.
 
-    ``info`` gets ``damage`` and ``cost``, and with a total ``remaining``, which is negative once the budget is
+    ``info`` gets ``damage`` and ``cost``, and with a budget ``remaining``, which is negative once the budget is
     overspent: nothing is prevented here.
 
     Parameters
@@ -38,7 +37,7 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     damage
         ``damage(observation, action, next_observation, reward, terminated)``, the signature that
         :func:`almostsure.from_gymnasium` takes too.  By default the environment's own cost is the damage.
-    total
+    budget
         The budget of every episode, if what remains shall be tracked.
 
     Examples
@@ -46,18 +45,20 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     >>> import gymnasium
     >>> from almostsure.gym import DamageTracker
     >>> env = gymnasium.make("CliffWalking-v1")
-    >>> env = DamageTracker(env, lambda s, a, s2, r, terminated: int(r == -100), total=2)
+    >>> env = DamageTracker(env, lambda s, a, s2, r, terminated: int(r == -100), budget=2)
     >>> state, info = env.reset()
     >>> state, reward, terminated, truncated, info = env.step(1)  # over the cliff
     >>> info["damage"], info["remaining"]
     (1, 1)
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], damage: Damage | None = None, *, total: int | None = None) -> None:
-        RecordConstructorArgs.__init__(self, damage=damage, total=total, _disable_deepcopy=True)
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], damage: Damage | None = None, *, budget: int | None = None
+    ) -> None:
+        RecordConstructorArgs.__init__(self, damage=damage, budget=budget, _disable_deepcopy=True)
         gymnasium.Wrapper.__init__(self, env)
         self._damage = check_function(damage)
-        self._total = None if total is None else check_total(total)
+        self._budget = None if budget is None else check_budget(budget)
         self._remaining = 0
         self._before: Any = None
         self._started = False
@@ -67,7 +68,7 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         self._started = False  # until all is well
         observation, info = self.env.reset(seed=seed, options=options)
         check_reset(info)
-        self._before, self._remaining, self._started = self._kept(observation), self._total or 0, True
+        self._before, self._remaining, self._started = self._kept(observation), self._budget or 0, True
         return observation, self._info(info, 0)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -90,7 +91,7 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         return None if self._damage is None else copy.deepcopy(observation)
 
     def _info(self, info: dict[str, Any], damage: int) -> dict[str, Any]:
-        left = {} if self._total is None else {"remaining": self._remaining}
+        left = {} if self._budget is None else {"remaining": self._remaining}
         return {**info, "cost": damage, "damage": damage, **left}
 
 

@@ -1,7 +1,7 @@
 """How what remains of a budget becomes part of an observation.
 
 ============  ================================================================================================
-``"flat"``    one array: ``Discrete(n)`` becomes ``MultiDiscrete([n, total + 1])``, and arrays get one more entry
+``"flat"``    one array: ``Discrete(n)`` becomes ``MultiDiscrete([n, budget + 1])``, and arrays get one more entry
 ``"dict"``    ``{"observation": …, "remaining": …}``; works with every observation space.  Observations that are
               dictionaries already get one more entry instead.
 ``"rllib"``   ``{"action_mask": …, "observations": …}``, the keys that RLlib's masking modules read; the
@@ -9,7 +9,7 @@
 ``"none"``    the observation as it was; what remains is in ``info`` only
 ============  ================================================================================================
 
-``normalised`` shows remaining / total, between 0 and 1, in place of the integer; a flat discrete observation is then
+``normalised`` shows remaining / budget, between 0 and 1, in place of the integer; a flat discrete observation is then
 one-hot, so that everything in the array is of the same size.  A budget that is overspent reads 0: for an agent that is
 not shielded, ``info["remaining"]`` says by how much.
 """
@@ -47,17 +47,17 @@ class Shown(Protocol):
         ...
 
 
-def show_remaining(space: Space[Any], total: int, form: Form, *, normalised: bool, num_actions: int) -> Shown:
-    """The observations of ``space``, with what remains of ``total`` in them."""
+def show_remaining(space: Space[Any], budget: int, form: Form, *, normalised: bool, num_actions: int) -> Shown:
+    """The observations of ``space``, with what remains of ``budget`` in them."""
     if form not in FORMS:
         raise UnknownName("form of observation", form, FORMS, f"Choose from {', '.join(FORMS)}.")
     if form == "none":
         return _Same(space)
     if form == "dict":
-        return _Beside(space, total, normalised)
-    flat = _flat_normalised(space, total) if normalised else _flat(space, total)
+        return _Beside(space, budget, normalised)
+    flat = _flat_normalised(space, budget) if normalised else _flat(space, budget)
     if form == "rllib":
-        return _WithMask(flat or _Beside(space, total, normalised), num_actions)
+        return _WithMask(flat or _Beside(space, budget, normalised), num_actions)
     if flat is None:
         raise ArgumentError(
             f"what remains cannot be appended to observations of {space}. Pass observe='dict', or 'none' to leave them."
@@ -65,27 +65,27 @@ def show_remaining(space: Space[Any], total: int, form: Form, *, normalised: boo
     return flat
 
 
-def _flat(space: Space[Any], total: int) -> Shown | None:
+def _flat(space: Space[Any], budget: int) -> Shown | None:
     if isinstance(space, Discrete) and space.start == 0:
-        return _Pair(int(space.n), total)
+        return _Pair(int(space.n), budget)
     if isinstance(space, MultiDiscrete) and len(space.shape) == 1 and not space.start.any():
-        return _Appended(MultiDiscrete([*space.nvec.tolist(), total + 1], dtype=space.dtype.type))
+        return _Appended(MultiDiscrete([*space.nvec.tolist(), budget + 1], dtype=space.dtype.type))
     if isinstance(space, MultiBinary) and len(space.shape) == 1:
-        return _Appended(MultiDiscrete([*[2] * space.shape[0], total + 1]))
-    if isinstance(space, Box) and len(space.shape) == 1 and _holds(space.dtype, total):
-        low, high = np.append(space.low, 0), np.append(space.high, total)
+        return _Appended(MultiDiscrete([*[2] * space.shape[0], budget + 1]))
+    if isinstance(space, Box) and len(space.shape) == 1 and _holds(space.dtype, budget):
+        low, high = np.append(space.low, 0), np.append(space.high, budget)
         return _Appended(Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype.type))
     return None
 
 
-def _holds(dtype: np.dtype[Any], total: int) -> bool:
+def _holds(dtype: np.dtype[Any], budget: int) -> bool:
     """Whether a Box of this type can hold every remaining budget exactly."""
     if dtype.kind == "f":
-        return bool(total <= 2 ** (np.finfo(dtype).nmant + 1))
-    return dtype.kind in "iu" and total <= int(np.iinfo(dtype).max)
+        return bool(budget <= 2 ** (np.finfo(dtype).nmant + 1))
+    return dtype.kind in "iu" and budget <= int(np.iinfo(dtype).max)
 
 
-def _flat_normalised(space: Space[Any], total: int) -> Shown | None:
+def _flat_normalised(space: Space[Any], budget: int) -> Shown | None:
     try:
         width = flatdim(space)
     except (NotImplementedError, ValueError):
@@ -97,7 +97,7 @@ def _flat_normalised(space: Space[Any], total: int) -> Shown | None:
     else:
         low, high = np.full(width, -np.inf), np.full(width, np.inf)
     wide = Box(np.append(low, 0).astype(np.float32), np.append(high, 1).astype(np.float32), dtype=np.float32)
-    return _Flattened(space, _Appended(wide, max(total, 1)))
+    return _Flattened(space, _Appended(wide, max(budget, 1)))
 
 
 # ---------------------------------------------------------------------- the forms; classes, so that they can be pickled
@@ -121,8 +121,8 @@ class _Same:
 class _Pair:
     """A discrete observation, and what remains."""
 
-    def __init__(self, count: int, total: int) -> None:
-        self.space: Space[Any] = MultiDiscrete([count, total + 1])
+    def __init__(self, count: int, budget: int) -> None:
+        self.space: Space[Any] = MultiDiscrete([count, budget + 1])
 
     def single(self, seen: Any, left: int, mask: Masks | None) -> Any:
         return np.array((seen, left if left > 0 else 0), np.int64)
@@ -167,9 +167,9 @@ class _Flattened:
 class _Beside:
     """A dictionary; observations that are one already get one more entry."""
 
-    def __init__(self, space: Space[Any], total: int, normalised: bool) -> None:
-        left: Space[Any] = Box(0.0, 1.0, (1,), np.float32) if normalised else Discrete(total + 1)
-        self._scale = max(total, 1) if normalised else None
+    def __init__(self, space: Space[Any], budget: int, normalised: bool) -> None:
+        left: Space[Any] = Box(0.0, 1.0, (1,), np.float32) if normalised else Discrete(budget + 1)
+        self._scale = max(budget, 1) if normalised else None
         self._joins = isinstance(space, Dict) and "remaining" not in space.spaces
         parts = dict(space.spaces) if isinstance(space, Dict) and self._joins else {"observation": space}
         self.space: Space[Any] = Dict({**parts, "remaining": left})

@@ -18,7 +18,7 @@ from typing import Any, final
 
 import gymnasium
 
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.solve import minimal_budget
 from almostsure.errors import UnknownName
 from almostsure.gym.checks import StateOf
 from almostsure.gym.damage import Damage, DamageTracker
@@ -42,13 +42,13 @@ class Ready:
 
     def shield(self) -> Shield:
         """The shield of the model."""
-        return Shield(self.mdp, solve_budget(self.mdp))
+        return Shield(minimal_budget(self.mdp))
 
-    def shielded(self, total: int, **options: Any) -> ShieldedEnv:
+    def shielded(self, budget: int, **options: Any) -> ShieldedEnv:
         """A shielded environment; options are those of :class:`ShieldedEnv`."""
         if self.state_of is not None:
             options.setdefault("observe", "dict")
-        return ShieldedEnv(self.make(), self.shield(), total, state_of=self.state_of, **options)
+        return ShieldedEnv(self.make(), self.shield(), budget, state_of=self.state_of, **options)
 
 
 def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
@@ -67,9 +67,9 @@ def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
     --------
     >>> from almostsure.gym import ready
     >>> cliff = ready("CliffWalking-v1", is_slippery=True)
-    >>> cliff.shield().budget.smallest_total()
+    >>> cliff.shield().minimal.smallest_budget()
     0
-    >>> env = cliff.shielded(total=2)
+    >>> env = cliff.shielded(budget=2)
     >>> observation, info = env.reset(seed=0)
     >>> observation
     array([36,  2])
@@ -114,7 +114,7 @@ def _unknown(name: str) -> UnknownName:
     return UnknownName(
         "ready environment", name, [*toys, *ROOMS, *own],
         f"There are: {', '.join([*toys, *ROOMS, *own])}. For others, build a model with from_gymnasium(env, damage), "
-        "from_transitions or learn_budget.",
+        "from_transitions or learn_minimal_budget.",
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ class Lookup:
         mdp = shield.mdp
         self._shield, self._num_states, self._num_actions = shield, mdp.num_states, mdp.num_actions
         self._needed = np.full((mdp.num_states, mdp.num_actions), INFINITE, np.int32)
-        self._needed[mdp.choice_states(), mdp.choice_action] = shield.budget.of_choice
+        self._needed[mdp.choice_states(), mdp.choice_action] = shield.minimal.of_choice
         full = np.unique(outcome_numbers(mdp))
         self._full: Numbers = full
         pair, first, count = np.unique(full // DAMAGES, return_index=True, return_counts=True)
@@ -60,7 +60,7 @@ class Lookup:
 
     def check(self, states: Numbers, remaining: Numbers) -> None:
         """Raise NoSafeAction if somebody has no safe action."""
-        if (self._shield.budget.of_state.take(states) > remaining).any():
+        if (self._shield.minimal.of_state.take(states) > remaining).any():
             self._shield.mask(states, remaining)  # says who
 
     def refuses(self, states: Numbers, actions: Numbers, remaining: Numbers) -> Bools:

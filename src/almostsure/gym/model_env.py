@@ -19,11 +19,11 @@ from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Discrete
 from gymnasium.wrappers import TimeLimit
 
+from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.gym.painters import MapPainter, Painter, Scene
 from almostsure.gym.window import Window
 from almostsure.model.mdp import MDP, Outcome
-from almostsure.model.numbers import whole
 from almostsure.model.source import as_model
 
 MODES = ("ansi", "rgb_array", "human")
@@ -104,7 +104,7 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
         self._state: int | None = None
         self._over = self._hurt = False
         self._last = ""
-        self._total = 0
+        self._budget = 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -116,7 +116,7 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
         else:
             at = _draw(list(accumulate(self.mdp.initial_probabilities.tolist())), self.np_random)
             self._state = int(self.mdp.initial_states[at])
-        self._last, self._total, self._over, self._hurt = "", 0, False, False
+        self._last, self._budget, self._over, self._hurt = "", 0, False, False
         if self._window is not None:
             self.render()
         return np.int64(self._state), self._info(self._state, 0)
@@ -133,7 +133,7 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
             choice = self._choice(self._state, self.mdp.action(action))
         state, _, reward, damage = choice.outcomes[_draw(choice.cumulated, self.np_random)]
         self._state, self._over = state, bool(self._is_terminal[state])
-        self._total += damage
+        self._budget += damage
         if self.render_mode is not None:
             self._last, self._hurt = self.mdp.action_name(self.mdp.action(action)), damage > 0
             if self._window is not None:
@@ -173,7 +173,7 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
         if self._state is None:
             raise ResetNeeded("call reset() before render()")
         assert self._painter is not None  # checked when the environment was made
-        scene = Scene(self._state, self._last, self._total, self._hurt)
+        scene = Scene(self._state, self._last, self._budget, self._hurt)
         if self.render_mode == "ansi":
             return self._painter.text(scene)
         picture = self._painter.picture(scene)

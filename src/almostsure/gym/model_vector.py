@@ -12,11 +12,11 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from almostsure.arguments import whole
 from almostsure.errors import ArgumentError
 from almostsure.gym.autoreset import Infos, write
 from almostsure.learn.model_plain import running_sums
 from almostsure.model.mdp import MDP, Bools
-from almostsure.model.numbers import whole
 from almostsure.model.source import Model, as_model
 
 Numbers = npt.NDArray[np.int64]

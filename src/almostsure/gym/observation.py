@@ -7,10 +7,10 @@ from typing import Any, final
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
+from almostsure.arguments import check_budget
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.damage import check_damage
 from almostsure.gym.forms import Form, Shown, show_remaining
-from almostsure.policy.constraints import check_total
 
 
 @final
@@ -24,12 +24,12 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
     ----------
     env
         An environment that says its damage.
-    total
+    budget
         The budget of every episode.
     observe
         ``"flat"`` or ``"dict"``; see :mod:`almostsure.gym.forms`.
     normalised
-        Show remaining / total instead of the number itself.
+        Show remaining / budget instead of the number itself.
 
     Examples
     --------
@@ -42,19 +42,19 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
     """
 
     def __init__(
-        self, env: gymnasium.Env[Any, Any], total: int, *, observe: Form = "flat", normalised: bool = False
+        self, env: gymnasium.Env[Any, Any], budget: int, *, observe: Form = "flat", normalised: bool = False
     ) -> None:
-        RecordConstructorArgs.__init__(self, total=total, observe=observe, normalised=normalised)
+        RecordConstructorArgs.__init__(self, budget=budget, observe=observe, normalised=normalised)
         gymnasium.Wrapper.__init__(self, env)
-        self._shown = shown(env.observation_space, check_total(total), observe, normalised)
+        self._shown = shown(env.observation_space, check_budget(budget), observe, normalised)
         self.observation_space = self._shown.space
-        self.total = self._remaining = check_total(total)
+        self.budget = self._remaining = check_budget(budget)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode with the whole budget."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._remaining = self.total
-        return self._shown.single(observation, self.total, None), {**info, "remaining": self.total}
+        self._remaining = self.budget
+        return self._shown.single(observation, self.budget, None), {**info, "remaining": self.budget}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Play an action, and show what remains after it."""
@@ -66,11 +66,11 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
         return seen, reward, terminated, truncated, {**info, "remaining": self._remaining}
 
 
-def shown(space: Any, total: int, observe: Form, normalised: bool) -> Shown:
+def shown(space: Any, budget: int, observe: Form, normalised: bool) -> Shown:
     """The form that observations get, without masks."""
     if observe not in ("flat", "dict"):
         raise ArgumentError(f"observe must be 'flat' or 'dict'; got {observe!r}. Masks need ShieldedEnv.")
-    return show_remaining(space, total, observe, normalised=normalised, num_actions=0)
+    return show_remaining(space, budget, observe, normalised=normalised, num_actions=0)
 
 
 def unsaid() -> ModelError:

@@ -24,13 +24,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import check_budget, whole
 from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction
 from almostsure.learn.online import OnlineShield
 from almostsure.model.mdp import MDP
-from almostsure.model.numbers import whole
-from almostsure.policy.constraints import check_total
 from almostsure.policy.policy import Policy
-from almostsure.shield.checks import require_total
+from almostsure.shield.checks import require_budget
 from almostsure.shield.shield import Shield
 
 MOST_DAMAGE: Final = 255
@@ -49,21 +48,21 @@ class Row(NamedTuple):
 class Overseer:
     """Masks and damages for one environment after another; it carries no episode of its own."""
 
-    def __init__(self, shield: Shield | OnlineShield, total: int) -> None:
+    def __init__(self, shield: Shield | OnlineShield, budget: int) -> None:
         if isinstance(shield, Shield):
             self.mdp: MDP = shield.mdp
             self.policies_of = self.mdp  # the model that policies are for
             self.online: OnlineShield | None = None
-            self.total = require_total(shield.mdp, shield.budget, total)
+            self.budget = require_budget(shield.minimal, budget)
         elif isinstance(shield, OnlineShield):
             self.mdp, self.online = shield.source.blank, shield
             self.policies_of = shield.source.model or self.mdp
-            self.total = check_total(total)
-            _require_start(shield, self.total)
+            self.budget = check_budget(budget)
+            _require_start(shield, self.budget)
         else:
             raise ArgumentError(
                 f"shield must be a Shield or an OnlineShield; got {type(shield).__name__}. "
-                "Make one with Shield(mdp, solve_budget(mdp))."
+                "Make one with Shield(minimal_budget(mdp))."
             )
         self.shield = shield
         self.num_states, self.num_actions = self.mdp.num_states, self.mdp.num_actions
@@ -103,7 +102,7 @@ class Overseer:
 
     def of_choice(self) -> npt.NDArray[Any]:
         """What every choice needs, [num_choices]."""
-        return self.shield.budget.of_choice if isinstance(self.shield, Shield) else self.shield.of_choice
+        return self.shield.minimal.of_choice if isinstance(self.shield, Shield) else self.shield.of_choice
 
     # ------------------------------------------------------------------ what happened
 
@@ -233,10 +232,10 @@ def _row(allowed: npt.NDArray[Any] | Sequence[int], num_actions: int) -> Row:
     return Row(frozenset(np.flatnonzero(mask).tolist()), mask)
 
 
-def _require_start(shield: OnlineShield, total: int) -> None:
+def _require_start(shield: OnlineShield, budget: int) -> None:
     starts = shield.source.blank.initial_states
     try:
         for state in starts.tolist():
-            shield.allowed(state, total)
+            shield.allowed(state, budget)
     except NoSafeAction as error:
-        raise Infeasible(f"a total of {total} is not enough at the start, as far as is known: {error}") from None
+        raise Infeasible(f"a budget of {budget} is not enough at the start, as far as is known: {error}") from None

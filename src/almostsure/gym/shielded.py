@@ -2,7 +2,7 @@
 
 It keeps the remaining budget of each episode, shows it to the agent, and says which actions are allowed: those whose
 minimal budget is at most what remains (Theorem 1; see :mod:`almostsure.shield`).  Whatever the agent does, an episode
-never takes more than ``total`` damage.
+never takes more than ``budget`` damage.
 
 Truncation is not termination: an episode that a time limit cuts has its budget until it is reset, and
 what it ended in keeps its mask.
@@ -37,7 +37,7 @@ NONE: frozenset[int] = frozenset()  # nothing may be played before the first res
 
 @final
 class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
-    """An environment in which an episode never takes more than ``total`` damage.
+    """An environment in which an episode never takes more than ``budget`` damage.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         A Gymnasium environment with discrete actions, numbered as in the shield's model.
     shield
         A :class:`almostsure.Shield` of the environment's model, or an :class:`almostsure.OnlineShield`.
-    total
+    budget
         The budget of every episode.
     observe
         How observations show what remains: ``"flat"``, ``"dict"``, ``"rllib"`` or ``"none"``; see
         :mod:`almostsure.gym.forms`.
     normalised
-        Show remaining / total instead of the number itself.
+        Show remaining / budget instead of the number itself.
     forbidden
         What to do with an action that is not allowed: ``"raise"`` NoSafeAction, or ``"replace"`` it and count it, in
         ``info["interventions"]``.
@@ -80,7 +80,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     >>> import almostsure as asure
     >>> from almostsure.gym import ShieldedEnv, to_gymnasium
     >>> mdp = asure.example("paper")
-    >>> env = ShieldedEnv(to_gymnasium(mdp), asure.Shield(mdp, asure.solve_budget(mdp)), 1)
+    >>> env = ShieldedEnv(to_gymnasium(mdp), asure.Shield(asure.minimal_budget(mdp)), 1)
     >>> observation, info = env.reset(seed=0)
     >>> observation, info["remaining"], env.action_masks()
     (array([0, 1]), 1, array([ True,  True]))
@@ -93,7 +93,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self,
         env: gymnasium.Env[Any, Any],
         shield: Shield | OnlineShield,
-        total: int,
+        budget: int,
         *,
         observe: Form = "flat",
         normalised: bool = False,
@@ -103,19 +103,19 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         ledger: Ledger | str | PathLike[str] | None = None,
     ) -> None:
         RecordConstructorArgs.__init__(
-            self, shield=shield, total=total, observe=observe, normalised=normalised, forbidden=forbidden,
+            self, shield=shield, budget=budget, observe=observe, normalised=normalised, forbidden=forbidden,
             fallback=fallback, state_of=state_of, ledger=ledger, _disable_deepcopy=True,
         )  # fmt: skip
         gymnasium.Wrapper.__init__(self, env)
-        self.overseer = Overseer(shield, total)
+        self.overseer = Overseer(shield, budget)
         checks.check_forbidden(forbidden)
         checks.check_actions(self.overseer, env.action_space)
         checks.check_observations(self.overseer, env.observation_space, state_of)
         checks.check_same_model(self.overseer, env, state_of)
-        self.total, self.forbidden, self.state_of = self.overseer.total, forbidden, state_of
-        self.fallback = None if fallback is None else as_policy(self.overseer.policies_of, fallback, total=self.total)
+        self.budget, self.forbidden, self.state_of = self.overseer.budget, forbidden, state_of
+        self.fallback = None if fallback is None else as_policy(self.overseer.policies_of, fallback, budget=self.budget)
         self._shown = show_remaining(
-            env.observation_space, self.total, observe, normalised=normalised, num_actions=self.overseer.num_actions
+            env.observation_space, self.budget, observe, normalised=normalised, num_actions=self.overseer.num_actions
         )
         self.observation_space = self._shown.space
         self.ledger = checks.open_ledger(ledger, shield)
@@ -135,11 +135,11 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         observation, info = self.env.reset(seed=seed, options=options)
         if info.get("damage"):
             raise ModelError(f"a reset must do no damage; info['damage'] is {info['damage']!r} after it")
-        self._state, self._remaining, self._interventions = self._find(observation), self.total, 0
+        self._state, self._remaining, self._interventions = self._find(observation), self.budget, 0
         self._steps, self._reward = 0, 0.0
-        self._allowed, self._mask = self.overseer.row(self._state, self.total)
+        self._allowed, self._mask = self.overseer.row(self._state, self.budget)
         self._offered, self._seen = self._allowed, observation
-        return self._shown.single(observation, self.total, self._mask), self._info(info, 0)
+        return self._shown.single(observation, self.budget, self._mask), self._info(info, 0)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Play an action, if it is allowed; otherwise do what ``forbidden`` says."""
@@ -277,9 +277,9 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             self.ledger.steps += self._steps  # an online shield counts what it watches itself
         elif info and (info.get("violation") or info.get("stuck")):
             ended = "violation" if info.get("violation") else "stuck"
-        damage = self.total - self._remaining
+        damage = self.budget - self._remaining
         self.ledger.note(
             Episode(
-                self._episode, self._steps, float(self._reward), damage, self.total, self._interventions, ended
+                self._episode, self._steps, float(self._reward), damage, self.budget, self._interventions, ended
             )
         )  # fmt: skip

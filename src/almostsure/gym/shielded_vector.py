@@ -30,7 +30,7 @@ from almostsure.shield.shield import Shield
 
 @final
 class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
-    """A vector environment none of whose episodes ever takes more than ``total`` damage.
+    """A vector environment none of whose episodes ever takes more than ``budget`` damage.
 
     The parameters are those of :class:`ShieldedEnv`, around a Gymnasium vector environment in any of its autoreset
     modes.  ``infos`` holds the same entries, one row a copy; ``action_masks()`` is [num_envs, num_actions].
@@ -40,7 +40,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     Parameters
     ----------
-    env, shield, total, observe, normalised, forbidden, fallback, state_of, ledger
+    env, shield, budget, observe, normalised, forbidden, fallback, state_of, ledger
         See :class:`ShieldedEnv`.  ``state_of`` gets the copy's own environment where it is in this process, and
         None otherwise.
 
@@ -50,7 +50,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     >>> from almostsure.gym import ShieldedVectorEnv
     >>> mdp = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     >>> envs = gymnasium.make_vec("FrozenLake-v1", num_envs=3, vectorization_mode="sync")
-    >>> envs = ShieldedVectorEnv(envs, asure.Shield(mdp, asure.solve_budget(mdp)), 1)
+    >>> envs = ShieldedVectorEnv(envs, asure.Shield(asure.minimal_budget(mdp)), 1)
     >>> observations, infos = envs.reset(seed=0)
     >>> observations
     array([[0, 1],
@@ -62,7 +62,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self,
         env: VectorEnv[Any, Any, Any],
         shield: Shield,
-        total: int,
+        budget: int,
         *,
         observe: Form = "flat",
         normalised: bool = False,
@@ -73,7 +73,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     ) -> None:
         super().__init__(env)
         _check_fixed(shield)
-        self.overseer = Overseer(shield, total)
+        self.overseer = Overseer(shield, budget)
         checks.check_forbidden(forbidden)
         checks.check_actions(self.overseer, env.single_action_space)
         checks.check_observations(self.overseer, env.single_observation_space, state_of)
@@ -82,10 +82,10 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             checks.check_same_model(self.overseer, part, state_of)
         self._resets, self._lookup = Resets(env), Lookup(shield)
         self._all = self._resets.everybody
-        self.total, self.forbidden, self.state_of = self.overseer.total, forbidden, state_of
-        self.fallback = None if fallback is None else as_policy(self.overseer.policies_of, fallback, total=self.total)
+        self.budget, self.forbidden, self.state_of = self.overseer.budget, forbidden, state_of
+        self.fallback = None if fallback is None else as_policy(self.overseer.policies_of, fallback, budget=self.budget)
         self._shown = show_remaining(
-            env.single_observation_space, self.total, observe, normalised=normalised,
+            env.single_observation_space, self.budget, observe, normalised=normalised,
             num_actions=self.overseer.num_actions,
         )  # fmt: skip
         self.single_observation_space = self._shown.space
@@ -166,7 +166,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         """Give the copies that begin an episode in these states their budgets, and look up everybody's masks."""
         self._state = np.where(who, states, self._state)
         began = np.flatnonzero(who)  # few of many: faster by number
-        self._remaining[began] = self.total
+        self._remaining[began] = self.budget
         for counter in (self._steps, self._rewards, self._interventions):
             counter[began] = 0
         self._lookup.check(self._state, self._remaining)
@@ -281,11 +281,11 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     def _note(self, at: int, ended: Any) -> None:
         """Write an episode into the ledger."""
         self._episodes[at] += 1
-        steps, damage = int(self._steps[at]), self.total - int(self._remaining[at])
+        steps, damage = int(self._steps[at]), self.budget - int(self._remaining[at])
         self.ledger.steps += steps
         self.ledger.note(
             Episode(
-                int(self._episodes[at]), steps, float(self._rewards[at]), damage, self.total,
+                int(self._episodes[at]), steps, float(self._rewards[at]), damage, self.budget,
                 int(self._interventions[at]), ended, at,
             )
         )  # fmt: skip

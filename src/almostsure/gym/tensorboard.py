@@ -36,7 +36,7 @@ class TensorBoardSink:
             self._interventions += entry.interventions
             self._write(
                 {
-                    "return": entry.reward, "damage": entry.damage, "remaining": entry.total - entry.damage,
+                    "return": entry.reward, "damage": entry.damage, "remaining": entry.budget - entry.damage,
                     "interventions": self._interventions, "violations": self._violations, "steps": entry.steps,
                 }
             )  # fmt: skip

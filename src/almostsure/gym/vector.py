@@ -10,12 +10,12 @@ import numpy.typing as npt
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
+from almostsure.arguments import check_budget
 from almostsure.gym.autoreset import Infos, Resets, read, said, write
 from almostsure.gym.damage import Damage, check_damage, check_function, check_reset, no_cost, unpack
 from almostsure.gym.forms import Form
 from almostsure.gym.observation import shown, unsaid
 from almostsure.model.mdp import Bools
-from almostsure.policy.constraints import check_total
 
 
 @final
@@ -28,7 +28,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         The vector environment.
     damage
         As :class:`DamageTracker` takes it: it is asked once a copy.  By default the copies' own cost is the damage.
-    total
+    budget
         The budget of every episode, if what remains shall be tracked.
 
     Examples
@@ -36,17 +36,17 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
     >>> import gymnasium
     >>> from almostsure.gym import VectorDamageTracker
     >>> envs = gymnasium.make_vec("CliffWalking-v1", num_envs=2, vectorization_mode="sync")
-    >>> envs = VectorDamageTracker(envs, lambda s, a, s2, r, terminated: int(r == -100), total=2)
+    >>> envs = VectorDamageTracker(envs, lambda s, a, s2, r, terminated: int(r == -100), budget=2)
     >>> _ = envs.reset()
     >>> envs.step(np.array([0, 1]))[-1]["remaining"]  # up, and over the cliff
     array([2, 1])
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], damage: Damage | None = None, *, total: int | None = None):
+    def __init__(self, env: VectorEnv[Any, Any, Any], damage: Damage | None = None, *, budget: int | None = None):
         super().__init__(env)
         self._resets = Resets(env)
         self._damage = check_function(damage)
-        self._total = None if total is None else check_total(total)
+        self._budget = None if budget is None else check_budget(budget)
         self._remaining: npt.NDArray[np.int64] = np.zeros(env.num_envs, np.int64)
         self._before: list[Any] = []
 
@@ -57,7 +57,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         self._resets.reset(who)
         _check_resets(infos, who)
         self._before = self._each(observations)
-        self._remaining[who] = self._total or 0
+        self._remaining[who] = self._budget or 0
         return observations, self._infos(infos, who, np.zeros(self.num_envs, np.int64))
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
@@ -80,10 +80,10 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         keys = ("damage", "cost") if "_cost" in infos else ("damage",)  # otherwise it is the sixth value of the step
         _check_resets(infos, ~acting if final is None else ended, keys)
         self._before = after
-        self._remaining = np.where(acting, self._remaining - damages, self._total or 0)
+        self._remaining = np.where(acting, self._remaining - damages, self._budget or 0)
         if final is not None:
             infos = {**infos, "final_info": self._infos(final, ended, damages)}
-            self._remaining[ended] = self._total or 0
+            self._remaining[ended] = self._budget or 0
             damages = np.where(ended, 0, damages)
         self._resets.step(ended)
         return observations, rewards, terminated, truncated, self._infos(infos, np.ones_like(acting), damages)
@@ -92,7 +92,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         return list(iterate(self.env.observation_space, copy.deepcopy(observations)))  # they may be written over
 
     def _infos(self, infos: Infos, who: Bools, damages: npt.NDArray[np.int64]) -> Infos:
-        left = {} if self._total is None else {"remaining": self._remaining.copy()}
+        left = {} if self._budget is None else {"remaining": self._remaining.copy()}
         return write(infos, who, cost=damages.copy(), damage=damages, **left)
 
 
@@ -111,12 +111,12 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
     """
 
     def __init__(
-        self, env: VectorEnv[Any, Any, Any], total: int, *, observe: Form = "flat", normalised: bool = False
+        self, env: VectorEnv[Any, Any, Any], budget: int, *, observe: Form = "flat", normalised: bool = False
     ) -> None:
         super().__init__(env)
         self._resets = Resets(env)
-        self.total = check_total(total)
-        self._shown = shown(env.single_observation_space, self.total, observe, normalised)
+        self.budget = check_budget(budget)
+        self._shown = shown(env.single_observation_space, self.budget, observe, normalised)
         self.single_observation_space = self._shown.space
         self.observation_space = batch_space(self._shown.space, env.num_envs)
         self._remaining: npt.NDArray[np.int64] = np.zeros(env.num_envs, np.int64)
@@ -126,7 +126,7 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
         who = self._resets.chosen(options)
         observations, infos = self.env.reset(seed=seed, options=options)
         self._resets.reset(who)
-        self._remaining[who] = self.total
+        self._remaining[who] = self.budget
         infos = write(infos, who, remaining=self._remaining.copy())
         return self._shown.batch(observations, self._remaining, None), infos
 
@@ -141,11 +141,11 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
             if damage is None:
                 raise unsaid()
             self._remaining[at] -= check_damage(damage, f"in copy {at}")
-        self._remaining[~acting] = self.total
+        self._remaining[~acting] = self.budget
         if final is not None:
             infos = {**infos, "final_info": write(final, ended, remaining=self._remaining.copy())}
             infos["final_obs"] = show_final(self._shown, infos["final_obs"], self._remaining, ended)
-            self._remaining[ended] = self.total
+            self._remaining[ended] = self.budget
         infos = write(infos, np.ones_like(acting), remaining=self._remaining.copy())
         self._resets.step(ended)
         seen = self._shown.batch(observations, self._remaining, None)

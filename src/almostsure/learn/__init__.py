@@ -4,11 +4,11 @@
 """
 
 from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
-from almostsure.learn.budget import LearnedBudget, learn_budget
 from almostsure.learn.cluster import RayCluster
 from almostsure.learn.data import learn_from_logs
 from almostsure.learn.kernel import Kernel, build_kernel
 from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
+from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
 from almostsure.learn.online import OnlineShield
 from almostsure.learn.sampler import Sampler
 from almostsure.learn.simulators import EnvSampler, FunctionSampler
@@ -29,7 +29,7 @@ __all__ = [
     "build_kernel",
     "confidence",
     "delta_bought",
-    "learn_budget",
+    "learn_minimal_budget",
     "learn_from_logs",
     "mu_bought",
     "read_ledger",

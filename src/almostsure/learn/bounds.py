@@ -34,10 +34,9 @@ from typing import Literal, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import check_real, whole, whole_array
 from almostsure.errors import ArgumentError, UnknownName
 from almostsure.model.validate import SUM_TOLERANCE
-from almostsure.policy.constraints import check_real
-from almostsure.shield.checks import whole, whole_array
 
 BOUNDS = ("sharp", "paper")
 Bound = Literal["sharp", "paper"]

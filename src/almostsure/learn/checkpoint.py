@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import CorruptFile, FileError
+from almostsure.files import load_tensors, save_tensors
 from almostsure.learn.sampler import Source
 from almostsure.learn.tally import DAMAGES, Tally
-from almostsure.model.tensors import load_tensors, save_tensors
 
 KIND = "sampling checkpoint"
 ARRAYS = {"key": "i", "count": "i", "reward": "f", "samples": "i", "latest": "i"}
@@ -54,7 +54,7 @@ class Checkpoint:
         """The tally, how far the run had come since ``start``, and its seed; None if there is no file yet."""
         if self.path is None or not os.path.exists(self.path):
             return None
-        arrays, strings = load_tensors(self.path, kind=KIND, mdp=self.source.blank)
+        arrays, strings = load_tensors(self.path, kind=KIND, model=self.source.blank.fingerprint)
         for name, mine in self.run.items():
             if strings.get(name) != mine:
                 self._refuse(name, strings.get(name), mine)
@@ -103,7 +103,7 @@ class Checkpoint:
         if self.plan is not None:
             arrays["plan"] = self.plan
         strings = {**self.run, "seed": str(seed), "position": json.dumps(dict(position))}
-        save_tensors(self.path, kind=KIND, mdp=self.source.blank, arrays=arrays, strings=strings)
+        save_tensors(self.path, kind=KIND, model=self.source.blank.fingerprint, arrays=arrays, strings=strings)
         self._saved_at = time.monotonic()
 
 

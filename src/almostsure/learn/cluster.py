@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 @final
 class RayCluster:
-    """A Ray cluster, to be passed as ``workers`` to :func:`almostsure.build_kernel` or :func:`almostsure.learn_budget`.
+    """A Ray cluster, to be passed as ``workers`` to :func:`almostsure.learn_minimal_budget`.
 
     Parameters
     ----------

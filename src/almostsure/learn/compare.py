@@ -1,6 +1,6 @@
 """``compare``: train several learners with several seeds on one model, and judge what they would deploy exactly.
 
-Violations in *training* are counted: episodes that took more than the total.  What would be *deployed* is not tried
+Violations in *training* are counted: episodes that took more than the budget.  What would be *deployed* is not tried
 out but evaluated exactly (:func:`almostsure.evaluate`): its return and its probability of overspending are numbers,
 not estimates.  Returns are put on the scale
 
@@ -23,7 +23,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from almostsure.budget.solve import solve_budget
+from almostsure.arguments import whole
+from almostsure.budget.solve import minimal_budget
 from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, LimitReached, UnboundedReturn
 from almostsure.learn.agents.registry import as_learner
 from almostsure.learn.agents.registry import learners as known_learners
@@ -32,14 +33,13 @@ from almostsure.learn.comparison import Comparison, Run
 from almostsure.learn.cut import cut_totals
 from almostsure.learn.training import Learner, Training
 from almostsure.model.mdp import MDP
-from almostsure.model.numbers import whole
 from almostsure.model.source import Model, as_model
-from almostsure.policy.constraints import AlmostSure
+from almostsure.plan.constraints import AlmostSure
+from almostsure.plan.solve import solve_policy
 from almostsure.policy.evaluate import evaluate
 from almostsure.policy.policy import Policy
-from almostsure.policy.solve import solve_policy
 from almostsure.progress import Bar
-from almostsure.shield.checks import require_total
+from almostsure.shield.checks import require_budget
 from almostsure.shield.shield import Shield
 
 __all__ = ["Comparison", "Learner", "Training", "compare"]
@@ -49,19 +49,19 @@ CUT = 1_000  # steps
 
 def compare(
     mdp: Model,
-    total: int,
+    budget: int,
     learners: str | Learner | Iterable[str | Learner] | None = None,
     *,
     steps: int = 100_000,
     seeds: int | Sequence[int] = 5,
 ) -> Comparison:
-    """Train learners on a model with the budget ``total``, and compare how safe and how good they are.
+    """Train learners on a model with the budget ``budget``, and compare how safe and how good they are.
 
     Parameters
     ----------
     mdp
         The model, an example's name, or a file.
-    total
+    budget
         The budget of every episode.
     learners
         Names, see ``almostsure.learn.agents.learners``, or objects with ``name`` and ``train``; by default all that
@@ -79,7 +79,7 @@ def compare(
     Raises
     ------
     Infeasible
-        If an initial state needs more than ``total``; ``needed`` is what suffices.
+        If an initial state needs more than ``budget``; ``needed`` is what suffices.
     UnknownName
         If there is no learner of that name; it suggests the nearest.
     ArgumentError
@@ -98,24 +98,24 @@ def compare(
     one-step mask ...
     """
     mdp = as_model(mdp)
-    shield = Shield(mdp, solve_budget(mdp))
-    total = require_total(mdp, shield.budget, total)
+    shield = Shield(minimal_budget(mdp))
+    budget = require_budget(shield.minimal, budget)
     chosen, steps, numbers = _chosen(learners), count("steps", steps), _seeds(seeds)
-    scale = scale_of(shield, total)
+    scale = scale_of(shield, budget)
     runs: list[Run] = []
     try:
         with Bar("comparing learners", len(chosen) * len(numbers)) as bar:
             for learner in chosen:
                 for seed in numbers:
                     bar.update(len(runs), learner.name)
-                    runs.append(_run(learner, mdp, total, steps, seed, scale))
+                    runs.append(_run(learner, mdp, budget, steps, seed, scale))
     except KeyboardInterrupt:
-        kept = Comparison(runs=tuple(runs), total=total, random=scale.random, optimum=scale.optimum)
+        kept = Comparison(runs=tuple(runs), budget=budget, random=scale.random, optimum=scale.optimum)
         raise Interrupted(
             f"stopped after {len(runs)} of {len(chosen) * len(numbers)} runs; they are kept in the error's kept",
             kept=kept,
         ) from None
-    return Comparison(runs=tuple(runs), total=total, random=scale.random, optimum=scale.optimum)
+    return Comparison(runs=tuple(runs), budget=budget, random=scale.random, optimum=scale.optimum)
 
 
 # ---------------------------------------------------------------------- the scale
@@ -137,11 +137,11 @@ class Scale:
         return (value - self.random) / span
 
 
-def scale_of(shield: Shield, total: int) -> Scale:
+def scale_of(shield: Shield, budget: int) -> Scale:
     """The scale of a model and a budget."""
-    random = deployment(shield.mdp, Policy.from_shield(shield, total), total).reward
+    random = deployment(shield.mdp, shield.random_policy(budget), budget).reward
     try:
-        optimum = solve_policy(shield.mdp, AlmostSure(total)).value
+        optimum = solve_policy(shield.mdp, AlmostSure(budget)).value
     except UnboundedReturn:
         optimum = math.inf
     except LimitReached:
@@ -161,22 +161,22 @@ class Deployment(NamedTuple):
     overspends: float
 
 
-def deployment(mdp: MDP, policy: Policy, total: int) -> Deployment:
+def deployment(mdp: MDP, policy: Policy, budget: int) -> Deployment:
     """Evaluate a policy; see the module's docstring about what is infinite."""
-    exact = evaluate(mdp, policy, total=total)
+    exact = evaluate(mdp, policy, budget=budget)
     reward, damage = exact.expected_return, exact.expected_damage
     if math.isinf(reward) or math.isinf(damage):
-        cut = cut_totals(mdp, policy, total, CUT)
+        cut = cut_totals(mdp, policy, budget, CUT)
         reward, damage = (cut[0] if math.isinf(reward) else reward), (cut[1] if math.isinf(damage) else damage)
     return Deployment(reward=reward, damage=damage, ends=exact.ends, overspends=exact.overspends)
 
 
-def _run(learner: Learner, mdp: MDP, total: int, steps: int, seed: int, scale: Scale) -> Run:
-    training = learner.train(mdp, total, steps=steps, seed=seed)
+def _run(learner: Learner, mdp: MDP, budget: int, steps: int, seed: int, scale: Scale) -> Run:
+    training = learner.train(mdp, budget, steps=steps, seed=seed)
     if not isinstance(training, Training):
         raise AlmostSureError(f"{learner.name} must return a Training from train; got {type(training).__name__}")
-    deployed = deployment(mdp, training.policy, total)
-    episodes, violations = training.ends.size, int((training.damages > total).sum())
+    deployed = deployment(mdp, training.policy, budget)
+    episodes, violations = training.ends.size, int((training.damages > budget).sum())
     row: dict[str, Any] = {
         "learner": learner.name,
         "seed": seed,

@@ -39,9 +39,9 @@ def draw(comparison: Comparison) -> Figure:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     _reference(panels[0], comparison.optimum, "assured optimum")
-    _reference(panels[1], comparison.total, "budget")
+    _reference(panels[1], comparison.budget, "budget")
     _limit_returns(panels[0], comparison)
-    for axes, linear in ((panels[1], max(comparison.total, 1)), (panels[2], 1)):
+    for axes, linear in ((panels[1], max(comparison.budget, 1)), (panels[2], 1)):
         axes.set_yscale("symlog", linthresh=linear)  # some never hurt, others do so a thousand times
         axes.set_ylim(bottom=-0.05 * linear)
     handles, names = panels[2].get_legend_handles_labels()

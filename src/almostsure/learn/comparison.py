@@ -13,8 +13,8 @@ from typing import Any, final
 
 import numpy as np
 
+from almostsure.files import atomic_write
 from almostsure.learn.training import Training
-from almostsure.model.atomic import atomic_write
 from almostsure.model.mdp import Floats, Ints
 
 POINTS = 25  # of a learning curve
@@ -56,7 +56,7 @@ class Comparison:
     """How safe and how good learners are.  Made by :func:`almostsure.learn.compare.compare`; print it."""
 
     runs: tuple[Run, ...]
-    total: int
+    budget: int
     random: float  # return of uniformly random play inside the shield
     optimum: float  # best assured return
     _curves: dict[str, dict[str, Curve]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Comparison:
     def _curves_of(self, name: str) -> dict[str, Curve]:
         runs = [run for run in self.runs if run.row["learner"] == name]
         edges = np.linspace(0, runs[0].row["steps"], POINTS + 1)
-        tracks = [track(run.training, edges, self.total) for run in runs]
+        tracks = [track(run.training, edges, self.budget) for run in runs]
         return {
             measure: _curve(edges[1:].astype(np.int64), np.stack([one[number] for one in tracks]))
             for number, measure in enumerate(MEASURES)
@@ -142,7 +142,7 @@ class Comparison:
             return "no run was finished"
         steps, seeds = self.runs[0].row["steps"], len({run.row["seed"] for run in self.runs})
         return (
-            f"total {self.total}; {steps:,} steps, {seeds} {'seed' if seeds == 1 else 'seeds'}; "
+            f"budget {self.budget}; {steps:,} steps, {seeds} {'seed' if seeds == 1 else 'seeds'}; "
             f"random shielded play {_number(self.random)}, assured optimum {_number(self.optimum)}"
         )
 
@@ -150,7 +150,7 @@ class Comparison:
 # ---------------------------------------------------------------------- numbers
 
 
-def track(training: Training, edges: Floats, total: int) -> tuple[Floats, Floats, Floats]:
+def track(training: Training, edges: Floats, budget: int) -> tuple[Floats, Floats, Floats]:
     """Return and damage of the episodes that ended between two edges, and violations so far, at each later edge.
 
     Where no episode ended, the last value stands.
@@ -162,7 +162,7 @@ def track(training: Training, edges: Floats, total: int) -> tuple[Floats, Floats
     for values in (training.returns, training.damages):
         sums = np.bincount(window, weights=np.asarray(values, np.float64), minlength=size)
         means.append(_filled(np.divide(sums, episodes, out=np.full(size, math.nan), where=episodes > 0)))
-    violations = np.cumsum(np.bincount(window[training.damages > total], minlength=size)).astype(np.float64)
+    violations = np.cumsum(np.bincount(window[training.damages > budget], minlength=size)).astype(np.float64)
     return means[0], means[1], violations
 
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-def cut_totals(mdp: MDP, policy: Policy, total: int, horizon: int) -> tuple[float, float]:
-    """Expected return and damage of an episode of at most ``horizon`` steps that starts with ``total``."""
+def cut_totals(mdp: MDP, policy: Policy, budget: int, horizon: int) -> tuple[float, float]:
+    """Expected return and damage of an episode of at most ``horizon`` steps that starts with ``budget``."""
     matrix, gains = _chain(mdp, policy)
     values = np.zeros_like(gains)
     for _ in range(horizon):
         values = gains + matrix @ values
-    top = 0 if policy.total is None else min(total, policy.total)
+    top = 0 if policy.budget is None else min(budget, policy.budget)
     start = top * mdp.num_states + mdp.initial_states.astype(np.int64)
     reward, damage = mdp.initial_probabilities @ values[start]
     return float(reward), float(damage)
@@ -56,9 +56,9 @@ def _chain(mdp: MDP, policy: Policy) -> tuple[csr_array[Any], Floats]:
 
 def _below(policy: Policy, layer: int, damage: Any) -> Any:
     """The layer after each damage; −1 where the policy says nothing any more."""
-    if policy.total is None:
+    if policy.budget is None:
         return np.zeros_like(damage)
-    overspent = policy.total + 1 if policy.knows_overspent else -1
-    if layer == policy.total + 1:
+    overspent = policy.budget + 1 if policy.knows_overspent else -1
+    if layer == policy.budget + 1:
         return np.full_like(damage, layer)
     return np.where(layer >= damage, layer - damage, overspent)

@@ -13,15 +13,15 @@ they were never made, or not often enough to be sure that all of their outcomes 
 A choice with j different outcomes (s', d) in the log is *known* once it was made N_j times, with (j + 1)(1 − μ)^{N_j}
 ≤ ε/(1 + ε) and ε = δ / |choices|: the rule *by count* of :mod:`almostsure.learn.evidence`.  Then with probability at
 least 1 − δ all known choices are complete; so the budgets k' of the model in which everything else is refused (∞) are
-nowhere below k* (proof in :mod:`almostsure.learn.budget`), and a shield made of k' **never overspends**.  Where every
+nowhere below k* (proof in :mod:`almostsure.learn.minimal`), and a shield made of k' **never overspends**.  Where every
 choice is known, k' = k*.
 
 It does not matter how the actions were chosen, by whom, or whether with an eye on what had happened before: imagine
 for each choice a list of outcomes drawn beforehand, from which the world reads on whenever the choice is made.  A
 choice that is known although it has an unseen outcome had not seen it in the first N_j entries of its list, and
 *that* has a probability which no policy can change.  Nor does the order of episodes in the log matter, since the rule
-looks at nothing but counts.  (The rule *by silence* of ``learn_budget`` would need fewer steps, but is only right if
-steps stand in the order in which they were made, by all agents together.  A log cannot be asked.)
+looks at nothing but counts.  (The rule *by silence* of ``learn_minimal_budget`` would need fewer steps, but is only
+right if steps stand in the order in which they were made, by all agents together.  A log cannot be asked.)
 
 The number of choices must not depend on the log either.  Where ``num_states`` and ``actions`` are not given, they are
 read off the log, and the statement says that the log was taken to show them all.
@@ -41,10 +41,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.solve import minimal_budget
 from almostsure.errors import FileError, ModelError
 from almostsure.learn.bounds import count, unit
-from almostsure.learn.budget import LearnedBudget, uniform_samples
 from almostsure.learn.evidence import Evidence
 from almostsure.learn.kernel import Kernel, Unknown, check_unknown, kernel_of
 from almostsure.learn.logs import minari
@@ -53,6 +52,7 @@ from almostsure.learn.logs.follow import Follower
 from almostsure.learn.logs.parquet import read_parquet
 from almostsure.learn.logs.seen import Seen
 from almostsure.learn.logs.tables import Columns, is_table, read_csv, read_table
+from almostsure.learn.minimal import LearnedBudget, uniform_samples
 from almostsure.learn.sampler import Source, blank_of
 from almostsure.learn.simulators import Actions, action_row
 from almostsure.model.mdp import Bools, Initial, Ints
@@ -157,7 +157,7 @@ def learn_from_logs(
     known = known_choices(kernel, mu, delta)
     mdp = kernel.to_mdp(unknown, known=known if unknown == "refuse" else None)
     return LearnedBudget(
-        budget=solve_budget(mdp), kernel=kernel, accepted=known, mu=mu, delta=delta, total=None,
+        minimal=minimal_budget(mdp), kernel=kernel, accepted=known, mu=mu, delta=delta, budget=None,
         uniform_samples=uniform_samples(source, mu, delta), unknown=unknown,
     )  # fmt: skip
 

@@ -106,8 +106,8 @@ class Evidence:
         The share itself would be 0 in floating point for choices with many hundreds of outcomes.
         """
         others = self.top - 1 - COMMON_LEVELS
-        total = min(self.top - 1, COMMON_LEVELS) + (1 - 0.25**others) / 3 if others > 0 else self.top - 1
-        return math.log(0.25) * max(0, level - COMMON_LEVELS) - math.log(total)
+        budget = min(self.top - 1, COMMON_LEVELS) + (1 - 0.25**others) / 3 if others > 0 else self.top - 1
+        return math.log(0.25) * max(0, level - COMMON_LEVELS) - math.log(budget)
 
     # ------------------------------------------------------------------ the state of a run
 

@@ -51,7 +51,7 @@ class Kernel:
     end: int | None = None  # a state in which nothing happens any more, so that it needs no samples
 
     @property
-    def total(self) -> int:
+    def budget(self) -> int:
         """How many samples were drawn."""
         return int(self.samples.sum())
 
@@ -121,7 +121,7 @@ class Kernel:
     def __str__(self) -> str:
         sampled = int(np.count_nonzero(self.samples))
         return (
-            f"{self.total:,} samples of {sampled:,} of {self.samples.size:,} choices "
+            f"{self.budget:,} samples of {sampled:,} of {self.samples.size:,} choices "
             f"showed {self.choice.size:,} outcomes{'' if self.seed is None else f' (seed {self.seed})'}"
         )
 
@@ -171,7 +171,7 @@ def build_kernel(
     >>> kernel = build_kernel(asure.example("paper", damage_probability=0.6), 50, seed=1)
     >>> print(kernel)
     150 samples of 3 of 3 choices showed 4 outcomes (seed 1)
-    >>> asure.solve_budget(kernel.to_mdp()).of("circle", "left")
+    >>> asure.minimal_budget(kernel.to_mdp()).of("circle", "left")
     1
     """
     source, number = as_source(sampler), count("samples", samples)
@@ -193,7 +193,7 @@ def build_kernel(
         store.write(tally, done, seed)
         where = "" if checkpoint is None else f", which are in the checkpoint {checkpoint!s}: run it again to go on"
         kept = kernel_of(source, tally, seed)
-        raise Interrupted(f"interrupted after {kept.total:,} of {plan.total:,} samples{where}.", kept=kept) from None
+        raise Interrupted(f"interrupted after {kept.budget:,} of {plan.total:,} samples{where}.", kept=kept) from None
     store.write(tally, done, seed)
     return kernel_of(source, tally, seed)
 

@@ -4,7 +4,7 @@ A ledger counts in memory and can also be read by people: :meth:`Ledger.record` 
 as one line of JSON, at once and in one piece, so that several processes may share a file and a run that
 is killed loses nothing::
 
-    {"kind": "episode", "number": 1, "steps": 18, "reward": 31.0, "damage": 2, "total": 3, "interventions": 0, …}
+    {"kind": "episode", "number": 1, "steps": 18, "reward": 31.0, "damage": 2, "budget": 3, "interventions": 0, …}
     {"kind": "violation", "step": 120, "state": 4, "action": 1, …}
 """
 
@@ -56,7 +56,7 @@ class Episode(NamedTuple):
     steps: int
     reward: float  # their sum
     damage: int
-    total: int  # its budget
+    budget: int  # its budget
     interventions: int  # forbidden actions that were replaced
     # reset: from outside, by a time limit for example; error: by what the model says is impossible
     ended: Literal["terminated", "truncated", "violation", "stuck", "reset", "error"]
@@ -75,7 +75,7 @@ class Ledger:
     Examples
     --------
     >>> ledger = Ledger()
-    >>> ledger.note(Episode(1, steps=5, reward=3.0, damage=1, total=2, interventions=0, ended="terminated"))
+    >>> ledger.note(Episode(1, steps=5, reward=3.0, damage=1, budget=2, interventions=0, ended="terminated"))
     >>> print(ledger)
     0 steps, 0 surprises (0 raised a budget), 0 violations
     1 episodes, 0 interventions, damage 1 in all and 1 in the worst

@@ -47,9 +47,9 @@ def count_outcomes(
     counts: Ints, first: Ints,
 ) -> None:  # fmt: skip
     """Draw ``lengths[i]`` outcomes of ``choices[i]``; see the compiled twin."""
-    total = int(lengths.sum())
+    budget = int(lengths.sum())
     with np.errstate(over="ignore"):
-        draws = uniform(mix(bits + increment * np.arange(1, total + 1, dtype=np.uint64)))
+        draws = uniform(mix(bits + increment * np.arange(1, budget + 1, dtype=np.uint64)))
     piece = np.repeat(np.arange(choices.size), lengths)
     begin, end = outcome_ptr[choices], outcome_ptr[choices + 1]
     slot = _first_above(cumulative, begin[piece], end[piece], draws) + (slots - begin)[piece]

@@ -35,10 +35,12 @@ from typing import Any, NoReturn, Self, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import whole, whole_array
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.grow import GrowingBudget
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, CorruptFile, ModelError, ModelMismatch, NoSafeAction, UnknownName
+from almostsure.files import load_tensors, save_tensors
 from almostsure.learn.bounds import Confidence, count, delta_bought, unit
 from almostsure.learn.kernel import Kernel, Unknown, check_unknown, kernel_of, new_tally
 from almostsure.learn.ledger import Ledger, Surprise, Violation
@@ -46,9 +48,7 @@ from almostsure.learn.parallel import uninterrupted
 from almostsure.learn.sampler import Source, as_source
 from almostsure.learn.tally import DAMAGES
 from almostsure.model.mdp import Bools, Ints
-from almostsure.model.tensors import load_tensors, save_tensors
 from almostsure.model.validate import MAX_DAMAGE
-from almostsure.shield.checks import whole, whole_array
 from almostsure.shield.shield import Shield
 from almostsure.shield.table import SparseTable, Table, table_of
 
@@ -302,7 +302,7 @@ class OnlineShield:
 
     def _now(self) -> GrowingBudget:
         if self._growing is None:
-            self._growing = GrowingBudget(solve_budget(self.kernel.to_mdp(self.unknown, known=self._known())))
+            self._growing = GrowingBudget(minimal_budget(self.kernel.to_mdp(self.unknown, known=self._known())))
         return self._growing
 
     def _known(self) -> Bools:
@@ -347,7 +347,7 @@ class OnlineShield:
     def freeze(self) -> Shield:
         """A shield of what is known by now, that learns no more: to be handed on, saved or exported."""
         mdp = self.kernel.to_mdp(self.unknown, known=self._known())
-        return Shield(mdp, solve_budget(mdp))
+        return Shield(minimal_budget(mdp))
 
     def confidence(self, mu: float) -> Confidence:
         """With which probability the shield never overspends, if no outcome is rarer than ``mu``."""
@@ -378,13 +378,13 @@ class OnlineShield:
             "reward": np.array([self._rewards[k] for k in key], np.float64), **self.ledger.to_arrays(),
         }  # fmt: skip
         strings = {"unknown": self.unknown, "needed": str(self.needed), "steps": str(self.ledger.steps)}
-        save_tensors(path, kind=KIND, mdp=self._blank, arrays=arrays, strings=strings)
+        save_tensors(path, kind=KIND, model=self._blank.fingerprint, arrays=arrays, strings=strings)
 
     @classmethod
     def load(cls, path: str | PathLike[str], space: Any) -> Self:
         """Go on where a saved shield was; ``space`` is what it was made with."""
         source = space.source if isinstance(space, Kernel) else as_source(space)
-        arrays, strings = load_tensors(path, kind=KIND, mdp=source.blank)
+        arrays, strings = load_tensors(path, kind=KIND, model=source.blank.fingerprint)
         try:
             result = cls(source, unknown=strings["unknown"], needed=int(strings["needed"]))  # type: ignore[arg-type]
             result._restore(arrays, int(strings["steps"]))

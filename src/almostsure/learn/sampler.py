@@ -19,11 +19,12 @@ from typing import Any, Protocol, final, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import and_more
 from almostsure.errors import AlmostSureError, ModelError
 from almostsure.model.build import initial_distribution
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.source import as_model
-from almostsure.model.validate import MAX_DAMAGE, and_more
+from almostsure.model.validate import MAX_DAMAGE
 
 ABSTRACTION = (
     "This is about the abstraction that encode makes, in which set_state picks the real states: "

@@ -10,11 +10,11 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import whole_array
 from almostsure.errors import AlmostSureError, ModelError
 from almostsure.learn.bounds import count
 from almostsure.model.mdp import Floats, Initial, Ints
 from almostsure.model.validate import MAX_DAMAGE
-from almostsure.shield.checks import whole_array
 
 Step = Callable[[int, int, np.random.Generator], tuple[int, float, int]]
 Actions = int | Sequence[Sequence[int]] | Callable[[int], npt.ArrayLike]
@@ -48,8 +48,8 @@ class FunctionSampler:
     ...         return 0, 1.0, int(rng.random() < 0.6)  # stay: earns, and may hurt
     ...     return 1, 0.0, 0
     >>> sampler = FunctionSampler(step, 2, 2, terminal=[1], max_damage=1)
-    >>> from almostsure.learn import learn_budget
-    >>> learn_budget(sampler, mu=0.1, delta=0.01, seed=1).budget.of_choice
+    >>> from almostsure.learn import learn_minimal_budget
+    >>> learn_minimal_budget(sampler, mu=0.1, delta=0.01, seed=1).minimal.of_choice
     array([1, 0, 0], dtype=int32)
     """
 

@@ -44,6 +44,6 @@ class Learner(Protocol):
         """As printed in tables."""
         ...
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
-        """Act for ``steps`` environment steps, with the budget ``total`` in every episode."""
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
+        """Act for ``steps`` environment steps, with the budget ``budget`` in every episode."""
         ...

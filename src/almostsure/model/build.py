@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import and_more
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Floats, Initial, Ints, action_dtype, index_dtype
-from almostsure.model.validate import MAX_DAMAGE, SUM_TOLERANCE, and_more
+from almostsure.model.validate import MAX_DAMAGE, SUM_TOLERANCE
 
 MAX_ACTION = 2**31 - 2
 ROUNDING = 1e-15  # by which a sum may miss 1 for each of its terms

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import and_more
 from almostsure.errors import ModelError
 from almostsure.model.build import build
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial, Ints
-from almostsure.model.validate import and_more
 
 
 def from_dense(

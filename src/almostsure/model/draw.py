@@ -38,7 +38,7 @@ def draw(mdp: Model, values: npt.ArrayLike | None = None) -> str:
     >>> print(draw(mdp))
     S 1 X
     . # G
-    >>> print(draw(mdp, asure.solve_budget(mdp).of_state))
+    >>> print(draw(mdp, asure.minimal_budget(mdp).of_state))
     0 0 ∞
     0 # 0
     """

@@ -27,13 +27,12 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
+from almostsure.files import atomic_write, tensors_kind
 from almostsure.model.archive import Archive, Path, Writer
-from almostsure.model.atomic import atomic_write
 from almostsure.model.foreign import to_mdp
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, fingerprint, index_dtype
 from almostsure.model.relay import with_relays
-from almostsure.model.tensors import tensors_kind
 from almostsure.model.umb import Umb
 from almostsure.model.validate import CHUNK, MAX_DAMAGE
 

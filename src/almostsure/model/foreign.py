@@ -13,12 +13,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import and_more
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build import build
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.naming import distinct, ranks
 from almostsure.model.umb import KINDS, Umb
-from almostsure.model.validate import MAX_DAMAGE, RESCALE, and_more
+from almostsure.model.validate import MAX_DAMAGE, RESCALE
 
 DEADLOCK = "deadlock"  # how Storm and PRISM label states without commands
 

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.arrays import (
     ARRAY_NAMES,
@@ -40,7 +41,6 @@ from almostsure.model.arrays import (
 )
 from almostsure.model.layout import Layout
 from almostsure.model.naming import checked_names, shown
-from almostsure.model.numbers import whole
 from almostsure.model.validate import check_arrays, check_initial
 
 __all__ = [

@@ -305,8 +305,8 @@ def table_of(env: Any) -> Mapping[Any, Any]:
     if not isinstance(table, (Mapping, list, tuple)) or not len(table):
         raise ModelError(
             f"{type(env).__name__ if spec is None else spec.id} must have a transition table env.unwrapped.P; it has "
-            "none. If its states are finitely many, learn its budget from samples with learn_budget; or list the "
-            "outcomes of a model of your own with from_transitions, whose shield ShieldedEnv puts round the "
+            "none. If its states are finitely many, learn its budget from samples with learn_minimal_budget; or list "
+            "the outcomes of a model of your own with from_transitions, whose shield ShieldedEnv puts round the "
             "environment (state_of says which state an observation is)."
         )
     if getattr(env, "fickle_passenger", False):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import and_more
 from almostsure.errors import ModelError
 
 if TYPE_CHECKING:
@@ -139,9 +140,3 @@ def check_initial(states: npt.NDArray[Any], probabilities: npt.NDArray[Any], num
         raise ModelError("initial states must differ; got one of them twice. Add up their probabilities.")
     if not (probabilities > 0).all() or abs(float(probabilities.sum()) - 1) > SUM_TOLERANCE:
         raise ModelError(f"initial probabilities must be positive and sum to 1; got sum {probabilities.sum():.12g}")
-
-
-def and_more(count: int, what: str) -> str:
-    """The tail of an error message that counts the other offenders."""
-    many = what[:-1] + "ies" if what.endswith("y") else what + "s"
-    return f" (and {count} more {what if count == 1 else many})" if count > 0 else ""

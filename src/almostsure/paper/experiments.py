@@ -23,14 +23,14 @@ from almostsure.model.examples import example
 from almostsure.model.mdp import MDP, Floats
 from almostsure.paper.claim import LOOSE, Trial, check
 from almostsure.paper.memory import CLOSE
+from almostsure.plan.constraints import AlmostSure, Expected
+from almostsure.plan.solve import Solution, solve_policy
 from almostsure.policy.augment import augment
-from almostsure.policy.constraints import AlmostSure, Expected
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulate import Episodes, simulate
-from almostsure.policy.solve import Solution, solve_policy
 
-TOTAL = 5
+BUDGET = 5
 LIMITS = (1.0, 3.0, 5.0, 10.0)
 EPISODES = 10_000
 HURTS = {1: 1.0, 2: 0.6}  # the damage probability of each experiment
@@ -67,17 +67,17 @@ def experiment(number: int, seed: int = 0) -> Experiment:
     return Experiment(
         number=number,
         mdp=mdp,
-        assured=_run(mdp, solve_policy(mdp, AlmostSure(TOTAL)), seed),
+        assured=_run(mdp, solve_policy(mdp, AlmostSure(BUDGET)), seed),
         expected={limit: _run(mdp, solve_policy(mdp, Expected(limit)), seed + i) for i, limit in enumerate(LIMITS, 1)},
     )
 
 
 def _run(mdp: MDP, solution: Solution, seed: int) -> Run:
-    facts = evaluate(mdp, solution.policy, total=TOTAL)
+    facts = evaluate(mdp, solution.policy, budget=BUDGET)
     return Run(
         solution=solution,
         facts=facts,
-        episodes=simulate(mdp, solution.policy, EPISODES, total=TOTAL, seed=seed),
+        episodes=simulate(mdp, solution.policy, EPISODES, budget=BUDGET, seed=seed),
         damage=_padded(facts.damage_distribution),
         reward=_padded(_returns(mdp, solution.policy)),
     )
@@ -85,11 +85,11 @@ def _run(mdp: MDP, solution: Solution, seed: int) -> Run:
 
 def _returns(mdp: MDP, policy: Policy) -> Floats:
     """The distribution of the return: evaluated as if the reward, which is 0 or 1 here, were damage."""
-    if policy.total is None:
+    if policy.budget is None:
         plain = _reward_as_damage(mdp)
         return evaluate(plain, Policy(plain, probability=policy.weights(0)[None, :])).damage_distribution
-    big = _reward_as_damage(augment(mdp, policy.total))
-    actions = [policy.act(s, k) for k in range(policy.total + 1) for s in range(mdp.num_states)]
+    big = _reward_as_damage(augment(mdp, policy.budget))
+    actions = [policy.act(s, k) for k in range(policy.budget + 1) for s in range(mdp.num_states)]
     return evaluate(big, Policy.from_table(big, [*actions, 0])).damage_distribution
 
 
@@ -112,10 +112,10 @@ def _padded(distribution: Floats) -> Floats:
 
 
 def negative_binomial(hurts: float) -> Floats:
-    """The number of plays until the TOTAL-th hurt, which has probability ``hurts`` each, [SUPPORT]."""
-    counts = range(TOTAL, SUPPORT)
-    tail = [math.comb(n - 1, TOTAL - 1) * hurts**TOTAL * (1 - hurts) ** (n - TOTAL) for n in counts]
-    return np.array([0.0] * TOTAL + tail)
+    """The number of plays until the BUDGET-th hurt, which has probability ``hurts`` each, [SUPPORT]."""
+    counts = range(BUDGET, SUPPORT)
+    tail = [math.comb(n - 1, BUDGET - 1) * hurts**BUDGET * (1 - hurts) ** (n - BUDGET) for n in counts]
+    return np.array([0.0] * BUDGET + tail)
 
 
 def geometric(mean: float) -> Floats:
@@ -148,10 +148,10 @@ def _expect_simulated(trial: Trial, sampled: npt.NDArray[Any], exact: Floats) ->
 def experiment_1_assured(trial: Trial) -> str:
     """Under the probability-one constraint the best policy plays left Δ times: damage and return are always 5."""
     run = experiment(1, trial.seed).assured
-    exactly_five = np.eye(SUPPORT)[TOTAL]
+    exactly_five = np.eye(SUPPORT)[BUDGET]
     trial.expect(_close(run.damage, exactly_five) and _close(run.reward, exactly_five), "not always 5")
-    trial.expect(set(run.episodes.damages.tolist()) == {TOTAL}, "an episode took another damage")
-    trial.expect(run.facts.overspends == 0 and abs(run.solution.value - TOTAL) < CLOSE, f"value {run.solution.value}")
+    trial.expect(set(run.episodes.damages.tolist()) == {BUDGET}, "an episode took another damage")
+    trial.expect(run.facts.overspends == 0 and abs(run.solution.value - BUDGET) < CLOSE, f"value {run.solution.value}")
     return f"damage 5 with probability 1, and in each of {EPISODES:,} episodes; return {run.solution.value:g}"
 
 
@@ -173,7 +173,7 @@ def experiment_1_variability(trial: Trial) -> str:
     found = []
     for limit, run in experiment(1, trial.seed).expected.items():
         share = limit / (1 + limit)
-        trial.expect(abs(run.facts.overspends - share ** (TOTAL + 1)) < CLOSE, f"P(damage > 5) for c = {limit:g}")
+        trial.expect(abs(run.facts.overspends - share ** (BUDGET + 1)) < CLOSE, f"P(damage > 5) for c = {limit:g}")
         trial.expect(abs(spread(run.damage) - math.sqrt(limit * (1 + limit))) < 1e-3, f"spread for c = {limit:g}")
         found.append(f"{run.facts.overspends:.1%} for c = {limit:g}")
     return f"standard deviation √(c(1 + c)); P(damage > 5) is {', '.join(found)}"
@@ -187,11 +187,9 @@ def experiment_2_minimum(trial: Trial) -> str:
     """With damage probability 0.6 the assured policy always achieves a return of at least 5."""
     run = experiment(2, trial.seed).assured
     trial.expect(_close(run.reward, negative_binomial(0.6)), "the return is not negative binomial")
-    trial.expect(float(run.reward[:TOTAL].sum()) < CLOSE, "a return below 5 is possible")
-    trial.expect(int(run.episodes.returns.min()) == TOTAL, f"the least return is {run.episodes.returns.min()}")
-    return (
-        f"the minimum is 5, attained with probability 0.6⁵ = {run.reward[TOTAL]:.1%}; least of {EPISODES:,} episodes: 5"
-    )
+    trial.expect(float(run.reward[:BUDGET].sum()) < CLOSE, "a return below 5 is possible")
+    trial.expect(int(run.episodes.returns.min()) == BUDGET, f"the least return is {run.episodes.returns.min()}")
+    return f"the minimum is 5, attained with probability 0.6⁵ = {run.reward[BUDGET]:.1%}; least of {EPISODES:,}: 5"
 
 
 @check(
@@ -221,7 +219,7 @@ def experiment_2_concentration(trial: Trial) -> str:
 def experiment_2_policy(trial: Trial) -> str:
     """The best policy is the same as in the first experiment."""
     first, second = (experiment(n, trial.seed).assured.solution.policy for n in (1, 2))
-    for remaining in range(TOTAL + 1):
+    for remaining in range(BUDGET + 1):
         plays = [policy.mdp.action_name(policy.act("circle", remaining)) for policy in (first, second)]
         trial.expect(plays == ["left" if remaining else "right"] * 2, f"with {remaining} left: {plays}")
     return "left while K > 0, then right, in both; it now plays left 25/3 times on average, and 5 times at least"
@@ -240,7 +238,7 @@ def experiment_2_expected(trial: Trial) -> str:
         trial.expect(abs(left - limit / (0.6 + limit)) < CLOSE, f"c = {limit:g}: left with probability {left}")
         trial.expect(_close(run.reward, geometric(limit / 0.6)), f"c = {limit:g}: the return is not geometric")
         _expect_simulated(trial, run.episodes.returns, geometric(limit / 0.6))
-    same = abs(second.expected[float(TOTAL)].solution.value - second.assured.solution.value) < 1e-6
+    same = abs(second.expected[float(BUDGET)].solution.value - second.assured.solution.value) < 1e-6
     trial.expect(same, "with c = Δ both must return the same on average")
     return f"so it is for c = {_listed(LIMITS)}; the return is geometric with mean c/0.6"
 
@@ -288,7 +286,7 @@ def experiment_2_damage(trial: Trial) -> str:
 def conclusions(trial: Trial) -> str:
     """The agent encounters less than Δ units of damage along a trajectory."""
     facts = experiment(1, trial.seed).assured.facts
-    trial.expect(abs(facts.exceeds(TOTAL - 1) - 1) < CLOSE and facts.exceeds(TOTAL) == 0, f"{facts}")
+    trial.expect(abs(facts.exceeds(BUDGET - 1) - 1) < CLOSE and facts.exceeds(BUDGET) == 0, f"{facts}")
     return "the best policy for Δ = 5 takes 5 with probability 1, and more with probability 0"
 
 

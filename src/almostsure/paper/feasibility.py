@@ -11,7 +11,7 @@ import numpy as np
 
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.reference import barrier, budget_operator
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.solve import minimal_budget
 from almostsure.model.build import from_transitions
 from almostsure.model.examples import example
 from almostsure.model.mdp import MDP, Floats
@@ -37,15 +37,15 @@ EXAMPLES = ("paper", "corridor", "quicksand", "hazard-map")
 )
 def lemma_3_decomposition(trial: Trial) -> str:
     """The value of a policy is its expected return plus its barrier, which is 0 if it is feasible and −∞ if not."""
-    total, lost = 2, 0
+    budget, lost = 2, 0
     for mdp in models(trial.rng, 40, states=4, damage=2, ends=True):
         living = np.flatnonzero(~mdp.is_terminal()).tolist()
-        table = {(s, k): int(trial.rng.choice(mdp.actions(s))) for s in living for k in range(-1, total + 1)}
-        for s, k in itertools.product(living, range(total + 1)):
+        table = {(s, k): int(trial.rng.choice(mdp.actions(s))) for s in living for k in range(-1, budget + 1)}
+        for s, k in itertools.product(living, range(budget + 1)):
             starts = starting_in(mdp, s)
             for a in mdp.actions(s).tolist():
                 direct = _extended_value(mdp, table, s, k, a)
-                facts = evaluate(starts, _first(starts, table, s, a, total), total=k)
+                facts = evaluate(starts, _first(starts, table, s, a, budget), budget=k)
                 parts = facts.expected_return + (SAFE if facts.overspends == 0 else LOST)
                 trial.expect(direct == parts or abs(direct - parts) < CLOSE, f"Q({s}, {k}, {a}): {direct}, {parts}")
                 lost += direct == LOST
@@ -66,11 +66,11 @@ def _extended_value(mdp: MDP, table: Mapping[tuple[int, int], int], s: int, k: i
     return value
 
 
-def _first(mdp: MDP, table: Mapping[tuple[int, int], int], state: int, action: int, total: int) -> Policy:
+def _first(mdp: MDP, table: Mapping[tuple[int, int], int], state: int, action: int, budget: int) -> Policy:
     """The policy that plays ``action`` at ``state`` and follows the table elsewhere; no state is visited twice."""
     plan = {pair: action if pair[0] == state else played for pair, played in table.items()}
     after = {s: played for (s, k), played in plan.items() if k < 0}
-    return Policy.from_table(mdp, {pair: x for pair, x in plan.items() if pair[1] >= 0}, total=total, overspent=after)
+    return Policy.from_table(mdp, {pair: x for pair, x in plan.items() if pair[1] >= 0}, budget=budget, overspent=after)
 
 
 @check(
@@ -107,12 +107,12 @@ def _right_hand_side(mdp: MDP, b: Floats, rewarded: int = 0) -> Floats:
 
 
 def _expect_best_of_policies(trial: Trial) -> int:
-    total, tried = 1, 0
+    budget, tried = 1, 0
     for mdp in models(trial.rng, 100, states=4):
-        every = plans(mdp, total, trial.rng)
+        every = plans(mdp, budget, trial.rng)
         tried += len(every)
-        safe = any(not overspends(mdp, plan, total) for plan in every)
-        best = barrier(mdp, total)[total][list(mdp.choices(mdp.initial_state))].max()
+        safe = any(not overspends(mdp, plan, budget) for plan in every)
+        best = barrier(mdp, budget)[budget][list(mdp.choices(mdp.initial_state))].max()
         trial.expect(safe == (best == SAFE), "the barrier is not that of the best policy")
     return tried
 
@@ -131,12 +131,12 @@ def monotonicity(trial: Trial) -> str:
         trial.expect(bool((is_safe[1:] >= is_safe[:-1]).all()), "B* is not monotone")
         choices = [int(trial.rng.choice(list(mdp.choices(s)))) for s in range(mdp.num_states)]
         policy = Policy.from_table(mdp, mdp.choice_action[choices].tolist())
-        facts, worst = evaluate(mdp, policy, total=PLENTY), worst_damages(mdp, choices)[mdp.initial_state]
+        facts, worst = evaluate(mdp, policy, budget=PLENTY), worst_damages(mdp, choices)[mdp.initial_state]
         may = [facts.exceeds(k) > 0 for k in range(PLENTY)]
         trial.expect(may == [worst > k for k in range(PLENTY)], "B_π of a policy that ignores K is not monotone")
     mdp = _bridge()
-    policy = Policy.from_table(mdp, {(0, 0): 0, (0, 1): 0, (1, 0): 0, (1, 1): 1, (2, 0): 0}, total=1)
-    with_none, with_one = (evaluate(mdp, policy, total=k).overspends for k in (0, 1))
+    policy = Policy.from_table(mdp, {(0, 0): 0, (0, 1): 0, (1, 0): 0, (1, 1): 1, (2, 0): 0}, budget=1)
+    with_none, with_one = (evaluate(mdp, policy, budget=k).overspends for k in (0, 1))
     trial.expect((with_none, with_one) == (0, 1), "the counterexample must be one")
     return (
         "true of B* and of policies that ignore K, on 60 random models; false of one that plays safe with 0 left and "
@@ -161,7 +161,7 @@ def definition_4(trial: Trial) -> str:
     """k*(s, a) is the least k for which the best barrier is 0: the least budget with which a may be played in s."""
     infinite = 0
     for mdp in models(trial.rng, 80, states=5, damage=2):
-        k = solve_budget(mdp).of_choice
+        k = minimal_budget(mdp).of_choice
         is_safe = barrier(mdp, int(mdp.num_states * 2)) == SAFE
         threshold = np.where(is_safe.any(axis=0), is_safe.argmax(axis=0), INFINITE)
         trial.expect(np.array_equal(k, threshold), f"k* {k.tolist()}, by the barrier {threshold.tolist()}")
@@ -184,32 +184,32 @@ def theorem_1(trial: Trial) -> str:
     """A policy on (s, K) is feasible if, and only if, where it gets to it never plays a choice with k*(s, a) > K."""
     tried, feasible, printed = 0, 0, 0
     for mdp in models(trial.rng, 60, states=4, actions=3):
-        total = int(trial.rng.integers(0, 3))
-        budget = solve_budget(mdp)
-        shield = Shield(mdp, budget)
-        for plan in plans(mdp, total, trial.rng):
-            keeps = not overspends(mdp, plan, total)
-            trial.expect(keeps == shield.is_feasible(plan, total), f"policy {plan}")
+        budget = int(trial.rng.integers(0, 3))
+        minimal = minimal_budget(mdp)
+        shield = Shield(minimal)
+        for plan in plans(mdp, budget, trial.rng):
+            keeps = not overspends(mdp, plan, budget)
+            trial.expect(keeps == shield.is_feasible(plan, budget), f"policy {plan}")
             tried, feasible = tried + 1, feasible + keeps
-            printed += all(budget.of(s, a) <= k for (s, k), a in plan.items())
-        _expect_exactly_feasible(trial, mdp, shield, total)
+            printed += all(minimal.of(s, a) <= k for (s, k), a in plan.items())
+        _expect_exactly_feasible(trial, mdp, shield, budget)
     return (
         f"both ways, on {tried:,} policies of 60 random models ({MOST_PLANS} where there are more): {feasible:,} are "
         f"feasible, of which only {printed:,} satisfy the condition at every (s, k), as it is printed"
     )
 
 
-def _expect_exactly_feasible(trial: Trial, mdp: MDP, shield: Shield, total: int) -> None:
+def _expect_exactly_feasible(trial: Trial, mdp: MDP, shield: Shield, budget: int) -> None:
     """The same of a randomised policy, by exact probabilities."""
     weights = {
         (s, k): dict(zip(mdp.actions(s).tolist(), trial.rng.dirichlet(np.ones(len(mdp.choices(s)))), strict=True))
         for s in np.flatnonzero(~mdp.is_terminal()).tolist()
-        for k in range(total + 1)
+        for k in range(budget + 1)
     }
-    policy = Policy.from_table(mdp, weights, total=total)
+    policy = Policy.from_table(mdp, weights, budget=budget)
     trial.expect(shield.is_feasible(policy) == (evaluate(mdp, policy).overspends == 0), f"random policy {weights}")
-    if shield.budget.smallest_total() <= total:
-        inside = evaluate(mdp, Policy.from_shield(shield, total)).overspends
+    if shield.minimal.smallest_budget() <= budget:
+        inside = evaluate(mdp, shield.random_policy(budget)).overspends
         trial.expect(inside == 0, f"random play within the shield overspends with probability {inside:g}")
 
 
@@ -221,7 +221,7 @@ def _expect_exactly_feasible(trial: Trial, mdp: MDP, shield: Shield, total: int)
 def theorem_2(trial: Trial) -> str:
     """k*(s, a) is the largest damage of a possible outcome plus what the state after it needs: k* = T k*."""
     for mdp in (*models(trial.rng, 100, states=6, damage=3), *(example(name) for name in EXAMPLES)):
-        k = solve_budget(mdp).of_choice
+        k = minimal_budget(mdp).of_choice
         for c in range(mdp.num_choices):
             outcomes = range(int(mdp.outcome_ptr[c]), int(mdp.outcome_ptr[c + 1]))
             worst = max(_damage_and_after(mdp, k, j) for j in outcomes)

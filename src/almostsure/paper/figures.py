@@ -13,7 +13,7 @@ import numpy as np
 
 from almostsure.errors import MissingExtra
 from almostsure.model.mdp import Floats
-from almostsure.paper.experiments import EPISODES, TOTAL, Experiment
+from almostsure.paper.experiments import BUDGET, EPISODES, Experiment
 from almostsure.paper.sampling import DELTA, MU, REPEATS, SampleCurve
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _panel(axes: Axes, experiment: Experiment, limit: float) -> None:
     run, assured = experiment.expected[limit], experiment.assured
     for which, colour, width, label in (
         (run, EXPECTED, 0.9, r"E[damage] $\leq c$"),
-        (assured, ASSURED, 0.5, rf"damage $\leq {TOTAL}$, always"),
+        (assured, ASSURED, 0.5, rf"damage $\leq {BUDGET}$, always"),
     ):
         sampled = which.episodes.damages if first else which.episodes.returns
         exact = which.damage if first else which.reward
@@ -74,8 +74,8 @@ def _panel(axes: Axes, experiment: Experiment, limit: float) -> None:
     axes.tick_params(length=2.5)
     if first:
         axes.set_ylim(0, 1.08)
-        axes.axvline(TOTAL + 0.5, color=GREY, linewidth=0.7, linestyle=(0, (3, 2)), zorder=0)
-        notes = [(f"{run.facts.overspends:.1%} take", EXPECTED), (f"more than {TOTAL}", EXPECTED)]
+        axes.axvline(BUDGET + 0.5, color=GREY, linewidth=0.7, linestyle=(0, (3, 2)), zorder=0)
+        notes = [(f"{run.facts.overspends:.1%} take", EXPECTED), (f"more than {BUDGET}", EXPECTED)]
     else:
         notes = [(f"mean {run.solution.value:.2f}", EXPECTED), (f"mean {assured.solution.value:.2f}", ASSURED)]
     for line, (note, colour) in enumerate(notes):
@@ -163,13 +163,13 @@ CAPTIONS = {
     "damage-per-episode": (
         "Experiment I: damage of an episode",
         f"Left always hurts. Bars: {EPISODES:,} simulated episodes; dots: exact. The assured policy (blue) always "
-        f"takes {TOTAL}. The policy for an expected damage of at most c (vermilion) takes a geometric amount, often 0 "
-        f"and often more than {TOTAL}; the dashed line marks the budget, and tails beyond {MOST[1]} are not shown.",
+        f"takes {BUDGET}. The policy for an expected damage of at most c (vermilion) takes a geometric amount, often 0 "
+        f"and often more than {BUDGET}; the dashed line marks the budget, and tails beyond {MOST[1]} are not shown.",
     ),
     "return-per-episode": (
         "Experiment II: return of an episode",
         f"Left hurts with probability 0.6. Bars: {EPISODES:,} simulated episodes; dots: exact. The assured policy "
-        f"(blue) returns at least {TOTAL}, 25/3 on average and most often 7. The policy for an expected damage of at "
+        f"(blue) returns at least {BUDGET}, 25/3 on average and most often 7. The policy for an expected damage of at "
         "most c (vermilion) most often returns 0, and c/0.6 on average: it does depend on c. Tails beyond "
         f"{MOST[2]} are not shown.",
     ),

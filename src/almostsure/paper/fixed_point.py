@@ -8,7 +8,7 @@ import numpy as np
 
 from almostsure.budget import reference
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.solve import minimal_budget
 from almostsure.model.build import from_transitions
 from almostsure.model.examples import example
 from almostsure.model.mdp import MDP, Ints
@@ -26,7 +26,7 @@ def definition_5(trial: Trial) -> str:
     for mdp in models(trial.rng, 150, states=5, damage=2):
         k = _random_budgets(trial, mdp)
         trial.expect(reference.budget_operator(mdp, k).tolist() == _operator(mdp, k), f"T of {k.tolist()}")
-        least = solve_budget(mdp).of_choice.astype(np.int64)
+        least = minimal_budget(mdp).of_choice.astype(np.int64)
         for constant in (1, 7, INFINITE):
             raised = np.minimum(least + constant, INFINITE)
             trial.expect(
@@ -72,7 +72,7 @@ def proposition_2(trial: Trial) -> str:
         one, other = _random_budgets(trial, mdp), _random_budgets(trial, mdp)
         low, high = (reference.budget_operator(mdp, k) for k in (np.minimum(one, other), np.maximum(one, other)))
         trial.expect(_below(low, high), "T is not monotone")
-        least = solve_budget(mdp).of_choice
+        least = minimal_budget(mdp).of_choice
         trial.expect(np.array_equal(reference.budget_operator(mdp, least), least), "k* is not a fixed point")
     return "on 200 random models and pairs of budgets"
 
@@ -94,7 +94,7 @@ def algorithm_1(trial: Trial) -> str:
     ours = reference.algorithm_1(mdp)
     trial.expect(int(ours.of_choice[0]) == INFINITE, "ours must find ∞")
     for model in models(trial.rng, 150, states=6, damage=3):
-        finite = (found := solve_budget(model).of_choice)[found < INFINITE]
+        finite = (found := minimal_budget(model).of_choice)[found < INFINITE]
         bound = model.num_states * model.max_damage
         trial.expect(not finite.size or int(finite.max()) <= bound, f"a finite budget exceeds {bound}")
         trial.expect(np.array_equal(reference.algorithm_1(model).of_choice, found), "Algorithm 1 and the solver differ")
@@ -110,7 +110,7 @@ def theorem_3(trial: Trial) -> str:
     """Algorithm 1's iterates increase and converge to k*, the smallest fixed point."""
     longest = 0
     for mdp in (*models(trial.rng, 100, states=6, damage=2), *map(example, ("paper", "corridor", "quicksand"))):
-        least = solve_budget(mdp).of_choice
+        least = minimal_budget(mdp).of_choice
         k, bound = np.zeros(mdp.num_choices, np.int64), mdp.num_states * max(mdp.max_damage, 1)
         sweeps = 0
         while not np.array_equal(np.where(k > bound, INFINITE, k), least) and sweeps <= mdp.num_states * (bound + 1):
@@ -128,7 +128,7 @@ def theorem_3(trial: Trial) -> str:
 def _expect_least(trial: Trial) -> None:
     """That no fixed point is smaller: all small budgets of small models are tried."""
     for mdp in models(trial.rng, 15, states=3):
-        least = solve_budget(mdp).of_choice
+        least = minimal_budget(mdp).of_choice
         for candidate in itertools.product((0, 1, 2, INFINITE), repeat=mdp.num_choices):
             if _operator(mdp, np.array(candidate)) == list(candidate):
                 trial.expect(_below(least, np.array(candidate)), f"fixed point {candidate} is not above k*")

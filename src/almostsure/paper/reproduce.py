@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, final
 
 from almostsure.errors import FileError, Interrupted
-from almostsure.model.atomic import atomic_write
+from almostsure.files import atomic_write
 from almostsure.paper import experiments, feasibility, fixed_point, memory, sampling
 from almostsure.paper.claim import FAILS, HOLDS, LOOSE, Check, Claim, checked_seed
 from almostsure.progress import Bar
@@ -149,7 +149,7 @@ class _Work:
 
         mdp = experiments.experiment(2, seed).mdp
         self.report = write_report(
-            mdp, self.folder / "report.html", total=experiments.TOTAL, limit=float(experiments.TOTAL), seed=seed,
+            mdp, self.folder / "report.html", budget=experiments.BUDGET, limit=float(experiments.BUDGET), seed=seed,
             command=f"{COMMAND} --seed {seed}", name="the paper's second experiment", figures=self.drawn,
         )  # fmt: skip
 

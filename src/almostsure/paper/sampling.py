@@ -11,18 +11,18 @@ from typing import final
 import numpy as np
 
 from almostsure.budget import reference
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.solve import minimal_budget
 from almostsure.learn.bounds import delta_bought, samples_needed
-from almostsure.learn.budget import learn_budget
 from almostsure.learn.kernel import Kernel, build_kernel
+from almostsure.learn.minimal import learn_minimal_budget
 from almostsure.model.build import from_transitions
 from almostsure.model.examples import example
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.paper.claim import Trial, check
 from almostsure.paper.memory import CLOSE
 from almostsure.paper.small import models
-from almostsure.policy.constraints import AlmostSure
-from almostsure.policy.solve import solve_policy
+from almostsure.plan.constraints import AlmostSure
+from almostsure.plan.solve import solve_policy
 from almostsure.shield.inside import trim
 
 MU, DELTA = 0.1, 0.1  # of Lemma 4's demonstration
@@ -69,7 +69,7 @@ def lemma_5(trial: Trial) -> str:
         other = _reweighted(mdp, trial.rng)
         mine, theirs = (reference.algorithm_1(x, trace=True) for x in (mdp, other))
         trial.expect(np.array_equal(mine.trace, theirs.trace), "an iterate differs")
-        trial.expect(np.array_equal(solve_budget(mdp).of_choice, theirs.of_choice), "k* differs")
+        trial.expect(np.array_equal(minimal_budget(mdp).of_choice, theirs.of_choice), "k* differs")
     return "every iterate agrees on 100 random models and reweightings"
 
 
@@ -81,12 +81,12 @@ def algorithm_2(trial: Trial) -> str:
     """
     short = 0
     for mdp in models(trial.rng, 60, states=5, outcomes=3, damage=2):
-        true = solve_budget(mdp).of_choice
+        true = minimal_budget(mdp).of_choice
         for samples in (1, 3, 10, 400):
             kernel = build_kernel(mdp, samples, seed=int(trial.rng.integers(2**32)), workers=1)
             counts = np.bincount(kernel.choice, kernel.count, minlength=mdp.num_choices)
             trial.expect(bool((counts == samples).all()), "every choice must be sampled N times")
-            learned = solve_budget(kernel.to_mdp()).of_choice
+            learned = minimal_budget(kernel.to_mdp()).of_choice
             trial.expect(bool((learned <= true).all()), "a learned budget is too large")
             complete = _seen(kernel) == _support(mdp)
             trial.expect(not complete or np.array_equal(learned, true), "all was seen, and k is not k*")
@@ -192,8 +192,10 @@ def remark_1(trial: Trial) -> str:
         per_choice = samples_needed(mdp.num_states, mdp.num_actions, mu=0.5 / scale, delta=0.05, bound="paper")
         logarithm = math.log(2 * mdp.num_states**2 * mdp.num_actions / 0.05)
         trial.expect(abs(per_choice - 2 * scale * logarithm) <= 1, f"{per_choice} samples for μ = {0.5 / scale:g}")
-    learned = learn_budget(mdp, mu=0.5, delta=0.05, seed=int(trial.rng.integers(2**32)), workers=1)
-    trial.expect(np.array_equal(learned.budget.of_choice, solve_budget(mdp).of_choice), "the learned budget is not k*")
+    learned = learn_minimal_budget(mdp, mu=0.5, delta=0.05, seed=int(trial.rng.integers(2**32)), workers=1)
+    trial.expect(
+        np.array_equal(learned.minimal.of_choice, minimal_budget(mdp).of_choice), "the learned budget is not k*"
+    )
     asked = learned.uniform_samples["paper"]
     return f"the corridor's k* is learned from {learned.samples:,} samples; Lemma 4 asks for {asked:,}"
 
@@ -206,21 +208,21 @@ def remark_1(trial: Trial) -> str:
 def remark_2(trial: Trial) -> str:
     """States all of whose actions need more than Δ can be left out: the optimum stays, and the search is smaller."""
     removed = []
-    for name, total in (("quicksand", 2), ("hazard-map", 1), ("hazard-map", 3)):
+    for name, budget in (("quicksand", 2), ("hazard-map", 1), ("hazard-map", 3)):
         mdp = example(name)
-        budget = solve_budget(mdp)
-        small = trim(mdp, budget, total)
-        expected = np.flatnonzero(reference.unsafe_states(mdp, budget.of_choice, total))
+        minimal = minimal_budget(mdp)
+        small = trim(minimal, budget)
+        expected = np.flatnonzero(reference.unsafe_states(mdp, minimal.of_choice, budget))
         trial.expect(set(small.states.tolist()).isdisjoint(expected.tolist()), "an unsafe state was kept")
         trial.expect(small.states.size + expected.size == mdp.num_states, "a safe state was left out")
-        whole, part = (solve_policy(x, AlmostSure(total)).value for x in (mdp, small.mdp))
+        whole, part = (solve_policy(x, AlmostSure(budget)).value for x in (mdp, small.mdp))
         trial.expect(abs(whole - part) < 1e-6 * max(1, abs(whole)), f"the optimum of {name} changed: {whole}, {part}")
         removed.append(
-            f"{name} with Δ = {total}: {mdp.num_choices - small.mdp.num_choices} of {mdp.num_choices} choices"
+            f"{name} with Δ = {budget}: {mdp.num_choices - small.mdp.num_choices} of {mdp.num_choices} choices"
         )
     for mdp in models(trial.rng, 40, states=5, ends=True):
-        budget = solve_budget(mdp)
-        if budget.smallest_total() <= 1:
-            values = [solve_policy(x, AlmostSure(1)).value for x in (mdp, trim(mdp, budget, 1).mdp)]
+        minimal = minimal_budget(mdp)
+        if minimal.smallest_budget() <= 1:
+            values = [solve_policy(x, AlmostSure(1)).value for x in (mdp, trim(minimal, 1).mdp)]
             trial.expect(abs(values[0] - values[1]) < CLOSE, f"the optimum changed: {values}")
     return f"the optimum stays; gone are {'; '.join(removed)}"

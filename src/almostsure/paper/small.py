@@ -63,10 +63,10 @@ def _outcomes(
 # ---------------------------------------------------------------------- every policy
 
 
-def plans(mdp: MDP, total: int, rng: np.random.Generator) -> list[dict[tuple[int, int], int]]:
+def plans(mdp: MDP, budget: int, rng: np.random.Generator) -> list[dict[tuple[int, int], int]]:
     """All deterministic policies on (state, remaining), or a sample of them where there are more than MOST_PLANS."""
     living = np.flatnonzero(~mdp.is_terminal()).tolist()
-    pairs = [(s, k) for k in range(total + 1) for s in living]
+    pairs = [(s, k) for k in range(budget + 1) for s in living]
     options = [mdp.actions(s).tolist() for s, _ in pairs]
     if math.prod(map(len, options)) <= MOST_PLANS:
         picked: Iterable[Sequence[int]] = itertools.product(*options)
@@ -75,10 +75,10 @@ def plans(mdp: MDP, total: int, rng: np.random.Generator) -> list[dict[tuple[int
     return [dict(zip(pairs, actions, strict=True)) for actions in picked]
 
 
-def overspends(mdp: MDP, plan: Plan, total: int) -> bool:
-    """Whether a policy may take more than ``total`` damage from the initial state: by following all that can happen."""
+def overspends(mdp: MDP, plan: Plan, budget: int) -> bool:
+    """Whether a policy may take more than ``budget`` damage from the start: by following all that can happen."""
     is_terminal = mdp.is_terminal()
-    queue, seen = [(mdp.initial_state, total)], set()
+    queue, seen = [(mdp.initial_state, budget)], set()
     while queue:
         state, remaining = pair = queue.pop()
         if pair in seen or is_terminal[state]:

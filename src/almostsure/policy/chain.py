@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from almostsure.errors import NoSafeAction
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.policy.flow import add_up
 from almostsure.policy.policy import Policy
 
 
@@ -43,7 +42,7 @@ class Moves:
         """Where ``states``, which must be among them, stand in the layer."""
         return np.searchsorted(self.states, states)
 
-    def totals(self, values: Floats) -> Floats:
+    def budgets(self, values: Floats) -> Floats:
         """The sum of ``weight * values`` over the moves of each state, [n]."""
         return add_up(self.row, self.weight * values, self.states.size)
 
@@ -191,3 +190,8 @@ def _factorise(core: Any) -> Any:
     from scipy.sparse.linalg import splu
 
     return splu(csc_array(eye_array(core.shape[0]) - core)) if core.shape[0] else None
+
+
+def add_up(places: Ints, weights: Floats, count: int) -> Floats:
+    """The sum of the weights at each of ``count`` places."""
+    return np.bincount(places, weights, minlength=count).astype(np.float64, copy=False)

@@ -2,7 +2,7 @@
 
 A policy on (state, remaining) is evaluated layer by layer.  Values come from the lowest remaining budget up (each
 layer's exits are known by then), masses from the highest down: the mass that ends in the layer of ``k`` left after
-starting with ``total`` is the probability of exactly ``total − k`` damage.  What is stationary (a stationary
+starting with ``budget`` is the probability of exactly ``budget − k`` damage.  What is stationary (a stationary
 policy, or what a policy does once the budget is overspent) is one layer for the values, and layer after layer for
 the distribution, until less than 1e-13 of the finite damage is unaccounted for.  A long tail is cut after
 ``LEVELS`` layers, or ``WORK`` states in all, though never before the budget; its mass is in ``beyond``.
@@ -26,11 +26,11 @@ from typing import Any, final
 
 import numpy as np
 
+from almostsure.arguments import check_budget, check_discount
 from almostsure.errors import ArgumentError
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.policy.chain import Block, Moves, block, explore
-from almostsure.policy.constraints import check_discount, check_total
 from almostsure.policy.policy import Policy, as_policy
 
 LEVELS = 1_000
@@ -54,26 +54,26 @@ class Evaluation:
     damage_distribution: Floats  # [levels], probability of exactly 0, 1, 2, … damage
     beyond: float  # probability of more damage than the distribution lists
     endless: float  # probability of infinite damage
-    total: int | None  # the starting budget
+    budget: int | None  # the starting budget
     discount: float
     accuracy: float  # bound on the absolute error of every number here
 
-    def exceeds(self, total: int) -> float:
-        """The probability of more than ``total`` damage."""
-        total = check_total(total)
-        if total >= self.damage_distribution.size and self.beyond > self.accuracy:
+    def exceeds(self, budget: int) -> float:
+        """The probability of more than ``budget`` damage."""
+        budget = check_budget(budget)
+        if budget >= self.damage_distribution.size and self.beyond > self.accuracy:
             raise ArgumentError(
-                f"the distribution is known up to {self.damage_distribution.size - 1} damage; got {total}. "
-                "Evaluate the policy with that total."
+                f"the distribution is known up to {self.damage_distribution.size - 1} damage; got {budget}. "
+                "Evaluate the policy with that budget."
             )
-        return float(self.damage_distribution[total + 1 :].sum() + self.beyond)
+        return min(float(self.damage_distribution[budget + 1 :].sum() + self.beyond), 1.0)
 
     @property
     def overspends(self) -> float:
         """The probability of more damage than the starting budget."""
-        if self.total is None:
-            raise ArgumentError("there is no budget to overspend: evaluate with total=, or ask exceeds(total)")
-        return self.exceeds(self.total)
+        if self.budget is None:
+            raise ArgumentError("there is no budget to overspend: evaluate with budget=, or ask exceeds(budget)")
+        return self.exceeds(self.budget)
 
     def __str__(self) -> str:
         lines = [
@@ -83,12 +83,12 @@ class Evaluation:
             f"expected length  {self.expected_length:.10g}",
             f"ends             {self.ends:.10g}",
         ]
-        if self.total is not None:
-            lines.append(f"P(damage > {self.total})".ljust(17) + f"{self.overspends:.10g}")
+        if self.budget is not None:
+            lines.append(f"P(damage > {self.budget})".ljust(17) + f"{self.overspends:.10g}")
         return "\n".join([*lines, f"accuracy         {self.accuracy:.1g}"])
 
 
-def evaluate(mdp: Model, policy: Any, *, total: int | None = None, discount: float = 1.0) -> Evaluation:
+def evaluate(mdp: Model, policy: Any, *, budget: int | None = None, discount: float = 1.0) -> Evaluation:
     """Evaluate a policy exactly, from the model's initial state or distribution.
 
     Parameters
@@ -98,7 +98,7 @@ def evaluate(mdp: Model, policy: Any, *, total: int | None = None, discount: flo
     policy
         A Policy of it, a Solution that holds one, or a table, mapping or function that is one (see
         :meth:`Policy.from_table` and :meth:`Policy.from_function`).
-    total
+    budget
         The starting budget; by default the policy's.  For a stationary policy it changes nothing but
         ``overspends``.
     discount
@@ -109,12 +109,12 @@ def evaluate(mdp: Model, policy: Any, *, total: int | None = None, discount: flo
     NoSafeAction
         The policy reaches a state with a remaining budget about which it says nothing.  (If it overspends and says
         nothing about that, ``expected_return``, ``expected_damage``, ``expected_length`` and ``ends`` are NaN; the
-        distribution up to ``total`` and ``overspends`` are exact all the same.)
+        distribution up to ``budget`` and ``overspends`` are exact all the same.)
     """
     mdp, discount = as_model(mdp), check_discount(discount)
-    total = None if total is None else check_total(total)
-    policy = as_policy(mdp, policy, total=total)
-    start = policy.total if total is None else total
+    budget = None if budget is None else check_budget(budget)
+    policy = as_policy(mdp, policy, budget=budget)
+    start = policy.budget if budget is None else budget
     return _Evaluator(mdp, policy, start, discount).run()
 
 
@@ -134,7 +134,7 @@ class _Evaluator:
         undefined = self.overspends and self.tail is None
         for remaining in sorted(self.layers):
             self._value_layer(remaining)
-        first = self.tail if self.policy.total is None else self.layers[self.start]  # type: ignore[index]
+        first = self.tail if self.policy.budget is None else self.layers[self.start]  # type: ignore[index]
         assert first is not None
         initial = np.zeros(first.moves.states.size)
         initial[first.moves.position(self.mdp.initial_states)] = self.mdp.initial_probabilities
@@ -151,7 +151,7 @@ class _Evaluator:
             damage_distribution=distribution,
             beyond=beyond,
             endless=_or_nan(undefined, float(np.clip(numbers[HURTS], 0.0, 1.0))),
-            total=self.start,
+            budget=self.start,
             discount=self.discount,
             accuracy=float(self.error),
         )
@@ -161,7 +161,7 @@ class _Evaluator:
     def _explore(self) -> None:
         sources: dict[int, list[Ints]] = {}
         overspent: list[Ints] = []
-        if self.policy.total is None:
+        if self.policy.budget is None:
             overspent.append(self.mdp.initial_states)
         else:
             assert self.start is not None
@@ -174,14 +174,14 @@ class _Evaluator:
                 reached = np.unique(moves.successor[moves.damage == damage])
                 below = remaining - damage
                 (sources.setdefault(below, []) if below >= 0 else overspent).append(reached)
-        self.overspends = self.policy.total is not None and bool(overspent)
+        self.overspends = self.policy.budget is not None and bool(overspent)
         if overspent and self.policy.knows_overspent:
             moves = self._moves(-1, np.concatenate(overspent), "all")
             self.tail = _Layer(self, moves, np.ones(moves.row.size, np.bool_))
             self.tail.solve(np.zeros((moves.row.size, 5)), np.zeros((moves.row.size, 2)))
 
     def _moves(self, remaining: int, sources: Ints, inside: str) -> Moves:
-        asked = None if self.policy.total is None else remaining
+        asked = None if self.policy.budget is None else remaining
         return explore(self.mdp, self.policy, asked, sources, inside=inside, is_terminal=self.is_terminal)
 
     # ------------------------------------------------------------------ values, from below
@@ -214,7 +214,7 @@ class _Evaluator:
     # ------------------------------------------------------------------ masses, from above
 
     def _masses(self, initial: Floats) -> tuple[Floats, float]:
-        if self.policy.total is None:
+        if self.policy.budget is None:
             assert self.tail is not None
             self._account(self.tail, initial)
             return self._levels([(0, self.tail.moves.states, initial)], [])
@@ -300,13 +300,13 @@ class _Layer:
         constant = np.zeros((moves.states.size, 5))
         for column in range(5):
             collected = after[:, column] * out + (gains[:, column] if column <= STEPS else 0.0)
-            constant[:, column] = moves.totals(collected)
+            constant[:, column] = moves.budgets(collected)
         constant[~t] = 0.0
         constant[~t, ENDS] = moves.is_terminal[~t]
         constant[~t, HURTS] = self.hurting[~t]
         self.values = self.block.values(constant)
         self.residual = self.block.residual(self.values, constant)
-        pairs = [moves.totals(gains[:, c] + self.discount * discounted[:, c] * out) for c in (RETURN, DAMAGE)]
+        pairs = [moves.budgets(gains[:, c] + self.discount * discounted[:, c] * out) for c in (RETURN, DAMAGE)]
         if self.discount < 1:
             known = np.stack(pairs, axis=1)
             self.discounted = self.discounting.values(known)
@@ -329,8 +329,8 @@ class _Layer:
 
 def _drifts(moves: Moves, solved: Block) -> set[int]:
     """For each recurrent class with rewards: 1 or −1 if the return drifts that way, 0 if it has no value."""
-    mean = moves.totals(moves.reward)
-    size = moves.totals(np.abs(moves.reward))
+    mean = moves.budgets(moves.reward)
+    size = moves.budgets(np.abs(moves.reward))
     busy = ~solved.transient & (np.abs(mean) > BALANCED * size)
     result = set()
     for label in np.unique(solved.label[busy]).tolist():

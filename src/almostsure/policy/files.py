@@ -1,6 +1,6 @@
-"""Policies as safetensors files; see :mod:`almostsure.model.tensors`.
+"""Policies as safetensors files; see :mod:`almostsure.files`.
 
-The string is ``total``, empty for a stationary policy; the arrays are ``choice`` or ``probability``, and
+The string is ``budget``, empty for a stationary policy; the arrays are ``choice`` or ``probability``, and
 ``rest_probability`` and ``rest_choice`` where the policy comes to rest.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 import numpy.typing as npt
 
 from almostsure.errors import CorruptFile, PolicyError
+from almostsure.files import load_tensors, save_tensors
 from almostsure.model.mdp import MDP
-from almostsure.model.tensors import load_tensors, save_tensors
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
 
@@ -27,20 +27,20 @@ def save(policy: Policy, path: str | PathLike[str]) -> None:
     if policy.rest is not None:
         arrays |= {"rest_probability": policy.rest.probability, "rest_choice": policy.rest.choice}
     there = {name: array for name, array in arrays.items() if array is not None}
-    total = "" if policy.total is None else str(policy.total)
-    save_tensors(path, kind="policy", mdp=policy.mdp, arrays=there, strings={"total": total})
+    budget = "" if policy.budget is None else str(policy.budget)
+    save_tensors(path, kind="policy", model=policy.mdp.fingerprint, arrays=there, strings={"budget": budget})
 
 
 def load(path: str | PathLike[str], mdp: MDP) -> Policy:
     """Read a policy of ``mdp`` from ``path``; what it says is checked as if a user had given it."""
-    arrays, strings = load_tensors(path, kind="policy", mdp=mdp)
+    arrays, strings = load_tensors(path, kind="policy", model=mdp.fingerprint)
     try:
-        return _build(mdp, strings.get("total", ""), arrays)
+        return _build(mdp, strings.get("budget", ""), arrays)
     except (ValueError, KeyError) as error:
         raise CorruptFile(f"{os.fspath(path)!r} does not hold a policy of its model: {error}", path=path) from error
 
 
-def _build(mdp: MDP, total: str, arrays: dict[str, npt.NDArray[Any]]) -> Policy:
+def _build(mdp: MDP, budget: str, arrays: dict[str, npt.NDArray[Any]]) -> Policy:
     unknown = set(arrays) - set(ARRAYS)
     if unknown:
         raise PolicyError(f"it has an unknown array {min(unknown)!r}")
@@ -54,6 +54,6 @@ def _build(mdp: MDP, total: str, arrays: dict[str, npt.NDArray[Any]]) -> Policy:
         mdp,
         choice=arrays.get("choice"),
         probability=arrays.get("probability"),
-        total=int(total) if total else None,
+        budget=int(budget) if budget else None,
         rest=rest,
     )

@@ -2,9 +2,9 @@
 
 A policy is a table with one row a *layer*:
 
-- a *stationary* policy (``total is None``) has one layer;
-- a policy on (state, remaining) has ``total + 1`` layers, one for each remaining budget 0 … ``total``.  Whoever
-  has more than ``total`` left uses the top layer: what never takes more than ``total`` damage never takes more
+- a *stationary* policy (``budget is None``) has one layer;
+- a policy on (state, remaining) has ``budget + 1`` layers, one for each remaining budget 0 … ``budget``.  Whoever
+  has more than ``budget`` left uses the top layer: what never takes more than ``budget`` damage never takes more
   than a larger budget either;
 - such a policy may have one more layer, the last, that says what to do once the budget is *overspent*.  A policy
   for a chance constraint has it; an assured policy has none, and raises ``NoSafeAction`` instead of guessing.
@@ -24,34 +24,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget.memory import require
+from almostsure.arguments import check_budget
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, PolicyError
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
 from almostsure.policy import tables
-from almostsure.policy.constraints import check_total
 from almostsure.policy.rows import Rest, check_choices, check_rest, pure, shaped
-from almostsure.shield.checks import require_total
-
-if TYPE_CHECKING:
-    from almostsure.policy.history import HistoryPolicy
-    from almostsure.shield.shield import Shield
 
 
 @final
 class Policy:
     """What to do in every state, or in every state with every remaining budget.  It knows its model.
 
-    Use :meth:`from_table`, :meth:`from_function` or :meth:`from_shield`; :func:`almostsure.solve_policy` returns one.
+    Use :meth:`from_table` or :meth:`from_function`; :func:`almostsure.solve_policy` returns one.
 
-    It is a table with one row a *layer*: one in all for a stationary policy (``total`` is None), otherwise one for
-    each remaining budget 0 … ``total``, and perhaps a last one for what to do once the budget is overspent.  With more
-    than ``total`` left the top layer is used.  Where a policy says nothing (a state that it never reaches, or from
+    It is a table with one row a *layer*: one in all for a stationary policy (``budget`` is None), otherwise one for
+    each remaining budget 0 … ``budget``, and perhaps a last one for what to do once the budget is overspent.  With more
+    than ``budget`` left the top layer is used.  Where a policy says nothing (a state that it never reaches, or from
     which no budget suffices) the choice is −1, or all probabilities are 0; asking it there raises NoSafeAction.
 
     Parameters
@@ -60,16 +54,16 @@ class Policy:
         The model that it is a policy of.
     choice, probability
         The table: either the choice of each state or the probability of each choice, one row a layer.
-    total
+    budget
         The largest remaining budget that has a layer, or None for a stationary policy.
     rest
         Where the policy may come to rest, if it needs that.
     """
 
-    __slots__ = ("choice", "mdp", "probability", "rest", "total")
+    __slots__ = ("choice", "mdp", "probability", "rest", "budget")
 
     mdp: MDP
-    total: int | None
+    budget: int | None
     choice: npt.NDArray[Any] | None  # [layers, num_states]
     probability: Floats | None  # [layers, num_choices]
     rest: Rest | None
@@ -80,23 +74,23 @@ class Policy:
         *,
         choice: npt.NDArray[Any] | None = None,
         probability: Floats | None = None,
-        total: int | None = None,
+        budget: int | None = None,
         rest: Rest | None = None,
     ) -> None:
         if (choice is None) == (probability is None):
             raise PolicyError("a policy must have either choices or probabilities")
         if probability is not None:
-            probability = shaped("probability", np.asarray(probability, np.float64), mdp.num_choices, total)
+            probability = shaped("probability", np.asarray(probability, np.float64), mdp.num_choices, budget)
             tables.check_probabilities(mdp, probability)
             choice = pure(mdp, probability)
             probability = probability if choice is None else None
         if choice is not None:
-            choice = shaped("choice", np.asarray(choice), mdp.num_states, total)
+            choice = shaped("choice", np.asarray(choice), mdp.num_states, budget)
             check_choices(mdp, choice)
         if rest is not None:
             check_rest(mdp, rest, (probability if choice is None else choice))
         for name, value in zip(
-            ("mdp", "total", "choice", "probability", "rest"), (mdp, total, choice, probability, rest), strict=True
+            ("mdp", "budget", "choice", "probability", "rest"), (mdp, budget, choice, probability, rest), strict=True
         ):
             object.__setattr__(self, name, value)
 
@@ -104,12 +98,12 @@ class Policy:
         raise AttributeError(f"{name} cannot be changed: a policy is immutable. Build another one.")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.mdp, self.choice, self.probability, self.total, self.rest)
+        return _rebuild, (self.mdp, self.choice, self.probability, self.budget, self.rest)
 
     # ------------------------------------------------------------------ ways in
 
     @classmethod
-    def from_table(cls, mdp: Model, table: Any, *, total: int | None = None, overspent: Any = None) -> Policy:
+    def from_table(cls, mdp: Model, table: Any, *, budget: int | None = None, overspent: Any = None) -> Policy:
         """Build a policy from an array or a mapping.
 
         What it says about terminal states is ignored: nothing happens there.
@@ -119,11 +113,11 @@ class Policy:
         mdp
             The model, an example's name, or a file.
         table
-            Integers or names are actions: one a state, or one row for each remaining budget 0 … total.
+            Integers or names are actions: one a state, or one row for each remaining budget 0 … budget.
             Floats are probabilities: one row a state and one column an action, or one such matrix for each
-            remaining budget.  A mapping goes from states, or with ``total`` from (state, remaining), to an
+            remaining budget.  A mapping goes from states, or with ``budget`` from (state, remaining), to an
             action or to a mapping from actions to probabilities.  −1, None and what is missing say nothing.
-        total
+        budget
             The largest remaining budget; by default what the table says.
         overspent
             What to do once the budget is overspent: a table or function of the state.
@@ -132,92 +126,54 @@ class Policy:
         --------
         >>> import almostsure as asure
         >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-        >>> Policy.from_table(mdp, [[1, 0], [0, 0]]).total  # with nothing left, action 1; with one unit, action 0
+        >>> Policy.from_table(mdp, [[1, 0], [0, 0]]).budget  # with nothing left, action 1; with one unit, action 0
         1
         """
-        mdp, total = as_model(mdp), None if total is None else check_total(total)
+        mdp, budget = as_model(mdp), None if budget is None else check_budget(budget)
         if isinstance(table, Mapping):
-            if total is None and table and all(isinstance(key, tuple) and len(key) == 2 for key in table):
-                total = max(check_total(remaining, "remaining") for _, remaining in table)
+            if budget is None and table and all(isinstance(key, tuple) and len(key) == 2 for key in table):
+                budget = max(check_budget(remaining, "remaining") for _, remaining in table)
             return cls._from(
-                mdp, tables.from_mapping(mdp, table, None if total is None else total + 1), total, overspent
+                mdp, tables.from_mapping(mdp, table, None if budget is None else budget + 1), budget, overspent
             )
         content, layered = tables.from_array(mdp, table)
         rows = content.num_layers
-        if (layered and total not in (None, rows - 1)) or (not layered and total is not None):
+        if (layered and budget not in (None, rows - 1)) or (not layered and budget is not None):
             found = f"{rows} rows" if layered else "one action a state"
-            raise PolicyError(f"with total={total} a table must have a row for each of 0 … {total}; got {found}")
+            raise PolicyError(f"with budget={budget} a table must have a row for each of 0 … {budget}; got {found}")
         return cls._from(mdp, content, rows - 1 if layered else None, overspent)
 
     @classmethod
     def from_function(
-        cls, mdp: Model, function: tables.Function, *, total: int | None = None, overspent: Any = None
+        cls, mdp: Model, function: tables.Function, *, budget: int | None = None, overspent: Any = None
     ) -> Policy:
-        """Build a policy by asking ``function(state)``, or with ``total`` ``function(state, remaining)``.
+        """Build a policy by asking ``function(state)``, or with ``budget`` ``function(state, remaining)``.
 
         It is asked about every state that is not terminal, with everything that may remain, whether that is ever
         reached or not.  It returns an action (id or name), a mapping from actions to probabilities, or None where it
         says nothing; raising NoSafeAction, as a shield does, says nothing too.
         """
-        mdp, total = as_model(mdp), None if total is None else check_total(total)
-        content = tables.from_function(mdp, function, None if total is None else total + 1)
-        return cls._from(mdp, content, total, overspent)
+        mdp, budget = as_model(mdp), None if budget is None else check_budget(budget)
+        content = tables.from_function(mdp, function, None if budget is None else budget + 1)
+        return cls._from(mdp, content, budget, overspent)
 
     @classmethod
-    def from_shield(cls, shield: Shield, total: int) -> Policy:
-        """The random shielded policy: with whatever remains, every action that is allowed is equally likely.
-
-        It never takes more than ``total`` damage, and it is the baseline that a learned or a solved policy should beat.
-
-        Parameters
-        ----------
-        shield
-            Says what is allowed; the policy is one of its model.
-        total
-            The budget at the start.
-
-        Raises
-        ------
-        Infeasible
-            If an initial state needs more; ``needed`` is the total that suffices.
-        ArgumentError
-            If ``total`` is negative, fractional, or above the cap of the shield's budget.
-
-        Examples
-        --------
-        >>> import almostsure as asure
-        >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-        >>> policy = Policy.from_shield(asure.Shield(mdp, asure.solve_budget(mdp)), 2)
-        >>> policy.probabilities(0, 2), policy.probabilities(0, 0)
-        (array([0.5, 0.5]), array([0., 1.]))
-        """
-        mdp = shield.mdp
-        total = require_total(mdp, shield.budget, total)
-        require(
-            8 * (total + 1) * mdp.num_choices, "the random shielded policy", "Ask shield.allowed as you go instead."
-        )
-        allowed = np.stack([shield.choices(remaining) for remaining in range(total + 1)]).astype(np.float64)
-        counts = np.add.reduceat(allowed, mdp.choice_ptr[:-1].astype(np.int64), axis=1)
-        allowed /= np.maximum(counts, 1.0)[:, mdp.choice_states()]
-        return cls(mdp, probability=allowed, total=total)
-
-    @classmethod
-    def _from(cls, mdp: MDP, content: tables.Table, total: int | None, overspent: Any) -> Policy:
-        policy = cls(mdp, choice=content.choice, probability=content.probability, total=total)
+    def _from(cls, mdp: MDP, content: tables.Table, budget: int | None, overspent: Any) -> Policy:
+        policy = cls(mdp, choice=content.choice, probability=content.probability, budget=budget)
         return policy if overspent is None else policy.with_overspent(overspent)
 
     def with_overspent(self, overspent: Any) -> Policy:
         """The same policy, which once the budget is overspent does what a stationary policy does."""
-        if self.total is None:
+        if self.budget is None:
             raise PolicyError("a stationary policy has no budget that could be overspent")
         after = as_policy(self.mdp, overspent)
-        if after.total is not None:
+        if after.budget is not None:
             raise PolicyError("what is done once the budget is overspent must be a stationary policy")
-        rows = range(self.total + 1)
+        rows = range(self.budget + 1)
         if self.choice is not None and after.choice is not None:
-            return Policy(self.mdp, choice=np.vstack([self.choice[: len(rows)], after.choice]), total=self.total)
+            return Policy(self.mdp, choice=np.vstack([self.choice[: len(rows)], after.choice]), budget=self.budget)
         weights = [self.weights(row) for row in rows] + [after.weights(0)]
-        return Policy(self.mdp, probability=np.stack(weights), total=self.total)
+        return Policy(self.mdp, probability=np.stack(weights), budget=self.budget)
 
     # ------------------------------------------------------------------ what it is
 
@@ -236,12 +192,12 @@ class Policy:
     @property
     def is_stationary(self) -> bool:
         """Whether it ignores the remaining budget."""
-        return self.total is None
+        return self.budget is None
 
     @property
     def knows_overspent(self) -> bool:
         """Whether it says what to do once the budget is overspent."""
-        return self.total is None or self.num_layers == self.total + 2
+        return self.budget is None or self.num_layers == self.budget + 2
 
     def check_model(self, mdp: MDP) -> None:
         """Raise ModelMismatch unless this is a policy of ``mdp``."""
@@ -264,17 +220,17 @@ class Policy:
 
     def layer(self, remaining: int | None) -> int:
         """The row of the table for a remaining budget."""
-        if self.total is None:
+        if self.budget is None:
             return 0
         if remaining is None:
             raise ArgumentError("this policy looks at the remaining budget: say what remains")
         if remaining >= 0:
-            return min(int(remaining), self.total)
+            return min(int(remaining), self.budget)
         if not self.knows_overspent:
             raise NoSafeAction(
                 f"the budget is overspent by {-remaining}, and this policy says nothing about that", remaining=remaining
             )
-        return self.total + 1
+        return self.budget + 1
 
     # ------------------------------------------------------------------ playing
 
@@ -294,9 +250,9 @@ class Policy:
         probabilities = self.probabilities(state, remaining)
         return _draw(probabilities, rng)
 
-    def start(self, *, total: int | None = None, rng: np.random.Generator | None = None) -> Play:
+    def start(self, *, budget: int | None = None, rng: np.random.Generator | None = None) -> Play:
         """Start playing: the result acts, is told the damage, and remembers what must be remembered."""
-        return Play(self, self.total if total is None else check_total(total), rng)
+        return Play(self, self.budget if budget is None else check_budget(budget), rng)
 
     def shares(self, state: int, layer: int) -> Floats:
         """The probability of each choice of a state in a layer, all zero where the policy says nothing."""
@@ -314,7 +270,7 @@ class Policy:
         result = np.zeros(self.mdp.num_actions)
         result[self.mdp.actions(state)] = self.shares(state, layer)
         if not result.any():
-            left = "" if self.total is None else f" with {remaining} left"
+            left = "" if self.budget is None else f" with {remaining} left"
             raise NoSafeAction(
                 f"the policy says nothing about {self.mdp.describe_state(state)}{left}",
                 state=state,
@@ -337,12 +293,6 @@ class Policy:
 
         return load(path, as_model(mdp))
 
-    def to_history_policy(self, total: int | None = None) -> HistoryPolicy:
-        """The same policy as a function of the history (Lemma 1).  See :mod:`almostsure.policy.history`."""
-        from almostsure.policy.history import to_history_policy
-
-        return to_history_policy(self, total)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Policy):
             return NotImplemented
@@ -351,14 +301,14 @@ class Policy:
             for p in (self, other)
         )
         same = len(mine) == len(theirs) and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
-        return same and self.total == other.total and self.mdp == other.mdp
+        return same and self.budget == other.budget and self.mdp == other.mdp
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         kind = "deterministic" if self.is_deterministic else "randomised"
-        on = "states" if self.total is None else f"(state, remaining 0 … {self.total})"
-        extra = " and once overspent" if self.total is not None and self.knows_overspent else ""
+        on = "states" if self.budget is None else f"(state, remaining 0 … {self.budget})"
+        extra = " and once overspent" if self.budget is not None and self.knows_overspent else ""
         return f"<Policy: {kind}, on {on}{extra}, of {self.mdp.num_states:,} states>"
 
     def __str__(self) -> str:
@@ -379,8 +329,8 @@ class Play:
     __slots__ = ("_resting", "policy", "remaining", "rng")
 
     def __init__(self, policy: Policy, remaining: int | None, rng: np.random.Generator | None) -> None:
-        if policy.total is not None and remaining is None:
-            raise ArgumentError("this policy looks at the remaining budget: say the total")
+        if policy.budget is not None and remaining is None:
+            raise ArgumentError("this policy looks at the remaining budget: say the budget")
         self.policy, self.remaining, self.rng = policy, remaining, rng
         self._resting = False
 
@@ -399,13 +349,13 @@ class Play:
     def observe(self, damage: int) -> None:
         """Say what the last action cost."""
         if self.remaining is not None:
-            self.remaining -= check_total(damage, "damage")
+            self.remaining -= check_budget(damage, "damage")
 
 
-def as_policy(mdp: MDP, policy: Any, *, total: int | None = None) -> Policy:
+def as_policy(mdp: MDP, policy: Any, *, budget: int | None = None) -> Policy:
     """A policy of ``mdp`` from a Policy or Solution, a table, mapping or function.
 
-    With a total, a function may ask what remains.
+    With a budget, a function may ask what remains.
     """
     policy = policy.policy if isinstance(getattr(policy, "policy", None), Policy) else policy  # of a Solution
     if isinstance(policy, Policy):
@@ -414,14 +364,14 @@ def as_policy(mdp: MDP, policy: Any, *, total: int | None = None) -> Policy:
     if isinstance(policy, Mapping):
         return Policy.from_table(mdp, policy)
     if callable(policy):
-        return Policy.from_function(mdp, policy, total=total if _takes_remaining(policy, total) else None)
+        return Policy.from_function(mdp, policy, budget=budget if _takes_remaining(policy, budget) else None)
     return Policy.from_table(mdp, policy)
 
 
 # ---------------------------------------------------------------------- pieces
 
 
-def _takes_remaining(function: tables.Function, total: int | None) -> bool:
+def _takes_remaining(function: tables.Function, budget: int | None) -> bool:
     import inspect
 
     def takes(count: int) -> bool:
@@ -431,8 +381,8 @@ def _takes_remaining(function: tables.Function, total: int | None) -> bool:
             return False
         return True
 
-    if total is None and takes(2) and not takes(1):
-        raise ArgumentError("this policy looks at the remaining budget: say the total")
+    if budget is None and takes(2) and not takes(1):
+        raise ArgumentError("this policy looks at the remaining budget: say the budget")
     return takes(2)
 
 
@@ -446,5 +396,5 @@ def _draw(probabilities: Floats, rng: np.random.Generator | None) -> int:
     return int(possible[min(int(at), possible.size - 1)])
 
 
-def _rebuild(mdp: MDP, choice: Any, probability: Any, total: int | None, rest: Rest | None) -> Policy:
-    return Policy(mdp, choice=choice, probability=probability, total=total, rest=rest)
+def _rebuild(mdp: MDP, choice: Any, probability: Any, budget: int | None, rest: Rest | None) -> Policy:
+    return Policy(mdp, choice=choice, probability=probability, budget=budget, rest=rest)

@@ -21,9 +21,9 @@ class Rest:
     choice: npt.NDArray[Any]  # [num_states], what is played for ever after; −1 where nobody rests
 
 
-def shaped(name: str, array: npt.NDArray[Any], width: int, total: int | None) -> npt.NDArray[Any]:
+def shaped(name: str, array: npt.NDArray[Any], width: int, budget: int | None) -> npt.NDArray[Any]:
     """The rows of a table, read-only; as many as there are layers, or one more for an overspent budget."""
-    rows = (1,) if total is None else (total + 1, total + 2)
+    rows = (1,) if budget is None else (budget + 1, budget + 2)
     if array.ndim != 2 or array.shape[1] != width or array.shape[0] not in rows:
         wanted = " or ".join(f"[{row}, {width}]" for row in rows)
         raise PolicyError(f"{name} must have shape {wanted}; got {list(array.shape)}")

@@ -21,11 +21,11 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget.memory import require
+from almostsure.arguments import check_budget, check_discount
 from almostsure.errors import ArgumentError, Interrupted, NoSafeAction
+from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.model.source import Model, as_model
-from almostsure.policy.constraints import check_discount, check_total
 from almostsure.policy.policy import Policy, as_policy
 from almostsure.policy.simulate_plain import (
     ENDED,
@@ -39,8 +39,7 @@ from almostsure.policy.simulate_plain import (
     play_plain,
 )  # fmt: skip
 from almostsure.policy.streams import open_streams
-from almostsure.progress import Bar
-from almostsure.waiting import compiling
+from almostsure.progress import Bar, compiling
 
 MAX_STEPS = 100_000
 MOST_STEPS = 40  # of a trajectory that are printed
@@ -60,7 +59,7 @@ class Episodes:
     lengths: npt.NDArray[np.int64]  # [episodes]
     truncated: Bools  # [episodes], True where no terminal state was reached
     seed: int
-    total: int | None  # the starting budget
+    budget: int | None  # the starting budget
     mdp: MDP
     policy: Policy
     _tables: Tables = field(repr=False)
@@ -72,9 +71,9 @@ class Episodes:
     @property
     def overspent(self) -> Bools:
         """Which episodes took more damage than the starting budget, [episodes]."""
-        if self.total is None:
-            raise ArgumentError("there is no budget to overspend: simulate with total=")
-        return self.damages > self.total
+        if self.budget is None:
+            raise ArgumentError("there is no budget to overspend: simulate with budget=")
+        return self.damages > self.budget
 
     def trajectory(self, episode: int) -> Trajectory:
         """Everything that happened in one episode; it is played again, with the same result."""
@@ -95,8 +94,8 @@ class Episodes:
             f"damage   {_summary(self.damages)}",
             f"length   {_summary(self.lengths)}",
         ]
-        if self.total is not None:
-            lines.append(f"overspent {int(self.overspent.sum()):,} of {count:,} (more than {self.total})")
+        if self.budget is not None:
+            lines.append(f"overspent {int(self.overspent.sum()):,} of {count:,} (more than {self.budget})")
         if self.truncated.any():
             lines.append(f"truncated {int(self.truncated.sum()):,} of {count:,}{self._where_cut()}")
         return "\n".join(lines)
@@ -152,7 +151,7 @@ def simulate(
     policy: Any,
     episodes: int,
     *,
-    total: int | None = None,
+    budget: int | None = None,
     seed: int | None = None,
     max_steps: int = MAX_STEPS,
     discount: float = 1.0,
@@ -168,7 +167,7 @@ def simulate(
         :meth:`Policy.from_table` and :meth:`Policy.from_function`).
     episodes
         How many to play.
-    total
+    budget
         The starting budget where the policy carries none, or another one than it carries.
     seed
         0 … 2⁶⁴ − 1; by default a fresh one, which the result tells.  The same seed gives the same episodes on every
@@ -192,15 +191,15 @@ def simulate(
     require(
         count * BYTES_AN_EPISODE, f"simulating {count:,} episodes", "Simulate fewer at a time, with different seeds."
     )
-    total = None if total is None else check_total(total)
-    policy = as_policy(mdp, policy, total=total)
-    start = policy.total if total is None else total
+    budget = None if budget is None else check_budget(budget)
+    policy = as_policy(mdp, policy, budget=budget)
+    start = policy.budget if budget is None else budget
     seed = _check_seed(seed)
     tables = build_tables(mdp, policy)
     rules = Rules(
-        total=int(UNLIMITED) if start is None else start,
-        top=-1 if policy.total is None else policy.total,
-        overspent=policy.total + 1 if policy.total is not None and policy.knows_overspent else -1,
+        budget=int(UNLIMITED) if start is None else start,
+        top=-1 if policy.budget is None else policy.budget,
+        overspent=policy.budget + 1 if policy.budget is not None and policy.knows_overspent else -1,
         max_steps=_at_least_one("max_steps", max_steps),
         discount=check_discount(discount),
         randomised=policy.probability is not None,
@@ -209,7 +208,7 @@ def simulate(
     returns, damages, lengths, fate = _play(tables, rules, seed, count)
     _raise_first_violation(mdp, tables, rules, seed, fate)
     return Episodes(
-        returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=seed, total=start,
+        returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=seed, budget=start,
         mdp=mdp, policy=policy, _tables=tables, _rules=rules,
     )  # fmt: skip
 
@@ -258,7 +257,7 @@ def warm_up() -> None:
 
     mdp = from_transitions([0], [0], [1], [1], [0], [0], terminal=[1])
     rules = Rules(
-        total=0, top=-1, overspent=-1, max_steps=1, discount=1.0, randomised=False, rests=False
+        budget=0, top=-1, overspent=-1, max_steps=1, discount=1.0, randomised=False, rests=False
     )  # fmt: skip
     outputs = np.zeros(1), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint8)
     play(*build_tables(mdp, Policy.from_table(mdp, [0, 0])), *rules, *open_streams(0, np.arange(1)), *outputs)
@@ -274,10 +273,10 @@ def _raise_first_violation(mdp: MDP, tables: Tables, rules: Rules, seed: int, fa
     episode = int(wrong[0])
     path = _replay(mdp, tables, rules, seed, episode)
     state, spent = int(path.states[-1]), int(path.damages.sum())
-    remaining = None if rules.total == UNLIMITED else rules.total - spent
+    remaining = None if rules.budget == UNLIMITED else rules.budget - spent
     where = f"in episode {episode} of seed {seed}, after {path.actions.size} steps, at {mdp.describe_state(state)}"
     if fate[episode] == OVERSPENT:
-        text = f"the policy overspent its budget: {spent} damage, with {rules.total} to spend, {where}"
+        text = f"the policy overspent its budget: {spent} damage, with {rules.budget} to spend, {where}"
     else:
         left = "" if remaining is None else f" with {remaining} left"
         text = f"the policy says nothing about what it reached {where}{left}"
@@ -305,7 +304,7 @@ def _replay(mdp: MDP, tables: Tables, rules: Rules, seed: int, episode: int) -> 
 
 
 def _at_least_one(name: str, value: int) -> int:
-    number = check_total(value, name)
+    number = check_budget(value, name)
     if number < 1:
         raise ArgumentError(f"{name} must be at least 1; got {value!r}")
     return number

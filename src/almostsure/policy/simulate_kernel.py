@@ -32,7 +32,7 @@ def first_above(cumulative: Any, first: int, last: int, draw: float) -> int:
 def play(
     choice_ptr: Any, outcome_ptr: Any, successor: Any, cumulative: Any, reward: Any, damage: Any, is_terminal: Any,
     initial: Any, initial_cumulative: Any, choice: Any, shares: Any, rests: Any,
-    total: int, top: int, overspent: int, max_steps: int, discount: float, randomised: bool, may_rest: bool,
+    budget: int, top: int, overspent: int, max_steps: int, discount: float, randomised: bool, may_rest: bool,
     start: Any, step: Any, returns: Any, damages: Any, lengths: Any, fate: Any,
 ) -> None:  # fmt: skip
     """Play one episode for each stream in ``start`` and ``step``; the last four arrays receive the results."""
@@ -49,7 +49,7 @@ def play(
                 break
             layer = 0
             if top >= 0:
-                left = total - spent
+                left = budget - spent
                 layer = overspent if left < 0 else min(left, top)
             if may_rest:
                 bits += increment
@@ -74,7 +74,7 @@ def play(
             spent += damage[outcome]
             taken += 1
             state = successor[outcome]
-            if top >= 0 and overspent < 0 and spent > total:
+            if top >= 0 and overspent < 0 and spent > budget:
                 end = OVERSPENT
                 break
         returns[episode], damages[episode], lengths[episode], fate[episode] = gained, spent, taken, end

@@ -39,7 +39,7 @@ class Tables(NamedTuple):
 class Rules(NamedTuple):
     """The numbers that go with the tables."""
 
-    total: int  # the starting budget, or UNLIMITED
+    budget: int  # the starting budget, or UNLIMITED
     top: int  # the policy's highest layer of a remaining budget, or −1 for a stationary policy
     overspent: int  # its layer for an overspent budget, or −1 if it has none
     max_steps: int
@@ -165,7 +165,7 @@ class Lanes:
         rules = self.rules
         if rules.top < 0:
             return np.zeros(self.active.size, np.int64)
-        left = rules.total - self.damages[self.active]
+        left = rules.budget - self.damages[self.active]
         return np.where(left < 0, rules.overspent, np.minimum(left, rules.top))
 
     def _choose(self, layer: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -184,7 +184,7 @@ class Lanes:
     def _finish(self) -> None:
         rules, at = self.rules, self.active
         if rules.top >= 0 and rules.overspent < 0:
-            self._stop(self.damages[at] > rules.total, OVERSPENT)
+            self._stop(self.damages[at] > rules.budget, OVERSPENT)
         self._stop(self.tables.is_terminal[self.state[self.active]], ENDED)
         self._stop(self.lengths[self.active] >= rules.max_steps, TRUNCATED)
 

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import and_more, check_budget
 from almostsure.errors import NoSafeAction, PolicyError, UnknownName
 from almostsure.model.mdp import MDP, Floats, Ints
-from almostsure.model.validate import SUM_TOLERANCE, and_more
-from almostsure.policy.constraints import check_total
+from almostsure.model.validate import SUM_TOLERANCE
 
 Decision = Any  # an action (id or name), a mapping from actions to probabilities, or None: says nothing
 Function = Callable[..., Decision]
@@ -63,8 +63,8 @@ def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) 
             decisions[0, mdp.state(key)] = decision
             continue
         if not (isinstance(key, tuple) and len(key) == 2):
-            raise PolicyError(f"with a total, a mapping's keys must be (state, remaining); got {key!r}")
-        if check_total(key[1], "remaining") >= layers:
+            raise PolicyError(f"with a budget, a mapping's keys must be (state, remaining); got {key!r}")
+        if check_budget(key[1], "remaining") >= layers:
             raise PolicyError(f"remaining must lie in 0 … {layers - 1}; got {key[1]!r}")
         decisions[int(key[1]), mdp.state(key[0])] = decision
     return _collect(mdp, decisions, layers or 1)

@@ -36,12 +36,12 @@ def policy_card(policy: Policy) -> str:
 
 def policy_map(policy: Policy) -> str:
     """What is played with the whole budget, on the map, as HTML; nothing if there is no small map."""
-    mdp, layer = policy.mdp, 0 if policy.total is None else policy.total
+    mdp, layer = policy.mdp, 0 if policy.budget is None else policy.budget
     if mdp.layout is None or mdp.num_states > MOST_DRAWN:
         return ""
     idle = mdp.is_terminal()
     texts = ["" if idle[s] else _sign(mdp, policy.shares(s, layer), s) for s in range(mdp.num_states)]
-    return text_map(mdp, texts, "what is played" + ("" if policy.total is None else f" with {policy.total} left"))
+    return text_map(mdp, texts, "what is played" + ("" if policy.budget is None else f" with {policy.budget} left"))
 
 
 def _sign(mdp: MDP, shares: Floats, state: int) -> str:
@@ -78,15 +78,15 @@ def _shown_layers(policy: Policy) -> list[int]:
     count = policy.num_layers
     if count <= MOST_LAYERS:
         return list(range(count))
-    last = {policy.total, count - 1} - {None}
+    last = {policy.budget, count - 1} - {None}
     kept = list(range(MOST_LAYERS - len(last)))
     return kept + sorted(x for x in last if x is not None)
 
 
 def _title(policy: Policy, layer: int) -> str:
-    if policy.total is None:
+    if policy.budget is None:
         return "plays"
-    return "overspent" if layer > policy.total else f"{layer} left"
+    return "overspent" if layer > policy.budget else f"{layer} left"
 
 
 def _cell(policy: Policy, state: int, layer: int) -> str:

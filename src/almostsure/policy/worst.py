@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from almostsure.arguments import check_budget
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.solve import minimal_budget
 from almostsure.errors import NoSafeAction
 from almostsure.model.build import from_transitions
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.policy.chain import explore
-from almostsure.policy.constraints import check_total
 from almostsure.policy.policy import Policy, as_policy
 
 
-def worst_damage(mdp: Model, policy: Any, *, total: int | None = None) -> float:
+def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float:
     """The most damage that a trajectory of the policy can take, from the initial states; infinity if there is no limit.
 
     Parameters
@@ -32,7 +32,7 @@ def worst_damage(mdp: Model, policy: Any, *, total: int | None = None) -> float:
         The model, an example's name, or a file.
     policy
         A Policy of it, a Solution, or anything else that :func:`almostsure.evaluate` takes.
-    total
+    budget
         The starting budget; by default the policy's.
 
     Examples
@@ -45,12 +45,12 @@ def worst_damage(mdp: Model, policy: Any, *, total: int | None = None) -> float:
     inf
     """
     mdp = as_model(mdp)
-    total = None if total is None else check_total(total)
-    policy = as_policy(mdp, policy, total=total)
+    budget = None if budget is None else check_budget(budget)
+    policy = as_policy(mdp, policy, budget=budget)
     is_terminal = mdp.is_terminal()
-    if policy.total is None:
+    if policy.budget is None:
         return _stationary(mdp, policy, mdp.initial_states, np.zeros(mdp.initial_states.size, np.int64), is_terminal)
-    start = policy.total if total is None else total
+    start = policy.budget if budget is None else budget
     return _layered(mdp, policy, start, is_terminal)
 
 
@@ -111,18 +111,18 @@ class _Cycle:
 
 def _plateau(policy: Policy) -> int:
     """The least layer from which on all are alike."""
-    assert policy.total is not None
+    assert policy.budget is not None
     rest = None if policy.rest is None else policy.rest.probability
     tables = [table for table in (policy.choice, policy.probability, rest) if table is not None]
-    for layer in range(policy.total, 0, -1):
-        if any((table[layer - 1] != table[policy.total]).any() for table in tables):
+    for layer in range(policy.budget, 0, -1):
+        if any((table[layer - 1] != table[policy.budget]).any() for table in tables):
             return layer
     return 0
 
 
 def _stationary(mdp: MDP, policy: Policy, sources: Ints, spent: Ints, is_terminal: Bools) -> float:
     """The most that has been spent on arrival and is still to come."""
-    remaining = None if policy.total is None else -1
+    remaining = None if policy.budget is None else -1
     moves = explore(mdp, policy, remaining, sources, inside="all", is_terminal=is_terminal)
     moving = np.zeros(moves.states.size, np.bool_)
     moving[moves.row] = True
@@ -131,5 +131,5 @@ def _stationary(mdp: MDP, policy: Policy, sources: Ints, spent: Ints, is_termina
         np.zeros(moves.row.size), moves.damage, num_states=moves.states.size, terminal=np.flatnonzero(~moving),
         normalise=True,
     )  # fmt: skip
-    ahead = solve_budget(chain).of_state[moves.position(sources)].astype(np.int64)
+    ahead = minimal_budget(chain).of_state[moves.position(sources)].astype(np.int64)
     return math.inf if (ahead == INFINITE).any() else float((spent + ahead).max())

@@ -12,8 +12,8 @@ import numpy as np
 
 from almostsure.budget.answer import INFINITE
 from almostsure.errors import ArgumentError
-from almostsure.policy.constraints import Chance, Expected
-from almostsure.policy.frontier import Frontier
+from almostsure.plan.constraints import Chance, Expected
+from almostsure.plan.frontier import Frontier
 from almostsure.report.episodes import distributions, recorded, visited_states
 from almostsure.report.packing import number
 from almostsure.report.states import cut, described_states, highest, shown_layers, state_data
@@ -41,19 +41,19 @@ def content(study: Study, *, name: str, command: str, figures: Sequence[Figure])
         "headline": headline(study),
         "sentences": sentences(study),
         "facts": facts(study),
-        "safe": study.least <= study.total,
+        "safe": study.least <= study.budget,
         "rewarded": has_rewards(mdp),
-        "total": study.total,
+        "total": study.budget,
         "least": None if study.least == INFINITE else study.least,
         "layers": layers,
         "solved": study.ladder.solved,
-        "safeStates": [int((study.budget.of_state <= layer).sum()) for layer in layers],
+        "safeStates": [int((study.minimal.of_state <= layer).sum()) for layer in layers],
         "curve": _curve(study, layers),
         "model": _model(study),
         "levels": _levels(study),
         "view": view_data(study, described),
         "states": state_data(study, described, layers),
-        "plans": [_plan(plan, study.total) for plan in study.plans],
+        "plans": [_plan(plan, study.budget) for plan in study.plans],
         "frontier": _frontier(study.frontier),
         "distributions": distributions(study),
         "episodes": records,
@@ -88,7 +88,7 @@ def _model(study: Study) -> dict[str, Any]:
 
 def _levels(study: Study) -> dict[str, Any]:
     """How many states need what; very many levels are gathered into ranges."""
-    counts = study.budget.histogram()
+    counts = study.minimal.histogram()
     stuck = counts.pop(INFINITE, 0)
     needs, states = np.array(list(counts), np.int64), np.array(list(counts.values()), np.int64)
     width = int(needs.max() // MOST_LEVELS + 1) if needs.size > MOST_LEVELS else 1
@@ -103,7 +103,7 @@ def _levels(study: Study) -> dict[str, Any]:
     }
 
 
-def _plan(plan: Plan, total: int) -> dict[str, Any]:
+def _plan(plan: Plan, budget: int) -> dict[str, Any]:
     result: dict[str, Any] = {
         "kind": plan.kind,
         "constraint": str(plan.constraint),
@@ -120,7 +120,7 @@ def _plan(plan: Plan, total: int) -> dict[str, Any]:
         unlisted = plan.evaluation.beyond > 0 or plan.evaluation.endless > 0
         result |= {
             "meanDamage": number(plan.evaluation.expected_damage),
-            "overspends": number(plan.evaluation.exceeds(total)),
+            "overspends": number(plan.evaluation.exceeds(budget)),
             "worst": int(possible.max()) if possible.size and not unlisted else None,
             "ends": number(plan.evaluation.ends),
         }
@@ -139,7 +139,7 @@ def _frontier(found: Frontier | None) -> dict[str, Any] | None:
         return None
     return {
         name: [number(float(x)) for x in getattr(found, name)]
-        for name in ("totals", "assured", "limits", "expected", "risks", "chance")
+        for name in ("budgets", "assured", "limits", "expected", "risks", "chance")
     }
 
 
@@ -159,10 +159,10 @@ def _left_out(study: Study, described: int) -> list[str]:
 
 
 def _proof(study: Study, command: str) -> dict[str, Any]:
-    cap = study.budget.cap
+    cap = study.minimal.cap
     return {
         "broken": study.broken,
-        "engine": study.budget.engine,
+        "engine": study.minimal.engine,
         "cap": cap,
         "version": _version(),
         "python": platform.python_version(),

@@ -64,7 +64,7 @@ def _record(plan: Plan, episode: int, title: str) -> dict[str, Any]:
 def distributions(study: Study) -> dict[str, Any]:
     """For each plan the probability of each damage, and the share of episodes in each bin of return."""
     damages = [_damages(plan) for plan in study.plans]
-    starts = _damage_bins([damage for damage in damages if damage is not None], study.total)
+    starts = _damage_bins([damage for damage in damages if damage is not None], study.budget)
     edges = _return_bins([plan.episodes.returns for plan in study.plans if plan.episodes is not None])
     plans = [
         {"kind": plan.kind, "damage": _damage(plan, damage, starts), "return": _returns(plan.episodes, edges)}
@@ -82,14 +82,14 @@ def _damages(plan: Plan) -> tuple[Floats, float] | None:
     return None
 
 
-def _damage_bins(damages: list[tuple[Floats, float]], total: int) -> list[int]:
+def _damage_bins(damages: list[tuple[Floats, float]], budget: int) -> list[int]:
     """Where the bars of all plans begin, and the end of the last: up to where little is left, split at the budget."""
-    size = min(total + 2, MOST_BARS)
+    size = min(budget + 2, MOST_BARS)
     for probability, beyond in damages:
         tail = np.append(probability[::-1].cumsum()[::-1], 0.0) + beyond
         size = max(size, int(np.argmax(tail <= TAIL)) if (tail <= TAIL).any() else probability.size)
     width = math.ceil(size / MOST_BARS)
-    inner = range((total + 1) % width or width, size, width)
+    inner = range((budget + 1) % width or width, size, width)
     return [0, *inner, max(size, inner[-1] + width if inner else 1)]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.explain import exchange
-from almostsure.budget.result import Budget
+from almostsure.budget.result import MinimalBudget
 from almostsure.errors import CertificateError
 from almostsure.model.mdp import MDP, Ints
 from almostsure.report.packing import pack
@@ -29,16 +29,20 @@ NAME_LENGTH = 200  # longer names are cut
 
 def shown_layers(study: Study) -> list[int]:
     """The remaining budgets on the slider: all, or some of them with the ones that matter."""
-    top, total = highest(study), study.total
+    top, budget = highest(study), study.budget
     if top < MOST_LAYERS:
-        return sorted({*range(top + 1), total})
-    kept = {round(x) for x in np.linspace(0, top, MOST_LAYERS - 4)} | {total, min(study.least, top), max(total - 1, 0)}
+        return sorted({*range(top + 1), budget})
+    kept = {round(x) for x in np.linspace(0, top, MOST_LAYERS - 4)} | {
+        budget,
+        min(study.least, top),
+        max(budget - 1, 0),
+    }
     return sorted(kept)
 
 
 def highest(study: Study) -> int:
     """The largest budget on the slider: all that were solved, and all that some state needs."""
-    needs = study.budget.of_state
+    needs = study.minimal.of_state
     finite = needs[needs < INFINITE]
     return max(study.ladder.curve.size - 1, int(finite.max()) if finite.size else 0)
 
@@ -48,11 +52,11 @@ def described_states(study: Study, visited: Iterable[int]) -> Ints:
     mdp = study.mdp
     if mdp.num_states <= ALL_STATES and mdp.num_choices <= MOST_CHOICES:
         return np.arange(mdp.num_states)
-    chosen = dict.fromkeys([*mdp.initial_states[:A_LEVEL].tolist(), *_of_each_level(study.budget)])
+    chosen = dict.fromkeys([*mdp.initial_states[:A_LEVEL].tolist(), *_of_each_level(study.minimal)])
     chosen |= dict.fromkeys(list(visited)[: ALL_STATES // 4])
     waiting = list(chosen)
     while waiting and len(chosen) < ALL_STATES:  # what witnesses lead to
-        ahead = _step(study.budget, waiting.pop(), None)[1]
+        ahead = _step(study.minimal, waiting.pop(), None)[1]
         if ahead not in chosen:
             chosen[ahead] = None
             waiting.append(ahead)
@@ -61,21 +65,21 @@ def described_states(study: Study, visited: Iterable[int]) -> Ints:
     return np.sort(kept[: max(1, int(np.searchsorted(width, MOST_CHOICES)))])
 
 
-def sampled_levels(budget: Budget) -> list[list[int]]:
+def sampled_levels(minimal: MinimalBudget) -> list[list[int]]:
     """Some states of each level of need, as examples of it."""
-    levels, first = np.unique(budget.of_state, return_index=True)
+    levels, first = np.unique(minimal.of_state, return_index=True)
     shown = np.unique(np.linspace(0, levels.size - 1, min(levels.size, MOST_LEVELS)).round().astype(int))
-    return [[int(first[at]), *_more(budget, int(levels[at]), int(first[at]))] for at in shown]
+    return [[int(first[at]), *_more(minimal, int(levels[at]), int(first[at]))] for at in shown]
 
 
-def _more(budget: Budget, level: int, first: int) -> list[int]:
-    window = budget.of_state[first + 1 : first + 100_001]
+def _more(minimal: MinimalBudget, level: int, first: int) -> list[int]:
+    window = minimal.of_state[first + 1 : first + 100_001]
     more: list[int] = (first + 1 + np.flatnonzero(window == level)[: A_LEVEL - 1]).tolist()
     return more
 
 
-def _of_each_level(budget: Budget) -> list[int]:
-    return [state for level in sampled_levels(budget) for state in level]
+def _of_each_level(minimal: MinimalBudget) -> list[int]:
+    return [state for level in sampled_levels(minimal) for state in level]
 
 
 # ---------------------------------------------------------------------- their content
@@ -83,24 +87,24 @@ def _of_each_level(budget: Budget) -> list[int]:
 
 def state_data(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
     """Everything about ``states`` that the page shows when one of them is selected."""
-    mdp, budget = study.mdp, study.budget
+    mdp, minimal = study.mdp, study.minimal
     choices = np.concatenate([np.arange(*mdp.choice_ptr[s : s + 2]) for s in states])
     outcomes = np.concatenate([np.arange(*mdp.outcome_ptr[c : c + 2]) for c in choices])
     return {
         "ids": None if states.size == mdp.num_states else pack(states),
         "count": int(states.size),
         "names": None if mdp.state_names is None else [cut(mdp.state_name(int(s))) for s in states],
-        "need": pack(budget.of_state[states]),
+        "need": pack(minimal.of_state[states]),
         "terminal": pack(mdp.is_terminal()[states]),
         "choicePtr": pack(_offsets(np.diff(mdp.choice_ptr)[states])),
         "action": pack(mdp.choice_action[choices]),
-        "choiceNeed": pack(budget.of_choice[choices]),
+        "choiceNeed": pack(minimal.of_choice[choices]),
         "outcomePtr": pack(_offsets(np.diff(mdp.outcome_ptr)[choices])),
         "successor": pack(mdp.successor[outcomes]),
         "probability": pack(mdp.probability[outcomes]),
         "reward": pack(mdp.reward[outcomes]),
         "damage": pack(mdp.damage[outcomes]),
-        **_witnesses(budget, states, choices),
+        **_witnesses(minimal, states, choices),
         **_policy(study, states, layers),
     }
 
@@ -114,25 +118,25 @@ def _offsets(lengths: Ints) -> Ints:
     return np.append(0, np.cumsum(lengths))
 
 
-def _witnesses(budget: Budget, states: Ints, choices: Ints) -> dict[str, Any]:
+def _witnesses(minimal: MinimalBudget, states: Ints, choices: Ints) -> dict[str, Any]:
     """Nature's answer in each state and to each choice; the page follows them as ``budget.explain`` does."""
-    mdp = budget.mdp
-    of_states = np.array([_step(budget, int(s), None) for s in states])
+    mdp = minimal.mdp
+    of_states = np.array([_step(minimal, int(s), None) for s in states])
     owners = np.searchsorted(mdp.choice_ptr, choices, side="right") - 1
-    of_choices = np.array([_step(budget, int(s), int(c)) for s, c in zip(owners, choices, strict=True)])
+    of_choices = np.array([_step(minimal, int(s), int(c)) for s, c in zip(owners, choices, strict=True)])
     return {
         "witness": [pack(column) for column in of_states.T],  # action, next state, damage
         "choiceWitness": [pack(column) for column in of_choices[:, 1:].T],  # next state, damage
     }
 
 
-def _step(budget: Budget, state: int, choice: int | None) -> tuple[int, int, int]:
-    if choice is None and budget.of_state[state] == 0:  # nothing is forced
-        return int(budget.mdp.actions(state)[0]), state, 0
+def _step(minimal: MinimalBudget, state: int, choice: int | None) -> tuple[int, int, int]:
+    if choice is None and minimal.of_state[state] == 0:  # nothing is forced
+        return int(minimal.mdp.actions(state)[0]), state, 0
     try:
-        step = exchange(budget, state, choice)
+        step = exchange(minimal, state, choice)
     except CertificateError:  # a broken budget is reported as such, not explained
-        return int(budget.mdp.actions(state)[0]), state, 0
+        return int(minimal.mdp.actions(state)[0]), state, 0
     return step.action, step.next_state, step.damage
 
 

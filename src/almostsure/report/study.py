@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.certificate import check_budget
-from almostsure.budget.result import Budget
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.certificate import check_minimal_budget
+from almostsure.budget.result import MinimalBudget
+from almostsure.budget.solve import minimal_budget
 from almostsure.errors import AlmostSureError, CertificateError, Interrupted, LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
-from almostsure.policy.constraints import AlmostSure, Chance, Constraint, Expected
+from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
+from almostsure.plan.frontier import Frontier, frontier
+from almostsure.plan.solve import Solution, solve_policy
 from almostsure.policy.evaluate import Evaluation, evaluate
-from almostsure.policy.frontier import Frontier, frontier
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulate import Episodes, simulate
-from almostsure.policy.solve import Solution, solve_policy
 
 LOOK_AHEAD = 10  # budgets above the least one that are looked at where none was asked for
 MARGIN = 4  # budgets above the one asked for that the curve goes on for
@@ -73,7 +73,7 @@ class Ladder:
     def solved(self) -> int:
         """The largest budget with a policy, or −1."""
         policy = None if self.solution is None else self.solution.policy
-        return -1 if policy is None or policy.total is None else policy.total
+        return -1 if policy is None or policy.budget is None else policy.budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,11 +81,11 @@ class Study:
     """What was found about a model and a budget."""
 
     mdp: MDP
-    budget: Budget
+    minimal: MinimalBudget
     broken: str  # what the certificate's checker objected to, or nothing
     least: int  # from which budget on the start is safe, or INFINITE
-    total: int
-    asked: bool  # whether the total was asked for
+    budget: int
+    asked: bool  # whether the budget was asked for
     seed: int
     ladder: Ladder
     plans: tuple[Plan, ...]
@@ -93,13 +93,13 @@ class Study:
     notes: tuple[str, ...] = field(default=())  # what was left out, and why
 
 
-def study(mdp: MDP, *, total: int | None, limit: float | None, risk: float | None, seed: int) -> Study:
+def study(mdp: MDP, *, budget: int | None, limit: float | None, risk: float | None, seed: int) -> Study:
     """Work out a report's content; nothing but Ctrl-C and a broken argument stops it."""
-    budget = solve_budget(mdp)
-    least = budget.smallest_total()
+    minimal = minimal_budget(mdp)
+    least = minimal.smallest_budget()
     notes: list[str] = []
-    ladder = _ladder(mdp, budget, total, notes)
-    chosen = _choose(ladder, least) if total is None else total
+    ladder = _ladder(mdp, minimal, budget, notes)
+    chosen = _choose(ladder, least) if budget is None else budget
     ladder = _shortened(ladder, chosen)
     assured, expected, chance = _constraints(chosen, limit, risk)
     plans = (
@@ -108,23 +108,23 @@ def study(mdp: MDP, *, total: int | None, limit: float | None, risk: float | Non
         _programmed(mdp, "chance", chance, notes),
     )
     return Study(
-        mdp=mdp, budget=budget, broken=_broken(mdp, budget), least=least, total=chosen, asked=total is not None,
+        mdp=mdp, minimal=minimal, broken=_broken(mdp, minimal), least=least, budget=chosen, asked=budget is not None,
         seed=seed, ladder=ladder, plans=tuple(_tried(mdp, plan, chosen, seed, notes) for plan in plans),
         frontier=_frontier(mdp, chosen, ladder.curve.size), notes=tuple(dict.fromkeys(notes)),
     )  # fmt: skip
 
 
-def _constraints(total: int, limit: float | None, risk: float | None) -> tuple[AlmostSure, Expected, Chance]:
+def _constraints(budget: int, limit: float | None, risk: float | None) -> tuple[AlmostSure, Expected, Chance]:
     return (
-        AlmostSure(total),
-        Expected(total if limit is None else limit),
-        Chance(total, RISK if risk is None else risk),
+        AlmostSure(budget),
+        Expected(budget if limit is None else limit),
+        Chance(budget, RISK if risk is None else risk),
     )
 
 
-def _broken(mdp: MDP, budget: Budget) -> str:
+def _broken(mdp: MDP, minimal: MinimalBudget) -> str:
     try:
-        check_budget(mdp, budget)
+        check_minimal_budget(mdp, minimal)
     except CertificateError as error:
         return str(error)
     return ""
@@ -133,39 +133,39 @@ def _broken(mdp: MDP, budget: Budget) -> str:
 # ---------------------------------------------------------------------- the assured policy for many budgets
 
 
-def _ladder(mdp: MDP, budget: Budget, total: int | None, notes: list[str]) -> Ladder:
+def _ladder(mdp: MDP, minimal: MinimalBudget, budget: int | None, notes: list[str]) -> Ladder:
     """The assured answers up to the budget asked for, and a little further where that is cheap."""
-    least = budget.smallest_total()
+    least = minimal.smallest_budget()
     if least == INFINITE:
         return Ladder(curve=np.full(1, math.nan), solution=None)
-    wanted = least + LOOK_AHEAD if total is None else max(total, least) + MARGIN
-    floor = (least if total is None else max(total, least)) + 1
+    wanted = least + LOOK_AHEAD if budget is None else max(budget, least) + MARGIN
+    floor = (least if budget is None else max(budget, least)) + 1
     most = min(max(SLIDER_PAIRS // mdp.num_states - 1, floor + 1), SOLVED_PAIRS // mdp.num_states - 1)
     refused = ""
     for top in dict.fromkeys((max(floor - 1, min(wanted, most)), floor - 1)):
-        refused = _too_large(mdp, budget, top)
+        refused = _too_large(mdp, minimal, top)
         if not refused:
             return _climb(mdp, least, top)
     notes.append(f"The best policy: {refused} Use solve_policy.")
     return Ladder(curve=np.full(1, math.nan), solution=None, problem=f"The policy was left out: {refused}")
 
 
-def _too_large(mdp: MDP, budget: Budget, top: int) -> str:
+def _too_large(mdp: MDP, minimal: MinimalBudget, top: int) -> str:
     """Why the assured policy would take longer than a report may, or nothing."""
     pairs = (top + 1) * mdp.num_states
     if pairs > SOLVED_PAIRS or top > SOLVED_BUDGETS:
         return f"{mdp.num_states:,} states with {top + 1:,} remaining budgets are too many to solve for a report."
-    if pairs > GAINFUL_PAIRS and _may_gain(mdp, budget, top):
+    if pairs > GAINFUL_PAIRS and _may_gain(mdp, minimal, top):
         return f"rewards can perhaps be collected for ever, and finding out takes long with {mdp.num_states:,} states."
     return ""
 
 
-def _may_gain(mdp: MDP, budget: Budget, top: int) -> bool:
+def _may_gain(mdp: MDP, minimal: MinimalBudget, top: int) -> bool:
     """Whether rewards may be collected for ever, for all that can be said soon."""
-    from almostsure.policy.sweep import solve_sweeping  # compiled: nothing that small models wait for
-    from almostsure.policy.sweep_ground import Ground, may_gain
+    from almostsure.plan.assured.sweep import solve_sweeping  # compiled: nothing that small models wait for
+    from almostsure.plan.assured.sweep_ground import Ground, may_gain
 
-    ground = Ground.read(mdp, budget.of_choice, top, 1.0)
+    ground = Ground.read(mdp, minimal.of_choice, top, 1.0)
     if not may_gain(ground):
         return False
     if (top + 1) * mdp.num_states > PROVED_PAIRS:
@@ -216,22 +216,22 @@ def _choose(ladder: Ladder, least: int) -> int:
     return int(np.argmax(values >= low + MOST * (high - low) - SAME * max(1.0, abs(high))))
 
 
-def _shortened(ladder: Ladder, total: int) -> Ladder:
+def _shortened(ladder: Ladder, budget: int) -> Ladder:
     """Without the budgets at the end that add nothing to the return, but for two."""
     curve = ladder.curve
     rises = np.flatnonzero(~np.isclose(curve[1:], curve[:-1], rtol=SAME, atol=SAME, equal_nan=True)) + 1
     last = int(rises.max()) if rises.size else 0
-    return Ladder(curve=curve[: max(last, total) + 3], solution=ladder.solution, problem=ladder.problem)
+    return Ladder(curve=curve[: max(last, budget) + 3], solution=ladder.solution, problem=ladder.problem)
 
 
 # ---------------------------------------------------------------------- the three kinds of constraint
 
 
 def _assured(mdp: MDP, ladder: Ladder, constraint: AlmostSure) -> Plan:
-    total = constraint.total
-    if ladder.solution is not None and total <= ladder.solved and not math.isnan(ladder.curve[total]):
+    budget = constraint.budget
+    if ladder.solution is not None and budget <= ladder.solved and not math.isnan(ladder.curve[budget]):
         return Plan(
-            kind="assured", constraint=constraint, value=float(ladder.curve[total]), policy=ladder.solution.policy
+            kind="assured", constraint=constraint, value=float(ladder.curve[budget]), policy=ladder.solution.policy
         )
     problem = ladder.problem
     if not problem or ladder.solution is not None:
@@ -240,7 +240,7 @@ def _assured(mdp: MDP, ladder: Ladder, constraint: AlmostSure) -> Plan:
 
 
 def _programmed(mdp: MDP, kind: str, constraint: Expected | Chance, notes: list[str]) -> Plan:
-    layers = constraint.total + 2 if isinstance(constraint, Chance) else 1
+    layers = constraint.budget + 2 if isinstance(constraint, Chance) else 1
     if mdp.num_states * layers > PROGRAMME_PAIRS:
         notes.append(
             f"The plans for averages and risks: linear programmes over {mdp.num_states:,} states take too long for a "
@@ -253,25 +253,25 @@ def _programmed(mdp: MDP, kind: str, constraint: Expected | Chance, notes: list[
     return Plan(kind=kind, constraint=constraint, value=solution.value, policy=solution.policy)
 
 
-def _tried(mdp: MDP, plan: Plan, total: int, seed: int, notes: list[str]) -> Plan:
+def _tried(mdp: MDP, plan: Plan, budget: int, seed: int, notes: list[str]) -> Plan:
     """The plan with its policy evaluated and played."""
     if plan.policy is None:
         return plan
-    found = _evaluated(mdp, plan.policy, total, notes)
+    found = _evaluated(mdp, plan.policy, budget, notes)
     steps = LONGEST
     if found is not None:
         length = found.expected_length if math.isfinite(found.expected_length) else 0.0
         steps = int(min(max(MAX_STEPS, PATIENCE * length), LONGEST))
-    return replace(plan, evaluation=found, episodes=_played(mdp, plan.policy, total, seed, steps, notes))
+    return replace(plan, evaluation=found, episodes=_played(mdp, plan.policy, budget, seed, steps, notes))
 
 
-def _evaluated(mdp: MDP, policy: Policy, total: int, notes: list[str]) -> Evaluation | None:
+def _evaluated(mdp: MDP, policy: Policy, budget: int, notes: list[str]) -> Evaluation | None:
     scattered = mdp.layout is None and mdp.num_states > EVALUATED_STATES
-    if scattered or mdp.num_states * (total + 1) > EVALUATED_PAIRS or total > EVALUATED_BUDGETS:
+    if scattered or mdp.num_states * (budget + 1) > EVALUATED_PAIRS or budget > EVALUATED_BUDGETS:
         notes.append("Exact distributions of damage: they are sampled instead. Use evaluate.")
         return None
     try:
-        return evaluate(mdp, policy, total=total)
+        return evaluate(mdp, policy, budget=budget)
     except Interrupted:
         raise
     except AlmostSureError as error:
@@ -279,10 +279,10 @@ def _evaluated(mdp: MDP, policy: Policy, total: int, notes: list[str]) -> Evalua
         return None
 
 
-def _played(mdp: MDP, policy: Policy, total: int, seed: int, steps: int, notes: list[str]) -> Episodes | None:
+def _played(mdp: MDP, policy: Policy, budget: int, seed: int, steps: int, notes: list[str]) -> Episodes | None:
     count = EPISODES if mdp.num_states <= SLIDER_PAIRS else EPISODES_LARGE
     try:
-        return simulate(mdp, policy, count, total=total, seed=seed, max_steps=steps)
+        return simulate(mdp, policy, count, budget=budget, seed=seed, max_steps=steps)
     except Interrupted:
         raise
     except AlmostSureError as error:
@@ -290,11 +290,11 @@ def _played(mdp: MDP, policy: Policy, total: int, seed: int, steps: int, notes: 
         return None
 
 
-def _frontier(mdp: MDP, total: int, budgets: int) -> Frontier | None:
-    if mdp.num_states * max(total + 2, budgets) > FRONTIER_PAIRS or budgets > FRONTIER_BUDGETS:
+def _frontier(mdp: MDP, budget: int, budgets: int) -> Frontier | None:
+    if mdp.num_states * max(budget + 2, budgets) > FRONTIER_PAIRS or budgets > FRONTIER_BUDGETS:
         return None
     try:
-        return frontier(mdp, total, limits=np.unique(np.linspace(0, budgets - 1, LIMITS).round()))
+        return frontier(mdp, budget, limits=np.unique(np.linspace(0, budgets - 1, LIMITS).round()))
     except Interrupted:
         raise
     except AlmostSureError:

@@ -39,7 +39,7 @@ def view_data(study: Study, described: Ints) -> dict[str, Any]:
         return graph_view(mdp)
     if mdp.num_states <= ALL_STATES:
         return _mosaic(study)
-    return {"kind": "levels", "examples": sampled_levels(study.budget)}
+    return {"kind": "levels", "examples": sampled_levels(study.minimal)}
 
 
 def _map(study: Study, layout: Layout, described: Ints) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _mosaic(study: Study) -> dict[str, Any]:
 def _squares(study: Study, states: Ints, square: Ints, rows: int, columns: int) -> dict[str, Any]:
     """One entry a square: the state in it that needs most (−1 for none), what half of its states need, and so on."""
     count = rows * columns
-    need, hurts = study.budget.of_state[states], arrival_damage(study.mdp)[states]
+    need, hurts = study.minimal.of_state[states], arrival_damage(study.mdp)[states]
     order = np.lexsort((need, square))
     first = np.searchsorted(square[order], np.arange(count))
     size = np.diff(np.append(first, order.size))

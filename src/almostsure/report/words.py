@@ -6,7 +6,7 @@ import math
 
 from almostsure.budget.answer import INFINITE
 from almostsure.model.mdp import MDP
-from almostsure.policy.constraints import Chance, Expected
+from almostsure.plan.constraints import Chance, Expected
 from almostsure.report.study import Plan, Study
 
 TINY = 5e-7  # a probability below this reads "almost never"
@@ -14,12 +14,12 @@ TINY = 5e-7  # a probability below this reads "almost never"
 
 def headline(study: Study) -> str:
     """What the report says, in one sentence."""
-    plan, total = study.plans[0], study.total
+    plan, budget = study.plans[0], study.budget
     if study.least == INFINITE:
         return "From the start, no budget is enough: damage can be forced again and again."
-    if study.least > total:
-        return f"From the start, a budget of {total:,} cannot be kept for certain; {study.least:,} can."
-    what = f"damage can be kept to at most {total:,}" if total else "all damage can be avoided"
+    if study.least > budget:
+        return f"From the start, a budget of {budget:,} cannot be kept for certain; {study.least:,} can."
+    what = f"damage can be kept to at most {budget:,}" if budget else "all damage can be avoided"
     promise = f"From the start, {what} in every single run"
     if math.isfinite(plan.value) and has_rewards(study.mdp):
         return f"{promise}, with an average return of {show(plan.value)}."
@@ -41,18 +41,18 @@ def facts(study: Study) -> list[dict[str, str]]:
     assured, expected = study.plans[0], study.plans[1]
     least = "∞" if study.least == INFINITE else f"{study.least:,}"
     result = [_fact("Least budget", least, "the smallest Δ that can be kept for certain from the start")]
-    result.append(_fact("This budget", f"{study.total:,}", "Δ, the most damage that any run may take"))
+    result.append(_fact("This budget", f"{study.budget:,}", "Δ, the most damage that any run may take"))
     if assured.policy is not None and has_rewards(study.mdp):
-        result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.total:,} damage"))
+        result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.budget:,} damage"))
     if assured.policy is not None:
         result.append(_fact("Runs that overspend", percent(0.0), "none, ever: it is proved"))
     if (
         expected.evaluation is not None
-        and expected.evaluation.exceeds(study.total) > TINY
+        and expected.evaluation.exceeds(study.budget) > TINY
         and assured.policy is not None
     ):
         note = f"of the runs overspend if {_limit(expected)} is only an average"
-        result.append(_fact("Without the guarantee", percent(expected.evaluation.exceeds(study.total)), note))
+        result.append(_fact("Without the guarantee", percent(expected.evaluation.exceeds(study.budget)), note))
     return result
 
 
@@ -106,18 +106,18 @@ def _about_budget(study: Study) -> list[str]:
     if study.least == INFINITE:
         return ["The witness below shows how. Parts of the model may be safe all the same: see which states need what."]
     least = f"The least budget that can be kept from there is {study.least:,}"
-    if study.least > study.total:
-        return [f"{least}. The witness below shows how more than {study.total:,} can be forced."]
+    if study.least > study.budget:
+        return [f"{least}. The witness below shows how more than {study.budget:,} can be forced."]
     if study.asked:
         return [f"{least}, whatever happens on the way."]
     if study.plans[0].policy is None or not math.isfinite(study.plans[0].value):
         return [f"{least}. No budget was asked for, so this report is about that one."]
     why = (
         "more budget adds nothing"
-        if study.total == study.least
+        if study.budget == study.least
         else "the smallest one that earns two thirds of what more budget can add"
     )
-    return [f"{least}. No budget was asked for, so this report is about {study.total:,}: {why}."]
+    return [f"{least}. No budget was asked for, so this report is about {study.budget:,}: {why}."]
 
 
 def _about_return(study: Study) -> list[str]:
@@ -125,12 +125,12 @@ def _about_return(study: Study) -> list[str]:
     if not has_rewards(study.mdp):
         return ["The model has no rewards, so this report is about safety alone."]
     if plan.policy is None:
-        return [sentence(plan.problem)] if plan.problem and study.least <= study.total else []
+        return [sentence(plan.problem)] if plan.problem and study.least <= study.budget else []
     if plan.value == -math.inf:
         return ["The return is −∞: within the budget, no policy surely gets to an end, and costs add up for ever."]
-    more = [(k, float(curve[k])) for k in range(study.total + 1, curve.size) if curve[k] > curve[study.total] + 1e-6]
+    more = [(k, float(curve[k])) for k in range(study.budget + 1, curve.size) if curve[k] > curve[study.budget] + 1e-6]
     if not more:
-        return ["A few units of budget more would not raise the return."] if curve.size > study.total + 1 else []
+        return ["A few units of budget more would not raise the return."] if curve.size > study.budget + 1 else []
     k, value = more[0]
     if math.isinf(value):
         return [f"With {k}, the return would have no bound."]
@@ -144,11 +144,11 @@ def _about_others(study: Study) -> list[str]:
     for plan in study.plans[1:]:
         if plan.policy is None or plan.evaluation is None or assured.policy is None:
             continue
-        over = plan.evaluation.exceeds(study.total)
+        over = plan.evaluation.exceeds(study.budget)
         what = (
             f"A plan that takes {_limit(plan)} damage only on average"
             if isinstance(plan.constraint, Expected)
-            else f"A plan that may exceed {study.total:,} with probability {_risk(plan)}"
+            else f"A plan that may exceed {study.budget:,} with probability {_risk(plan)}"
         )
         result.append(f"{what} returns {show(plan.value)}{_difference(plan, assured)}, and {_excess(over, study)}.")
     return result
@@ -169,19 +169,19 @@ def _difference(plan: Plan, assured: Plan) -> str:
 
 def _excess(over: float, study: Study) -> str:
     if over < TINY:
-        return f"exceeds {study.total:,} in {'no run' if over <= 0 else 'almost no run'} either"
-    return f"exceeds {study.total:,} in {percent(over)} of its runs"
+        return f"exceeds {study.budget:,} in {'no run' if over <= 0 else 'almost no run'} either"
+    return f"exceeds {study.budget:,} in {percent(over)} of its runs"
 
 
 def _about_model(study: Study) -> list[str]:
-    counts = study.budget.histogram()
+    counts = study.minimal.histogram()
     stuck = counts.get(INFINITE, 0)
-    safe = sum(count for need, count in counts.items() if need <= study.total)
+    safe = sum(count for need, count in counts.items() if need <= study.budget)
     size = study.mdp.num_states
     if size == 1:
         return ["The model has one state."]
     how_many = "all are" if safe == size else "1 is" if safe == 1 else f"{safe:,} are"
-    text = f"Of {size:,} states, {how_many} safe with {study.total:,} left"
+    text = f"Of {size:,} states, {how_many} safe with {study.budget:,} left"
     if stuck:
         text += f"; {stuck:,} {'is' if stuck == 1 else 'are'} not safe with any budget"
     return [f"{text}."]

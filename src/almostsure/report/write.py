@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from almostsure.arguments import check_budget
 from almostsure.errors import ArgumentError
-from almostsure.model.atomic import atomic_write
+from almostsure.files import atomic_write
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
-from almostsure.policy.constraints import Chance, Expected, check_total
+from almostsure.plan.constraints import Chance, Expected
 from almostsure.report.content import Figure, content
 from almostsure.report.page import page
 from almostsure.report.study import study
@@ -22,7 +23,7 @@ def write_report(
     mdp: Model,
     path: str | PathLike[str],
     *,
-    total: int | None = None,
+    budget: int | None = None,
     limit: float | None = None,
     risk: float | None = None,
     seed: int = 0,
@@ -42,11 +43,11 @@ def write_report(
         The model, an example's name, or a file.
     path
         Of the HTML file; it is replaced as a whole or not at all.
-    total
+    budget
         The budget Δ.  By default the smallest one that earns two thirds of what more budget can add.
     limit, risk
-        Of the plans to compare with: at most ``limit`` damage on average (by default ``total``), and more than
-        ``total`` with a probability of at most ``risk`` (by default 0.05).
+        Of the plans to compare with: at most ``limit`` damage on average (by default ``budget``), and more than
+        ``budget`` with a probability of at most ``risk`` (by default 0.05).
     seed
         Of the simulated episodes.
     command
@@ -70,28 +71,28 @@ def write_report(
     """
     model = as_model(mdp)
     source = None if isinstance(mdp, MDP) else Path(fspath(mdp)).name
-    budget = None if total is None else check_total(total)
-    _check(budget, limit, risk, seed)
-    found = study(model, total=budget, limit=limit, risk=risk, seed=int(seed))
-    made = command if command is not None else _call(source, total, limit, risk, seed)
+    minimal = None if budget is None else check_budget(budget)
+    _check(minimal, limit, risk, seed)
+    found = study(model, budget=minimal, limit=limit, risk=risk, seed=int(seed))
+    made = command if command is not None else _call(source, budget, limit, risk, seed)
     text = page(content(found, name=name or source or "a model", command=made, figures=figures))
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
     return Path(path)
 
 
-def _check(total: int | None, limit: float | None, risk: float | None, seed: int) -> None:
+def _check(budget: int | None, limit: float | None, risk: float | None, seed: int) -> None:
     """Refuse what the constraints would refuse, before anything is solved."""
     if limit is not None:
         Expected(limit)
     if risk is not None:
-        Chance(total or 0, risk)
+        Chance(budget or 0, risk)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
         raise ArgumentError(f"seed must be a whole number, 0 … 2**64 − 1; got {seed!r}")
 
 
-def _call(source: str | None, total: int | None, limit: float | None, risk: float | None, seed: int) -> str:
-    given = {"total": total, "limit": limit, "risk": risk, "seed": seed or None}
+def _call(source: str | None, budget: int | None, limit: float | None, risk: float | None, seed: int) -> str:
+    given = {"total": budget, "limit": limit, "risk": risk, "seed": seed or None}
     listed = "".join(f", {key}={value}" for key, value in given.items() if value is not None)
     model = "mdp" if source is None else repr(source)
     return f'almostsure.report.write_report({model}, "report.html"{listed})'

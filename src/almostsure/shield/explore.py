@@ -21,13 +21,13 @@ class Step(NamedTuple):
     choices: Ints
 
 
-def explore(mdp: MDP, rule: Rule, total: int) -> Iterator[Step]:
+def explore(mdp: MDP, rule: Rule, budget: int) -> Iterator[Step]:
     """Every pair (state, remaining) that is reached with positive probability, in steps, each pair once.
 
-    Damage only ever lowers what remains, so budgets are worked off from the total downwards; a layer is complete
+    Damage only ever lowers what remains, so budgets are worked off from the budget downwards; a layer is complete
     before a lower one begins.  Whoever iterates must stop at a choice that may overspend.
     """
-    waiting: dict[int, list[Ints]] = {total: [mdp.initial_states.astype(np.int64)]}
+    waiting: dict[int, list[Ints]] = {budget: [mdp.initial_states.astype(np.int64)]}
     seen = np.zeros(mdp.num_states, np.bool_)
     while waiting:
         remaining = max(waiting)

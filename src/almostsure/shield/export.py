@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import Budget, known_total
+from almostsure.budget.result import MinimalBudget, known_budget
 from almostsure.errors import ArgumentError
-from almostsure.model.atomic import atomic_write
+from almostsure.files import atomic_write
 from almostsure.model.mdp import MDP, Ints
 
-ANY = INFINITE - 1  # a total that no remaining budget of the package exceeds
+ANY = INFINITE - 1  # a budget that no remaining budget of the package exceeds
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 LINE = 24  # numbers a line of C
 
@@ -36,18 +36,18 @@ class _Entries:
     start: Ints  # [num_states + 1]
     action: Ints  # [entries]
     needed: Ints  # [entries]
-    total: int
+    budget: int
 
 
-def _entries(mdp: MDP, budget: Budget, total: int | None) -> _Entries:
-    if total is None:
-        total = ANY if budget.cap is None else budget.cap
-    limit = min(known_total(budget, total), ANY)
-    kept = budget.of_choice <= limit
+def _entries(mdp: MDP, minimal: MinimalBudget, budget: int | None) -> _Entries:
+    if budget is None:
+        budget = ANY if minimal.cap is None else minimal.cap
+    limit = min(known_budget(minimal, budget), ANY)
+    kept = minimal.of_choice <= limit
     start = np.zeros(mdp.num_states + 1, np.int64)
     np.cumsum(np.add.reduceat(kept, mdp.choice_ptr[:-1], dtype=np.int64), out=start[1:])
-    action, needed = mdp.choice_action[kept], budget.of_choice[kept]
-    return _Entries(start=_narrow(start), action=_narrow(action), needed=_narrow(needed), total=limit)
+    action, needed = mdp.choice_action[kept], minimal.of_choice[kept]
+    return _Entries(start=_narrow(start), action=_narrow(action), needed=_narrow(needed), budget=limit)
 
 
 def _narrow(values: Ints) -> Ints:
@@ -59,18 +59,18 @@ def _narrow(values: Ints) -> Ints:
 # ---------------------------------------------------------------------- NumPy
 
 
-def export_numpy(mdp: MDP, budget: Budget, path: str | PathLike[str], total: int | None) -> tuple[Path, Path]:
+def export_numpy(mdp: MDP, minimal: MinimalBudget, path: str | PathLike[str], budget: int | None) -> tuple[Path, Path]:
     """Write the module and its table; see :meth:`almostsure.Shield.export_numpy`."""
     module = Path(path) if Path(path).suffix == ".py" else Path(f"{fspath(path)}.py")
     if not module.stem.isidentifier() or keyword.iskeyword(module.stem):
         raise ArgumentError(
             f"path must end in the name of a Python module, such as shield_table.py; got {module.name!r}"
         )
-    entries = _entries(mdp, budget, total)
+    entries = _entries(mdp, minimal, budget)
     buffer = io.BytesIO()
     np.savez(
         buffer, start=entries.start, action=entries.action, needed=entries.needed,
-        total=np.array(entries.total), model=np.array(mdp.fingerprint),
+        budget=np.array(entries.budget), model=np.array(mdp.fingerprint),
     )  # fmt: skip
     content = buffer.getvalue()
     text = _module_text(mdp.fingerprint, hashlib.sha256(content).hexdigest())
@@ -118,7 +118,7 @@ HEADER = """\
 #define {NAME}_MODEL "{model}"
 #define {NAME}_NUM_STATES {num_states}u
 #define {NAME}_NUM_ACTIONS {num_actions}u
-#define {NAME}_TOTAL {total}
+#define {NAME}_TOTAL {budget}
 
 #define {NAME}_UNKNOWN_STATE (-1)
 #define {NAME}_NO_SAFE_ACTION (-2)
@@ -152,15 +152,15 @@ static inline int {name}_allowed(uint32_t state, int32_t remaining, uint8_t *mas
 """
 
 
-def export_c(mdp: MDP, budget: Budget, path: str | PathLike[str], total: int | None, *, name: str) -> None:
+def export_c(mdp: MDP, minimal: MinimalBudget, path: str | PathLike[str], budget: int | None, *, name: str) -> None:
     """Write the header; see :meth:`almostsure.Shield.export_c`."""
     if not IDENTIFIER.fullmatch(name):
         raise ArgumentError(f"name must be letters, digits and underscores, and begin with a letter; got {name!r}")
-    entries = _entries(mdp, budget, total)
+    entries = _entries(mdp, minimal, budget)
     if max(mdp.num_states, entries.action.size) >= 2**32 - 1:
         raise ArgumentError(f"a C header holds less than 2**32 states and choices; got {mdp.num_states:,} states")
     fields = {
-        "name": name, "NAME": name.upper(), "model": mdp.fingerprint, "total": entries.total,
+        "name": name, "NAME": name.upper(), "model": mdp.fingerprint, "budget": entries.budget,
         "num_states": mdp.num_states, "last_state": mdp.num_states - 1, "num_actions": mdp.num_actions,
         "actions": _action_list(mdp), "start_type": _c_type(entries.start),
     }  # fmt: skip

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import whole
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import Budget
+from almostsure.budget.result import MinimalBudget
 from almostsure.errors import ArgumentError, PolicyError, UnknownName
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.model.numbers import whole
 from almostsure.model.validate import SUM_TOLERANCE
 from almostsure.shield.explore import Rule, explore
 from almostsure.shield.table import spans
@@ -55,15 +55,15 @@ class Violation(NamedTuple):
         return self.message
 
 
-def first_violation(mdp: MDP, budget: Budget, policy: Any, total: int | None) -> Violation | None:
+def first_violation(mdp: MDP, minimal: MinimalBudget, policy: Any, budget: int | None) -> Violation | None:
     """The first refused choice that the policy may play, most remaining first, or None if there is none."""
     policy = policy.policy if isinstance(getattr(policy, "policy", None), Layered) else policy  # of a Solution
-    said, own_total = read(mdp, policy)
-    start = own_total if total is None else whole("total", total)
+    said, own_budget = read(mdp, policy)
+    start = own_budget if budget is None else whole("budget", budget)
     if start is None:
-        raise ArgumentError("total must be given with a policy that does not carry one: the budget at the start")
+        raise ArgumentError("budget must be given with a policy that does not carry one: the budget at the start")
     if start < 0:
-        raise ArgumentError(f"total must be 0 or more; got {start}")
+        raise ArgumentError(f"budget must be 0 or more; got {start}")
     is_terminal = mdp.is_terminal()
 
     def rule(states: Ints, remaining: int) -> Ints:
@@ -71,21 +71,21 @@ def first_violation(mdp: MDP, budget: Budget, policy: Any, total: int | None) ->
         return said(living, remaining) if living.size else np.zeros(0, np.int64)
 
     for remaining, _, choices in explore(mdp, rule, start):
-        bad = choices[budget.of_choice[choices] > min(remaining, INFINITE - 1)]
+        bad = choices[minimal.of_choice[choices] > min(remaining, INFINITE - 1)]
         if bad.size:
-            return _violation(mdp, budget, int(bad.min()), remaining)
+            return _violation(mdp, minimal, int(bad.min()), remaining)
     return None
 
 
-def _violation(mdp: MDP, budget: Budget, choice: int, remaining: int) -> Violation:
+def _violation(mdp: MDP, minimal: MinimalBudget, choice: int, remaining: int) -> Violation:
     state = int(np.searchsorted(mdp.choice_ptr, choice, side="right")) - 1
-    needed, action = int(budget.of_choice[choice]), int(mdp.choice_action[choice])
-    if needed == INFINITE and budget.cap is not None and remaining > budget.cap:
+    needed, action = int(minimal.of_choice[choice]), int(mdp.choice_action[choice])
+    if needed == INFINITE and minimal.cap is not None and remaining > minimal.cap:
         raise ArgumentError(
             f"budgets must be known up to {remaining} to judge this policy; this shield's are up to the cap "
-            f"{budget.cap} only, and {mdp.describe_choice(choice)} needs more. Solve again with a larger cap."
+            f"{minimal.cap} only, and {mdp.describe_choice(choice)} needs more. Solve again with a larger cap."
         )
-    need = str(needed) if needed < INFINITE else "∞" if budget.cap is None else f"more than {budget.cap}"
+    need = str(needed) if needed < INFINITE else "∞" if minimal.cap is None else f"more than {minimal.cap}"
     message = f"with {remaining} left the policy may play {mdp.describe_choice(choice)}, which needs {need}"
     return Violation(state, remaining, action, needed, message)
 
@@ -94,11 +94,11 @@ def _violation(mdp: MDP, budget: Budget, choice: int, remaining: int) -> Violati
 
 
 def read(mdp: MDP, policy: Any) -> tuple[Rule, int | None]:
-    """What a policy plays, and the total that it carries, if it does."""
+    """What a policy plays, and the budget that it carries, if it does."""
     if isinstance(policy, Layered):
         policy.check_model(mdp)
-        total: int | None = getattr(policy, "total", None)
-        return _layered(mdp, policy), total
+        budget: int | None = getattr(policy, "budget", None)
+        return _layered(mdp, policy), budget
     if isinstance(policy, Mapping):
         return _from_mapping(mdp, policy)
     if hasattr(policy, "probabilities"):

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from almostsure.budget.memory import require
-from almostsure.budget.result import Budget
+from almostsure.budget.result import MinimalBudget
+from almostsure.memory import require
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
-from almostsure.model.source import Model
-from almostsure.shield.checks import check_model, check_never_too_small, require_total
+from almostsure.shield.checks import check_never_too_small, require_budget
 from almostsure.shield.explore import explore
 from almostsure.shield.table import spans
 
@@ -53,28 +52,28 @@ class Restricted:
         return f"<Restricted: mdp {repr(self.mdp)[6:-1]}; states and remaining say what each stands for>"
 
 
-def trim(mdp: Model, budget: Budget, total: int) -> Trimmed:
-    """The model without its Δ-unsafe states and without the choices that need more than ``total``.
+def trim(minimal: MinimalBudget, budget: int) -> Trimmed:
+    """The model without its Δ-unsafe states and without the choices that need more than ``budget``.
 
     Names, layout and initial distribution stay.
 
     Raises
     ------
     Infeasible
-        If an initial state would go; its ``needed`` is the total that suffices.
+        If an initial state would go; its ``needed`` is the budget that suffices.
     ArgumentError
-        If ``total`` is negative, fractional, or above the budget's cap.
+        If ``budget`` is negative, fractional, or above the budget's cap.
 
     Examples
     --------
     >>> import almostsure as asure
     >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-    >>> trim(mdp, asure.solve_budget(mdp), 0).mdp
+    >>> trim(asure.minimal_budget(mdp), 0).mdp
     <MDP: 2 states, 2 choices, 2 outcomes, starts in 0>
     """
-    mdp, total = _checked(mdp, budget, total)
-    states = np.flatnonzero(budget.of_state <= total)
-    choices = np.flatnonzero(budget.of_choice <= total)
+    mdp, budget = _checked(minimal, budget)
+    states = np.flatnonzero(minimal.of_state <= budget)
+    choices = np.flatnonzero(minimal.of_choice <= budget)
     index = np.zeros(mdp.num_states, index_dtype(states.size))
     index[states] = np.arange(states.size)
     per_state = np.bincount(index[mdp.choice_states()[choices]], minlength=states.size)
@@ -83,53 +82,52 @@ def trim(mdp: Model, budget: Budget, total: int) -> Trimmed:
     return Trimmed(mdp=small, states=_frozen(states), choices=_frozen(choices))
 
 
-def restrict(mdp: Model, budget: Budget, total: int) -> Restricted:
+def restrict(minimal: MinimalBudget, budget: int) -> Restricted:
     """The model on the reachable pairs (state, remaining), with the choices that the shield allows there.
 
-    No policy of it ever takes more than ``total`` damage, and every policy of ``mdp`` that never does is one of it.
+    No policy of it ever takes more than ``budget`` damage, and every policy of ``mdp`` that never does is one of it.
     States are ordered by what remains, most first.  Rewards, damages and action ids stay.
 
     Raises
     ------
     Infeasible
-        If an initial state needs more; ``needed`` is the total that suffices.
+        If an initial state needs more; ``needed`` is the budget that suffices.
     ArgumentError
-        If ``total`` is negative, fractional, or above the budget's cap.
+        If ``budget`` is negative, fractional, or above the budget's cap.
 
     Examples
     --------
     >>> import almostsure as asure
     >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-    >>> restrict(mdp, asure.solve_budget(mdp), 2).mdp
+    >>> restrict(asure.minimal_budget(mdp), 2).mdp
     <MDP: 6 states, 8 choices, 8 outcomes, starts in 0 @2>
     """
-    mdp, total = _checked(mdp, budget, total)
+    mdp, budget = _checked(minimal, budget)
 
     def allowed(states: Ints, remaining: int) -> Ints:
         choice, _ = spans(mdp.choice_ptr, states)
-        return choice[budget.of_choice[choice] <= remaining]
+        return choice[minimal.of_choice[choice] <= remaining]
 
     reached = []
     size, room = 0, FREE  # outcomes; how many there will be shows only as they are reached
-    for step in explore(mdp, allowed, total):
+    for step in explore(mdp, allowed, budget):
         reached.append((step.remaining, step.states))
         size += int((mdp.outcome_ptr[step.choices + 1] - mdp.outcome_ptr[step.choices]).sum())
         if size > room:
             room = 2 * size
-            require(size * BYTES_AN_OUTCOME, "the restricted model", "Restrict to a smaller total.")
+            require(size * BYTES_AN_OUTCOME, "the restricted model", "Restrict to a smaller budget.")
     remaining = np.repeat([k for k, _ in reached], [s.size for _, s in reached])
     states = np.concatenate([s for _, s in reached])
     order = np.lexsort((states, -remaining))
-    return _pairs(mdp, budget, states[order], remaining[order], total)
+    return _pairs(mdp, minimal, states[order], remaining[order], budget)
 
 
 # ---------------------------------------------------------------------- pieces
 
 
-def _checked(model: Model, budget: Budget, total: int) -> tuple[MDP, int]:
-    mdp = check_model(model, budget)
-    check_never_too_small(mdp, budget)
-    return mdp, require_total(mdp, budget, total)
+def _checked(minimal: MinimalBudget, budget: int) -> tuple[MDP, int]:
+    check_never_too_small(minimal)
+    return minimal.mdp, require_budget(minimal, budget)
 
 
 def _model(
@@ -155,16 +153,16 @@ def _model(
     )  # fmt: skip
 
 
-def _pairs(mdp: MDP, budget: Budget, states: Ints, remaining: Ints, total: int) -> Restricted:
+def _pairs(mdp: MDP, minimal: MinimalBudget, states: Ints, remaining: Ints, budget: int) -> Restricted:
     """The restricted model of the pairs, which are ordered by remaining, descending, and then by state."""
     a = mdp.arrays
     choice, owner = spans(a.choice_ptr, states)
-    kept = budget.of_choice[choice] <= remaining[owner]
+    kept = minimal.of_choice[choice] <= remaining[owner]
     choice, owner = choice[kept], owner[kept]
     outcome, position = spans(a.outcome_ptr, choice)
-    key = (total - remaining) * mdp.num_states + states  # ascending
+    key = (budget - remaining) * mdp.num_states + states  # ascending
     left = remaining[owner[position]] - a.damage[outcome]
-    after = np.searchsorted(key, (total - left) * mdp.num_states + a.successor[outcome])
+    after = np.searchsorted(key, (budget - left) * mdp.num_states + a.successor[outcome])
     # Outcomes go by (successor, damage, …) in the model, but here a successor's number depends on the damage.
     order = np.lexsort((np.arange(after.size), a.damage[outcome], after, position))
     outcome, after = outcome[order], after[order]

@@ -36,7 +36,7 @@ class _Table(NamedTuple):
     start: Any  # [num_states + 1] where each state's entries begin
     action: Any  # the actions of each state, ascending
     needed: Any  # the least remaining budget with which each is safe
-    total: int  # the largest remaining budget that the table knows about
+    budget: int  # the largest remaining budget that the table knows about
 
 
 @functools.cache
@@ -49,7 +49,7 @@ def _table() -> _Table:
     if hashlib.sha256(content).hexdigest() != TABLE:
         raise DamagedTable(f"{path.name!r} is damaged, or not the table that this file was written with")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return _Table(arrays["start"], arrays["action"], arrays["needed"], int(arrays["total"]))
+        return _Table(arrays["start"], arrays["action"], arrays["needed"], int(arrays["budget"]))
 
 
 def _whole(name: str, value: object) -> int:
@@ -66,8 +66,8 @@ def allowed(state: int, remaining: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     table, s, left = _table(), _whole("state", state), _whole("remaining", remaining)
     if not 0 <= s < len(table.start) - 1:
         raise UnknownState(f"unknown state {s}. States are 0 … {len(table.start) - 2}.")
-    if left > table.total:
-        raise ValueError(f"remaining must be at most {table.total}, what this table was made for; got {left}")
+    if left > table.budget:
+        raise ValueError(f"remaining must be at most {table.budget}, what this table was made for; got {left}")
     entries = slice(int(table.start[s]), int(table.start[s + 1]))
     actions = table.action[entries][table.needed[entries] <= left] if left >= 0 else ()
     if not len(actions):

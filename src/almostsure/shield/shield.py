@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import whole, whole_array
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import Budget, read_budget, write_budget
+from almostsure.budget.result import MinimalBudget, read_minimal, write_minimal
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction, UnknownName
+from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
+from almostsure.policy.policy import Policy
 from almostsure.shield import checks
 from almostsure.shield.feasible import Violation, first_violation
 from almostsure.shield.table import Table, table_of
@@ -32,8 +35,8 @@ class Shield:
     ----------
     mdp
         The model.
-    budget
-        Its minimal budgets, from :func:`almostsure.solve_budget`.  Where its certificate has not been verified,
+    minimal
+        Its minimal budgets, from :func:`almostsure.minimal_budget`.  Where its certificate has not been verified,
         the half of it that safety rests on is verified here.
 
     Notes
@@ -53,7 +56,7 @@ class Shield:
     >>> import almostsure as asure
     >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1],
     ...                              action_names=["left", "right"])
-    >>> shield = Shield(mdp, asure.solve_budget(mdp))
+    >>> shield = Shield(asure.minimal_budget(mdp))
     >>> shield.allowed(0, 0), shield.allowed(0, 1)
     (array([1]), array([0, 1]))
     >>> shield.mask([0, 0], [0, 1])
@@ -61,24 +64,30 @@ class Shield:
            [ True,  True]])
     """
 
-    __slots__ = ("_table", "budget", "mdp", "__weakref__")
+    __slots__ = ("_table", "minimal", "__weakref__")
 
-    mdp: MDP
-    budget: Budget
+    minimal: MinimalBudget
     _table: Table | None  # made when first needed
 
-    def __init__(self, mdp: Model, budget: Budget) -> None:
-        mdp = checks.check_model(mdp, budget)
-        checks.check_never_too_small(mdp, budget)
-        object.__setattr__(self, "mdp", mdp)
-        object.__setattr__(self, "budget", budget)
+    def __init__(self, minimal: MinimalBudget) -> None:
+        if not isinstance(minimal, MinimalBudget):
+            raise ArgumentError(
+                f"a shield is made of a minimal budget: Shield(minimal_budget(mdp)); got {type(minimal).__name__}"
+            )
+        checks.check_never_too_small(minimal)
+        object.__setattr__(self, "minimal", minimal)
         object.__setattr__(self, "_table", None)
+
+    @property
+    def mdp(self) -> MDP:
+        """The model whose choices it allows or refuses."""
+        return self.minimal.mdp
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} cannot be changed: a shield is immutable. Build another one.")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Shield, (self.mdp, self.budget)
+        return Shield, (self.minimal,)
 
     # ------------------------------------------------------------------ what is allowed
 
@@ -97,9 +106,9 @@ class Shield:
         NoSafeAction
             If ``remaining`` is less than the state needs, or negative: already overspent.
         """
-        s, left = self.mdp.state(state), checks.whole("remaining", remaining)
+        s, left = self.mdp.state(state), whole("remaining", remaining)
         of_state = self.mdp.choices(s)
-        safe = self.budget.of_choice[of_state.start : of_state.stop] <= min(left, INFINITE - 1)
+        safe = self.minimal.of_choice[of_state.start : of_state.stop] <= min(left, INFINITE - 1)
         if not safe.any():
             self._refuse(s, left)
         return self.mdp.choice_action[of_state.start : of_state.stop][safe].astype(np.int64)
@@ -125,7 +134,7 @@ class Shield:
             :meth:`choices`.
         """
         s, left, shape = self._look_ups(states, remaining)
-        table, needed = self._ready_table(), self.budget.of_state
+        table, needed = self._ready_table(), self.minimal.of_state
         most = np.minimum(left, table.highest)
         result = np.empty((s.size, self.mdp.num_actions), np.bool_)
         for begin in range(0, s.size, CHUNK):
@@ -148,7 +157,7 @@ class Shield:
 
         >>> import almostsure as asure
         >>> mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 2], [1] * 3, [1, 0, 0], [1, 0, 2], terminal=[2])
-        >>> shield = Shield(mdp, asure.solve_budget(mdp))
+        >>> shield = Shield(asure.minimal_budget(mdp))
         >>> table = np.zeros((mdp.num_states, mdp.num_actions), bool)
         >>> table[mdp.choice_states(), mdp.choice_action] = shield.choices(1)
         >>> table
@@ -156,14 +165,14 @@ class Shield:
                [False, False],
                [ True, False]])
         """
-        left = checks.whole("remaining", remaining)
-        allowed: Bools = self.budget.of_choice <= min(left, INFINITE - 1)
+        left = whole("remaining", remaining)
+        allowed: Bools = self.minimal.of_choice <= min(left, INFINITE - 1)
         return allowed
 
     # ------------------------------------------------------------------ policies and models inside the shield
 
-    def is_feasible(self, policy: Any, total: int | None = None) -> bool:
-        """Whether a policy never takes more than ``total`` damage, from the initial states on (Theorem 1).
+    def is_feasible(self, policy: Any, budget: int | None = None) -> bool:
+        """Whether a policy never takes more than ``budget`` damage, from the initial states on (Theorem 1).
 
         Parameters
         ----------
@@ -174,54 +183,82 @@ class Shield:
             function of the state, or of the state and what remains.  Functions and mappings answer with an
             action or a distribution (a mapping from actions, or one number an action).
             What is said about terminal states is ignored: nothing happens there.
-        total
+        budget
             The budget at the start; by default the one that the policy carries.
         """
-        return self.first_violation(policy, total) is None
+        return self.first_violation(policy, budget) is None
 
-    def first_violation(self, policy: Any, total: int | None = None) -> Violation | None:
+    def first_violation(self, policy: Any, budget: int | None = None) -> Violation | None:
         """Where a policy first plays what is refused, most remaining first; None if it never does.
 
         Takes what :meth:`is_feasible` takes.  Print the result.
         """
-        return first_violation(self.mdp, self.budget, policy, total)
+        return first_violation(self.mdp, self.minimal, policy, budget)
 
-    def trim(self, total: int) -> Trimmed:
-        """The model without the states and choices that need more than ``total``.  See :func:`trim`."""
+    def trim(self, budget: int) -> Trimmed:
+        """The model without the states and choices that need more than ``budget``.  See :func:`trim`."""
         from almostsure.shield.inside import trim
 
-        return trim(self.mdp, self.budget, total)
+        return trim(self.minimal, budget)
 
-    def restrict(self, total: int) -> Restricted:
+    def restrict(self, budget: int) -> Restricted:
         """The model on (state, remaining) with what is allowed there: nothing overspends.  See :func:`restrict`."""
         from almostsure.shield.inside import restrict
 
-        return restrict(self.mdp, self.budget, total)
+        return restrict(self.minimal, budget)
+
+    def random_policy(self, budget: int) -> Policy:
+        """The random shielded policy: with whatever remains, every action that is allowed is equally likely.
+
+        It never takes more than ``budget`` damage, and a learned or a solved policy should beat it.
+
+        Raises
+        ------
+        Infeasible
+            If an initial state needs more; ``needed`` is the budget that suffices.
+        ArgumentError
+            If ``budget`` is negative, fractional, or above the cap of the minimal budget.
+
+        Examples
+        --------
+        >>> import almostsure as asure
+        >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
+        >>> policy = Shield(asure.minimal_budget(mdp)).random_policy(2)
+        >>> policy.probabilities(0, 2), policy.probabilities(0, 0)
+        (array([0.5, 0.5]), array([0., 1.]))
+        """
+        mdp, budget = self.mdp, checks.require_budget(self.minimal, budget)
+        size = 8 * (budget + 1) * mdp.num_choices
+        require(size, "the random shielded policy", "Ask shield.allowed as you go instead.")
+        allowed = np.stack([self.choices(remaining) for remaining in range(budget + 1)]).astype(np.float64)
+        counts = np.add.reduceat(allowed, mdp.choice_ptr[:-1].astype(np.int64), axis=1)
+        allowed /= np.maximum(counts, 1.0)[:, mdp.choice_states()]
+        return Policy(mdp, probability=allowed, budget=budget)
 
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the shield to a safetensors file, atomically.  The model is not part of it."""
-        write_budget(self.budget, path, kind="shield")
+        write_minimal(self.minimal, path, kind="shield")
 
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: Model) -> Shield:
         """Read a shield of ``mdp``.  A file whose budgets are too small anywhere is refused."""
         mdp = as_model(mdp)
-        budget = read_budget(path, mdp, kind="shield")
+        minimal = read_minimal(path, mdp, kind="shield")
         try:
-            return cls(mdp, budget)
+            return cls(minimal)
         except CertificateError as error:
             raise CorruptFile(f"{path!s} does not hold a shield of its model: {error}", path=path) from error
 
-    def export_numpy(self, path: str | PathLike[str], total: int | None = None) -> tuple[Path, Path]:
+    def export_numpy(self, path: str | PathLike[str], budget: int | None = None) -> tuple[Path, Path]:
         """Write a Python module and its table, which need NumPy and nothing of ours.
 
         Parameters
         ----------
         path
             Of the module, ``robot/shield_table.py`` for example; the table lies beside it, with ``.npz`` instead.
-        total
+        budget
             The largest remaining budget that it will be asked about; more is refused there.  By default 2³¹ − 2, or
             the budget's cap.
 
@@ -232,16 +269,16 @@ class Shield:
         """
         from almostsure.shield.export import export_numpy
 
-        return export_numpy(self.mdp, self.budget, path, total)
+        return export_numpy(self.mdp, self.minimal, path, budget)
 
-    def export_c(self, path: str | PathLike[str], total: int | None = None, *, name: str = "almostsure") -> None:
+    def export_c(self, path: str | PathLike[str], budget: int | None = None, *, name: str = "almostsure") -> None:
         """Write a self-contained C99 header with the function ``almostsure_allowed``; its comments explain it.
 
         Parameters
         ----------
         path
             Of the header.
-        total
+        budget
             The largest remaining budget that it will be asked about; more is refused there.  By default 2³¹ − 2, or
             the budget's cap.
         name
@@ -249,21 +286,21 @@ class Shield:
         """
         from almostsure.shield.export import export_c
 
-        export_c(self.mdp, self.budget, path, total, name=name)
+        export_c(self.mdp, self.minimal, path, budget, name=name)
 
     # ------------------------------------------------------------------ pieces
 
     def _ready_table(self) -> Table:
         if self._table is None:
-            object.__setattr__(self, "_table", table_of(self.mdp, self.budget.of_choice))
+            object.__setattr__(self, "_table", table_of(self.mdp, self.minimal.of_choice))
         assert self._table is not None
         return self._table
 
     def _look_ups(self, states: npt.ArrayLike, remaining: npt.ArrayLike) -> tuple[Ints, Ints, tuple[int, ...]]:
         """States, one a look-up; what remains, one a look-up or one for all; and their common shape.  Checked."""
-        s = checks.whole_array("states", self._indices(states))
+        s = whole_array("states", self._indices(states))
         # A Python integer may be larger than any NumPy one, and nobody needs more than INFINITE.
-        left = checks.whole_array("remaining", min(remaining, INFINITE) if type(remaining) is int else remaining)
+        left = whole_array("remaining", min(remaining, INFINITE) if type(remaining) is int else remaining)
         if left.dtype == np.uint64:
             left = np.minimum(left, INFINITE)
         s, left = s.astype(np.intp, copy=False), left.astype(np.int64, copy=False)
@@ -297,13 +334,13 @@ class Shield:
 
     def _refuse_first(self, states: Ints, remaining: Ints) -> NoReturn:
         """Name the first look-up that has no safe action, and say how many there are."""
-        bad = (remaining < 0) | (self.budget.of_state[states] > np.minimum(remaining, INFINITE - 1))
+        bad = (remaining < 0) | (self.minimal.of_state[states] > np.minimum(remaining, INFINITE - 1))
         at = int(np.argmax(bad))
         count = f" (the first of {np.count_nonzero(bad):,} such look-ups among {bad.size:,})" if bad.size > 1 else ""
         self._refuse(int(states[at]), int(remaining[at] if remaining.ndim else remaining), count)
 
     def _refuse(self, state: int, remaining: int, count: str = "") -> NoReturn:
-        needed, cap = int(self.budget.of_state[state]), self.budget.cap
+        needed, cap = int(self.minimal.of_state[state]), self.minimal.cap
         if remaining < 0:
             why = f"the budget is overspent by {-remaining}"
         elif needed < INFINITE:
@@ -320,14 +357,14 @@ class Shield:
     # ------------------------------------------------------------------ for people
 
     def __repr__(self) -> str:
-        values, counts = np.unique(self.budget.of_choice, return_counts=True)
+        values, counts = np.unique(self.minimal.of_choice, return_counts=True)
         never = int(counts[-1]) if values[-1] == INFINITE else 0
         sums = list(zip(values.tolist(), np.cumsum(counts).tolist(), strict=True))[: len(values) - (never > 0)]
         shown = sums if len(sums) <= 4 else [*sums[:2], sums[-1]]
         steps = [f"{count:,} with {value} left" for value, count in shown]
         if len(sums) > 4:
             steps.insert(2, "…")
-        cap = self.budget.cap
+        cap = self.minimal.cap
         never_why = "are never safe" if cap is None else f"are refused, as they need more than the cap {cap}"
         return (
             f"<Shield: of {self.mdp.num_choices:,} choices in {self.mdp.num_states:,} states it allows\n"
@@ -338,14 +375,14 @@ class Shield:
     def _repr_html_(self) -> str:
         from almostsure.model.html import budget_map, card, levels_table
 
-        values, counts = np.unique(self.budget.of_choice, return_counts=True)
+        values, counts = np.unique(self.minimal.of_choice, return_counts=True)
         need = levels_table("choices become safe with", dict(zip(values.tolist(), counts.tolist(), strict=True)))
         size = f"{self.mdp.num_choices:,} choices in {self.mdp.num_states:,} states"
         facts = [("model", size), ("start", self._start())]
-        return card("Shield", facts, need, budget_map(self.mdp, self.budget.of_state))
+        return card("Shield", facts, need, budget_map(self.mdp, self.minimal.of_state))
 
     def _start(self) -> str:
-        needed = self.budget.smallest_total()
+        needed = self.minimal.smallest_budget()
         if needed < INFINITE:
             return f"a budget of {needed} suffices at the start"
-        return f"no budget{'' if self.budget.cap is None else f' up to {self.budget.cap}'} suffices at the start"
+        return f"no budget{'' if self.minimal.cap is None else f' up to {self.minimal.cap}'} suffices at the start"

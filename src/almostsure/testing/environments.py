@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Discrete
 
+from almostsure.arguments import check_budget
 from almostsure.errors import AlmostSureError, ModelError, ModelMismatch, NoSafeAction
 from almostsure.gym.shielded import ShieldedEnv
-from almostsure.policy.constraints import check_total
 
 Mask = npt.NDArray[np.bool_]
 
@@ -25,7 +25,7 @@ class Checked(NamedTuple):
 
     episodes: int
     steps: int
-    total: int
+    budget: int
     worst: int  # the most damage of an episode
 
 
@@ -58,21 +58,21 @@ def check_shielded_env(env: Any, *, episodes: int = 20, steps: int = 200, seed: 
     --------
     >>> from almostsure.gym import ready
     >>> from almostsure.testing import check_shielded_env
-    >>> env = ready("CliffWalking-v1").shielded(total=2)
+    >>> env = ready("CliffWalking-v1").shielded(budget=2)
     >>> check_shielded_env(env, episodes=5, steps=100)
-    Checked(episodes=5, steps=320, total=2, worst=2)
+    Checked(episodes=5, steps=320, budget=2, worst=2)
     """
     rng = np.random.default_rng(seed)
     _check_actions(env)
-    total, played, worst = None, 0, 0
-    for episode in range(check_total(episodes, "episodes")):
+    budget, played, worst = None, 0, 0
+    for episode in range(check_budget(episodes, "episodes")):
         run = _Episode(env, rng, f"episode {episode + 1}")
-        total = run.begin(seed if episode == 0 else None, total)
+        budget = run.begin(seed if episode == 0 else None, budget)
         length = steps if episode % 3 else max(steps // 10, 1)  # some are left in the middle
         while run.step_number < length and not run.over:
             run.step()
-        played, worst = played + run.step_number, max(worst, total - run.remaining)
-    return Checked(episodes, played, total or 0, worst)
+        played, worst = played + run.step_number, max(worst, budget - run.remaining)
+    return Checked(episodes, played, budget or 0, worst)
 
 
 def _check_actions(env: Any) -> None:
@@ -90,17 +90,17 @@ class _Episode:
         self.step_number, self.remaining, self.over = 0, 0, False
         self.mask: Mask = np.zeros(0, np.bool_)
 
-    def begin(self, seed: int | None, total: int | None) -> int:
+    def begin(self, seed: int | None, budget: int | None) -> int:
         """Reset, and check that the whole budget is there again."""
         observation, info = _call(self._where(), self.env, self.env.reset, seed=seed)
         damage = info.get("damage", 0)
         if damage:
             _fail("damage on reset", f"info['damage'] is {damage!r} after reset() ({self._where()}); it must be 0")
         self.remaining = self._whole(info, "remaining")
-        if total is not None and self.remaining != total:
+        if budget is not None and self.remaining != budget:
             _fail(
                 "budget not reset",
-                f"{self.remaining} remain after reset() ({self._where()}), but {total} did after the first one. "
+                f"{self.remaining} remain after reset() ({self._where()}), but {budget} did after the first one. "
                 "Every reset must start with the whole budget, also of an episode that was left or cut",
             )
         self._look(observation, info)

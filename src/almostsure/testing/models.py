@@ -106,8 +106,8 @@ def transitions(
             terminal.append(state)
         for action in actions:
             outcomes = draw(_outcome_lists(count, max_outcomes, max_damage, above=state if proper else None))
-            total = sum(weight for _, weight, _, _ in outcomes)
-            entries += [(state, action, t, weight / total, r / 2, d) for t, weight, r, d in outcomes]
+            budget = sum(weight for _, weight, _, _ in outcomes)
+            entries += [(state, action, t, weight / budget, r / 2, d) for t, weight, r, d in outcomes]
     columns = [list(column) for column in zip(*entries, strict=True)] if entries else [[] for _ in range(6)]
     s, a, t, p, r, d = columns
     return Transitions(s, a, t, p, r, d, count, terminal, draw(_initials(count)))

@@ -14,7 +14,7 @@ def hazard():
 
 @pytest.fixture(scope="session")
 def shield(hazard):
-    return asure.Shield(hazard, asure.solve_budget(hazard))
+    return asure.Shield(asure.minimal_budget(hazard))
 
 
 @pytest.fixture(scope="session")

@@ -7,18 +7,18 @@ from almostsure.gym.deep import features as module
 from almostsure.gym.deep.features import Features
 
 
-def rows(features, total):
+def rows(features, budget):
     states = len(features.states)
-    state, left = (x.ravel() for x in np.meshgrid(np.arange(states), np.arange(-1, total + 1)))
+    state, left = (x.ravel() for x in np.meshgrid(np.arange(states), np.arange(-1, budget + 1)))
     return features(state, left)
 
 
 @pytest.mark.parametrize("name", ["hazard-map", "paper", "corridor"])
-@pytest.mark.parametrize("total", [0, 1, 5])
-def test_every_pair_looks_different(name, total):
+@pytest.mark.parametrize("budget", [0, 1, 5])
+def test_every_pair_looks_different(name, budget):
     mdp = example(name)
-    seen = rows(Features(mdp, total), total)
-    assert len(np.unique(seen, axis=0)) == mdp.num_states * (total + 2)
+    seen = rows(Features(mdp, budget), budget)
+    assert len(np.unique(seen, axis=0)) == mdp.num_states * (budget + 2)
     assert seen.dtype == np.float32
     assert np.abs(seen).max() <= 1
 

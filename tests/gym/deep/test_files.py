@@ -29,7 +29,7 @@ def test_save_then_load_is_the_same_policy(agent, file, hazard):
     again = load_agent(file, hazard)
     for deterministic in (True, False, None):
         assert again.policy(deterministic=deterministic) == agent.policy(deterministic=deterministic)
-    assert (again.total, again.settings) == (agent.total, agent.settings)
+    assert (again.budget, again.settings) == (agent.budget, agent.settings)
     assert again.evaluate().overspends == 0
 
 
@@ -48,7 +48,7 @@ def test_features_of_ones_own_are_kept(hazard, tmp_path):
 
 def test_an_agent_of_an_environment(hazard, tmp_path):
     def make():
-        return ShieldedEnv(to_gymnasium(hazard), asure.Shield(hazard, asure.solve_budget(hazard)), 2)
+        return ShieldedEnv(to_gymnasium(hazard), asure.Shield(asure.minimal_budget(hazard)), 2)
 
     quick = Settings(lanes=4, rollout=16, batch=32, epochs=1, hidden=(8,))
     agent = train_maskable_ppo(make(), steps=64, settings=quick)
@@ -77,9 +77,9 @@ def test_an_agent_inside_an_online_shield_belongs_to_no_model(agent, tmp_path):
 @pytest.mark.parametrize(("strings", "said"), [
     ({"settings": "{"}, "does not hold an agent"),
     ({"settings": "[]"}, "does not hold an agent"),
-    ({"total": "many"}, "does not hold an agent"),
-    ({"total": "-1"}, "total must be 0 or more"),
-    ({"total": "30"}, "does not hold an agent"),
+    ({"budget": "many"}, "does not hold an agent"),
+    ({"budget": "-1"}, "budget must be 0 or more"),
+    ({"budget": "30"}, "does not hold an agent"),
     ({"settings": Settings(hidden=(64, 63)).to_json()}, "does not hold an agent"),
     ({"settings": Settings(hidden=(10**9,)).to_json()}, "ask for much more than it holds"),
     ({"settings": Settings(lanes=10**6, rollout=10**6).to_json()}, "ask for much more than it holds"),

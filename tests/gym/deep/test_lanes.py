@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from almostsure import Policy, Shield, evaluate, from_transitions, solve_budget
+from almostsure import Shield, evaluate, from_transitions, minimal_budget
 from almostsure.errors import NoSafeAction, UnknownName
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.lanes import Lanes
@@ -11,8 +11,8 @@ from almostsure.gym.deep.regimes import Price, early_end, one_step, saute, shiel
 from almostsure.testing import mdps
 
 
-def lanes_of(mdp, total, regime, count=8, max_steps=50):
-    lanes = Lanes(mdp, total, regime, Features(mdp, total), count=count, max_steps=max_steps)
+def lanes_of(mdp, budget, regime, count=8, max_steps=50):
+    lanes = Lanes(mdp, budget, regime, Features(mdp, budget), count=count, max_steps=max_steps)
     lanes.seed(0)
     return lanes
 
@@ -30,9 +30,9 @@ def play(lanes, steps, seed=0):
 @settings(max_examples=80, deadline=None)
 @given(mdps(), st.integers(0, 3))
 def test_shielded_random_play_never_overspends(mdp, more):
-    needed = solve_budget(mdp).smallest_total()
+    needed = minimal_budget(mdp).smallest_budget()
     assume(needed < 20)
-    shield = Shield(mdp, solve_budget(mdp))
+    shield = Shield(minimal_budget(mdp))
     lanes = lanes_of(mdp, needed + more, shielded(shield), max_steps=10)
     record = play(lanes, 40)
     assert (lanes.remaining >= 0).all()
@@ -45,9 +45,9 @@ def test_random_play_is_what_exact_evaluation_says():
         (1, 0, 0, 0.6, 1, 2), (1, 0, 2, 0.4, 3, 0), (1, 1, 1, 0.5, 0, 0), (1, 1, 2, 0.5, -1, 0),
     ]  # fmt: skip
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[2], initial={0: 0.7, 1: 0.3})
-    shield = Shield(mdp, solve_budget(mdp))
+    shield = Shield(minimal_budget(mdp))
     record = play(lanes_of(mdp, 4, shielded(shield), count=200, max_steps=10**9), 3_000)
-    exact = evaluate(mdp, Policy.from_shield(shield, 4))
+    exact = evaluate(mdp, shield.random_policy(4))
     assert len(record.damages) > 5_000
     assert np.mean(record.damages) == pytest.approx(exact.expected_damage, abs=0.05)
     assert np.mean(record.returns) == pytest.approx(exact.expected_return, rel=0.05)
@@ -102,7 +102,7 @@ def test_strange_actions(hazard, shield, actions):
 
 def test_a_start_that_is_terminal_already():
     mdp = from_transitions([0], [0], [1], [1], [1], [0], terminal=[1], initial={0: 0.5, 1: 0.5})
-    shield = Shield(mdp, solve_budget(mdp))
+    shield = Shield(minimal_budget(mdp))
     record = play(lanes_of(mdp, 0, shielded(shield), count=64), 50)
     assert set(record.returns) == {0.0, 1.0}
     assert np.mean(record.returns) == pytest.approx(0.5, abs=0.05)
@@ -121,7 +121,7 @@ def trap():
 def test_one_step_masks_see_the_trap_too_late(trap):
     mask = one_step(trap).mask(np.array([0, 1, 1]), np.array([1, 1, 2]))
     assert mask.tolist() == [[True, True], [True, True], [True, True]]
-    exact = shielded(Shield(trap, solve_budget(trap))).mask(np.array([0]), np.array([1]))
+    exact = shielded(Shield(minimal_budget(trap))).mask(np.array([0]), np.array([1]))
     assert exact.tolist() == [[False, True]]
     record = play(lanes_of(trap, 1, one_step(trap)), 20)
     assert max(record.damages) == 2

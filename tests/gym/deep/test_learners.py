@@ -40,7 +40,7 @@ def test_rows_and_curves(table):
 
 def test_what_is_deployed_says_something_everywhere(table, hazard):
     for run in table.runs:
-        result = asure.evaluate(hazard, run.training.policy, total=3)
+        result = asure.evaluate(hazard, run.training.policy, budget=3)
         assert result.overspends == pytest.approx(run.row["deployed_overspend"])
         assert run.training.policy.knows_overspent or run.row["learner"] == ShieldedPPO().name
 

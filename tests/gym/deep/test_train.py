@@ -24,8 +24,8 @@ def frozen_lake():
     return asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
 
 
-def shielded(mdp, total, **more):
-    return ShieldedEnv(to_gymnasium(mdp), asure.Shield(mdp, asure.solve_budget(mdp)), total, **more)
+def shielded(mdp, budget, **more):
+    return ShieldedEnv(to_gymnasium(mdp), asure.Shield(asure.minimal_budget(mdp)), budget, **more)
 
 
 # ---------------------------------------------------------------------- on models
@@ -41,7 +41,7 @@ def test_training_never_overspends_and_it_is_proved(agent, shield):
     for deterministic in (True, False):
         policy = agent.policy(deterministic=deterministic)
         assert shield.is_feasible(policy)
-        assert policy.total == 3
+        assert policy.budget == 3
     assert agent.policy(deterministic=True).is_deterministic
 
 
@@ -54,7 +54,7 @@ def test_the_table_is_what_sb3_plays(agent, hazard, shield):
     """Asked by sb3's own predict, with the masks, the network does what the table says."""
     policy = agent.policy(deterministic=True)
     for remaining in range(4):
-        states = np.flatnonzero((shield.budget.of_state <= remaining) & ~hazard.is_terminal())
+        states = np.flatnonzero((shield.minimal.of_state <= remaining) & ~hazard.is_terminal())
         left = np.full(states.size, remaining)
         played, _ = agent.ppo.predict(
             agent.observe(states, left), deterministic=True, action_masks=shield.mask(states, left)
@@ -65,8 +65,8 @@ def test_the_table_is_what_sb3_plays(agent, hazard, shield):
 def test_it_learns_the_corridor():
     """Only those with 3 to spare may enter; two actions are worth learning: in, or round."""
     mdp = asure.example("corridor")
-    for total, best in ((2, 9), (3, 13)):
-        agent = train_maskable_ppo(mdp, total, steps=12_000, seed=3)
+    for budget, best in ((2, 9), (3, 13)):
+        agent = train_maskable_ppo(mdp, budget, steps=12_000, seed=3)
         assert agent.evaluate().expected_return == pytest.approx(best)
         assert agent.evaluate().overspends == 0
 
@@ -94,7 +94,7 @@ def test_act_and_probabilities(agent, shield, hazard):
     assert agent.act("r6c0", 3) == np.argmax(agent.probabilities(start, 3))
     assert agent.act(start, 10**6) == agent.act(start, 3)
     assert agent.act(start, 2, np.random.default_rng(0)) in shield.allowed(start, 2)
-    deep = int(np.argmax(shield.budget.of_state))
+    deep = int(np.argmax(shield.minimal.of_state))
     with pytest.raises(NoSafeAction, match="no finite budget suffices there"):
         agent.act(deep, 3)
 
@@ -149,7 +149,7 @@ def test_inside_an_online_shield():
     mdp = asure.example("paper")
     env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, unknown="allow"), 2)
     agent = train_maskable_ppo(env, steps=64, settings=QUICK)
-    assert agent.total == 2
+    assert agent.budget == 2
     with pytest.raises(ArgumentError, match="has no model that could be evaluated exactly"):
         agent.evaluate()
 
@@ -166,9 +166,9 @@ def test_refused(hazard, arguments, said):
 
 
 def test_a_budget_that_is_too_small():
-    with pytest.raises(Infeasible, match=r"a total of 1 is not enough at the start: .* needs 2"):
+    with pytest.raises(Infeasible, match=r"a budget of 1 is not enough at the start: .* needs 2"):
         train_maskable_ppo("quicksand", 1, steps=64)
-    with pytest.raises(ArgumentError, match="total must be given with a model"):
+    with pytest.raises(ArgumentError, match="budget must be given with a model"):
         train_maskable_ppo("quicksand", steps=64)
 
 
@@ -192,7 +192,7 @@ def test_settings_survive_text():
 
 def test_the_example_script(tmp_path, monkeypatch, capsys):
     script = Path(__file__).parents[3] / "examples" / "train_maskable_ppo.py"
-    arguments = ["--model", "corridor", "--total", "2", "--steps", "4000", "--save", str(tmp_path / "agent")]
+    arguments = ["--model", "corridor", "--budget", "2", "--steps", "4000", "--save", str(tmp_path / "agent")]
     monkeypatch.setattr(sys, "argv", [str(script), *arguments])
     runpy.run_path(str(script), run_name="__main__")
     printed = capsys.readouterr().out
@@ -213,7 +213,7 @@ def test_masks_are_found_as_sb3_contrib_looks_for_them(hazard, shield):
     with pytest.raises(AttributeError, match="no method 'render'"):
         env.env_method("render")
     with pytest.raises(AttributeError, match="cannot be changed"):
-        env.set_attr("total", 9)
+        env.set_attr("budget", 9)
 
 
 def test_sb3_contrib_evaluates_with_masks_on(agent, hazard):
@@ -244,7 +244,7 @@ def test_an_sb3_algorithm_without_masks_is_stopped(hazard):
 
 def test_on_a_shielded_environment(hazard):
     agent = train_maskable_ppo(shielded(hazard, 3), steps=512, settings=QUICK, seed=0)
-    assert agent.total == 3
+    assert agent.budget == 3
     assert agent.damages.size
     assert agent.damages.max() <= 3
     result = agent.evaluate()
@@ -285,7 +285,7 @@ def test_a_function_makes_as_many_copies_as_there_are_lanes():
 def test_gymnasiums_own_frozen_lake():
     """A real environment, its model from its own table, an end that the model has and the environment has not."""
     mdp = frozen_lake()
-    env = ShieldedEnv(gymnasium.make("FrozenLake-v1"), asure.Shield(mdp, asure.solve_budget(mdp)), 1)
+    env = ShieldedEnv(gymnasium.make("FrozenLake-v1"), asure.Shield(asure.minimal_budget(mdp)), 1)
     agent = train_maskable_ppo(env, steps=512, settings=QUICK)
     assert agent.damages.max() <= 1
     assert agent.evaluate().overspends == 0
@@ -301,7 +301,7 @@ def test_observations_that_are_changed_above_the_shield_have_no_exact_table(haza
 def test_environments_that_are_refused(hazard):
     with pytest.raises(ArgumentError, match=r"has no shield\. Wrap it: almostsure\.gym\.ShieldedEnv"):
         train_maskable_ppo(to_gymnasium(hazard), steps=64)
-    with pytest.raises(ArgumentError, match="total must be that of the environment, 3, or left out; got 2"):
+    with pytest.raises(ArgumentError, match="budget must be that of the environment, 3, or left out; got 2"):
         train_maskable_ppo(shielded(hazard, 3), 2, steps=64)
     with pytest.raises(ArgumentError, match="features are for models"):
         train_maskable_ppo(shielded(hazard, 3), steps=64, features=[[1]])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, Infeasible, ModelMismatch, NoSafeAction, NotEnoughMemory
-from almostsure.learn import OnlineShield, build_kernel, learn_budget
+from almostsure.learn import OnlineShield, build_kernel, learn_minimal_budget
 from almostsure.learn.agents import (
     LagrangianQ,
     MaskedQ,
@@ -34,47 +34,47 @@ def same(one, other):
     return all(columns) and one.policy == other.policy and one.interventions == other.interventions
 
 
-# ---------------------------------------------------------------------- never more than the total
+# ---------------------------------------------------------------------- never more than the budget
 
 
 @pytest.mark.parametrize("kind", SHIELDED)
 @settings(max_examples=30, deadline=None)
 @given(mdp=mdps(max_damage=5), extra=st.integers(0, 3), seed=st.integers(0, 2**30))
 def test_a_shielded_learner_never_overspends(kind, mdp, extra, seed):
-    shield = asure.Shield(mdp, asure.solve_budget(mdp))
-    total = shield.budget.smallest_total() + extra
-    assume(total < asure.INFINITE)
-    training = kind(horizon=20).train(mdp, total, steps=100, seed=seed)
-    assert (training.damages <= total).all()
-    assert shield.is_feasible(training.policy, total)
-    assert asure.evaluate(mdp, training.policy, total=total).overspends == 0
+    shield = asure.Shield(asure.minimal_budget(mdp))
+    budget = shield.minimal.smallest_budget() + extra
+    assume(budget < asure.INFINITE)
+    training = kind(horizon=20).train(mdp, budget, steps=100, seed=seed)
+    assert (training.damages <= budget).all()
+    assert shield.is_feasible(training.policy, budget)
+    assert asure.evaluate(mdp, training.policy, budget=budget).overspends == 0
 
 
 @pytest.mark.parametrize("kind", SHIELDED)
 @settings(max_examples=30, deadline=None)
 @given(mdp=mdps(max_damage=5), extra=st.integers(0, 3), seed=st.integers(0, 2**30))
 def test_every_violation_under_an_optimistic_shield_is_a_surprise(kind, mdp, extra, seed):
-    total = asure.solve_budget(mdp).smallest_total() + extra
-    assume(total < asure.INFINITE)
+    budget = asure.minimal_budget(mdp).smallest_budget() + extra
+    assume(budget < asure.INFINITE)
     shield = optimistic(mdp)
-    training = kind(horizon=20, shield=shield).train(mdp, total, steps=100, seed=seed)
+    training = kind(horizon=20, shield=shield).train(mdp, budget, steps=100, seed=seed)
     found = shield.ledger.violations
     assert all(v.new and v.allowed and v.damage > v.remaining >= 0 for v in found)
-    assert len({v[1:5] for v in found}) == len(found) == int((training.damages > total).sum())
+    assert len({v[1:5] for v in found}) == len(found) == int((training.damages > budget).sum())
     assert shield.ledger.steps == 100
     assert int(shield.kernel.count.sum()) == 100
 
 
 @pytest.mark.parametrize("kind", SHIELDED)
 def test_no_violation_in_long_training(kind, hazard):
-    learned = learn_budget(hazard, mu=0.1, delta=0.01, total=3, seed=1).shield
+    learned = learn_minimal_budget(hazard, mu=0.1, delta=0.01, budget=3, seed=1).shield
     careful = OnlineShield(hazard, needed=200, known=build_kernel(hazard, 200, seed=1))
     for shield in (None, learned, careful):
         training = kind(shield=shield).train(hazard, 3, steps=100_000, seed=0)
         assert training.ends.size > 500
         assert training.damages.max() <= 3
         assert training.interventions > 0
-        assert asure.evaluate(hazard, training.policy, total=3).overspends == 0
+        assert asure.evaluate(hazard, training.policy, budget=3).overspends == 0
 
 
 def test_a_consistent_shield_learns_nothing_new(hazard):
@@ -90,10 +90,10 @@ def test_one_step_masking_is_not_enough():
     corridor = asure.example("corridor")
     masked = MaskedQ().train(corridor, 2, steps=4_000, seed=0)
     assert (masked.damages > 2).mean() > 0.5
-    assert asure.evaluate(corridor, masked.policy, total=2).overspends == 1
+    assert asure.evaluate(corridor, masked.policy, budget=2).overspends == 1
     shielded = ShieldedQ().train(corridor, 2, steps=4_000, seed=0)
     assert shielded.damages.max() <= 2
-    assert asure.evaluate(corridor, shielded.policy, total=2).overspends == 0
+    assert asure.evaluate(corridor, shielded.policy, budget=2).overspends == 0
 
 
 def test_one_step_masking_holds_where_one_step_is_all():
@@ -108,7 +108,7 @@ def test_a_shield_that_is_wrong_is_judged_exactly():
     ignorant = OnlineShield(paper, unknown="allow").freeze()
     training = ShieldedQ(shield=ignorant).train(paper, 1, steps=500, seed=0)
     assert (training.damages > 1).any()
-    assert asure.evaluate(paper, training.policy, total=1).overspends > 0.99
+    assert asure.evaluate(paper, training.policy, budget=1).overspends > 0.99
 
 
 # ---------------------------------------------------------------------- learning
@@ -116,13 +116,13 @@ def test_a_shield_that_is_wrong_is_judged_exactly():
 
 @pytest.mark.parametrize("kind", SHIELDED)
 @pytest.mark.parametrize(
-    ("model", "total", "steps", "slack"),
+    ("model", "budget", "steps", "slack"),
     [("paper", 5, 3_000, 0), ("corridor", 2, 4_000, 0), ("hazard-map", 1, 100_000, 0.5), ("hazard-map", 3, 100_000, 1)],
 )
-def test_the_optimum_is_approached(kind, model, total, steps, slack):
-    best = asure.solve_policy(model, asure.AlmostSure(total)).value
+def test_the_optimum_is_approached(kind, model, budget, steps, slack):
+    best = asure.solve_policy(model, asure.AlmostSure(budget)).value
     mdp = asure.example(model)
-    training = kind().train(mdp, total, steps=steps, seed=0)
+    training = kind().train(mdp, budget, steps=steps, seed=0)
     found = asure.evaluate(mdp, training.policy).expected_return
     assert best - slack - 1e-6 <= found <= best + 1e-6
 
@@ -153,7 +153,7 @@ def test_a_start_that_is_over_at_once(kind):
 
 def test_a_price_of_damage_lowers_it(hazard):
     free, priced = (kind().train(hazard, 1, steps=100_000, seed=0).policy for kind in (UnconstrainedQ, LagrangianQ))
-    free, priced = (asure.evaluate(hazard, policy, total=1) for policy in (free, priced))
+    free, priced = (asure.evaluate(hazard, policy, budget=1) for policy in (free, priced))
     assert priced.exceeds(1) < 0.5 < free.exceeds(1)
     assert free.expected_return > priced.expected_return or np.isinf(free.expected_return)
 
@@ -229,10 +229,10 @@ def everywhere(mdp):
 @settings(max_examples=30, deadline=None)
 @given(mdps(max_damage=2), st.integers(0, 2**30))
 def test_barriers_are_the_choices_that_need_more_than_nothing(mdp, seed):
-    budget = asure.solve_budget(mdp)
-    assume(budget.smallest_total() == 0)
+    minimal = asure.minimal_budget(mdp)
+    assume(minimal.smallest_budget() == 0)
     found = learn_barrier(mdp, steps=300, seed=seed, horizon=10)
-    assert not (found.doomed & (budget.of_choice == 0)).any()  # never too careful
+    assert not (found.doomed & (minimal.of_choice == 0)).any()  # never too careful
     violations = found.shield.ledger.violations
     assert all(v.new and v.allowed and v.damage > 0 for v in violations)
     assert len(violations) == int((found.training.damages > 0).sum())
@@ -241,10 +241,10 @@ def test_barriers_are_the_choices_that_need_more_than_nothing(mdp, seed):
 
 def test_a_long_run_finds_the_whole_barrier():
     corridor = asure.from_map(["S.~.G", ".....", "..X.."], slip=0.1, step_reward=-1.0)
-    budget = asure.solve_budget(corridor)
+    minimal = asure.minimal_budget(corridor)
     found = learn_barrier(corridor, steps=100_000, horizon=50)
     reached = np.bincount(found.shield.kernel.choice, minlength=corridor.num_choices) > 0
-    assert np.array_equal(found.doomed[reached], budget.of_choice[reached] > 0)
+    assert np.array_equal(found.doomed[reached], minimal.of_choice[reached] > 0)
     assert reached.sum() > corridor.num_choices / 2
     assert found.training.damages[found.training.ends > 50_000].max() == 0
     assert "doomed" in str(found)
@@ -258,7 +258,7 @@ def test_a_doomed_start_is_noticed():
 def test_every_state_as_a_start_teaches_every_choice():
     mdp = everywhere(asure.example("paper", damage_probability=0.5))
     found = learn_barrier(mdp, steps=500)
-    assert np.array_equal(found.doomed, asure.solve_budget(mdp).of_choice > 0)
+    assert np.array_equal(found.doomed, asure.minimal_budget(mdp).of_choice > 0)
 
 
 # ---------------------------------------------------------------------- bad input
@@ -269,7 +269,7 @@ def test_bad_input(kind, hazard):
     with pytest.raises(Infeasible, match="needs 2"):
         kind().train(asure.example("quicksand"), 1, steps=10, seed=0)
     with pytest.raises(ModelMismatch, match="other states and actions"):
-        kind(shield=asure.Shield("paper", asure.solve_budget("paper"))).train(hazard, 1, steps=10, seed=0)
+        kind(shield=asure.Shield(asure.minimal_budget("paper"))).train(hazard, 1, steps=10, seed=0)
     with pytest.raises(ArgumentError, match="shield must be"):
         kind(shield="exact").train(hazard, 1, steps=10, seed=0)
     with pytest.raises(NoSafeAction, match="some of its actions are unknown, and refused"):
@@ -286,7 +286,7 @@ def test_a_horizon_must_be_a_number_of_steps(kind):
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_totals_and_seeds_are_checked(kind, hazard):
-    with pytest.raises(ArgumentError, match="total must be a whole number, 0 or more"):
+    with pytest.raises(ArgumentError, match="budget must be a whole number, 0 or more"):
         kind().train(hazard, -1, steps=10, seed=0)
     with pytest.raises(ArgumentError, match="seed must be at least 0"):
         kind().train(hazard, 1, steps=10, seed=-1)
@@ -294,7 +294,7 @@ def test_totals_and_seeds_are_checked(kind, hazard):
 
 @pytest.mark.parametrize("kind", [*SHIELDED, SauteQ, MaskedQ])
 def test_too_large_tables_are_refused(kind, hazard):
-    with pytest.raises(NotEnoughMemory, match="Train with a smaller total"):
+    with pytest.raises(NotEnoughMemory, match="Train with a smaller budget"):
         kind().train(hazard, 2**31 - 2, steps=10, seed=0)
 
 

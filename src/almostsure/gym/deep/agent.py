@@ -30,7 +30,7 @@ class DeepAgent:
 
     ppo: Any  # sb3_contrib.MaskablePPO
     shield: Shield | OnlineShield
-    total: int
+    budget: int
     settings: Settings
     observe: Observe | None  # how the network sees (states, remaining); None if only the environment knows
     ends: Ints  # [episodes] of the training: the step at which each ended,
@@ -43,7 +43,7 @@ class DeepAgent:
         """The probability of each action, [num_actions]; 0 for what is not allowed.  NoSafeAction where nothing is."""
         at, left = np.array([self._mdp().state(state)]), np.array([remaining])
         mask = self._exact().mask(at, left)
-        spread: Floats = distribution(self.ppo, self._observe()(at, np.minimum(left, self.total)), mask)[0]
+        spread: Floats = distribution(self.ppo, self._observe()(at, np.minimum(left, self.budget)), mask)[0]
         return spread
 
     def act(self, state: int | str, remaining: int, rng: np.random.Generator | None = None) -> int:
@@ -67,12 +67,12 @@ class DeepAgent:
         rows = [
             table(
                 self.ppo, shield.mdp, observe, shield.mask,
-                states=np.flatnonzero(goes_on & (shield.budget.of_state <= remaining)), remaining=remaining,
+                states=np.flatnonzero(goes_on & (shield.minimal.of_state <= remaining)), remaining=remaining,
             )
-            for remaining in range(self.total + 1)
+            for remaining in range(self.budget + 1)
         ]  # fmt: skip
-        policy = as_table(shield.mdp, rows, self.total, deterministic=deterministic)
-        violation = shield.first_violation(policy, self.total)
+        policy = as_table(shield.mdp, rows, self.budget, deterministic=deterministic)
+        violation = shield.first_violation(policy, self.budget)
         if violation is not None:  # cannot be: what is masked has probability 0
             raise AlmostSureError(f"the network plays what its shield refuses. Please report this. {violation}")
         return policy
@@ -102,7 +102,7 @@ class DeepAgent:
         parameters = sum(x.numel() for x in self.ppo.policy.parameters())
         most = int(self.damages.max()) if self.damages.size else 0
         return (
-            f"<DeepAgent: MaskablePPO with {parameters:,} parameters, budget {self.total}\n"
+            f"<DeepAgent: MaskablePPO with {parameters:,} parameters, budget {self.budget}\n"
             f"  trained on {self.ends.size:,} episodes; the most damage of any: {most}>"
         )
 
@@ -134,7 +134,7 @@ def agent_of(ppo: Any, ground: Ground) -> DeepAgent:
     return DeepAgent(
         ppo=ppo,
         shield=ground.shield,
-        total=ground.total,
+        budget=ground.budget,
         settings=ground.settings,
         observe=ground.observe,
         ends=np.array(record.ends, np.int64),

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from almostsure.budget.memory import require
 from almostsure.errors import AlmostSureError, PolicyError
+from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy.evaluate import evaluate
 from almostsure.policy.policy import Policy
@@ -73,11 +73,11 @@ def greedy(mdp: MDP, probability: Floats) -> Floats:
     return first
 
 
-def as_table(mdp: MDP, rows: list[Floats], total: int | None, *, deterministic: bool | None) -> Policy:
+def as_table(mdp: MDP, rows: list[Floats], budget: int | None, *, deterministic: bool | None) -> Policy:
     """The policy of one row a layer: sampled, greedy, or (None) whichever of the two returns more, exactly."""
-    require(8 * 4 * len(rows) * mdp.num_choices, "the table of a network", "Use a smaller total.")
+    require(8 * 4 * len(rows) * mdp.num_choices, "the table of a network", "Use a smaller budget.")
     probability = np.stack(rows)
-    sampled, sure = (Policy(mdp, probability=x, total=total) for x in (probability, greedy(mdp, probability)))
+    sampled, sure = (Policy(mdp, probability=x, budget=budget) for x in (probability, greedy(mdp, probability)))
     if deterministic is None:
         return max(sure, sampled, key=lambda policy: _returns(mdp, policy))
     return sure if deterministic else sampled

@@ -3,7 +3,7 @@
 A state is a row of numbers.  It is one-hot, and where the model has a map so are its row and its column, which are also
 shares of the map: what is learnt in one cell carries over to its neighbours, and may still be unlearnt there.  Maps of
 many states make do without the one-hot states.
-What remains is added as a share of the total and as a staircase: is there at least 1 left, at least 2, and so on.  An
+What remains is added as a share of the budget and as a staircase: is there at least 1 left, at least 2, and so on.  An
 overspent budget has a flag of its own.
 """
 
@@ -14,8 +14,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget.memory import require
 from almostsure.errors import ArgumentError
+from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Ints
 
 Rows = npt.NDArray[np.float32]
@@ -32,16 +32,16 @@ class Features:
     ----------
     mdp
         The model.
-    total
+    budget
         The budget at the start; None for agents that do not look at it.
     states
         One row of numbers a state, where the user knows better.
     """
 
-    def __init__(self, mdp: MDP, total: int | None, *, states: npt.ArrayLike | None = None) -> None:
-        self.total = total
+    def __init__(self, mdp: MDP, budget: int | None, *, states: npt.ArrayLike | None = None) -> None:
+        self.budget = budget
         self.states = _of_states(mdp) if states is None else _given(mdp, states)
-        self.remaining = _of_remaining(total)
+        self.remaining = _of_remaining(budget)
 
     @property
     def width(self) -> int:
@@ -50,7 +50,7 @@ class Features:
 
     def __call__(self, states: Ints, remaining: Ints) -> Rows:
         """The rows, [n, width]; what remains may be negative."""
-        if self.total is None:
+        if self.budget is None:
             return self.states[states]
         return np.concatenate([self.states[states], self.remaining[np.maximum(remaining, -1) + 1]], axis=1)
 
@@ -103,12 +103,14 @@ def _given(mdp: MDP, states: npt.ArrayLike) -> Rows:
     return np.ascontiguousarray(rows, np.float32)
 
 
-def _of_remaining(total: int | None) -> Rows:
-    """One row for each of −1 (overspent), 0, 1, … total."""
-    if total is None:
+def _of_remaining(budget: int | None) -> Rows:
+    """One row for each of −1 (overspent), 0, 1, … budget."""
+    if budget is None:
         return np.zeros((1, 0), np.float32)
-    require(4 * (STAIRS + 2) * (total + 2), f"what a network sees of budgets up to {total:,}", "Use a smaller total.")
-    left = np.arange(-1, total + 1)
-    stairs = np.unique(np.linspace(1, max(total, 1), min(max(total, 1), STAIRS)).round())
-    share = np.maximum(left, 0) / max(total, 1)
+    require(
+        4 * (STAIRS + 2) * (budget + 2), f"what a network sees of budgets up to {budget:,}", "Use a smaller budget."
+    )
+    left = np.arange(-1, budget + 1)
+    stairs = np.unique(np.linspace(1, max(budget, 1), min(max(budget, 1), STAIRS)).round())
+    share = np.maximum(left, 0) / max(budget, 1)
     return np.column_stack([left < 0, share, left[:, None] >= stairs]).astype(np.float32)

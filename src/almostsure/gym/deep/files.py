@@ -1,7 +1,7 @@
-"""Agents in files; see :mod:`almostsure.model.tensors`.
+"""Agents in files; see :mod:`almostsure.files`.
 
 The arrays are the network's parameters, under sb3's names, and ``features``, what the network sees of each state, for
-those that were trained on a model.  The strings are ``total`` and ``settings``.  Nothing is pickled.
+those that were trained on a model.  The strings are ``budget`` and ``settings``.  Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 
 from almostsure.errors import AlmostSureError, ArgumentError, CorruptFile, ModelMismatch
+from almostsure.files import load_tensors, save_tensors
 from almostsure.gym.deep.agent import DeepAgent, agent_of
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.ground import Source, ground_of, shielded_in
@@ -23,7 +24,6 @@ from almostsure.gym.deep.ppo import build, check_device
 from almostsure.gym.deep.settings import Settings
 from almostsure.model.mdp import MDP
 from almostsure.model.source import as_model
-from almostsure.model.tensors import load_tensors, save_tensors
 from almostsure.shield.shield import Shield
 
 KIND = "deep agent"
@@ -38,8 +38,8 @@ def save_agent(agent: DeepAgent, path: str | PathLike[str]) -> None:
     arrays = {name: value.cpu().numpy() for name, value in agent.ppo.policy.state_dict().items()}
     if isinstance(agent.observe, Features):
         arrays[FEATURES] = agent.observe.states
-    strings = {"total": str(agent.total), "settings": agent.settings.to_json()}
-    save_tensors(path, kind=KIND, mdp=agent.shield.mdp, arrays=arrays, strings=strings)
+    strings = {"budget": str(agent.budget), "settings": agent.settings.to_json()}
+    save_tensors(path, kind=KIND, model=agent.shield.mdp.fingerprint, arrays=arrays, strings=strings)
 
 
 def load_agent(path: str | PathLike[str], source: Source, *, device: str = "auto") -> DeepAgent:
@@ -54,7 +54,7 @@ def load_agent(path: str | PathLike[str], source: Source, *, device: str = "auto
     """
     if device != "auto":
         check_device(device)
-    arrays, strings = load_tensors(path, kind=KIND, mdp=_model_of(source))
+    arrays, strings = load_tensors(path, kind=KIND, model=_model_of(source).fingerprint)
     try:
         return _rebuild(source, arrays, strings, device)
     except (AlmostSureError, ValueError, KeyError, TypeError, RuntimeError) as error:
@@ -75,7 +75,7 @@ def _model_of(source: Source) -> MDP:
 def _rebuild(source: Source, arrays: dict[str, npt.NDArray[Any]], strings: dict[str, str], device: str) -> DeepAgent:
     settings, features = Settings.from_json(strings["settings"]), arrays.pop(FEATURES, None)
     _check_sizes(settings, arrays)
-    ground = ground_of(source, int(strings["total"]), settings, features=features)
+    ground = ground_of(source, int(strings["budget"]), settings, features=features)
     ppo = build(ground, seed=None, device=device)
     ppo.policy.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
     if not all(bool(torch.isfinite(value).all()) for value in ppo.policy.state_dict().values()):

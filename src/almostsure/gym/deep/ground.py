@@ -15,7 +15,8 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeS
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from almostsure.budget.solve import solve_budget
+from almostsure.arguments import whole
+from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError
 from almostsure.gym.checks import open_ledger
 from almostsure.gym.deep.deploy import Observe
@@ -28,9 +29,8 @@ from almostsure.gym.shielded import ShieldedEnv
 from almostsure.learn.ledger import Ledger
 from almostsure.learn.online import OnlineShield
 from almostsure.model.mdp import MDP, Ints
-from almostsure.model.numbers import whole
 from almostsure.model.source import Model, as_model
-from almostsure.shield.checks import require_total
+from almostsure.shield.checks import require_budget
 from almostsure.shield.shield import Shield
 
 Environment = gymnasium.Env[Any, Any] | Callable[[], gymnasium.Env[Any, Any]]
@@ -46,7 +46,7 @@ class Ground:
 
     env: Any  # a VecEnv with action masks
     shield: Shield | OnlineShield
-    total: int
+    budget: int
     settings: Settings
     observe: Observe | None  # how an agent sees (states, remaining); None if nobody but the environment knows
     record: Record
@@ -55,7 +55,7 @@ class Ground:
 
 def ground_of(
     source: Source,
-    total: int | None,
+    budget: int | None,
     settings: Settings,
     *,
     features: npt.ArrayLike | None = None,
@@ -67,25 +67,25 @@ def ground_of(
             raise ArgumentError("features are for models; an environment's agent sees what the environment shows")
         if ledger is not None:
             raise ArgumentError("a ShieldedEnv keeps a ledger of its own: pass ledger= to it")
-        return of_env(source, total, settings)
+        return of_env(source, budget, settings)
     mdp = as_model(source)
-    if total is None:
-        raise ArgumentError("total must be given with a model: the budget of every episode. See suggest_budget(mdp).")
-    shield = Shield(mdp, solve_budget(mdp))
-    total = require_total(mdp, shield.budget, total)
-    ground = of_model(mdp, total, shielded(shield), settings, shield=shield, features=features)
+    if budget is None:
+        raise ArgumentError("budget must be given with a model: the budget of every episode. See suggest_budget(mdp).")
+    shield = Shield(minimal_budget(mdp))
+    budget = require_budget(shield.minimal, budget)
+    ground = of_model(mdp, budget, shielded(shield), settings, shield=shield, features=features)
     ground.env.lanes.ledger = None if ledger is None else open_ledger(ledger, shield)
     return ground
 
 
 def of_model(
-    mdp: MDP, total: int, regime: Regime, settings: Settings, *, shield: Shield, features: npt.ArrayLike | None = None
+    mdp: MDP, budget: int, regime: Regime, settings: Settings, *, shield: Shield, features: npt.ArrayLike | None = None
 ) -> Ground:
     """Lanes of a model under a regime."""
-    seen = Features(mdp, total if regime.sees_remaining else None, states=features)
-    lanes = Lanes(mdp, total, regime, seen, count=settings.lanes, max_steps=settings.max_steps)
+    seen = Features(mdp, budget if regime.sees_remaining else None, states=features)
+    lanes = Lanes(mdp, budget, regime, seen, count=settings.lanes, max_steps=settings.max_steps)
     return Ground(
-        env=LanesVecEnv(lanes, scale=1.0 / largest_reward(mdp)), shield=shield, total=total, settings=settings,
+        env=LanesVecEnv(lanes, scale=1.0 / largest_reward(mdp)), shield=shield, budget=budget, settings=settings,
         observe=seen, record=lanes.record, regime=regime,
     )  # fmt: skip
 
@@ -98,20 +98,20 @@ def largest_reward(mdp: MDP) -> float:
 # ---------------------------------------------------------------------- environments
 
 
-def of_env(source: Environment, total: int | None, settings: Settings) -> Ground:
+def of_env(source: Environment, budget: int | None, settings: Settings) -> Ground:
     """One environment, or as many as there are lanes where a function makes them."""
     single = isinstance(source, gymnasium.Env)
     first = source if isinstance(source, gymnasium.Env) else _made(source)
     inner = shielded_in(first)
-    if total is not None and whole("total", total) != inner.total:
-        raise ArgumentError(f"total must be that of the environment, {inner.total}, or left out; got {total}")
+    if budget is not None and whole("budget", budget) != inner.budget:
+        raise ArgumentError(f"budget must be that of the environment, {inner.budget}, or left out; got {budget}")
     shield = inner.overseer.shield
     scale = 1.0 / largest_reward(shield.mdp) if isinstance(shield, Shield) else 1.0
     makers = [lambda: first] + ([] if single else [source] * (settings.lanes - 1))
     env = DummyVecEnv([lambda make=make: _ready(make(), scale, settings) for make in makers])
     settings = settings.for_one_env() if single else settings
     return Ground(
-        env=env, shield=shield, total=inner.total, settings=settings, observe=_observer(first, inner),
+        env=env, shield=shield, budget=inner.budget, settings=settings, observe=_observer(first, inner),
         record=Record([], [], [], []),
     )  # fmt: skip
 
@@ -129,7 +129,7 @@ def shielded_in(env: gymnasium.Env[Any, Any]) -> ShieldedEnv:
         layer = layer.env
     if not isinstance(layer, ShieldedEnv):
         raise ArgumentError(
-            f"the environment {env} has no shield. Wrap it: almostsure.gym.ShieldedEnv(env, shield, total); "
+            f"the environment {env} has no shield. Wrap it: almostsure.gym.ShieldedEnv(env, shield, budget); "
             "of a finite model, pass the model itself."
         )
     return layer

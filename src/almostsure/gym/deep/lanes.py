@@ -46,7 +46,7 @@ class Lanes:
 
     Parameters
     ----------
-    mdp, total
+    mdp, budget
         The model, and the budget with which every episode starts.
     regime
         What may be played, what is paid and what ends an episode.
@@ -58,8 +58,10 @@ class Lanes:
         Episodes are truncated after so many.
     """
 
-    def __init__(self, mdp: MDP, total: int, regime: Regime, features: Features, *, count: int, max_steps: int) -> None:
-        self.mdp, self.total, self.regime, self.features = mdp, total, regime, features
+    def __init__(
+        self, mdp: MDP, budget: int, regime: Regime, features: Features, *, count: int, max_steps: int
+    ) -> None:
+        self.mdp, self.budget, self.regime, self.features = mdp, budget, regime, features
         self.count, self.max_steps = count, max_steps
         self.record = Record([], [], [], [])
         self.steps = self.refusals = 0
@@ -80,7 +82,7 @@ class Lanes:
 
     def _restart(self, lanes: Ints) -> None:
         self.states[lanes] = self._draws.start(lanes.size, self._rng)
-        self.remaining[lanes] = self.total
+        self.remaining[lanes] = self.budget
         self._returns[lanes], self._lengths[lanes] = 0.0, 0
         self._mask: Bools | None = None
 
@@ -144,7 +146,7 @@ class Lanes:
     def _keep(self, lanes: Ints) -> None:
         self.record.ends += [self.steps] * lanes.size
         self.record.returns += self._returns[lanes].tolist()
-        self.record.damages += (self.total - self.remaining[lanes]).tolist()
+        self.record.damages += (self.budget - self.remaining[lanes]).tolist()
         self.record.lengths += self._lengths[lanes].tolist()
 
     def _note(self, ledger: Ledger, lanes: Ints, truncated: Bools) -> None:
@@ -154,7 +156,7 @@ class Lanes:
             ledger.note(
                 Episode(
                     int(self._numbers[lane]), steps=int(self._lengths[lane]), reward=float(self._returns[lane]),
-                    damage=self.total - int(self.remaining[lane]), total=self.total, interventions=0,
+                    damage=self.budget - int(self.remaining[lane]), budget=self.budget, interventions=0,
                     ended="truncated" if truncated[lane] else "terminated", environment=lane,
                 )
             )  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Any, final
 
 import numpy as np
 
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.solve import minimal_budget
 from almostsure.gym.deep import regimes
 from almostsure.gym.deep.deploy import as_table, table
 from almostsure.gym.deep.features import Features
@@ -33,16 +33,16 @@ from almostsure.policy.policy import Policy
 from almostsure.shield.shield import Shield
 
 
-def run(mdp: MDP, total: int, regime: Regime, settings: Settings, *, steps: int, seed: int) -> Training:
+def run(mdp: MDP, budget: int, regime: Regime, settings: Settings, *, steps: int, seed: int) -> Training:
     """Train PPO in a regime, on one core, and say how it went."""
-    shield = Shield(mdp, solve_budget(mdp))
-    ground = of_model(mdp, total, regime, settings.for_steps(steps), shield=shield)
+    shield = Shield(minimal_budget(mdp))
+    ground = of_model(mdp, budget, regime, settings.for_steps(steps), shield=shield)
     ppo = build(ground, seed=seed, device="cpu")
     learn(ppo, ground, steps=steps)
     lanes, record = ground.env.lanes, ground.record
     lanes.finish()
     return Training(
-        policy=deployed(ppo, mdp, total, regime, lanes.features),
+        policy=deployed(ppo, mdp, budget, regime, lanes.features),
         ends=np.array(record.ends, np.int64),
         returns=np.array(record.returns),
         damages=np.array(record.damages, np.int64),
@@ -50,7 +50,7 @@ def run(mdp: MDP, total: int, regime: Regime, settings: Settings, *, steps: int,
     )
 
 
-def deployed(ppo: Any, mdp: MDP, total: int, regime: Regime, features: Features) -> Policy:
+def deployed(ppo: Any, mdp: MDP, budget: int, regime: Regime, features: Features) -> Policy:
     """What a network that was trained in a regime plays, overspent or not."""
     everywhere = np.arange(mdp.num_states)
     if not regime.sees_remaining:
@@ -59,11 +59,11 @@ def deployed(ppo: Any, mdp: MDP, total: int, regime: Regime, features: Features)
     needs = regime.needs
     rows = [
         table(ppo, mdp, features, regime.mask, states=np.flatnonzero(needs <= left), remaining=left)
-        for left in range(total + 1)
+        for left in range(budget + 1)
     ]
     if regime.overspent is not None:
         rows.append(table(ppo, mdp, features, regime.mask, states=everywhere, remaining=regime.overspent))
-    return as_table(mdp, rows, total, deterministic=None)
+    return as_table(mdp, rows, budget, deterministic=None)
 
 
 @final
@@ -74,10 +74,10 @@ class ShieldedPPO:
     name: str = "MaskablePPO, shielded"
     settings: Settings = DEFAULT
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        regime = regimes.shielded(Shield(mdp, solve_budget(mdp)))
-        return run(mdp, total, regime, self.settings, steps=steps, seed=seed)
+        regime = regimes.shielded(Shield(minimal_budget(mdp)))
+        return run(mdp, budget, regime, self.settings, steps=steps, seed=seed)
 
 
 @final
@@ -88,9 +88,9 @@ class OneStepPPO:
     name: str = "MaskablePPO, one-step mask"
     settings: Settings = DEFAULT
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        return run(mdp, total, regimes.one_step(mdp), self.settings, steps=steps, seed=seed)
+        return run(mdp, budget, regimes.one_step(mdp), self.settings, steps=steps, seed=seed)
 
 
 @final
@@ -108,11 +108,11 @@ class SautePPO:
     settings: Settings = DEFAULT
     penalty: float | None = None
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         penalty = _at_once(mdp) / 100 if self.penalty is None else self.penalty
         regime = regimes.saute(mdp, penalty)
-        return run(mdp, total, regime, self.settings, steps=steps, seed=seed)
+        return run(mdp, budget, regime, self.settings, steps=steps, seed=seed)
 
 
 @final
@@ -130,16 +130,16 @@ class EarlyEndPPO:
     settings: Settings = DEFAULT
     penalty: float | None = None
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         regime = regimes.early_end(mdp, _at_once(mdp) if self.penalty is None else self.penalty)
-        return run(mdp, total, regime, self.settings, steps=steps, seed=seed)
+        return run(mdp, budget, regime, self.settings, steps=steps, seed=seed)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class LagrangianPPO:
-    """PPO-Lagrangian: damage has a price, which rises while episodes take more than the total on average.
+    """PPO-Lagrangian: damage has a price, which rises while episodes take more than the budget on average.
 
     Parameters
     ----------
@@ -151,9 +151,9 @@ class LagrangianPPO:
     settings: Settings = DEFAULT
     price_rate: float = 0.05
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        return run(mdp, total, regimes.lagrangian(mdp, total, self.price_rate), self.settings, steps=steps, seed=seed)
+        return run(mdp, budget, regimes.lagrangian(mdp, budget, self.price_rate), self.settings, steps=steps, seed=seed)
 
 
 @final
@@ -164,9 +164,9 @@ class UnconstrainedPPO:
     name: str = "PPO, unconstrained"
     settings: Settings = DEFAULT
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        return run(mdp, total, regimes.unconstrained(mdp), self.settings, steps=steps, seed=seed)
+        return run(mdp, budget, regimes.unconstrained(mdp), self.settings, steps=steps, seed=seed)
 
 
 #: All of them, by name.

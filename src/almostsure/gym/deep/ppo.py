@@ -74,7 +74,7 @@ class _Between(BaseCallback):  # type: ignore[misc]  # sb3's classes are untyped
         record.ends.append(self.num_timesteps)
         record.returns.append(float(info["episode"]["r"]))
         record.lengths.append(int(info["episode"]["l"]))
-        record.damages.append(self.ground.total - int(info["remaining"]))
+        record.damages.append(self.ground.budget - int(info["remaining"]))
 
     def _on_rollout_end(self) -> None:
         first, last = self.ground.settings.entropy

@@ -63,7 +63,7 @@ def unconstrained(mdp: MDP) -> Regime:
 
 def shielded(shield: Shield) -> Regime:
     """What the shield allows, and nothing else."""
-    return Regime(mask=shield.mask, needs=shield.budget.of_state, overspent=None)
+    return Regime(mask=shield.mask, needs=shield.minimal.of_state, overspent=None)
 
 
 def one_step(mdp: MDP) -> Regime:
@@ -101,9 +101,9 @@ def saute(mdp: MDP, penalty: float) -> Regime:
     return Regime(mask=_available(mdp), needs=_nothing_needed(mdp), pay=pay)
 
 
-def lagrangian(mdp: MDP, total: int, rate: float) -> Regime:
-    """Damage has a price, raised after each rollout in which episodes took more than the total on average."""
-    price = Price(total, rate)
+def lagrangian(mdp: MDP, budget: int, rate: float) -> Regime:
+    """Damage has a price, raised after each rollout in which episodes took more than the budget on average."""
+    price = Price(budget, rate)
     return Regime(
         mask=_available(mdp), needs=_nothing_needed(mdp), sees_remaining=False, pay=price.pay, learn=price.learn
     )
@@ -111,10 +111,10 @@ def lagrangian(mdp: MDP, total: int, rate: float) -> Regime:
 
 @final
 class Price:
-    """The multiplier λ of the constraint E[damage] ≤ total."""
+    """The multiplier λ of the constraint E[damage] ≤ budget."""
 
-    def __init__(self, total: int, rate: float) -> None:
-        self.total, self.rate, self.value = total, rate, 0.0
+    def __init__(self, budget: int, rate: float) -> None:
+        self.budget, self.rate, self.value = budget, rate, 0.0
 
     def pay(self, rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
         """The reward less the price of the damage; scaled, so that a high price does not swamp the critic."""
@@ -124,7 +124,7 @@ class Price:
     def learn(self, damages: list[int]) -> None:
         """One step of gradient ascent."""
         if damages:
-            self.value = max(0.0, self.value + self.rate * (float(np.mean(damages)) - self.total))
+            self.value = max(0.0, self.value + self.rate * (float(np.mean(damages)) - self.budget))
 
 
 def _available(mdp: MDP) -> Mask:

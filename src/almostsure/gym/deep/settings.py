@@ -8,9 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, final
 
+from almostsure.arguments import check_real, whole
 from almostsure.errors import ArgumentError
-from almostsure.model.numbers import whole
-from almostsure.policy.constraints import check_real
 
 COUNTS = {"lanes": 1, "rollout": 2, "batch": 2, "epochs": 1, "max_steps": 1}  # and the least that each may be
 

@@ -6,18 +6,18 @@ from os import PathLike
 
 import numpy.typing as npt
 
+from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.gym.deep.agent import DeepAgent, agent_of
 from almostsure.gym.deep.ground import Source, ground_of
 from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.settings import DEFAULT, Settings
 from almostsure.learn.ledger import Ledger
-from almostsure.model.numbers import whole
 
 
 def train_maskable_ppo(
     source: Source,
-    total: int | None = None,
+    budget: int | None = None,
     *,
     steps: int = 200_000,
     seed: int = 0,
@@ -34,7 +34,7 @@ def train_maskable_ppo(
         A model, an example's name or a file, of which many copies are stepped at once.  Or a Gymnasium environment
         with a :class:`almostsure.gym.ShieldedEnv` in its stack, or a function that makes one: then there are as many
         copies as ``settings.lanes``.
-    total
+    budget
         The budget of every episode, in training and afterwards.  A ShieldedEnv knows its own.
     steps
         Environment steps, over all copies together.
@@ -59,9 +59,9 @@ def train_maskable_ppo(
     Raises
     ------
     Infeasible
-        If an initial state needs more than ``total``; ``needed`` is what suffices.
+        If an initial state needs more than ``budget``; ``needed`` is what suffices.
     ArgumentError
-        If an environment has no shield, or another total than the one given.
+        If an environment has no shield, or another budget than the one given.
     Interrupted
         Ctrl-C; ``kept`` is the agent as it was then.
 
@@ -74,7 +74,7 @@ def train_maskable_ppo(
     (0.0, True)
     """
     steps = _steps(steps)
-    ground = ground_of(source, total, settings.for_steps(steps), features=features, ledger=ledger)
+    ground = ground_of(source, budget, settings.for_steps(steps), features=features, ledger=ledger)
     ppo = build(ground, seed=_seed(seed), device=device)
     try:
         learn(ppo, ground, steps=steps)

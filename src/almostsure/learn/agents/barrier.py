@@ -2,7 +2,7 @@
 
 With nothing to spend (Δ = 0) the budget of a choice is a yes or no: either some policy never takes damage after it, or
 the choice is *doomed*.  The learner assumes the best of what it does not know, and is proved wrong by damage.  That is
-an optimistic :class:`almostsure.OnlineShield` with a total of 0, and nothing else: **every violation reveals a
+an optimistic :class:`almostsure.OnlineShield` with a budget of 0, and nothing else: **every violation reveals a
 damaging outcome that was never seen before**, so that there are at most as many as there are damaging outcomes.
 """
 

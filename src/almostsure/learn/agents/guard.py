@@ -1,7 +1,7 @@
 """What a learner may do: everything, what one step ahead looks harmless, or what a shield allows.
 
 A guard is a table [layers, num_choices] of what is allowed.  A learner that ignores the budget has one layer; the
-others have one for each remaining budget 0 … total and a last one for the overspent.
+others have one for each remaining budget 0 … budget and a last one for the overspent.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import check_budget
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.memory import require
-from almostsure.budget.solve import solve_budget
+from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.learn.online import OnlineShield
+from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.policy.constraints import check_total
 from almostsure.policy.policy import Policy
-from almostsure.shield.checks import require_total
+from almostsure.shield.checks import require_budget
 from almostsure.shield.shield import Shield
 
 
 class Guard(Protocol):
     """Says what is allowed, and may learn."""
 
-    total: int
+    budget: int
     layers: int
     watches: bool  # whether it wants to see every new outcome at once
 
@@ -71,9 +71,9 @@ class Unwatching:
 class Free(Unwatching):
     """No guard at all; with ``layers`` 1 the budget is not even looked at."""
 
-    def __init__(self, mdp: MDP, total: int, *, sees_budget: bool) -> None:
-        self.mdp, self.total = mdp, check_total(total)
-        self.layers = self.total + 2 if sees_budget else 1
+    def __init__(self, mdp: MDP, budget: int, *, sees_budget: bool) -> None:
+        self.mdp, self.budget = mdp, check_budget(budget)
+        self.layers = self.budget + 2 if sees_budget else 1
 
     def table(self) -> Bools:
         """Everything."""
@@ -81,18 +81,18 @@ class Free(Unwatching):
 
     def policy(self, probability: Floats) -> Policy:
         """Stationary, or on the remaining budget and beyond it."""
-        return Policy(self.mdp, probability=probability, total=None if self.layers == 1 else self.total)
+        return Policy(self.mdp, probability=probability, budget=None if self.layers == 1 else self.budget)
 
 
 @final
 class OneStep(Unwatching):
     """Refuses what may overspend in its very next step; where that is everything, all but the least harmful."""
 
-    def __init__(self, mdp: MDP, total: int) -> None:
-        self.mdp, self.total = mdp, check_total(total)
-        self.layers = self.total + 2
+    def __init__(self, mdp: MDP, budget: int) -> None:
+        self.mdp, self.budget = mdp, check_budget(budget)
+        self.layers = self.budget + 2
         worst = np.maximum.reduceat(mdp.damage, mdp.outcome_ptr[:-1].astype(np.int64)).astype(np.int64)
-        self._table = _fallback(mdp, worst, _layered(worst, self.total))
+        self._table = _fallback(mdp, worst, _layered(worst, self.budget))
 
     def table(self) -> Bools:
         """What the damages of the next step allow."""
@@ -100,7 +100,7 @@ class OneStep(Unwatching):
 
     def policy(self, probability: Floats) -> Policy:
         """On the remaining budget, and beyond it."""
-        return Policy(self.mdp, probability=probability, total=self.total)
+        return Policy(self.mdp, probability=probability, budget=self.budget)
 
 
 @final
@@ -111,10 +111,10 @@ class Shielded:
     policy does then must be told: the choice that needs least.
     """
 
-    def __init__(self, mdp: MDP, total: int, shield: Shield | OnlineShield | None) -> None:
-        self.mdp, self.total = mdp, check_total(total)
-        self.layers = self.total + 2
-        given = Shield(mdp, solve_budget(mdp)) if shield is None else shield
+    def __init__(self, mdp: MDP, budget: int, shield: Shield | OnlineShield | None) -> None:
+        self.mdp, self.budget = mdp, check_budget(budget)
+        self.layers = self.budget + 2
+        given = Shield(minimal_budget(mdp)) if shield is None else shield
         if not isinstance(given, (Shield, OnlineShield)):
             raise ArgumentError(f"shield must be a Shield, an OnlineShield or None; got {type(given).__name__}")
         _check_space(mdp, given.mdp if isinstance(given, Shield) else given.source.blank)
@@ -122,19 +122,19 @@ class Shielded:
         self.watches = isinstance(given, OnlineShield)
         self.exact = isinstance(given, Shield) and given.mdp == mdp
         if isinstance(given, Shield):
-            require_total(given.mdp, given.budget, total)
+            require_budget(given.minimal, budget)
         self._clock = 0
 
     def table(self) -> Bools:
         """What is allowed now."""
-        return _layered(self._needs(), self.total)
+        return _layered(self._needs(), self.budget)
 
     def _needs(self) -> Ints:
         if isinstance(self.shield, OnlineShield):
             for state in self.mdp.initial_states.tolist():
-                self.shield.allowed(state, self.total)  # raises NoSafeAction where it knows nothing safe
+                self.shield.allowed(state, self.budget)  # raises NoSafeAction where it knows nothing safe
             return self.shield.of_choice
-        return self.shield.budget.of_choice[: self.mdp.num_choices]
+        return self.shield.minimal.of_choice[: self.mdp.num_choices]
 
     def watch(self, outcome: int, remaining: int, clock: int) -> None:
         """Let a shield that learns see what happened."""
@@ -164,17 +164,17 @@ class Shielded:
 
     def policy(self, probability: Floats) -> Policy:
         """On the remaining budget; of an exact shield nothing is said beyond it."""
-        return Policy(self.mdp, probability=probability[:-1] if self.exact else probability, total=self.total)
+        return Policy(self.mdp, probability=probability[:-1] if self.exact else probability, budget=self.budget)
 
 
 # ---------------------------------------------------------------------- pieces
 
 
-def _layered(needs: npt.NDArray[Any], total: int) -> Bools:
-    """What may be done with 0 … total left, and nothing once overspent."""
-    entries = (total + 2) * needs.size
-    require(3 * entries, f"a learner's table of what is allowed ({entries:,} entries)", "Train with a smaller total.")
-    remaining = np.append(np.arange(total + 1), -1)
+def _layered(needs: npt.NDArray[Any], budget: int) -> Bools:
+    """What may be done with 0 … budget left, and nothing once overspent."""
+    entries = (budget + 2) * needs.size
+    require(3 * entries, f"a learner's table of what is allowed ({entries:,} entries)", "Train with a smaller budget.")
+    remaining = np.append(np.arange(budget + 1), -1)
     allowed: Bools = (needs[None, :] <= remaining[:, None]) & (needs < INFINITE)
     return allowed
 

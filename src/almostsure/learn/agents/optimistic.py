@@ -7,13 +7,13 @@ from typing import final
 
 import numpy as np
 
-from almostsure.budget.memory import require
 from almostsure.learn.agents.guard import Shielded
 from almostsure.learn.agents.qlearning import HORIZON, Given, shield_for
 from almostsure.learn.agents.session import Engine, Session, engine, greedy
 from almostsure.learn.agents.steps import EPISODES, PLANNED, STALE
 from almostsure.learn.bounds import count
 from almostsure.learn.training import Training
+from almostsure.memory import require
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.policy.policy import Policy
 
@@ -53,9 +53,9 @@ class OptimisticModel:
         count("horizon", self.horizon)
         count("enough", self.enough)
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        guard = Shielded(mdp, total, shield_for(mdp, self.shield))
+        guard = Shielded(mdp, budget, shield_for(mdp, self.shield))
         planner = Planner(mdp, guard.layers, self.horizon)
         session = Session(mdp, guard, steps=steps, seed=seed)
         kernels = engine(session.is_small and mdp.num_outcomes * guard.layers <= PLAIN_OUTCOMES)
@@ -64,7 +64,7 @@ class OptimisticModel:
             kernels.walk(
                 *session.world, session.allowed, planner.chosen, session.seen, planner.samples, self.enough,
                 *session.lanes, session.count, draws, *room,
-                guard.total, session.steps, self.horizon, planner.pause, guard.watches,
+                guard.budget, session.steps, self.horizon, planner.pause, guard.watches,
             )  # fmt: skip
             changed = guard.watches and session.watch()
             if changed or planner.is_outdated(session):
@@ -80,7 +80,7 @@ class Planner:
 
     def __init__(self, mdp: MDP, layers: int, horizon: int) -> None:
         entries = layers * mdp.num_states
-        require(entries * BYTES_AN_ENTRY, f"a plan ({entries:,} entries)", "Train with a smaller total.")
+        require(entries * BYTES_AN_ENTRY, f"a plan ({entries:,} entries)", "Train with a smaller budget.")
         self.samples: Ints = np.zeros(mdp.num_choices, np.int64)
         self.value: Floats = np.zeros((layers, mdp.num_states))
         self.chosen: Ints = np.zeros((layers, mdp.num_states), np.int64)

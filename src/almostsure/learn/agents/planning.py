@@ -96,7 +96,7 @@ def walk(
     allowed: Any, chosen: Any, seen: Any, samples: Any, enough: int,
     state: Any, left: Any, taken: Any, gained: Any, hurt: Any, count: Any, draws: Any,
     ends: Any, returns: Any, damages: Any,
-    total: int, steps: int, horizon: int, pause: int, watching: bool,
+    budget: int, steps: int, horizon: int, pause: int, watching: bool,
 ) -> None:  # fmt: skip
     """Act on a plan until the random numbers or the steps are used up, or until another plan may be wanted.
 
@@ -118,7 +118,7 @@ def walk(
                 count[STALE] = 1
             move(successor[outcome], reward[outcome], damage[outcome], state, left, taken, gained, hurt, count)
         if played < 0 or is_terminal[state[lane]] or taken[lane] >= horizon:
-            restart(initial, initial_cumulative, draw[3], total, state, left, taken, gained, hurt, count,
+            restart(initial, initial_cumulative, draw[3], budget, state, left, taken, gained, hurt, count,
                     ends, returns, damages)  # fmt: skip
         next_turn(state, count)
         if (watching and count[SURPRISE] >= 0) or (count[STALE] and count[CLOCK] - count[PLANNED] >= pause):

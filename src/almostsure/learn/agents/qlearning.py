@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
+from almostsure.arguments import check_real
 from almostsure.errors import ArgumentError
 from almostsure.learn.agents.guard import Free, OneStep, Shielded
 from almostsure.learn.agents.tabular import Rules, train
@@ -18,7 +19,6 @@ from almostsure.learn.bounds import count
 from almostsure.learn.online import OnlineShield
 from almostsure.learn.training import Training
 from almostsure.model.mdp import MDP
-from almostsure.policy.constraints import check_real
 from almostsure.shield.shield import Shield
 
 HORIZON = 1_000
@@ -53,9 +53,9 @@ class ShieldedQ:
     def __post_init__(self) -> None:
         count("horizon", self.horizon)
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        guard = Shielded(mdp, total, shield_for(mdp, self.shield))
+        guard = Shielded(mdp, budget, shield_for(mdp, self.shield))
         return train(mdp, guard, Rules(horizon=self.horizon), steps=steps, seed=seed)
 
 
@@ -70,18 +70,18 @@ class UnconstrainedQ:
     def __post_init__(self) -> None:
         count("horizon", self.horizon)
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        guard = Free(mdp, total, sees_budget=False)
+        guard = Free(mdp, budget, sees_budget=False)
         return train(mdp, guard, Rules(horizon=self.horizon), steps=steps, seed=seed)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class LagrangianQ:
-    """Q-learning on states with a price of damage, which rises while an episode takes more than ``total`` on average.
+    """Q-learning on states with a price of damage, which rises while an episode takes more than ``budget`` on average.
 
-    Return and damage have a table each, so that a new price acts at once.  It aims at E[damage] ≤ total.
+    Return and damage have a table each, so that a new price acts at once.  It aims at E[damage] ≤ budget.
     """
 
     name: str = "Lagrangian Q-learning"
@@ -92,9 +92,9 @@ class LagrangianQ:
         count("horizon", self.horizon)
         _positive("price_rate", self.price_rate)
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        guard = Free(mdp, total, sees_budget=False)
+        guard = Free(mdp, budget, sees_budget=False)
         rules = Rules(horizon=self.horizon, price_rate=self.price_rate)
         return train(mdp, guard, rules, steps=steps, seed=seed)
 
@@ -119,9 +119,9 @@ class SauteQ:
         if self.penalty is not None:
             _positive("penalty", self.penalty)
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        guard = Free(mdp, total, sees_budget=True)
+        guard = Free(mdp, budget, sees_budget=True)
         least, most = float(mdp.reward.min()), float(mdp.reward.max())
         penalty = (max(most - least, -2 * least) or 1.0) if self.penalty is None else self.penalty
         return train(mdp, guard, Rules(horizon=self.horizon, penalty=penalty), steps=steps, seed=seed)
@@ -138,9 +138,9 @@ class MaskedQ:
     def __post_init__(self) -> None:
         count("horizon", self.horizon)
 
-    def train(self, mdp: MDP, total: int, *, steps: int, seed: int) -> Training:
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        return train(mdp, OneStep(mdp, total), Rules(horizon=self.horizon), steps=steps, seed=seed)
+        return train(mdp, OneStep(mdp, budget), Rules(horizon=self.horizon), steps=steps, seed=seed)
 
 
 def _positive(name: str, value: object) -> None:

@@ -39,6 +39,6 @@ def as_learner(given: object) -> Learner:
         return learners[given]
     if not isinstance(given, Learner) or isinstance(given, type):
         raise ArgumentError(
-            f"a learner must be a name or have name and train(mdp, total, steps=, seed=); got {given!r}"
+            f"a learner must be a name or have name and train(mdp, budget, steps=, seed=); got {given!r}"
         )
     return given

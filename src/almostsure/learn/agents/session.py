@@ -18,7 +18,7 @@ from almostsure.learn.model_plain import running_sums
 from almostsure.learn.training import Training
 from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.policy.policy import Policy
-from almostsure.waiting import compiling
+from almostsure.progress import compiling
 
 PLAIN_WORK = 30_000  # steps times layers that plain Python plays before compiled code would be loaded
 BLOCK = 1 << 15  # random numbers that are drawn together, in steps
@@ -76,7 +76,7 @@ class Session:
     """
 
     def __init__(self, mdp: MDP, guard: Guard, *, steps: int, seed: int) -> None:
-        self.mdp, self.total, self.guard = mdp, guard.total, guard
+        self.mdp, self.budget, self.guard = mdp, guard.budget, guard
         self.steps = at_least("steps", steps)
         self.world = world_of(mdp)
         self.allowed: Bools = guard.table()
@@ -90,7 +90,7 @@ class Session:
     def _lanes(self, copies: int) -> Lanes:
         start = np.searchsorted(self.world.initial_cumulative, self.rng.random(copies), side="right")
         zeros = np.zeros(copies, np.int64)
-        return Lanes(self.world.initial[start], zeros + self.total, zeros.copy(), np.zeros(copies), zeros.copy())
+        return Lanes(self.world.initial[start], zeros + self.budget, zeros.copy(), np.zeros(copies), zeros.copy())
 
     @property
     def clock(self) -> int:
@@ -129,7 +129,7 @@ class Session:
         """What came of it; an episode that the end of training cut counts only if it had overspent."""
         self.guard.finish(self.seen, self.clock)
         ends, returns, damages = (np.concatenate(columns) for columns in zip(*self._found, strict=True))
-        late = self.lanes.hurt > self.total
+        late = self.lanes.hurt > self.budget
         return Training(
             policy=policy,
             ends=np.append(ends, np.full(int(late.sum()), self.steps)),

@@ -26,7 +26,7 @@ def learn(
     allowed: Any, value: Any, harm: Any, tries: Any, seen: Any, rate: Any, price: Any,
     state: Any, left: Any, taken: Any, gained: Any, hurt: Any, count: Any, draws: Any,
     ends: Any, returns: Any, damages: Any,
-    total: int, steps: int, horizon: int, penalty: float, price_rate: float, explore: float, watching: bool,
+    budget: int, steps: int, horizon: int, penalty: float, price_rate: float, explore: float, watching: bool,
 ) -> None:  # fmt: skip
     """Go on until the random numbers or the steps are used up, or until something new is seen while watching.
 
@@ -52,9 +52,9 @@ def learn(
             )  # fmt: skip
             move(successor[outcome], reward[outcome], damage[outcome], state, left, taken, gained, hurt, count)
         if played < 0 or is_terminal[state[lane]] or taken[lane] >= horizon:
-            excess = (hurt[lane] - total) / max(total, 1)
+            excess = (hurt[lane] - budget) / max(budget, 1)
             price[0] = max(0.0, price[0] + price_rate * max(-1.0, min(1.0, excess)))
-            restart(initial, initial_cumulative, draw[3], total, state, left, taken, gained, hurt, count,
+            restart(initial, initial_cumulative, draw[3], budget, state, left, taken, gained, hurt, count,
                     ends, returns, damages)  # fmt: skip
         next_turn(state, count)
         if watching and count[SURPRISE] >= 0:
@@ -81,7 +81,7 @@ def move(
 
 
 def restart(
-    initial: Any, initial_cumulative: Any, draw: float, total: int, state: Any, left: Any, taken: Any, gained: Any,
+    initial: Any, initial_cumulative: Any, draw: float, budget: int, state: Any, left: Any, taken: Any, gained: Any,
     hurt: Any, count: Any, ends: Any, returns: Any, damages: Any,
 ) -> None:  # fmt: skip
     """Note the episode that has ended, and begin another."""
@@ -89,7 +89,7 @@ def restart(
     ends[episode], returns[episode], damages[episode] = count[CLOCK], gained[lane], hurt[lane]
     count[EPISODES] += 1
     state[lane] = initial[first_above(initial_cumulative, 0, draw)]
-    left[lane], taken[lane], gained[lane], hurt[lane] = total, 0, 0.0, 0
+    left[lane], taken[lane], gained[lane], hurt[lane] = budget, 0, 0.0, 0
 
 
 def next_turn(state: Any, count: Any) -> None:

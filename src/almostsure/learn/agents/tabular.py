@@ -8,10 +8,10 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget.memory import require
 from almostsure.learn.agents.guard import Guard
 from almostsure.learn.agents.session import Session, engine, greedy
 from almostsure.learn.training import Training
+from almostsure.memory import require
 from almostsure.model.mdp import MDP, Floats
 from almostsure.policy.policy import Policy
 
@@ -49,7 +49,7 @@ def new_book(mdp: MDP, layers: int) -> Book:
     That is the optimism which makes a learner look everywhere.
     """
     entries = layers * mdp.num_choices
-    require(entries * BYTES_AN_ENTRY, f"a learner's tables ({entries:,} entries)", "Train with a smaller total.")
+    require(entries * BYTES_AN_ENTRY, f"a learner's tables ({entries:,} entries)", "Train with a smaller budget.")
     shape = layers, mdp.num_choices
     return Book(np.full(shape, max(0.0, float(mdp.reward.max()))), np.zeros(shape), np.zeros(shape, np.int64))
 
@@ -64,7 +64,7 @@ def train(mdp: MDP, guard: Guard, rules: Rules, *, steps: int, seed: int) -> Tra
         learn(
             *session.world, session.allowed, book.value, book.harm, book.tries, session.seen, rate, book.price,
             *session.lanes, session.count, draws, *room,
-            guard.total, session.steps, rules.horizon, float(rules.penalty), float(rules.price_rate), rules.explore,
+            guard.budget, session.steps, rules.horizon, float(rules.penalty), float(rules.price_rate), rules.explore,
             guard.watches,
         )  # fmt: skip
         if guard.watches:

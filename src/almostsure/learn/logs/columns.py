@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import and_more
 from almostsure.errors import AlmostSureError, ModelError, UnknownName
 from almostsure.model.mdp import Bools, Floats, Ints
-from almostsure.model.validate import and_more
 
 NAMES = {  # ours, and what else is taken for it
     "state": ("state", "s"),

@@ -1,0 +1,94 @@
+"""Numbers that users give: taken if they are what they should be, refused otherwise, never rounded."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ArgumentError
+
+MAX_BUDGET = 2**31 - 2  # one below what reads "no finite budget suffices"
+
+
+def whole(name: str, value: object) -> int:
+    """``value`` as an int if it is a whole number, of either sign; 3.0 and NumPy integers are, True is not."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise ArgumentError(f"{name} must be a whole number; got {value!r}")
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (OverflowError, ValueError):  # ∞, NaN
+        raise ArgumentError(f"{name} must be a whole number; got {value!r}") from None
+    if number != value:
+        raise ArgumentError(f"{name} must be a whole number; got {value!r}")
+    return int(number)
+
+
+def whole_array(name: str, values: npt.ArrayLike) -> npt.NDArray[np.integer[Any]]:
+    """``values`` as an array of integers, if they are whole numbers."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError) as error:  # nested sequences of different lengths, for example
+        raise ArgumentError(f"{name} must be whole numbers; {error}") from None
+    if array.dtype.kind in "iu":
+        return array
+    if array.size == 0 and array.dtype.kind == "f":
+        return array.astype(np.int64)  # an empty list
+    if array.dtype.kind != "f":
+        raise ArgumentError(f"{name} must be whole numbers; got {array.dtype}")
+    good = (np.abs(array) < 2**53) & (array == np.floor(array))  # NaN and ∞ are not
+    if not good.all():
+        at = int(np.argmin(good))
+        more = and_more(int(good.size - np.count_nonzero(good)) - 1, "entry")
+        raise ArgumentError(f"{name} must be whole numbers; got {array.ravel()[at]} at entry {at}{more}.")
+    return array.astype(np.int64)
+
+
+def check_budget(budget: object, name: str = "budget") -> int:
+    """``budget`` as an int, if it is a whole number from 0; 3.0 and NumPy integers are."""
+    value = check_real(name, budget)
+    if not (value >= 0 and value.is_integer()):
+        raise ArgumentError(f"{name} must be a whole number, 0 or more; got {budget!r}")
+    if value > MAX_BUDGET:
+        raise ArgumentError(f"{name} must be at most {MAX_BUDGET}; got {budget!r}")
+    return int(value)
+
+
+def check_discount(discount: object) -> float:
+    """``discount`` as a float in (0, 1]."""
+    value = check_real("discount", discount)
+    if not 0 < value <= 1:
+        raise ArgumentError(f"discount must lie in (0, 1]; got {value:g}. The default, 1, does not discount.")
+    return value
+
+
+def check_tolerance(tolerance: object) -> float:
+    """``tolerance`` as a positive float."""
+    value = check_real("tolerance", tolerance)
+    if not (value > 0 and math.isfinite(value)):
+        raise ArgumentError(f"tolerance must be positive and finite; got {value:g}")
+    return value
+
+
+def check_real(name: str, value: object) -> float:
+    """``value`` as a float, if it is a real number; not a bool, not NaN."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ArgumentError(f"{name} must be a number; got {value!r}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = -math.inf if str(value).startswith("-") else math.inf
+    if math.isnan(number):
+        raise ArgumentError(f"{name} must be a number; got NaN")
+    return number
+
+
+def and_more(count: int, what: str) -> str:
+    """The tail of an error message that counts the other offenders."""
+    many = what[:-1] + "ies" if what.endswith("y") else what + "s"
+    return f" (and {count} more {what if count == 1 else many})" if count > 0 else ""

@@ -1,0 +1,124 @@
+"""Files: written all at once, so that readers see the old content or the new one and never half of it.
+
+Minimal budgets, shields, policies and what was learned are safetensors files: arrays and a few strings, nothing that
+could run when it is read.  Each carries what it holds (``format``), a ``version`` and the fingerprint of its ``model``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import CorruptFile, FileError, ModelMismatch
+
+VERSION = "1"
+
+
+@contextlib.contextmanager
+def atomic_write(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+    """Open ``path`` for writing; it changes only when the block ends without an error.
+
+    The bytes go to a new file in the same folder, which is flushed to the disk and then takes the place of the
+    old one.  After any failure, Ctrl-C included, the old file is as it was and the new one is gone.  A symbolic
+    link stays a link: the file that it points to is replaced.
+
+    Raises
+    ------
+    FileError
+        The folder does not exist or is not writable, the disk is full, or ``path`` is a folder or a device.
+    """
+    target = os.path.realpath(path)
+    if os.path.lexists(target) and not os.path.isfile(target):
+        raise FileError(f"cannot write {os.fspath(path)!r}: it is not a file. Choose another name.", path=path)
+    temporary = os.path.join(os.path.dirname(target), f".almostsure-{secrets.token_hex(8)}.tmp")
+    try:
+        # Not the tempfile module: its files are readable by their owner only, and stay so.
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if os.path.exists(target):
+            os.chmod(temporary, os.stat(target).st_mode & 0o7777)
+        os.replace(temporary, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise FileError(
+                f"cannot write {os.fspath(path)!r}: {error.strerror or error}. What was there before is unchanged.",
+                path=path,
+            ) from error
+        raise
+
+
+def save_tensors(
+    path: str | PathLike[str],
+    *,
+    kind: str,
+    model: str,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    strings: Mapping[str, str],
+) -> None:
+    """Write ``arrays`` and ``strings`` as a file of the given kind ("budget", "shield", "policy")."""
+    from safetensors.numpy import save
+
+    header = {"format": f"almostsure {kind}", "version": VERSION, "model": model, **strings}
+    content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, header)
+    with atomic_write(path) as file:
+        file.write(content)
+
+
+def tensors_kind(path: str | PathLike[str]) -> str | None:
+    """What a file of :func:`save_tensors` holds ("budget", "shield", "policy"); None for any other file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with open(path, "rb") as file:
+            if file.read(9)[8:] != b"{":  # a header follows its length
+                return None
+        with safe_open(os.fspath(path), framework="np") as tensors:
+            package, _, kind = (tensors.metadata() or {}).get("format", "").partition(" ")
+    except (SafetensorError, OSError):
+        return None
+    return kind if package == "almostsure" else None
+
+
+def load_tensors(
+    path: str | PathLike[str], *, kind: str, model: str
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+    """Read arrays and strings of a file of the given kind that belongs to the model with this fingerprint."""
+    shown = os.fspath(path)
+    arrays, strings = _read(path, kind)
+    if strings.get("format") != f"almostsure {kind}":
+        raise CorruptFile(f"{shown!r} is not a {kind} file; it says {strings.get('format')!r}", path=path)
+    if strings.get("version") != VERSION:
+        raise FileError(
+            f"{shown!r} has format version {strings.get('version')!r}; this release reads {VERSION!r}. "
+            "Use the release that wrote it, or a newer one.",
+            path=path,
+        )
+    if strings.get("model") != model:
+        raise ModelMismatch(
+            f"the {kind} in {shown!r} belongs to another model ({str(strings.get('model'))[:16]}) "
+            f"than the one given ({model[:16]}). Load the model that it was made for, or make it anew."
+        )
+    return arrays, strings
+
+
+def _read(path: str | PathLike[str], kind: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(os.fspath(path), framework="np") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, TypeError, AttributeError) as error:  # the latter two: a type that NumPy does not have
+        raise CorruptFile(f"{os.fspath(path)!r} is damaged or not a {kind} file: {error}", path=path) from error
+    except OSError as error:
+        raise FileError(f"cannot read {os.fspath(path)!r}: {error.strerror or error}", path=path) from error

@@ -1,0 +1,96 @@
+"""Cycles on which gains and losses cancel out exactly, as rewards shaped by a potential make them.
+
+A policy that goes round such a cycle for ever has no return, and does not compete.  But it may go round and then leave,
+and so the Bellman equation does not see that going round is worth nothing: V(s) = r + P V holds all along the cycle.
+
+There are numbers h with r = h(s) − P h on such choices.  With rewards r + P h − h in place of r, every value falls by
+h(s), the best policies stay the best, and the choices on the cycle have reward 0: what can be said of choices without
+reward holds for them too, save that nobody may rest there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from almostsure.errors import LimitReached
+from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.plan.programme.flow import Flow, end_components
+from almostsure.plan.programme.occupation import FEASIBLE, mean_gain
+
+NEARLY = 1e-6  # by how much a choice may seem to lose, times the rewards' size, to be tried
+ROUNDING = 1e-12  # what is left of a reward that cancels out, times the size of what it was computed from
+
+
+def free_choices(flow: Flow) -> tuple[Bools, Floats]:
+    """The choices that are worth nothing in the long run, and the potential h: no cost, and r = h − P h.
+
+    Where no rewards cancel out, these are the choices without cost and reward, and h is 0.  End components with a
+    positive mean reward must have been taken out before.
+    """
+    free: Bools = (flow.reward == 0) & (flow.cost == 0)
+    potential = np.zeros(flow.num_states)
+    if not (flow.reward > 0).any():
+        return free, potential
+    label, inner = end_components(flow, flow.cost == 0)
+    for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
+        part = inner & (label[flow.owner] == number)
+        scale = float(np.abs(flow.reward[part]).max())
+        gain, guess = mean_gain(flow, part)
+        if gain > -FEASIBLE * scale:
+            loss = guess[flow.owner] - flow.reward - flow.moves @ guess
+            free = (free & ~part) | _settle(flow, part & (loss < NEARLY * scale), potential)
+    return free, potential
+
+
+def _settle(flow: Flow, tight: Bools, potential: Floats) -> Bools:
+    """Fill in the potential of the end components of some choices; returns the choices in them."""
+    label, inner = end_components(flow, tight)
+    if not inner.any():
+        return inner
+    members, roots = np.flatnonzero(label >= 0), np.unique(label, return_index=True)[1]
+    roots = roots[label[roots] >= 0]
+    policy = lead_to(flow, inner, roots)
+    others = np.setdiff1d(members, roots)
+    potential[members] = 0.0
+    potential[others] = _solve(flow.moves[policy[others]][:, others], flow.reward[policy[others]])
+    rows = flow.moves[inner]
+    left = np.abs(flow.reward[inner] + rows @ potential - potential[flow.owner[inner]])
+    size = np.abs(flow.reward[inner]) + rows @ np.abs(potential) + np.abs(potential[flow.owner[inner]])
+    if left.max() > ROUNDING * members.size * size.max():
+        raise LimitReached(
+            f"gains and losses cancel out so nearly, in a cycle of {members.size} states, that 64-bit numbers cannot "
+            "tell whether the return has a bound. Give the cycle a clear cost, or pass discount below 1."
+        )
+    return inner
+
+
+def _solve(matrix: Any, right: Floats) -> Floats:
+    """The solution of x = right + matrix x, with one step of refinement."""
+    from scipy.sparse import csc_array, eye_array
+    from scipy.sparse.linalg import splu
+
+    if right.size == 0:
+        return right
+    system = csc_array(eye_array(right.size) - matrix)
+    factor = splu(system)
+    found: Floats = factor.solve(right)
+    found += factor.solve(right - system @ found)
+    return found
+
+
+def lead_to(flow: Flow, inner: Bools, goals: Ints) -> Ints:
+    """For each state that can get to a goal by ``inner`` choices, one that comes nearer; −1 elsewhere and at goals."""
+    policy = np.full(flow.num_states, -1)
+    is_done = np.zeros(flow.num_states, np.bool_)
+    is_done[goals] = True
+    back = flow.moves.tocsc()
+    frontier = goals
+    while frontier.size:
+        rows = np.unique(back[:, frontier].indices)
+        rows = rows[inner[rows] & ~is_done[flow.owner[rows]]]
+        policy[flow.owner[rows][::-1]] = rows[::-1]
+        frontier = np.unique(flow.owner[rows])
+        is_done[frontier] = True
+    return policy

@@ -1,0 +1,110 @@
+"""Large budgets: where more of it changes nothing any more, layers need not be solved one by one.
+
+Let V(K) be the best return with K left, M the largest finite k* of a choice, D the largest damage of a step, and U the
+best return with *no* budget, of all choices with a finite k*: the model without its damage, one layer.
+
+- V(K) ≤ U for every K: what is played within the shield is played there too, for the same return.
+- Let π be the policy found for U and ℓ its proved lower bound, for which ℓ ≤ r + P ℓ on the choices of π.  Let every
+  state be worth at least ℓ − c in the layers K₀ + 1 − D … K₀, c ≥ 0, and K₀ ≥ M + D, so that whatever has a finite
+  k* is allowed in all of them.  Then π, played with K₀ + 1 left, gets to these layers or never takes damage, and
+  ℓ − c ≤ r + P (ℓ − c), as P adds up to 1 at most; so it is worth at least ℓ − c too.  By induction it is worth that
+  in every layer above K₀.
+
+So ℓ − c ≤ V(K) ≤ U for all K > K₀, and π attains it.  Where these bounds are within the tolerance, or elsewhere than
+at the start about as close as those of layer K₀ itself, nothing above K₀ is solved.  K₀ is tried a little above M + D,
+and then four times as high each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from almostsure.budget.answer import INFINITE
+from almostsure.errors import LimitReached, UnboundedReturn
+from almostsure.model.build import from_transitions
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.plan.assured.layers import Layers, solve_layers
+
+FEW = 16  # layers above M + D that are solved before anything is compared
+GROWTH = 4
+
+
+def solve_budgets(
+    mdp: MDP, of_choice: Ints, budget: int, *, discount: float, tolerance: float, report: Callable[[int], None]
+) -> Layers:
+    """What :func:`solve_layers` gives, without solving those of many layers that do not differ."""
+
+    def solve(layers: int) -> Layers:
+        return solve_layers(mdp, of_choice, layers, discount=discount, tolerance=tolerance, report=report)
+
+    finite = of_choice[of_choice < INFINITE]
+    most = int(finite.max(initial=0)) + mdp.max_damage + FEW
+    if budget < GROWTH * most:
+        return solve(budget)
+    above = _bounded(mdp, of_choice, discount, tolerance)
+    known = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1]) < INFINITE
+    while above is not None and GROWTH * most <= budget:
+        below = solve(most)
+        bounds = _bounds(mdp, below, above, known, tolerance)
+        if bounds is not None:
+            return _repeat(below, bounds, above, budget)
+        most *= GROWTH
+    return solve(budget)
+
+
+def without_budget(mdp: MDP, of_choice: Ints, *, discount: float = 1.0, tolerance: float = 1e-8) -> Layers:
+    """The one layer in which nothing hurts, of all choices with a finite k*: no budget returns more.
+
+    Raises UnboundedReturn where that is no bound.
+    """
+    choice = mdp.outcome_choices()
+    harmless = from_transitions(
+        mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, mdp.probability, mdp.reward,
+        np.zeros(mdp.num_outcomes, np.uint8), num_states=mdp.num_states,
+        initial={int(s): float(p) for s, p in zip(mdp.initial_states, mdp.initial_probabilities, strict=True)},
+    )  # fmt: skip
+    needed = np.where(of_choice < INFINITE, 0, INFINITE).astype(of_choice.dtype)
+    return solve_layers(harmless, needed, 0, discount=discount, tolerance=tolerance)
+
+
+def _bounded(mdp: MDP, of_choice: Ints, discount: float, tolerance: float) -> Layers | None:
+    """The layer without budget; None if the return has no bound there, or none that can be proved."""
+    try:
+        above = without_budget(mdp, of_choice, discount=discount, tolerance=tolerance)
+    except (UnboundedReturn, LimitReached):
+        return None
+    return None if np.isposinf(above.upper).any() else above
+
+
+def _bounds(mdp: MDP, below: Layers, above: Layers, known: Bools, tolerance: float) -> tuple[Floats, Floats] | None:
+    """Lower and upper bounds, [num_states], of every layer above; None if they are too far apart anywhere."""
+    lower, upper = above.lower[0], above.upper[0]
+    finite = known & np.isfinite(lower)
+    short = lower[finite] - below.lower[-max(mdp.max_damage, 1) :, finite]
+    if not np.isfinite(short).all() or not np.isneginf(upper[known & ~finite]).all():
+        return None
+    least = lower - np.nextafter(max(0.0, float(short.max(initial=0.0))), np.inf)
+    enough = tolerance * np.maximum(1.0, np.abs(least))
+    usual = 2 * np.max(below.upper[-1, finite] - below.lower[-1, finite], initial=0.0)
+    elsewhere = np.ones(mdp.num_states, np.bool_)
+    elsewhere[mdp.initial_states] = False
+    enough[elsewhere] = np.maximum(enough[elsewhere], usual)
+    if (upper[finite] - least[finite] > enough[finite]).any():
+        return None
+    return least, upper
+
+
+def _repeat(below: Layers, bounds: tuple[Floats, Floats], above: Layers, budget: int) -> Layers:
+    more = budget + 1 - len(below.lower)
+
+    def extend(rows: Floats, row: Floats) -> Floats:
+        return np.concatenate([rows, np.broadcast_to(row, (more, row.size))])
+
+    choice = above.choice[0].astype(below.choice.dtype)
+    return Layers(
+        lower=extend(below.lower, bounds[0]),
+        upper=extend(below.upper, bounds[1]),
+        choice=np.concatenate([below.choice, np.broadcast_to(choice, (more, choice.size))]),
+    )

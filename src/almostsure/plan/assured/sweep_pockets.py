@@ -1,0 +1,263 @@
+"""Sweeps with direct solves: the values of one layer, until every residual is below a threshold.
+
+*Sweeps.*  Positions are ordered by value (:func:`almostsure.plan.assured.sweep_prepare.estimate`), and a value that
+changes wakes those that look at it.  A sweep visits only the active ones, and only so far ahead that what it spreads is
+already nearly right: the work goes where the residual is.
+
+*Pockets.*  Where a policy leaves a region only after hundreds of steps, sweeps crawl.  Positions that changed too often
+are taken out and settled together, by policy iteration with sparse LU on their equations, everything around as it
+is.  Each member starts with its best choice if that leads out; otherwise with one that does, so that no policy that
+runs in circles is ever evaluated.  A pocket that comes back is widened.
+
+*Scattered models.*  Where choices lead anywhere there is no order, there are no pockets, and factors would fill up; but
+few modes are slow.  After every few sweeps GMRES brings the values of all positions near those of the policy.
+
+*Stubborn layers.*  Where all that takes too long, and the layer is thin, it is solved by LU as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from almostsure.errors import LimitReached
+from almostsure.model.mdp import Floats, Ints
+from almostsure.plan.assured import sweep_kernels as kernels
+from almostsure.plan.assured.sweep_kernels import CHUNK
+
+LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality
+POLICY_SWEEPS = 2  # visits that look at the policy's choices only, after one that looks at all
+PATIENCE = 60  # changes after which a position belongs to a pocket
+SCATTERED_PATIENCE = 4  # changes after which GMRES is called, in a model without locality
+KRYLOV_SIZE = 30  # products with the matrix in a call of GMRES
+KRYLOV_GAIN = 1e-2  # by how much it is to lower the residual
+POCKET_REACH = 1 << 16  # how far apart, in positions, its members may be
+POCKET_LIMIT = 16_000  # members for which LU is tried
+SEEDS = 4_000  # positions that may change often before a pocket counts as no pocket any more
+FEW_MEMBERS = 2_000  # up to so many, a pocket's policy is iterated to the end
+UPDATES_PER_POSITION = 20_000
+FEW_UPDATES = 300  # the same where values may have no bound
+STUBBORN = 300  # updates a position after which LU of the whole layer is considered
+THIN = 1e11  # the most multiplications that it may take
+HOPELESS = 1e9  # a policy whose values are so many times larger stays almost for ever: they are mere rounding
+
+Evaluate = Callable[[Ints, Ints, Ints, Floats, Floats], Floats | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Compact:
+    """One layer, places in the order in which they are swept.
+
+    Indices are unsigned: Numba then leaves out the test for negative ones, which makes sweeps much faster.
+    """
+
+    ptr: Ints  # [positions + 1], offsets of choices
+    entry_ptr: Ints  # [choices + 1], offsets of entries
+    column: Ints  # [entries], the positions that they lead to
+    factor: Floats  # [entries], discounted probabilities
+    constant: Floats  # [choices], reward and what exits are worth
+    origin: Ints  # [choices], the model's choice; −1: stay
+    pred_ptr: Ints  # [positions + 1], offsets of predecessors
+    pred: Ints  # the positions that may lead to each
+
+    @property
+    def size(self) -> int:
+        """How many positions there are."""
+        return self.ptr.size - 1
+
+    def worth(self, value: Floats) -> Floats:
+        """What each choice is worth, [choices]."""
+        from scipy.sparse import csr_array
+
+        shape = (self.origin.size, self.size)
+        matrix = csr_array((self.factor, self.column.view(np.int32), self.entry_ptr.view(np.int32)), shape=shape)
+        return self.constant + matrix @ value
+
+    def owner(self) -> Ints:
+        """The position of each choice, [choices]."""
+        return np.repeat(np.arange(self.size), np.diff(self.ptr))
+
+    def is_local(self) -> bool:
+        """Whether most entries lead to positions nearby."""
+        sample = np.arange(0, self.origin.size, max(1, self.origin.size // 2_000))
+        sample = sample[self.entry_ptr[sample] < self.entry_ptr[sample + 1]]
+        at = np.searchsorted(self.ptr, sample, side="right") - 1
+        distance = np.abs(self.column[self.entry_ptr[sample]].astype(np.int64) - at)
+        return bool(np.mean(distance > self.size / 8) < 0.05) if sample.size else True
+
+
+class Sweeper:
+    """Solves one compact layer for given constants, to a given residual."""
+
+    def __init__(self, layer: Compact, *, discounted: bool, patient: bool = True) -> None:
+        self.layer = layer
+        self.limit = UPDATES_PER_POSITION if patient else FEW_UPDATES
+        self.discounted = discounted
+        self.pred_ptr, self.pred = layer.pred_ptr, layer.pred
+        self.is_local = layer.is_local()
+        self.lookahead = max(16, int(LOOKAHEAD * layer.size**0.5) // CHUNK) if self.is_local else 2**20
+        size = layer.size
+        self.mark = np.zeros(size, np.bool_)
+        self.local = np.full(size, -1, np.int32)
+        self.found = np.empty(size, np.uint32)
+
+    def run(self, constant: Floats, value: Floats, policy: Ints, threshold: float) -> None:
+        """Bring ``value`` within ``threshold`` of its best choices' worth; they are in ``policy`` afterwards."""
+        size = self.layer.size
+        self.constant, self.value, self.policy, self.threshold = constant, value, policy, threshold
+        self.active = np.ones(size, np.bool_)
+        self.is_dirty = np.ones(-(-size // CHUNK), np.bool_)
+        self.todo = np.zeros(self.is_dirty.size, np.int32)
+        self.changes = np.zeros(size, np.int32)
+        self.level = np.zeros(size, np.int32)
+        self.account = np.zeros(3, np.int64)
+        patience = PATIENCE if self.is_local else SCATTERED_PATIENCE
+        stubborn = STUBBORN * size
+        while True:
+            chunk = kernels.sweep(
+                threshold, self.lookahead, POLICY_SWEEPS, patience, self.limit * size, *self._arrays,
+                self.value, self.policy, self.pred_ptr, self.pred, self.active, self.is_dirty, self.todo, self.changes,
+                self.account,
+            )  # fmt: skip
+            if chunk == -1:
+                return
+            if chunk == -2:
+                raise LimitReached(
+                    f"the values did not settle within {self.limit:,} updates a state. Pass a larger tolerance."
+                )
+            if self.account[0] > stubborn and self._is_thin():
+                stubborn = 4 * int(self.account[0])
+                self._solve(np.arange(size, dtype=np.uint32), 50, self._factor)
+            elif not 0 < self._settle(chunk, patience) <= FEW_MEMBERS:
+                patience += patience // 4  # no pocket stands out, or a large one: sweep on for longer
+
+    @property
+    def _arrays(self) -> tuple[Any, ...]:
+        layer = self.layer
+        return layer.ptr, layer.entry_ptr, layer.column, layer.factor, self.constant
+
+    # ------------------------------------------------------------------ pockets
+
+    def _settle(self, chunk: int, patience: int) -> int:
+        """Solve the pocket around a chunk directly, or approach the solution of all; returns how many they were."""
+        members = self._pocket(chunk, patience)
+        if not self.is_local:
+            self._solve(members, 1, self._approach)
+        elif members.size:
+            self._solve(members, 30 if members.size <= FEW_MEMBERS else 3, self._factor)
+        return members.size
+
+    def _solve(self, members: Ints, rounds: int, evaluate: Evaluate) -> None:
+        """Policy iteration on the members, everything around them as it is."""
+        before = self.value[members]
+        self.local[members] = np.arange(members.size, dtype=np.int32)
+        proper = kernels.make_proper(members, self.local, *self._arrays, self.value, self.policy)
+        for _ in range(rounds if proper or self.discounted else 0):
+            solution = evaluate(
+                members, *kernels.equations(members, self.local, *self._arrays[1:], self.value, self.policy)
+            )
+            if solution is None or not np.abs(solution).max() < HOPELESS * (1.0 + np.abs(before).max()):
+                break
+            self.value[members] = solution
+            if kernels.improve(members, self.threshold, *self._arrays, self.value, self.policy) == 0:
+                break
+        self.local[members] = -1
+        kernels.wake_changed(
+            members, before, self.value, self.pred_ptr, self.pred, self.active, self.is_dirty,
+            self.todo, self.changes,
+        )  # fmt: skip
+
+    def _is_thin(self) -> bool:
+        """Whether the states can be put into an order in which LU hardly fills up, whatever their values are."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+        layer, size = self.layer, self.layer.size
+        start, column = layer.entry_ptr[layer.ptr].view(np.int32), layer.column.view(np.int32)
+        order = reverse_cuthill_mckee(csr_array((layer.factor, column, start), shape=(size, size)))
+        rank = np.empty(size, np.int64)
+        rank[order] = np.arange(size)
+        distance = np.abs(rank[column] - np.repeat(rank, np.diff(start)))
+        return size * float(np.quantile(distance, 0.999) if distance.size else 0.0) ** 2 < THIN
+
+    def _pocket(self, chunk: int, patience: int) -> Ints:
+        """The members of the pocket around a chunk: those that changed most often, and their neighbourhood."""
+        layer = self.layer
+        if not self.is_local:
+            return np.arange(layer.size, dtype=np.uint32)
+        begin, end = max(0, chunk * CHUNK - POCKET_REACH), min(layer.size, chunk * CHUNK + POCKET_REACH)
+        often = self._often(begin, end, patience)
+        if often > patience:
+            self.changes[begin:end] = 0
+            return np.zeros(0, np.uint32)
+        count = kernels.pocket(
+            begin, end, often, POCKET_LIMIT, self.changes, self.level, layer.ptr, layer.entry_ptr, layer.column,
+            self.pred_ptr, self.pred, self.mark, self.found,
+        )  # fmt: skip
+        return np.sort(self.found[:count])
+
+    def _often(self, begin: int, end: int, patience: int) -> int:
+        """How often a position must have changed to belong to a pocket that is not too large."""
+        counts = np.bincount(np.minimum(self.changes[begin:end], patience), minlength=patience + 1)
+        at_least = np.cumsum(counts[::-1])[::-1]
+        fits = np.flatnonzero(at_least[patience // 2 :] <= SEEDS)
+        return patience // 2 + int(fits[0]) if fits.size else patience + 1
+
+    def _factor(self, members: Ints, start: Ints, columns: Ints, factors: Floats, right: Floats) -> Floats | None:
+        """Solve the equations of the members' values by LU; None if they are singular to working precision."""
+        from scipy.sparse import csc_array
+        from scipy.sparse.linalg import splu
+
+        try:
+            transposed = splu(csc_array((factors, columns, start), shape=(members.size, members.size)))
+        except RuntimeError:
+            return None
+        solution: Floats = transposed.solve(right, "T")  # type: ignore[call-overload]  # SciPy's stubs miss this
+        return solution
+
+    def _approach(self, members: Ints, start: Ints, columns: Ints, factors: Floats, right: Floats) -> Floats | None:
+        """Approach the solution of the equations by GMRES; None if that does not come nearer."""
+        from scipy.sparse import csr_array
+
+        matrix = csr_array((factors, columns, start), shape=(members.size, members.size))
+        guess = self.value[members]
+        before = right - matrix @ guess
+        step = krylov(matrix, before, KRYLOV_SIZE, KRYLOV_GAIN)
+        after = before - matrix @ step
+        return guess + step if _norm(after) < _norm(before) else None
+
+
+def krylov(matrix: Any, right: Floats, size: int, gain: float) -> Floats:
+    """The step of GMRES that lowers the residual most: by ``gain``, or what ``size`` products with the matrix allow.
+
+    Inner products go through ``einsum``: BLAS would start threads, which cost more than they give at this size.
+    """
+    basis = np.empty((size + 1, right.size))
+    small = np.zeros((size + 1, size))
+    length = _norm(right)
+    basis[0] = right / length if length > 0 else 0.0
+    used = 0
+    weights: Any = np.zeros(0)
+    for used in range(1, size + 1):
+        fresh = matrix @ basis[used - 1]
+        for _ in range(2):  # once more against rounding
+            along = np.einsum("ij,j->i", basis[:used], fresh)
+            fresh -= np.einsum("i,ij->j", along, basis[:used])
+            small[:used, used - 1] += along
+        small[used, used - 1] = norm = _norm(fresh)
+        target = np.zeros(used + 1)
+        target[0] = length
+        weights, rest, *_ = np.linalg.lstsq(small[: used + 1, :used], target, rcond=None)
+        if norm <= 1e-14 * length or (rest.size and rest[0] <= (gain * length) ** 2):
+            break
+        basis[used] = fresh / norm
+    step: Floats = np.einsum("i,ij->j", weights, basis[:used])
+    return step
+
+
+def _norm(vector: Floats) -> float:
+    return math.sqrt(np.einsum("i,i->", vector, vector))

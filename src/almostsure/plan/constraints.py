@@ -1,0 +1,72 @@
+"""The three constraints on the damage of a trajectory, and the ranges of the numbers that go with them.
+
+==========================  =============================  ==========================================
+``AlmostSure(budget)``       P(Σ D ≤ budget) = 1             no trajectory, ever, takes more damage
+``Expected(limit)``         E[Σ D] ≤ limit                 the average trajectory takes no more
+``Chance(budget, risk)``     P(Σ D > budget) ≤ risk          few trajectories take more
+==========================  =============================  ==========================================
+
+Each is contained in the next-weaker one: ``AlmostSure(n)`` implies ``Expected(n)`` and ``Chance(n, 0)``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+from almostsure.arguments import check_budget, check_real
+from almostsure.errors import ArgumentError
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AlmostSure:
+    """The total damage of every trajectory is at most ``budget``, a whole number."""
+
+    budget: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", check_budget(self.budget))
+
+    def __str__(self) -> str:
+        return f"never more than {self.budget} damage"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The total damage is at most ``limit`` on average; a single trajectory may take any amount."""
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        limit = check_real("limit", self.limit)
+        if not (limit >= 0 and math.isfinite(limit)):
+            raise ArgumentError(f"limit must be a finite number, 0 or more; got {limit:g}")
+        object.__setattr__(self, "limit", limit)
+
+    def __str__(self) -> str:
+        return f"at most {self.limit:g} damage on average"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """The total damage exceeds ``budget`` with a probability of at most ``risk``."""
+
+    budget: int
+    risk: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", check_budget(self.budget))
+        risk = check_real("risk", self.risk)
+        if not 0 <= risk <= 1:
+            raise ArgumentError(f"risk must be a probability, 0 … 1; got {risk:g}")
+        object.__setattr__(self, "risk", risk)
+
+    def __str__(self) -> str:
+        return f"more than {self.budget} damage with probability {self.risk:g} at most"
+
+
+Constraint = AlmostSure | Expected | Chance

@@ -1,0 +1,120 @@
+"""The price of certainty: the best return against the budget, against the expected damage and against the risk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from almostsure.arguments import check_budget, check_discount, check_tolerance
+from almostsure.errors import ArgumentError, Infeasible, UnboundedReturn
+from almostsure.model.mdp import MDP, Floats
+from almostsure.model.source import Model, as_model
+from almostsure.plan.constraints import Chance, Expected
+from almostsure.plan.curve import assured_curve
+from almostsure.plan.programme.flow import layered_flow, plain_flow
+from almostsure.plan.programme.occupation import Programme
+from almostsure.plan.solve import solve_programme
+
+POINTS = 21
+RISKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Frontier:
+    """Three curves of the best return on one model.  NaN: infeasible; plus infinity: the return has no bound."""
+
+    budget: int
+    discount: float
+    budgets: Floats  # [budget + 1], the budgets 0 … budget
+    assured: Floats  # [budget + 1], the best return when no trajectory takes more
+    limits: Floats  # [l], limits of the expected damage
+    expected: Floats  # [l], the best return within them
+    risks: Floats  # [e], probabilities of more than ``budget`` damage
+    chance: Floats  # [e], the best return with them; empty where a discount rules it out
+
+    @property
+    def price_of_certainty(self) -> Floats:
+        """What "never" costs against "on average", for each budget 0 … budget, where that limit was computed."""
+        at = {float(limit): value for limit, value in zip(self.limits, self.expected, strict=True)}
+        return np.array([at.get(float(k), math.nan) - v for k, v in zip(self.budgets, self.assured, strict=True)])
+
+    def plot(self) -> Any:
+        """Draw the curves; the Matplotlib figure is returned, not shown."""
+        from almostsure.plan.frontier_plot import draw
+
+        return draw(self)
+
+    def __str__(self) -> str:
+        rows = [("budget", "never more", "on average")]
+        at = {float(limit): value for limit, value in zip(self.limits, self.expected, strict=True)}
+        for k, value in zip(self.budgets, self.assured, strict=True):
+            rows.append((f"{k:g}", _show(value), _show(at[float(k)]) if float(k) in at else ""))
+        rows.append((f"risk of more than {self.budget}", "best return", ""))
+        rows += [(f"{risk:g}", _show(value), "") for risk, value in zip(self.risks, self.chance, strict=True)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+        return "\n".join(lines)
+
+
+def frontier(
+    mdp: Model,
+    budget: int,
+    *,
+    limits: Iterable[float] | None = None,
+    risks: Iterable[float] | None = None,
+    discount: float = 1.0,
+    tolerance: float = 1e-8,
+) -> Frontier:
+    """The best return against the budget, the expected damage and the risk, in one call.
+
+    Parameters
+    ----------
+    mdp
+        The model, an example's name, or a file.
+    budget
+        The largest budget; the risks are those of more damage than that.
+    limits
+        Of the expected damage; by default 21 from 0 to ``budget``, and the whole numbers.
+    risks
+        By default 0, 0.001, … 1.  With a discount only 0 and 1 have an answer (see :func:`solve_policy`), and are
+        the default.
+    discount, tolerance
+        As for :func:`solve_policy`.
+    """
+    mdp, budget, discount = as_model(mdp), check_budget(budget), check_discount(discount)
+    tolerance = check_tolerance(tolerance)
+    by_default = np.union1d(np.linspace(0, budget, POINTS), np.arange(budget + 1))
+    means = [Expected(x) for x in (by_default.tolist() if limits is None else limits)]
+    odds = [Chance(budget, x) for x in ((RISKS if discount == 1 else (0.0, 1.0)) if risks is None else risks)]
+    if discount < 1 and any(0 < x.risk < 1 for x in odds):
+        raise ArgumentError("with a discount, only the risks 0 and 1 have an answer; leave risks out")
+    assured = assured_curve(mdp, budget, discount=discount, tolerance=tolerance)
+    plain, layered = Programme(plain_flow(mdp), discount), Programme(layered_flow(mdp, budget), discount)
+    return Frontier(
+        budget=budget,
+        discount=discount,
+        budgets=np.arange(budget + 1, dtype=np.float64),
+        assured=assured,
+        limits=np.array([x.limit for x in means]),
+        expected=np.array([_value(mdp, x, plain, tolerance) for x in means]),
+        risks=np.array([x.risk for x in odds]),
+        chance=np.array([assured[-1] if x.risk == 0 else _value(mdp, x, layered, tolerance) for x in odds]),
+    )
+
+
+def _value(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> float:
+    try:
+        return solve_programme(mdp, constraint, programme, tolerance).value
+    except Infeasible:
+        return math.nan
+    except UnboundedReturn:
+        return math.inf
+
+
+def _show(value: Any) -> str:
+    return "infeasible" if math.isnan(value) else f"{value:.6g}"

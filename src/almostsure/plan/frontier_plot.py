@@ -1,0 +1,85 @@
+"""The picture of a frontier.  Matplotlib is imported here only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from almostsure.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from almostsure.plan.frontier import Frontier
+
+ASSURED, EXPECTED, CHANCE = "#1b6ca8", "#d1603d", "#6a4c93"
+
+
+def draw(frontier: Frontier) -> Figure:
+    """Two panels: return against damage, and return against risk."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("matplotlib", "plot") from None
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    _against_damage(left, frontier)
+    _against_risk(right, frontier)
+    left.set_ylabel("best return" if frontier.discount == 1 else f"best return (discount {frontier.discount:g})")
+    for axes in (left, right):
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle("The price of certainty")
+    return figure
+
+
+def _against_damage(axes: Axes, frontier: Frontier) -> None:
+    mean, sure = np.isfinite(frontier.expected), np.isfinite(frontier.assured)
+    order = np.argsort(frontier.limits[mean])
+    axes.plot(
+        frontier.limits[mean][order],
+        frontier.expected[mean][order],
+        color=EXPECTED,
+        label="on average: E[damage] ≤ budget",
+    )
+    axes.step(
+        frontier.budgets[sure], frontier.assured[sure], where="post", color=ASSURED, marker="o",
+        label="always: damage ≤ budget",
+    )  # fmt: skip
+    _mark_infeasible(axes, frontier)
+    axes.set_xlabel("budget of damage")
+    axes.set_xlim(-0.03 * max(frontier.budget, 1), max(frontier.budget, 1) * 1.03)
+    axes.locator_params(axis="x", integer=True)
+    axes.legend(frameon=False, loc="lower right")
+
+
+def _mark_infeasible(axes: Axes, frontier: Frontier) -> None:
+    nowhere = frontier.budgets[np.isnan(frontier.assured)]
+    if nowhere.size:
+        axes.axvspan(-1, nowhere.max() + 0.5, color=ASSURED, alpha=0.08, lw=0)
+        axes.text(0.02, 0.97, "never: impossible here", color=ASSURED, fontsize=8, va="top", transform=axes.transAxes)
+
+
+def _against_risk(axes: Axes, frontier: Frontier) -> None:
+    known = np.isfinite(frontier.chance)
+    order = np.argsort(frontier.risks[known])
+    risks, values = frontier.risks[known][order], frontier.chance[known][order]
+    positive = risks[risks > 0]
+    axes.plot(risks, values, color=CHANCE, marker=".", label=f"P(damage > {frontier.budget}) ≤ risk")
+    if (risks == 0).any():
+        value = float(values[risks == 0][0])
+        axes.plot([0], [value], color=ASSURED, marker="o", linestyle="none", clip_on=False, label="risk 0: always")
+        axes.axhline(value, color=ASSURED, linewidth=0.8, linestyle=":")
+    if positive.size:
+        axes.set_xscale("symlog", linthresh=float(positive.min()), linscale=0.5)
+        axes.set_xlim(0, float(positive.max()))
+    else:
+        axes.set_xlim(0, 1)
+    endless = frontier.risks[np.isposinf(frontier.chance)]
+    if endless.size:
+        text = f"no bound from a risk of {endless.min():g} on"
+        axes.text(0.5, 0.5, text, color=CHANCE, ha="center", va="center", transform=axes.transAxes)
+    axes.set_xlabel(f"risk of more than {frontier.budget} damage")
+    axes.legend(frameon=False, loc="lower right")

@@ -1,0 +1,121 @@
+"""End components, the way around inside them, and who can surely leave; the graph searches are SciPy's, in C.
+
+An *end component* is a set of states, with choices for them, that can be stayed in for ever and in which every
+state reaches every other.  One whose choices all have reward zero can be left at will or stayed in for nothing: it
+behaves as one state with all the exits of its members and one more choice, to stay, worth 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from almostsure.model.mdp import Bools, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Graph:
+    """The choices of a set of states and where they lead, without probabilities."""
+
+    num_states: int
+    owner: Ints  # [num_choices], the state of each choice
+    entry_choice: Ints  # [num_entries], the choice of each entry, ascending
+    entry_state: Ints  # [num_entries], the state that it leads to
+
+    def having(self, entries: Bools) -> Bools:
+        """The choices that have at least one of the marked entries."""
+        result = np.zeros(self.owner.size, np.bool_)
+        result[self.entry_choice[entries]] = True
+        return result
+
+    def edges(self, choices: Bools) -> tuple[Ints, Ints]:
+        """Where the given choices start and where they lead."""
+        kept = choices[self.entry_choice]
+        return self.owner[self.entry_choice[kept]], self.entry_state[kept]
+
+
+def end_components(graph: Graph, usable: Bools) -> tuple[Ints, Bools]:
+    """The maximal end components that the ``usable`` choices form.
+
+    Returns the component of each state, −1 for states in none, and the choices that stay inside their component.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    inside = usable.copy()
+    while True:
+        _, component = connected_components(_sparse(*graph.edges(inside), graph.num_states), connection="strong")
+        leaves = component[graph.owner[graph.entry_choice]] != component[graph.entry_state]
+        staying = inside & ~graph.having(leaves)
+        if (staying == inside).all():
+            break
+        inside = staying
+    labels = np.full(graph.num_states, -1, np.int32)
+    members = np.unique(graph.owner[inside])
+    labels[members] = np.unique(component[members], return_inverse=True)[1]
+    return labels, inside
+
+
+def lead_inside(graph: Graph, inside: Bools, goals: Ints) -> Ints:
+    """For each state that can get to one of the ``goals`` by ``inside`` choices, a choice that comes nearer.
+
+    When the choices stay inside an end component, following them reaches a goal almost surely.  −1 elsewhere,
+    and at the goals.
+    """
+    from scipy.sparse.csgraph import breadth_first_order
+
+    begin, end = graph.edges(inside)
+    source = graph.num_states  # one more state, from which the backward search starts
+    start = np.full(goals.size, source)
+    backward = _sparse(np.concatenate([end, start]), np.concatenate([begin, goals]), source + 1)
+    _, parent = breadth_first_order(backward, source, directed=True)
+    at = graph.owner[graph.entry_choice]
+    (nearer,) = np.nonzero(inside[graph.entry_choice] & (parent[at] == graph.entry_state))
+    policy = np.full(graph.num_states, -1, np.int32)
+    policy[at[nearer][::-1]] = graph.entry_choice[nearer][::-1]
+    return policy
+
+
+def surely_leave(graph: Graph, leaving: Bools) -> tuple[Bools, Bools, Ints]:
+    """The states from which some policy plays a ``leaving`` choice with probability one.
+
+    Returns these states, the choices that keep it possible, and one such policy (−1 for other states).  Its compiled
+    twin for large models is :func:`almostsure.plan.assured.sweep_prepare.leave_surely`.
+    """
+    live = np.ones(graph.num_states, np.bool_)
+    back = _sparse(graph.entry_state, graph.entry_choice, max(graph.num_states, graph.owner.size))
+    while True:
+        usable = live[graph.owner] & ~graph.having(~live[graph.entry_state])
+        policy = np.full(graph.num_states, -1)
+        frontier = _give(policy, graph.owner, np.flatnonzero(usable & leaving))
+        while frontier.size:
+            choices = np.unique(back[frontier].indices)
+            frontier = _give(policy, graph.owner, choices[usable[choices]])
+        if ((policy >= 0) == live).all():
+            return live, usable, policy
+        live = policy >= 0
+
+
+def closed(source: Ints, target: Ints, num_states: int) -> Bools:
+    """The states of a chain, given by its edges, that are in classes which are never left."""
+    from scipy.sparse.csgraph import connected_components
+
+    count, label = connected_components(_sparse(source, target, num_states), connection="strong")
+    left = np.zeros(count, np.bool_)
+    left[label[source[label[source] != label[target]]]] = True
+    result: Bools = ~left[label]
+    return result
+
+
+def _give(policy: Ints, owner: Ints, choices: Ints) -> Ints:
+    """Give each state without a choice one of these; returns the states that got one."""
+    fresh = choices[policy[owner[choices]] < 0]
+    policy[owner[fresh][::-1]] = fresh[::-1]
+    return np.unique(owner[fresh])
+
+
+def _sparse(begin: Ints, end: Ints, size: int) -> Any:
+    from scipy.sparse import csr_array
+
+    return csr_array((np.ones(begin.size, np.int8), (begin, end)), shape=(size, size))

@@ -1,0 +1,83 @@
+"""From an optimal flow to a policy.
+
+Where there is flow, a state's choices are played in proportion to it; where there is none (a state that rounding or a
+rare event reaches all the same) a choice is taken that is optimal for the dual and leads to an end.  A stop becomes a
+rest: if the policy never leaves the states in which it stops, it simply plays a harmless choice there; otherwise it
+must remember, see :mod:`almostsure.policy.policy`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.plan.programme.flow import Flow, end_components, plain_flow
+from almostsure.plan.programme.lagrange import TIGHT, Answer, Proof, leading_home
+from almostsure.policy.policy import Policy
+from almostsure.policy.rows import Rest
+
+TINY = 1e-12  # flow below this is none
+
+
+def extract(mdp: MDP, flow: Flow, answer: Answer, proof: Proof, budget: int | None) -> Policy:
+    """The policy of an optimal flow: stationary, or with ``budget`` on (state, remaining) and once overspent."""
+    layers = 1 if budget is None else budget + 2
+    share, stop = _shares(flow, answer, proof), flow.is_stop
+    stops = np.bincount(flow.owner[stop], share[stop], minlength=flow.num_states)
+    share /= np.where(stops < 1, 1 - stops, 1.0)[flow.owner]
+    probability, rests = np.zeros((layers, mdp.num_choices)), np.zeros((layers, mdp.num_states))
+    probability.ravel()[flow.choice[~stop]] = share[~stop]
+    rests.ravel()[flow.state] = stops
+    whole = plain_flow(mdp)
+    harmless = _Waiting(whole, (whole.reward == 0) & (whole.cost == 0))
+    for layer in range(layers):
+        if budget is not None and layer == budget + 1:
+            _Waiting(whole, whole.reward == 0).settle(probability[layer], rests[layer], always=True)
+        else:
+            harmless.settle(probability[layer], rests[layer], always=False)
+    rest = Rest(probability=rests, choice=harmless.choice) if rests.any() else None
+    return Policy(mdp, probability=probability, budget=budget, rest=rest)
+
+
+def _shares(flow: Flow, answer: Answer, proof: Proof) -> Floats:
+    """How a state's visits are spread over its choices; where there are none, one choice that leads home."""
+    visits = np.bincount(flow.owner, answer.flow, minlength=flow.num_states)
+    values = proof.potential()
+    slack = values[flow.owner] - flow.reward + proof.price * flow.cost - proof.priced.discount * (flow.moves @ values)
+    home = leading_home(flow, slack, TIGHT * (1 + float(np.abs(values).max(initial=0.0))))
+    visited = visits > TINY
+    share = np.where(visited[flow.owner], answer.flow / np.where(visited, visits, 1.0)[flow.owner], 0.0)
+    share[home[~visited]] = 1.0
+    return share
+
+
+class _Waiting:
+    """The places where a policy can wait for ever with choices of one kind, and with which choice."""
+
+    def __init__(self, whole: Flow, kind: Bools) -> None:
+        self.whole = whole
+        self.label, self.inner = end_components(whole, kind)
+        self.choice = self._first(self.inner)
+
+    def _first(self, choices: Bools) -> Ints:
+        result = np.full(self.whole.num_states, -1)
+        at = np.flatnonzero(choices)
+        result[self.whole.owner[at][::-1]] = at[::-1]
+        return result
+
+    def settle(self, probability: Floats, rests: Floats, *, always: bool) -> None:
+        """Let a layer's states that stop wait instead, where no other state's moves would carry the policy away.
+
+        ``always``: also where they would.  That is right where stopping and moving on are worth the same.
+        """
+        owner = self.whole.owner
+        busy = np.bincount(owner, probability, minlength=self.whole.num_states) > 0
+        calm = np.full(busy.size, -1)
+        if (~busy & (self.label >= 0)).any():
+            _, inside = end_components(self.whole, self.inner & ~busy[owner])
+            calm = self._first(inside)
+        if always:
+            calm = np.where((calm < 0) & (rests > 0), self.choice, calm)
+            rests[calm >= 0] = 0.0
+        probability[calm[calm >= 0]] = 1.0
+        rests[calm >= 0] = 0.0

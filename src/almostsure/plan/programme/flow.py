@@ -1,0 +1,225 @@
+"""Flow problems: what the linear programmes of :mod:`almostsure.plan.programme.occupation` are about.
+
+A policy sends a flow of probability through the model: x(c) is the expected number of times that it plays choice c.
+For every state, what flows out is what starts there and what flows in.  A *flow problem* has states, choices with a
+reward and a cost each, and the mass that starts in each state:
+
+- for E[Σ D] ≤ limit the states are the model's, and the cost of a choice is its expected damage;
+- for P(Σ D > budget) ≤ risk they are the pairs (state, remaining), and the cost is the probability of overspending in
+  this step.  Who has overspent goes on, without a cost, in one more layer: nothing can be made worse there.
+
+Undiscounted, three things need care; all three are read off the graph.
+
+- *Coming to rest.*  A flow that never reaches a terminal state but stays among choices without reward and cost
+  would have to be infinite.  So every state of such an end component gets a choice ``stop`` that leads nowhere.
+- *No end.*  States from which no policy comes to rest with probability one are left out, with what leads to them:
+  from there the cost is infinite, or the return is minus infinity (or has no value), whatever is done.
+- *Endless gain.*  In an end component without cost whose mean reward can be positive the return has no bound;
+  whether the constraint allows to get there is for the programme to say.
+
+The return of a policy that collects rewards for ever which cancel out in the long run has no value; such policies do
+not compete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.plan import graph
+
+STOP = -1
+ZERO = 1e-12  # a mean reward below this share of the rewards' size is rounding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Flow:
+    """A flow problem.  Choices are ordered by state."""
+
+    choice_ptr: Ints  # [states + 1]
+    owner: Ints  # [choices]
+    moves: Any  # CSR [choices, states], probabilities; the row of a stop is empty
+    reward: Floats  # [choices]
+    cost: Floats  # [choices]
+    initial: Floats  # [states]
+    state: Ints  # [states], the model's state, plus num_states for each layer above 0
+    choice: Ints  # [choices], the model's choice, plus num_choices for each layer above 0, or STOP
+
+    @property
+    def num_states(self) -> int:
+        """How many states there are."""
+        return self.initial.size
+
+    @property
+    def num_choices(self) -> int:
+        """How many choices there are, stops included."""
+        return self.reward.size
+
+    @property
+    def is_stop(self) -> Bools:
+        """Which choices are stops, [choices]."""
+        stops: Bools = self.choice == STOP
+        return stops
+
+    def keep(self, states: Bools, choices: Bools) -> Flow:
+        """The part that has only some states and some choices; a choice of or into a state that goes, goes too."""
+        choices = choices & states[self.owner] & ~touches(self.moves, ~states)
+        position = np.cumsum(states) - 1
+        owner = position[self.owner[choices]]
+        count = int(states.sum())
+        return Flow(
+            choice_ptr=np.searchsorted(owner, np.arange(count + 1)),
+            owner=owner,
+            moves=self.moves[choices][:, states],
+            reward=self.reward[choices],
+            cost=self.cost[choices],
+            initial=self.initial[states],
+            state=self.state[states],
+            choice=self.choice[choices],
+        )
+
+    def with_stops(self, states: Ints, reward: float = 0.0) -> Flow:
+        """The same problem with a stop in each of ``states``."""
+        from scipy.sparse import csr_array, vstack
+
+        order = np.argsort(np.concatenate([self.owner, states]), kind="stable")
+        none = np.zeros(states.size)
+        owner = np.concatenate([self.owner, states])[order]
+        moves = csr_array(vstack([self.moves, csr_array((states.size, self.num_states))]))
+        return Flow(
+            choice_ptr=np.searchsorted(owner, np.arange(self.num_states + 1)),
+            owner=owner,
+            moves=moves[order],
+            reward=np.concatenate([self.reward, none + reward])[order],
+            cost=np.concatenate([self.cost, none])[order],
+            initial=self.initial,
+            state=self.state,
+            choice=np.concatenate([self.choice, np.full(states.size, STOP)])[order],
+        )
+
+
+def plain_flow(mdp: MDP) -> Flow:
+    """The flow problem on the model's states; the cost is the expected damage."""
+    from scipy.sparse import csr_array
+
+    initial = np.zeros(mdp.num_states)
+    initial[mdp.initial_states] = mdp.initial_probabilities
+    shape = (mdp.num_choices, mdp.num_states)
+    moves = csr_array(
+        (mdp.probability.copy(), mdp.successor.astype(np.int64), mdp.outcome_ptr.astype(np.int64)), shape=shape
+    )
+    moves.sum_duplicates()
+    return Flow(
+        choice_ptr=mdp.choice_ptr.astype(np.int64),
+        owner=mdp.choice_states().astype(np.int64),
+        moves=moves,
+        reward=mean_reward(mdp),
+        cost=_sum(mdp, mdp.probability * mdp.damage),
+        initial=initial,
+        state=np.arange(mdp.num_states),
+        choice=np.arange(mdp.num_choices),
+    )
+
+
+def layered_flow(mdp: MDP, budget: int) -> Flow:
+    """The flow problem on (state, remaining): layers 0 … budget, and budget + 1 for an overspent budget."""
+    from scipy.sparse import csr_array
+
+    count, width, layers = mdp.num_states, mdp.num_choices, budget + 2
+    target, cost = [], []
+    for remaining in range(budget + 1):
+        left = remaining - mdp.damage.astype(np.int64)
+        target.append(np.where(left >= 0, left, budget + 1) * count + mdp.successor)
+        cost.append(_sum(mdp, mdp.probability * (left < 0)))
+    target.append(np.full(mdp.num_outcomes, (budget + 1) * count) + mdp.successor)
+    cost.append(np.zeros(width))
+    starts = [mdp.outcome_ptr[:-1].astype(np.int64) + layer * mdp.num_outcomes for layer in range(layers)]
+    moves = csr_array(
+        (
+            np.tile(mdp.probability, layers),
+            np.concatenate(target),
+            np.concatenate([*starts, [layers * mdp.num_outcomes]]),
+        ),
+        shape=(layers * width, layers * count),
+    )
+    moves.sum_duplicates()
+    initial = np.zeros(layers * count)
+    initial[budget * count + mdp.initial_states] = mdp.initial_probabilities
+    owner = np.concatenate([mdp.choice_states().astype(np.int64) + layer * count for layer in range(layers)])
+    return Flow(
+        choice_ptr=np.searchsorted(owner, np.arange(layers * count + 1)),
+        owner=owner,
+        moves=moves,
+        reward=np.tile(mean_reward(mdp), layers),
+        cost=np.concatenate(cost),
+        initial=initial,
+        state=np.arange(layers * count),
+        choice=np.arange(layers * width),
+    )
+
+
+def mean_reward(mdp: MDP) -> Floats:
+    """The expected reward of each choice; exactly 0 where rewards cancel out up to rounding, [num_choices]."""
+    mean = _sum(mdp, mdp.probability * mdp.reward)
+    size = _sum(mdp, mdp.probability * np.abs(mdp.reward))
+    return np.where(np.abs(mean) <= ZERO * size, 0.0, mean)
+
+
+def _sum(mdp: MDP, values: Floats) -> Floats:
+    return np.add.reduceat(values, mdp.outcome_ptr[:-1].astype(np.int64))
+
+
+# ---------------------------------------------------------------------- the graph
+
+
+def touches(moves: Any, states: Bools) -> Bools:
+    """Which choices may lead to one of ``states``, [choices]."""
+    return np.asarray(moves @ states.astype(np.float64)) > 0
+
+
+def reachable(flow: Flow) -> Bools:
+    """Which states can be reached from the start, [states]."""
+    return _spread(_graph(flow, np.ones(flow.num_choices, np.bool_)), flow.initial > 0)
+
+
+def end_components(flow: Flow, allowed: Bools) -> tuple[Ints, Bools]:
+    """The maximal end components of the allowed choices: their number for each state (−1: none), and their choices."""
+    return graph.end_components(choice_graph(flow.owner, flow.moves), allowed & ~flow.is_stop)
+
+
+def surely_stops(flow: Flow) -> tuple[Bools, Bools]:
+    """The states from which some policy stops with probability one, and the choices that keep it possible."""
+    states, choices, _ = graph.surely_leave(choice_graph(flow.owner, flow.moves), flow.is_stop)
+    return states, choices
+
+
+def choice_graph(owner: Ints, moves: Any) -> graph.Graph:
+    """Where choices lead, without the probabilities of ``moves`` (CSR, [choices, states])."""
+    entry = np.repeat(np.arange(owner.size), np.diff(moves.indptr))
+    return graph.Graph(num_states=moves.shape[1], owner=owner, entry_choice=entry, entry_state=moves.indices)
+
+
+def _graph(flow: Flow, choices: Bools) -> Any:
+    """Which state leads to which by the given choices, as a CSR matrix of ones."""
+    from scipy.sparse import csr_array
+
+    entry = np.repeat(np.arange(flow.num_choices), np.diff(flow.moves.indptr))
+    used = choices[entry]
+    pair = flow.owner[entry[used]], flow.moves.indices[used]
+    graph = csr_array((np.ones(pair[0].size), pair), shape=(flow.num_states, flow.num_states))
+    graph.sum_duplicates()
+    return graph
+
+
+def _spread(graph: Any, sources: Bools) -> Bools:
+    """Every state that can be reached from ``sources``."""
+    seen = sources.copy()
+    frontier = np.flatnonzero(sources)
+    while frontier.size:
+        ahead = np.unique(graph[frontier].indices)
+        frontier = ahead[~seen[ahead]]
+        seen[frontier] = True
+    return seen

@@ -1,0 +1,282 @@
+"""Expectation and chance constraints as linear programmes over occupation measures, solved with HiGHS.
+
+With the flow x(c) of a policy (:mod:`almostsure.plan.programme.flow`) the problem is
+
+    maximise  Σ reward(c) x(c)     subject to   out(s) − discount · in(s) = initial(s)   for every state s,
+                                                Σ cost(c) x(c) ≤ limit,   x ≥ 0,
+
+and its dual, with a value V(s) for every state and a price λ ≥ 0 of the constraint,
+
+    minimise  Σ initial V + λ · limit   subject to   V(s) ≥ reward(c) − λ cost(c) + discount · Σ p V   for every choice.
+
+A vertex of the programme is a policy that plays at random in one state at most.  The reference is Altman,
+*Constrained Markov Decision Processes* (1999), chapters 3 and 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from almostsure.errors import LimitReached
+from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.plan.programme.flow import Flow, end_components, reachable, surely_stops
+from almostsure.plan.programme.lagrange import Answer, Improper, Priced, Search
+
+FEASIBLE = 1e-9  # what HiGHS may miss a row by
+SMALL = 500  # choices up to which HiGHS is the faster one
+ROUNDS = 300  # of value iteration, before a programme is solved instead
+FAR = 1e5  # rewards
+REACHED = 1e-7  # a flow into an endless gain below this is none
+
+
+class NoEnd(Exception):
+    """No policy comes to an end with probability one; ``free`` says whether one could go on without a cost."""
+
+    def __init__(self, free: bool) -> None:
+        super().__init__(free)
+        self.free = free
+
+
+class Endless(Exception):
+    """The constraint allows to reach an end component with a positive mean reward: the model's states in it."""
+
+    def __init__(self, states: Ints) -> None:
+        super().__init__(states)
+        self.states = states
+
+
+class Programme:
+    """A flow problem made ready, for many limits: each solve starts from the last one's basis."""
+
+    def __init__(self, raw: Flow, discount: float) -> None:
+        self.discount = discount
+        flow = raw.keep(reachable(raw), np.ones(raw.num_choices, np.bool_))
+        flow = _with_rest(flow) if discount == 1 else _with_ends(flow)
+        self.gainful = gainful(flow) if discount == 1 else np.zeros(flow.num_states, np.bool_)
+        self.everything = flow
+        self._ready: tuple[Flow, _Solver] | None = None
+
+    @property
+    def flow(self) -> Flow:
+        """The problem that answers are about: without what has no end, and without endless gains."""
+        return self._prepared()[0]
+
+    def solve(self, limit: float | None) -> Answer | None:
+        """The best flow with at most ``limit`` cost, or None if there is none; no limit with None."""
+        self._check_endless(limit)
+        return self._prepared()[1].solve(limit)
+
+    @property
+    def priced(self) -> Priced:
+        """The problem with prices, for proofs."""
+        return self._prepared()[1].priced
+
+    def least_cost(self) -> float:
+        """The least cost of any policy that comes to an end."""
+        flow = self._with_endless_ends() if self.gainful.any() else self.flow
+        return Search(Priced(flow, self.discount)).least
+
+    def _prepared(self) -> tuple[Flow, _Solver]:
+        if self._ready is None:
+            # No feasible flow reaches an endless gain (else Endless was raised), so those states can go.
+            flow = _trimmed(self.everything, ~self.gainful) if self.discount == 1 else self.everything
+            self._ready = flow, _Solver(flow, self.discount)
+        return self._ready
+
+    def _check_endless(self, limit: float | None) -> None:
+        if not self.gainful.any():
+            return
+        flow = self._with_endless_ends()
+        ends = flow.is_stop & (flow.reward > 0)
+        answer = _Solver(replace(flow, reward=ends.astype(np.float64)), 1.0).solve(limit)
+        if answer is not None and answer.value > REACHED:
+            entered = flow.owner[ends & (answer.flow > REACHED * answer.value)]
+            raise Endless(self._component(flow.state[entered[0]]))
+
+    def _with_endless_ends(self) -> Flow:
+        """The problem in which an endless gain is an end; its stops are marked with a reward."""
+        return _trimmed(self.everything.with_stops(np.flatnonzero(self.gainful), 1.0), np.ones_like(self.gainful))
+
+    def _component(self, state: int) -> Ints:
+        label, _ = end_components(self.everything, self.everything.cost == 0)
+        at = int(np.flatnonzero(self.everything.state == state)[0])
+        members: Ints = self.everything.state[label == label[at]]
+        return members
+
+
+# ---------------------------------------------------------------------- making a flow problem ready
+
+
+def _with_rest(flow: Flow) -> Flow:
+    """Add a stop in every end component without reward and cost, and drop the choices that only wait there."""
+    label, inner = end_components(flow, (flow.reward == 0) & (flow.cost == 0))
+    waits = inner & (np.diff(flow.moves.indptr) == 1)
+    waits[waits] = flow.moves.indices[flow.moves.indptr[:-1][waits]] == flow.owner[waits]
+    return flow.keep(np.ones(flow.num_states, np.bool_), ~waits).with_stops(np.flatnonzero(label >= 0))
+
+
+def _with_ends(flow: Flow) -> Flow:
+    """With a discount only terminal states need a stop: nothing else can keep a flow for ever."""
+    alone = np.diff(flow.moves.indptr) == 1
+    alone[alone] = flow.moves.indices[flow.moves.indptr[:-1][alone]] == flow.owner[alone]
+    still = alone & (flow.reward == 0) & (flow.cost == 0)
+    ends = np.logical_and.reduceat(still, flow.choice_ptr[:-1])
+    return flow.keep(np.ones(flow.num_states, np.bool_), ~ends[flow.owner]).with_stops(np.flatnonzero(ends))
+
+
+def _trimmed(flow: Flow, states: Bools) -> Flow:
+    """Leave out all but ``states``, and everything from which no policy surely stops."""
+    kept = flow.keep(states, np.ones(flow.num_choices, np.bool_))
+    ends, choices = surely_stops(kept)
+    if not ends[kept.initial > 0].all() or (flow.initial > 0).sum() > (kept.initial > 0).sum():
+        free = flow.with_stops(np.flatnonzero(end_components(flow, flow.cost == 0)[0] >= 0))
+        raise NoEnd(bool(surely_stops(free)[0][free.initial > 0].all()))
+    return kept.keep(ends, choices)
+
+
+def gainful(flow: Flow) -> Bools:
+    """The states of the end components without cost whose mean reward can be positive, [states]."""
+    label, inner = end_components(flow, flow.cost == 0)
+    result = np.zeros(flow.num_states, np.bool_)
+    for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
+        choices = inner & (label[flow.owner] == number)
+        least = FEASIBLE * np.abs(flow.reward[choices]).max()
+        if (flow.reward[choices] >= 0).all() or _gains(flow, choices, least):
+            result[label == number] = True
+    return result
+
+
+def _gains(flow: Flow, choices: Bools, least: float) -> bool:
+    """Whether the best mean reward per step of one end component is above ``least``.
+
+    For any numbers h, the least and the largest of max over choices of [reward + P h] − h, over the states, enclose it.
+    A few rounds of value iteration mostly decide; the programme is for those so close that they don't.
+    """
+    part = np.flatnonzero(choices)
+    states, first = np.unique(flow.owner[part], return_index=True)  # choices are ordered by their owners
+    moves, reward = flow.moves[part][:, states], flow.reward[part]
+    h = np.zeros(states.size)
+    for _ in range(ROUNDS):
+        change = np.maximum.reduceat(reward + moves @ h, first) - h
+        if change.min() > least or change.max() <= least:
+            return bool(change.min() > least)
+        h += (change - change.min()) / 2  # half a step, so that it does not go round in circles
+        if h.max() - h.min() > FAR * np.abs(reward).max():  # rounding would count
+            break
+    return mean_gain(flow, choices)[0] > least
+
+
+def mean_gain(flow: Flow, choices: Bools) -> tuple[float, Floats]:
+    """The best mean reward per step among choices of one end component: a programme over circulations.
+
+    Its dual solution comes with it, [states]: numbers h with h ≥ reward − mean + P h on all of the choices.
+    """
+    part = np.flatnonzero(choices)
+    states, owner = np.unique(flow.owner[part], return_inverse=True)
+    balance = _outgoing(owner, states.size) - flow.moves[part][:, states].T
+    from scipy.sparse import csr_array, vstack
+
+    matrix = vstack([balance, csr_array(np.ones((1, part.size)))])
+    right = np.append(np.zeros(states.size), 1.0)
+    answer = _highs(matrix, flow.reward[part], right, right)
+    answer.run()
+    potential = np.zeros(flow.num_states)
+    potential[states] = np.array(answer.getSolution().row_dual)[:-1]
+    return float(answer.getInfo().objective_function_value), potential
+
+
+# ---------------------------------------------------------------------- solving
+
+
+class _Solver:
+    """One programme; only the limit changes between solves.
+
+    HiGHS solves small ones, and those in which a costly cycle brings reward without end (its price has a lower bound,
+    below which nothing is finite).  On large ones the search for the price is faster by orders of magnitude.
+    """
+
+    def __init__(self, flow: Flow, discount: float) -> None:
+        self.flow, self.discount = flow, discount
+        self.priced = Priced(flow, discount)
+        self._search: Search | None = None
+        self._highs: _Highs | None = None
+
+    def solve(self, limit: float | None) -> Answer | None:
+        """The optimum with the given limit, or None if nothing is feasible."""
+        if self.flow.num_choices > SMALL and self._highs is None:
+            try:
+                self._search = self._search or Search(self.priced)
+                return self._search.solve(limit)
+            except Improper:
+                pass
+        self._highs = self._highs or _Highs(self.flow, self.discount)
+        return self._highs.solve(limit)
+
+
+class _Highs:
+    """A programme in HiGHS; each solve starts from the last one's basis."""
+
+    def __init__(self, flow: Flow, discount: float) -> None:
+        from scipy.sparse import csr_array, vstack
+
+        balance = _outgoing(flow.owner, flow.num_states) - discount * flow.moves.T
+        matrix = vstack([balance, csr_array(flow.cost[None])])
+        self.states = flow.num_states
+        lower, upper = np.append(flow.initial, -np.inf), np.append(flow.initial, np.inf)
+        self.highs = _highs(matrix, flow.reward, lower, upper)
+
+    def solve(self, limit: float | None) -> Answer | None:
+        """The optimum with the given limit, or None if nothing is feasible."""
+        import highspy
+
+        self.highs.changeRowBounds(self.states, -np.inf, np.inf if limit is None else limit)
+        self.highs.run()
+        status = self.highs.getModelStatus()
+        if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+            return None
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise LimitReached(
+                f"HiGHS stopped with {self.highs.modelStatusToString(status)!r} instead of an optimum. "
+                "Rewards or probabilities that differ by many orders of magnitude can cause this."
+            )
+        solution = self.highs.getSolution()
+        duals = np.array(solution.row_dual)
+        return Answer(
+            flow=np.maximum(np.array(solution.col_value), 0.0),
+            value=float(self.highs.getInfo().objective_function_value),
+            price=max(float(duals[-1]), 0.0),
+            potential=duals[:-1],
+        )
+
+
+def _outgoing(owner: Ints, states: int) -> Any:
+    from scipy.sparse import csr_array
+
+    return csr_array((np.ones(owner.size), (owner, np.arange(owner.size))), shape=(states, owner.size))
+
+
+def _highs(matrix: Any, objective: Floats, lower: Floats, upper: Floats) -> Any:
+    """A HiGHS instance that maximises ``objective`` over non-negative columns."""
+    import highspy
+    from scipy.sparse import csc_array
+
+    columns = csc_array(matrix)
+    programme = highspy.HighsLp()
+    programme.num_row_, programme.num_col_ = columns.shape
+    programme.sense_ = highspy.ObjSense.kMaximize
+    programme.col_cost_ = objective
+    programme.col_lower_, programme.col_upper_ = np.zeros(columns.shape[1]), np.full(columns.shape[1], np.inf)
+    programme.row_lower_, programme.row_upper_ = lower, upper
+    programme.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    programme.a_matrix_.start_ = columns.indptr
+    programme.a_matrix_.index_ = columns.indices
+    programme.a_matrix_.value_ = columns.data
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
+        highs.setOptionValue(option, FEASIBLE)
+    highs.passModel(programme)
+    return highs

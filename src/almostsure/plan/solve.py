@@ -1,0 +1,427 @@
+"""``solve_policy``: the best return under one of the three constraints, with bounds.
+
+What is counted.  The return is E[Σ discountᵗ R]; with ``discount=1``, the default, it is E[Σ R].
+
+- ``AlmostSure(budget)`` is about every trajectory, so the discount does not touch it.
+- ``Expected(limit)`` counts damage as it counts reward: E[Σ D] undiscounted, E[Σ discountᵗ D] with a discount.  (Read
+  the discount as the chance that an episode goes on after each step: both sums are then over the same steps.  With one
+  discount for the return and another for the damage, stationary policies would not be enough.)
+- ``Chance(budget, risk)`` is about whole trajectories.  A policy on (state, remaining) cannot trade a discounted return
+  against an undiscounted risk optimally, so a risk strictly between 0 and 1 needs ``discount=1``.  To plan for episodes
+  that may break off, put that into the model: a transition to a terminal state.
+- Once the budget of a chance constraint is overspent, nothing can make it worse, and the policy goes on for the return.
+
+Infinite returns.  A return without bound is an error that names a cycle.  Where the constraint can be kept, but costs
+then add up for ever, the answer is −∞, with a policy that keeps the constraint; for ``Expected`` and ``Chance`` this
+is an assured one, and where there is none, ``Infeasible`` says that no finite return is within the limit.
+
+Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved layer by layer
+(:mod:`almostsure.plan.assured.layers`).  For the others ``lower`` is the exactly evaluated return of the policy that is
+returned, less what it would cost to make up for an excess by rounding over the limit, and ``upper`` is a dual
+solution that was checked (:mod:`almostsure.plan.programme.lagrange`).  Bounds further apart than ``tolerance``
+(times the value, if that is above 1) are an error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from almostsure.arguments import check_discount, check_tolerance
+from almostsure.budget.answer import INFINITE
+from almostsure.budget.result import MinimalBudget
+from almostsure.budget.solve import minimal_budget
+from almostsure.errors import AlmostSureError, ArgumentError, Infeasible, Interrupted, LimitReached, UnboundedReturn
+from almostsure.memory import require
+from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.source import Model, as_model
+from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
+from almostsure.plan.programme.extract import TINY, extract
+from almostsure.plan.programme.flow import Flow, layered_flow, plain_flow, reachable
+from almostsure.plan.programme.lagrange import Answer, Proof
+from almostsure.plan.programme.occupation import Endless, NoEnd, Programme
+from almostsure.policy.evaluate import Evaluation, evaluate
+from almostsure.policy.policy import Policy
+from almostsure.progress import Bar
+
+if TYPE_CHECKING:
+    from almostsure.plan.assured.layers import Layers
+
+BYTES_A_PAIR = 36  # of state and remaining budget, while layers are solved
+ASKED = 100_000  # pairs up to which printing a solution evaluates its policy
+SURELY = 1e-9  # an end that is missed with no more probability than this is sure
+ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Solution:
+    """The best return under a constraint, a policy that attains it, and how they are known."""
+
+    mdp: MDP
+    constraint: Constraint
+    value: float  # at the initial state or distribution
+    lower: float
+    upper: float
+    policy: Policy
+    discount: float
+    tolerance: float
+    used: float  # the policy's expected damage, or its risk; for AlmostSure the most damage that it may take
+    price: float  # what one more unit of the limit or of the risk would add to the return; NaN for AlmostSure
+    layers: Layers | None = None  # AlmostSure only: bounds for every remaining budget and state
+    _curve: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if any(map(math.isnan, (self.value, self.lower, self.upper))):
+            raise LimitReached("the return is beyond what floating-point numbers hold. Scale the rewards down.")
+
+    @property
+    def curve(self) -> Floats:
+        """The best return for the budgets 0 … budget; NaN where infeasible.
+
+        For Expected: for the limits 0, 1, … up to the limit.  For these two kinds it is computed when asked for.
+        """
+        if self._curve is not None:
+            return self._curve
+        steps = range(
+            math.floor(self.constraint.limit) + 1
+            if isinstance(self.constraint, Expected)
+            else self.constraint.budget + 1
+        )
+        return np.array([self._value_at(step) for step in steps])
+
+    def _value_at(self, step: int) -> float:
+        at = Chance(step, self.constraint.risk) if isinstance(self.constraint, Chance) else Expected(step)
+        if at == self.constraint:
+            return self.value
+        try:
+            return solve_policy(self.mdp, at, discount=self.discount, tolerance=self.tolerance).value
+        except Infeasible:
+            return math.nan
+
+    def evaluate(self) -> Evaluation:
+        """Evaluate the policy exactly."""
+        return evaluate(self.mdp, self.policy, discount=self.discount)
+
+    def __repr__(self) -> str:
+        return f"<Solution: return {self.value:.10g} with {self.constraint}>"
+
+    def __str__(self) -> str:
+        lines = [
+            f"best return  {self.value:.10g}" + (f" (discount {self.discount:g})" if self.discount < 1 else ""),
+            f"constraint   {self.constraint}",
+            f"bounds       {self.lower:.12g} … {self.upper:.12g}",
+            f"policy       {repr(self.policy)[9:-1]}",
+        ]
+        match self.constraint:
+            case Expected(limit=limit):
+                lines.append(
+                    f"damage       {self.used:.6g} of {limit:g} on average, another unit is worth {self.price:.6g}"
+                )
+            case Chance(risk=risk):
+                worth = "" if math.isnan(self.price) else f", another per cent is worth {self.price / 100:.6g}"
+                lines.append(f"risk         {self.used:.6g} of {risk:g} is used{worth}")
+        return "\n".join([*lines, *self._may_never_end()])
+
+    def _repr_html_(self) -> str:
+        from almostsure.model.html import card
+        from almostsure.policy.text import curve_table, policy_map
+
+        facts = [(line[:13].strip(), line[13:]) for line in str(self).splitlines()]
+        return card("Solution", facts, curve_table(self._curve), policy_map(self.policy))
+
+    def _may_never_end(self) -> list[str]:
+        """A line for policies that do not surely end, where that is cheap to know."""
+        if self.policy.num_layers * self.mdp.num_states > ASKED:
+            return []
+        try:
+            ends = self.evaluate().ends
+        except AlmostSureError:
+            return []
+        return [f"ends         with probability {ends:.6g} only"] if ends < 1 - SURELY else []
+
+
+def solve_policy(mdp: Model, constraint: Constraint, *, discount: float = 1.0, tolerance: float = 1e-8) -> Solution:
+    """The best policy under a constraint on damage.
+
+    Parameters
+    ----------
+    mdp
+        The model, an example's name, or a file; the policy starts in the initial state or distribution.
+    constraint
+        ``AlmostSure(budget)``, ``Expected(limit)`` or ``Chance(budget, risk)``.
+    discount
+        In (0, 1], of the return.  ``AlmostSure`` is about every trajectory, so its damage counts in full.
+        ``Expected`` discounts damage as it discounts reward.  ``Chance`` with a risk strictly between 0 and 1 needs
+        ``discount=1``: a policy on (state, remaining) cannot trade a discounted return against an undiscounted risk
+        optimally.
+    tolerance
+        How far apart the bounds may be, times the value if that is above 1.
+
+    Raises
+    ------
+    Infeasible
+        No policy meets the constraint; ``needed`` is the least budget, limit or risk that would do.
+    UnboundedReturn
+        The return has no bound; ``cycle`` holds the states that give it.
+    LimitReached
+        The bounds are further apart than the tolerance.
+    Interrupted
+        Ctrl-C; for ``AlmostSure``, ``kept`` is the solution for the largest budget that was done, or None.
+
+    Notes
+    -----
+    The best policy need not ever end, where going on costs nothing; printing the solution says so for models of
+    moderate size, ``solution.evaluate().ends`` for all.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
+    >>> solve_policy(mdp, AlmostSure(5)).value
+    5.0
+    >>> print(solve_policy(mdp, Expected(3)).policy)
+    Policy: randomised, on states, of 2 states
+    state  plays
+    0      0 0.75, 1 0.25
+    1      0
+    """
+    mdp, discount, tolerance = as_model(mdp), check_discount(discount), check_tolerance(tolerance)
+    match constraint:
+        case AlmostSure():
+            return _assured(mdp, constraint, discount, tolerance)
+        case Expected():
+            return solve_programme(mdp, constraint, Programme(plain_flow(mdp), discount), tolerance)
+        case Chance():
+            return _chance(mdp, constraint, discount, tolerance)
+    raise ArgumentError(f"constraint must be AlmostSure, Expected or Chance; got {constraint!r}")
+
+
+# ---------------------------------------------------------------------- almost sure
+
+
+def _assured(mdp: MDP, constraint: AlmostSure, discount: float, tolerance: float) -> Solution:
+    budget = constraint.budget
+    minimal = minimal_budget(mdp, cap=budget)
+    if minimal.smallest_budget() > budget:
+        raise _too_little(mdp, budget)
+    try:
+        layers = _solve_layers(mdp, minimal, budget, discount, tolerance)
+    except KeyboardInterrupt as stop:
+        raise _stopped(mdp, getattr(stop, "kept", None), discount, tolerance) from None
+    return _from_layers(mdp, constraint, layers, discount, tolerance)
+
+
+def _from_layers(mdp: MDP, constraint: AlmostSure, layers: Layers, discount: float, tolerance: float) -> Solution:
+    budget = constraint.budget
+    lower, upper = (_at_start(mdp, bound) for bound in (layers.lower, layers.upper))
+    curve = _middle(lower, upper)
+    return Solution(
+        mdp=mdp, constraint=constraint, value=float(curve[-1]), lower=float(lower[-1]), upper=float(upper[-1]),
+        policy=Policy(mdp, choice=layers.choice, budget=budget), discount=discount, tolerance=tolerance,
+        used=float(budget), price=math.nan, layers=layers, _curve=curve,
+    )  # fmt: skip
+
+
+def _stopped(mdp: MDP, layers: Layers | None, discount: float, tolerance: float) -> Interrupted:
+    """Ctrl-C: what is solved for smaller budgets is kept, if one of them suffices at the start."""
+    if layers is None or (layers.choice[-1, mdp.initial_states] < 0).any():
+        return Interrupted("the search for the best policy was stopped; nothing of it is kept")
+    budget = len(layers.choice) - 1
+    kept = _from_layers(mdp, AlmostSure(budget), layers, discount, tolerance)
+    return Interrupted(f"the search for the best policy was stopped; the solution for {budget} is kept", kept=kept)
+
+
+def _solve_layers(mdp: MDP, minimal: MinimalBudget, budget: int, discount: float, tolerance: float) -> Layers:
+    """Bounds and policy for every remaining budget, with a bar that shows how far it is."""
+    from almostsure.plan.assured.plateau import solve_budgets
+
+    require(
+        BYTES_A_PAIR * (budget + 1) * mdp.num_states, f"the best policy for budgets up to {budget:,}",
+        "Solve for a smaller budget: a policy for it keeps larger ones too.",
+    )  # fmt: skip
+    with Bar("solving", budget + 1) as bar:
+        return solve_budgets(
+            mdp, minimal.of_choice, budget, discount=discount, tolerance=tolerance,
+            report=lambda layer: bar.update(layer + 1, f"{layer + 1:,} of {budget + 1:,} remaining budgets"),
+        )  # fmt: skip
+
+
+def _at_start(mdp: MDP, values: Floats) -> Floats:
+    """The mean over the initial distribution, for each remaining budget; NaN if one initial state is infeasible."""
+    result: Floats = values[:, mdp.initial_states] @ mdp.initial_probabilities
+    return result
+
+
+def _middle(lower: Floats, upper: Floats) -> Floats:
+    with np.errstate(invalid="ignore"):
+        return np.where(lower == upper, lower, lower + (upper - lower) / 2)
+
+
+def _too_little(mdp: MDP, budget: int) -> Infeasible:
+    minimal = minimal_budget(mdp)
+    worst = int(mdp.initial_states[np.argmax(minimal.of_state[mdp.initial_states])])
+    needed = minimal.smallest_budget()
+    if needed == INFINITE:
+        text = f"no budget suffices from {mdp.describe_state(worst)}: damage can be forced again and again"
+    else:
+        text = f"a budget of {budget} does not suffice from {mdp.describe_state(worst)}; {needed} would"
+    return Infeasible(f"{text}.{_why(minimal, worst)}", needed=math.inf if needed == INFINITE else needed)
+
+
+def _why(minimal: MinimalBudget, state: int) -> str:
+    try:
+        return f"\n{minimal.explain(state)}"
+    except ImportError:
+        return ""
+
+
+# ---------------------------------------------------------------------- expectation and chance
+
+
+def _chance(mdp: MDP, constraint: Chance, discount: float, tolerance: float) -> Solution:
+    if discount < 1 and 0 < constraint.risk < 1:
+        raise ArgumentError(
+            f"a chance constraint with a risk between 0 and 1 must have discount=1; got {discount:g}. "
+            "If episodes may break off, put that into the model: a transition to a terminal state."
+        )
+    if constraint.risk == 0:
+        return _without_risk(mdp, constraint, discount, tolerance)
+    return solve_programme(mdp, constraint, Programme(layered_flow(mdp, constraint.budget), discount), tolerance)
+
+
+def _without_risk(mdp: MDP, constraint: Chance, discount: float, tolerance: float) -> Solution:
+    """A risk of 0 is certainty: the assured solution, under the name of the chance constraint."""
+    try:
+        assured = _assured(mdp, AlmostSure(constraint.budget), discount, tolerance)
+    except Infeasible as error:
+        least = Programme(layered_flow(mdp, constraint.budget), 1.0)
+        raise Infeasible(f"without any risk, {error}", needed=_least(least)) from None
+    return Solution(
+        mdp=mdp, constraint=constraint, value=assured.value, lower=assured.lower, upper=assured.upper,
+        policy=assured.policy, discount=discount, tolerance=tolerance, used=0.0, price=math.nan, _curve=assured.curve,
+    )  # fmt: skip
+
+
+def _least(programme: Programme) -> float:
+    try:
+        return programme.least_cost()
+    except NoEnd:
+        return math.nan
+
+
+def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> Solution:
+    """Solve one limit of a programme, and prove the answer."""
+    limit = constraint.limit if isinstance(constraint, Expected) else constraint.risk
+    try:
+        answer = programme.solve(limit)
+        flow = programme.flow
+    except Endless as endless:
+        raise _unbounded(mdp, endless.states % mdp.num_states, constraint) from None
+    except NoEnd as stuck:
+        return _hopeless(mdp, constraint, _no_end(constraint, stuck.free), programme.discount, tolerance)
+    if answer is None:
+        reason = _above_limit(constraint, programme.least_cost())
+        return _hopeless(mdp, constraint, reason, programme.discount, tolerance)
+    proof = Proof(programme.priced, answer.price, answer.potential)
+    budget = constraint.budget if isinstance(constraint, Chance) else None
+    policy = extract(mdp, flow, answer, proof, budget)
+    value, used, lower = _achieved(mdp, policy, constraint, programme.discount, proof.price)
+    upper = max(proof.upper(limit), lower)
+    if upper - lower > tolerance * max(1.0, abs(lower)):
+        _check_attained(mdp, flow, answer, upper)
+    _check_gap(lower, upper, tolerance)
+    return Solution(
+        mdp=mdp, constraint=constraint, value=min(value, upper), lower=lower, upper=upper, policy=policy,
+        discount=programme.discount, tolerance=tolerance, used=used, price=answer.price,
+    )  # fmt: skip
+
+
+def _hopeless(
+    mdp: MDP, constraint: Expected | Chance, reason: Infeasible, discount: float, tolerance: float
+) -> Solution:
+    """No policy within the limit has a finite return: −∞ with an assured one, if there is any, or else the reason."""
+    needed = minimal_budget(mdp).smallest_budget()
+    budget, limit = (constraint.budget,) * 2 if isinstance(constraint, Chance) else (needed, constraint.limit)
+    if discount < 1 or needed > limit:
+        raise reason from None
+    assured = _assured(mdp, AlmostSure(budget), discount, tolerance)
+    if assured.value != -math.inf:
+        raise reason from None
+    used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().expected_damage
+    return Solution(
+        mdp=mdp, constraint=constraint, value=-math.inf, lower=-math.inf, upper=-math.inf, policy=assured.policy,
+        discount=discount, tolerance=tolerance, used=used, price=math.nan,
+    )  # fmt: skip
+
+
+def _achieved(
+    mdp: MDP, policy: Policy, constraint: Expected | Chance, discount: float, price: float
+) -> tuple[float, float, float]:
+    """What the policy returns, how much of the limit it uses, and what it surely returns within the limit."""
+    result = evaluate(mdp, policy, discount=discount)
+    if isinstance(constraint, Expected):
+        used, limit = result.discounted_damage, constraint.limit
+    else:
+        used, limit = result.overspends, constraint.risk
+    excess = used - limit
+    if not excess <= ROUNDING * max(1.0, limit):
+        raise LimitReached(
+            f"the policy found uses {used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this."
+        )
+    lower = result.expected_return - result.accuracy - price * max(excess, 0.0)
+    return result.expected_return, used, lower
+
+
+def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:
+    """A flow that goes round where nothing arrives stands for ever rarer and ever longer visits: a limit, no policy."""
+    used = flow.keep(np.ones(flow.num_states, np.bool_), answer.flow > TINY)
+    there = np.bincount(flow.owner, answer.flow, minlength=flow.num_states) > TINY
+    apart = flow.state[there & ~reachable(used)]
+    if apart.size:
+        shown = ", ".join(mdp.state_name(s) for s in np.unique(apart % mdp.num_states)[:6].tolist())
+        raise LimitReached(
+            f"no policy attains the best return, {upper:.10g}; it is approached by ever rarer and ever longer visits "
+            f"to {shown}. Use a discount below 1, or end the episode there."
+        )
+
+
+def _check_gap(lower: float, upper: float, tolerance: float) -> None:
+    if not upper - lower <= tolerance * max(1.0, abs(lower)):
+        raise LimitReached(
+            f"the bounds {lower:.12g} … {upper:.12g} are further apart than the tolerance {tolerance:g} allows. "
+            "Use a larger tolerance."
+        )
+
+
+# ---------------------------------------------------------------------- what goes wrong, in words
+
+
+def _unbounded(mdp: MDP, states: Ints, constraint: Constraint) -> UnboundedReturn:
+    cycle = tuple(np.unique(states).tolist())
+    shown = ", ".join(mdp.state_name(s) for s in cycle[:6]) + (f", … ({len(cycle)} states)" if len(cycle) > 6 else "")
+    return UnboundedReturn(
+        f"with {constraint} the return has no bound: reward can be collected for ever in {shown}. "
+        "Use a discount below 1, or end the episode there.",
+        cycle=cycle,
+    )
+
+
+def _no_end(constraint: Expected | Chance, free: bool) -> Infeasible:
+    if free:
+        return Infeasible(
+            f"with {constraint} every policy has a return of minus infinity, or none: it must collect rewards for ever "
+            "that do not add up. Use a discount below 1."
+        )
+    return Infeasible("no policy has a finite expected damage: damage can be forced again and again.", needed=math.inf)
+
+
+def _above_limit(constraint: Expected | Chance, needed: float) -> Infeasible:
+    if isinstance(constraint, Expected):
+        what = f"the expected damage cannot be held at {constraint.limit:g}"
+    else:
+        what = f"the risk of more than {constraint.budget} damage cannot be held at {constraint.risk:g}"
+    return Infeasible(f"{what} (with a finite return); {needed:.10g} is the least.", needed=needed)

@@ -1,0 +1,95 @@
+"""A suggestion as a small table with bars."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from almostsure.plan.suggest import Suggestion
+
+WIDTH = 24  # of the longest bar
+ROWS = 16  # at most
+EIGHTHS = "▏▎▍▌▋▊▉█"
+SEEN = 1e-4  # a gain below this share of the whole gain has no row of its own
+
+
+def text(suggestion: Suggestion) -> str:
+    """A header, one row a budget that adds something, and what to do next."""
+    lines = [f"<Suggestion: {_headline(suggestion)}", *_table(suggestion), *_remarks(suggestion)]
+    lines.append(f"next: solve_policy(mdp, AlmostSure({suggestion.budget}))>")
+    return "\n  ".join(lines)
+
+
+def _headline(suggestion: Suggestion) -> str:
+    until, least = suggestion.pays_until, suggestion.least
+    if until is None:
+        return f"at least {least}, and more {'always pays' if suggestion.limit == math.inf else 'still pays'}"
+    if suggestion.curve[until] == math.inf:
+        return f"at least {least}; from {until} on the return has no bound"
+    return f"at least {least}, and more than {until} {'adds nothing' if until == least else 'hardly pays'}"
+
+
+def _remarks(suggestion: Suggestion) -> list[str]:
+    if suggestion.limit < math.inf:
+        return [f"no budget returns more than {_number(suggestion.limit)}"]
+    if suggestion.pays_until is None:
+        return ["there is no end to it: with enough budget the return exceeds any number"]
+    return ["from there on reward can be collected for ever, without damage: use a discount, or end the episode"]
+
+
+def _table(suggestion: Suggestion) -> list[str]:
+    budgets = _shown(suggestion)
+    values = suggestion.curve[budgets]
+    gains = ["", *(_gain(now - before) for before, now in pairwise(values))]
+    cells = [("budget", "best return", "gain")]
+    cells += [(str(k), _number(v), gain) for k, v, gain in zip(budgets, values, gains, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    bars = ["", *(_bar(share) for share in _shares(suggestion, values))]
+    return [
+        f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{max(widths[2], 6)}}  {bar}".rstrip()
+        for row, bar in zip(cells, bars, strict=True)
+    ]
+
+
+def _shown(suggestion: Suggestion) -> list[int]:
+    """The least budget, those that add something to the one before, and where it ends; not too many."""
+    curve, least = suggestion.curve, suggestion.least
+    finite = curve[np.isfinite(curve)]
+    seen = SEEN * (float(finite.max() - finite.min()) if finite.size else 0.0)
+    budgets = [least]
+    for budget in range(least + 1, len(curve)):
+        if curve[budget] > curve[budgets[-1]] + seen or (budget == suggestion.pays_until != budgets[-1]):
+            budgets.append(budget)
+    if len(budgets) > ROWS:
+        kept = {budgets[0], budgets[-1], suggestion.budget}
+        kept |= {budgets[int(at)] for at in np.linspace(0, len(budgets) - 1, ROWS - len(kept))}
+        budgets = sorted(kept)
+    return budgets
+
+
+def _shares(suggestion: Suggestion, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
+    """How much of the way from the least return to the limit, or to the largest value known, each value is."""
+    finite = values[np.isfinite(values)]
+    low = float(finite.min()) if finite.size else 0.0
+    high = suggestion.limit if math.isfinite(suggestion.limit) else float(finite.max()) if finite.size else 0.0
+    if not high > low:
+        return [float(value > -math.inf) for value in values]
+    return [float(np.clip((value - low) / (high - low), 0.0, 1.0)) for value in values]
+
+
+def _bar(share: float) -> str:
+    eighths = max(1, round(share * WIDTH * 8))
+    full, rest = divmod(eighths, 8)
+    return EIGHTHS[-1] * full + (EIGHTHS[rest - 1] if rest else "")
+
+
+def _number(value: float) -> str:
+    return "no bound" if value == math.inf else "−∞" if value == -math.inf else f"{value:.5g}"
+
+
+def _gain(gain: float) -> str:
+    return f"+{gain:.3g}" if math.isfinite(gain) else ""

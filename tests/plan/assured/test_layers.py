@@ -1,0 +1,94 @@
+"""The plain engine of the assured policy, where its bounds and its cycles are delicate."""
+
+import numpy as np
+import pytest
+
+from almostsure import AlmostSure, from_transitions, minimal_budget, solve_policy
+from almostsure.errors import LimitReached, UnboundedReturn
+from almostsure.plan.assured.layers import solve_layers
+
+
+def layers(rows, budget, **options):
+    """The solved layers of a model; its last state is terminal."""
+    last = max(row[2] for row in rows)
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[last])
+    return solve_layers(mdp, minimal_budget(mdp, cap=budget).of_choice, budget, **options)
+
+
+def test_a_long_way_elsewhere_does_not_blur_the_start():
+    """Who needs 10¹² steps has wide bounds; who has nothing to do with it keeps narrow ones."""
+    long = [(s, 0, t, p, -1, 0) for s in (1, 2, 3, 4) for t, p in ((s + 1, 1e-3), (1, 1 - 1e-3))]
+    found = layers([(0, 0, 5, 1, -1, 1), *long], 2)
+    width = found.upper - found.lower
+    assert np.nanmax(width[:, 1]) > 1e-3
+    assert np.nanmax(width[:, 0]) < 1e-12
+    assert np.array_equal(np.isnan(found.lower[:, 0]), [True, False, False])
+
+
+def test_the_cycle_that_is_named_is_one_that_is_reached():
+    """State 3 gains for ever too, with less budget even, but nobody gets there."""
+    rows = [(0, 0, 1, 0.5, 0, 1), (0, 0, 0, 0.5, 0, 0), (1, 0, 2, 1, 2, 0), (2, 0, 1, 1, -1, 0), (3, 0, 3, 1, 1, 0)]
+    with pytest.raises(UnboundedReturn, match=r"without damage, among: 1, 2\. Give") as caught:
+        layers([*rows, (4, 0, 5, 1, 0, 0)], 3)
+    assert caught.value.cycle == (1, 2)
+
+
+# ---------------------------------------------------------------------- gains and losses that cancel out
+
+
+def test_who_goes_round_and_leaves_competes_who_stays_does_not():
+    """The convention of the linear programmes, in test_solve: picking up and putting down for ever has no return."""
+    rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -1, 0), (1, 1, 2, 1, 2, 1), (0, 1, 2, 1, 0, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[2])
+    found = solve_policy(mdp, AlmostSure(1))
+    assert found.curve == pytest.approx([0, 3], abs=1e-12)
+    assert found.evaluate().expected_return == pytest.approx(3)
+    assert found.lower <= 3 <= found.upper
+
+
+@pytest.mark.parametrize("slip", [0.0, 0.1, 1 / 3])
+def test_a_potential_that_shapes_rewards_only_shifts_the_values(slip):
+    """A corridor, free to walk, with a prize at one end and a larger one behind damage at the other."""
+    height = np.array([0.0, 0.3, -1.7, 2.2, 0.1, 0.7, 0.0])
+    rows = [(5, 1, 6, 1, 5 - height[5], 1), (1, 0, 6, 1, 2 - height[1], 0)]
+    for s in range(1, 6):
+        for action, ahead in ((0, s - 1), (1, s + 1)):
+            for t, p in ((ahead, 1 - slip), (s, slip)):
+                if 1 <= ahead <= 5 and p > 0:
+                    rows.append((s, action, t, p, height[t] - height[s], 0))
+    found = layers([(0, 0, 6, 1, 0, 0), *rows], 1)
+    for remaining, prize in ((0, 2), (1, 5)):
+        assert found.upper[remaining, 1:6] == pytest.approx(prize - height[1:6], abs=1e-9)
+        assert found.lower[remaining, 1:6] == pytest.approx(prize - height[1:6], abs=1e-9)
+    assert found.choice[0, 1:6].tolist() != found.choice[1, 1:6].tolist()
+
+
+def test_a_place_to_rest_on_the_way_round():
+    """State 1 may wait for nothing: the gain on the way there is kept."""
+    rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -1, 0), (1, 1, 1, 1, 0, 0), (2, 0, 3, 1, 0, 0)]
+    found = layers(rows, 0)
+    assert found.lower[0, :2] == pytest.approx([1, 0], abs=1e-12)
+    assert found.choice[0, :2].tolist() == [0, 2]
+
+
+def test_nothing_but_going_round():
+    found = layers([(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -1, 0), (2, 0, 3, 1, -4, 0)], 0)
+    assert found.upper[0].tolist()[:2] == [-np.inf, -np.inf]
+    assert found.upper[0, 2] == pytest.approx(-4)
+
+
+def test_too_close_to_tell():
+    rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -1 + 1e-10, 0), (1, 1, 2, 1, 0, 0)]
+    with pytest.raises(LimitReached, match="cancel out so nearly, in a cycle of 2 states"):
+        layers(rows, 0)
+
+
+def test_equations_without_a_solution_in_64_bits_are_a_limit(monkeypatch):
+    """Gains on the way round can make a cycle look worth staying in, whose equations are then singular."""
+
+    def singular(matrix):
+        raise RuntimeError("Factor is exactly singular")
+
+    monkeypatch.setattr("scipy.sparse.linalg.splu", singular)
+    with pytest.raises(LimitReached, match="could not be proved in 64-bit numbers"):
+        solve_policy("hazard-map", AlmostSure(1))

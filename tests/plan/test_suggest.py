@@ -1,0 +1,134 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+
+from almostsure import AlmostSure, example, from_transitions, minimal_budget, solve_policy
+from almostsure.errors import AlmostSureError, ArgumentError, Infeasible
+from almostsure.plan.curve import assured_curve
+from almostsure.plan.suggest import suggest_budget
+from almostsure.testing import mdps
+
+
+def model(*rows, **more):
+    return from_transitions(*zip(*rows, strict=True), **more)
+
+
+def test_where_more_stops_paying_on_the_hazard_map():
+    found = suggest_budget("hazard-map")
+    assert found.least == 0
+    assert found.limit == pytest.approx(37.8931480, abs=1e-6)
+    curve = solve_policy("hazard-map", AlmostSure(found.most)).curve
+    assert found.curve == pytest.approx(curve)
+    slack = 0.01 * (found.limit - curve[0])
+    assert found.pays_until == 9 == int(np.argmax(curve >= found.limit - slack))
+    assert found.most == 11
+    assert "next: solve_policy(mdp, AlmostSure(9))" in repr(found)
+
+
+def test_each_unit_pays_in_the_paper_and_it_says_so(paper):
+    found = suggest_budget(paper())
+    assert (found.pays_until, found.limit) == (None, math.inf)
+    assert found.curve.tolist() == pytest.approx(range(9))
+    assert "more always pays" in repr(found)
+    assert "with enough budget the return exceeds any number" in repr(found)
+    assert suggest_budget(paper(), most=40).budget == 40
+    assert len(repr(suggest_budget(paper(), most=400)).splitlines()) < 22
+
+
+def test_most_that_is_too_small_to_see_the_end():
+    found = suggest_budget("hazard-map", most=4)
+    assert (found.pays_until, found.most, found.budget) == (None, 4, 4)
+    assert "more still pays" in repr(found)
+    assert "no budget returns more than 37.893" in repr(found)
+
+
+def test_a_stricter_tolerance_asks_for_more():
+    assert suggest_budget("hazard-map", tolerance=0.2).pays_until == 6
+    assert suggest_budget("hazard-map", tolerance=0).pays_until > 12
+
+
+def test_the_start_that_needs_a_budget():
+    found = suggest_budget("quicksand")
+    assert found.least == minimal_budget(example("quicksand")).smallest_budget() == 2
+    assert np.isnan(found.curve[:2]).all()
+    assert np.isfinite(found.curve[2:]).all()
+
+
+def test_budget_that_is_worth_nothing():
+    found = suggest_budget(model((0, 0, 1, 1, 5, 0), terminal=[1]))
+    assert (found.least, found.pays_until) == (0, 0)
+    assert found.limit == pytest.approx(5)
+    assert "more than 0 adds nothing" in repr(found)
+
+
+def test_a_return_without_bound_from_some_budget_on():
+    found = suggest_budget(model((0, 0, 1, 1, 0, 2), (0, 1, 2, 1, 0, 0), (1, 0, 1, 1, 1, 0), terminal=[2]))
+    assert (found.pays_until, found.limit) == (2, math.inf)
+    assert found.curve[:3].tolist() == [0, 0, math.inf]
+    assert "from 2 on the return has no bound" in repr(found)
+
+
+def test_returns_of_minus_infinity():
+    endless = model((0, 0, 0, 1, -1, 0))
+    assert suggest_budget(endless).limit == -math.inf
+    assert "−∞" in repr(suggest_budget(endless))
+    escape = model((0, 0, 0, 1, -1, 0), (0, 1, 1, 1, 0, 3), terminal=[1])
+    found = suggest_budget(escape)
+    assert found.pays_until == 3
+    assert found.limit == pytest.approx(0, abs=1e-9)
+    assert "−∞" in repr(found)
+    found.plot()
+
+
+def test_no_budget_at_all():
+    with pytest.raises(Infeasible, match="no budget suffices from state 0: damage can be forced again and again"):
+        suggest_budget(model((0, 0, 0, 1, 0, 1)))
+    with pytest.raises(Infeasible, match=r"a budget of 1 does not suffice .* 2 would"):
+        suggest_budget("quicksand", most=1)
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    ({"most": -1}, "most must be a whole number, 0 or more; got -1"),
+    ({"most": 2.5}, "most must be a whole number, 0 or more; got 2.5"),
+    ({"tolerance": 1}, "tolerance must be a share"),
+    ({"tolerance": math.nan}, "tolerance must be a number; got NaN"),
+])  # fmt: skip
+def test_refused(options, said):
+    with pytest.raises(ArgumentError, match=said):
+        suggest_budget("corridor", **options)
+
+
+def test_halving_finds_where_the_return_loses_its_bound():
+    mdp = model((0, 0, 1, 1, 0, 5), (0, 1, 2, 1, 3, 0), (1, 0, 1, 1, 1, 0), terminal=[2])
+    assert assured_curve(mdp, 9).tolist() == [3] * 5 + [math.inf] * 5
+
+
+@settings(max_examples=60, deadline=None)
+@given(mdps(max_states=6))
+def test_on_any_model(mdp):
+    assume(minimal_budget(mdp).smallest_budget() < 20)
+    try:
+        found = suggest_budget(mdp, most=24)
+    except AlmostSureError:
+        assume(False)
+    known = found.curve[found.least :]
+    assert not np.isnan(known).any()
+    assert np.isnan(found.curve[: found.least]).all()
+    assert (known <= found.limit + 1e-6 * max(1, abs(found.limit) if math.isfinite(found.limit) else 1)).all()
+    if found.pays_until is not None and math.isfinite(found.limit):
+        assert known[-1] >= known[found.pays_until - found.least] - 1e-6
+    assert f"AlmostSure({found.budget})" in repr(found)
+
+
+def test_the_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    for name, count in (("quicksand", 3), ("paper", 1)):
+        found = suggest_budget(name)
+        figure = found.plot()
+        figure.savefig(tmp_path / f"{name}.png")
+        (axes,) = figure.axes
+        assert axes.get_xlabel() == "budget of damage"
+        assert np.array_equal(axes.lines[0].get_ydata(), found.curve[found.least :])
+        assert len(axes.get_legend().get_texts()) == count + (name == "quicksand")

@@ -1,0 +1,69 @@
+"""How much memory can be had."""
+
+from __future__ import annotations
+
+import pytest
+
+from almostsure import memory
+from almostsure.errors import NotEnoughMemory
+
+GIB = 2**30
+
+
+@pytest.fixture
+def cgroup(tmp_path, monkeypatch):
+    """Pretends to be a container; returns a function that sets its limit, use and file cache."""
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    monkeypatch.setattr(memory, "_from_meminfo", lambda: 64 * GIB)
+
+    def write(limit, used, cached=0):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        (tmp_path / "memory.current").write_text(f"{used}\n")
+        (tmp_path / "memory.stat").write_text(f"anon 5\ninactive_file {cached}\nactive_file 0\n")
+
+    return write
+
+
+def test_a_container_limit_counts(cgroup):
+    cgroup(8 * GIB, 3 * GIB)
+    assert memory.available() == 5 * GIB
+
+
+def test_pages_of_mapped_files_can_be_had_back(cgroup):
+    cgroup(8 * GIB, 7 * GIB, cached=6 * GIB)
+    assert memory.available() == 7 * GIB
+
+
+def test_a_container_without_limit(cgroup):
+    cgroup("max", 3 * GIB)
+    assert memory.available() == 64 * GIB
+
+
+def test_a_container_beyond_its_limit_has_nothing(cgroup):
+    cgroup(GIB, 2 * GIB)
+    assert memory.available() == 0
+
+
+@pytest.mark.parametrize("text", ["", "what", "-"])
+def test_nonsense_in_the_container_files_is_not_a_limit(cgroup, tmp_path, text):
+    cgroup(text, 0)
+    assert memory.available() == 64 * GIB
+
+
+def test_no_container(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "CGROUP", tmp_path / "nowhere")
+    have = memory.available()
+    assert have is None or have > 0
+
+
+def test_refusing():
+    memory.require(1, "nothing", "")
+    with pytest.raises(
+        NotEnoughMemory, match=r"all of it needs about 1048576.0 GiB of memory; .* can be had. Give up."
+    ):
+        memory.require(2**50, "all of it", "Give up.")
+
+
+@pytest.mark.parametrize(("size", "text"), [(0, "0 MiB"), (5 * 2**20, "5 MiB"), (3 * GIB // 2, "1.5 GiB")])
+def test_sizes_as_people_read_them(size, text):
+    assert memory.show(size) == text
