@@ -9,10 +9,14 @@ the choices of s, and recall that k*(s,a) is the largest d + v(s') over the outc
   is refused can go wrong with positive probability, and no safe policy ever plays it.
 
 An allowed set that is empty is an error, ``NoSafeAction``, never a default.
+
+A shield is a :class:`Guard`: wrappers, learners and exports speak to that protocol, so that they need not know what is
+carried along a run.
 """
 
 from almostsure.shield.feasible import Violation
 from almostsure.shield.inside import Restricted, Trimmed, restrict, trim
+from almostsure.shield.protocol import Guard, Run
 from almostsure.shield.shield import Shield
 
-__all__ = ["Restricted", "Shield", "Trimmed", "Violation", "restrict", "trim"]
+__all__ = ["Guard", "Restricted", "Run", "Shield", "Trimmed", "Violation", "restrict", "trim"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard, final
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import whole, whole_array
 from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import MinimalBudget, read_minimal, write_minimal
+from almostsure.budget.result import MinimalBudget, known_budget, read_minimal, write_minimal
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction, UnknownName
 from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Ints
@@ -19,11 +19,14 @@ from almostsure.model.source import Model, as_model
 from almostsure.policy.policy import Policy
 from almostsure.shield import checks
 from almostsure.shield.feasible import Violation, first_violation
+from almostsure.shield.outcomes import Outcomes
+from almostsure.shield.protocol import Run
 from almostsure.shield.table import Table, table_of
 
 if TYPE_CHECKING:
     from almostsure.shield.inside import Restricted, Trimmed
 
+FEW = 1 << 11  # look-ups that are done at once
 CHUNK = 1 << 15  # look-ups done together, so that what lies between two steps stays in the cache
 
 
@@ -64,10 +67,14 @@ class Shield:
            [ True,  True]])
     """
 
-    __slots__ = ("_table", "minimal", "__weakref__")
+    __slots__ = ("_known", "_outcomes", "_table", "minimal", "__weakref__")
 
     minimal: MinimalBudget
     _table: Table | None  # made when first needed
+    _outcomes: Outcomes
+    _known: dict[Any, int]  # of the outcomes: transitions that were asked about before
+
+    carries: ClassVar[tuple[str, ...]] = ("remaining",)
 
     def __init__(self, minimal: MinimalBudget) -> None:
         if not isinstance(minimal, MinimalBudget):
@@ -77,10 +84,17 @@ class Shield:
         checks.check_never_too_small(minimal)
         object.__setattr__(self, "minimal", minimal)
         object.__setattr__(self, "_table", None)
+        object.__setattr__(self, "_outcomes", Outcomes(minimal.mdp))
+        object.__setattr__(self, "_known", self._outcomes.known)
 
     @property
     def mdp(self) -> MDP:
         """The model whose choices it allows or refuses."""
+        return self.minimal.mdp
+
+    @property
+    def space(self) -> MDP:
+        """Its states and actions: the model's."""
         return self.minimal.mdp
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -133,6 +147,8 @@ class Shield:
             If any row would be empty; it names the first one and counts them.  Where empty rows are wanted, use
             :meth:`choices`.
         """
+        if _plain(states) and _plain(remaining) and states.shape == remaining.shape and 0 < states.size <= FEW:
+            return self._mask_few(states, remaining)
         s, left, shape = self._look_ups(states, remaining)
         table, needed = self._ready_table(), self.minimal.of_state
         most = np.minimum(left, table.highest)
@@ -168,6 +184,67 @@ class Shield:
         left = whole("remaining", remaining)
         allowed: Bools = self.minimal.of_choice <= min(left, INFINITE - 1)
         return allowed
+
+    # ------------------------------------------------------------------ runs
+
+    def begin(self, state: Any, budget: int) -> Run:
+        """The run (state, remaining) that begins in a state with a budget; for an array of states, two arrays.
+
+        Raises
+        ------
+        NoSafeAction
+            If the budget is less than the state needs; the message says how much that is.
+        ArgumentError
+            If ``budget`` is negative, fractional, or above the cap of the minimal budget.
+        """
+        remaining = known_budget(self.minimal, budget)
+        if np.ndim(state) == 0:
+            s = self.mdp.state(state)
+            if self.minimal.of_state[s] > min(remaining, INFINITE - 1):
+                self._refuse(s, remaining)
+            return s, remaining
+        states, _, _ = self._look_ups(state, remaining)
+        left = np.full(states.shape, remaining, np.int64)
+        if (self.minimal.of_state[states] > min(remaining, INFINITE - 1)).any():
+            self._refuse_first(states, left)
+        return states.astype(np.int64, copy=False), left
+
+    def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
+        """The run after ``action`` led to ``next_state``; for many runs, arrays of both.
+
+        Parameters
+        ----------
+        run
+            (state, remaining), from :meth:`begin` or from the last step.
+        action, next_state
+            Indices: numbers for one run, arrays for many.
+        damage
+            The damage that was done; None for whatever the model says, and NaN for that of one of many.
+
+        Raises
+        ------
+        ModelMismatch
+            If the model says that this cannot happen.
+        ModelError
+            If the damage is not said where several are possible, or is not an integer 0 … 255.
+
+        Examples
+        --------
+        >>> import almostsure as asure
+        >>> shield = Shield(asure.minimal_budget(asure.example("paper")))
+        >>> mdp = shield.mdp
+        >>> run = shield.begin(mdp.state("circle"), 1)
+        >>> shield.after(run, mdp.action("left"), mdp.state("circle"), 1)
+        (0, 0)
+        """
+        state, remaining = run
+        if isinstance(next_state, np.ndarray) and next_state.ndim:
+            return next_state, remaining - self._outcomes.damages(state, action, next_state, damage)
+        try:
+            return next_state, remaining - self._known[state, action, next_state, damage]
+        except (KeyError, TypeError):  # asked for the first time, or not by plain numbers
+            s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
+            return reached, remaining - self._outcomes.damage(s, a, reached, damage)
 
     # ------------------------------------------------------------------ policies and models inside the shield
 
@@ -296,6 +373,16 @@ class Shield:
         assert self._table is not None
         return self._table
 
+    def _mask_few(self, states: Ints, remaining: Ints) -> Bools:
+        """The mask of so few look-ups that checking and preparing them would take the most of the time."""
+        table, needed = self._table or self._ready_table(), self.minimal.of_state
+        if states.view(np.uint64).max() >= needed.size:  # negative ones read as huge
+            self._look_ups(states, remaining)  # says which
+        most = np.minimum(remaining, table.highest)
+        if (needed.take(states) > most).any():
+            self._refuse_first(states, remaining)
+        return table.few(states, most)
+
     def _look_ups(self, states: npt.ArrayLike, remaining: npt.ArrayLike) -> tuple[Ints, Ints, tuple[int, ...]]:
         """States, one a look-up; what remains, one a look-up or one for all; and their common shape.  Checked."""
         s = whole_array("states", self._indices(states))
@@ -386,3 +473,8 @@ class Shield:
         if needed < INFINITE:
             return f"a budget of {needed} suffices at the start"
         return f"no budget{'' if self.minimal.cap is None else f' up to {self.minimal.cap}'} suffices at the start"
+
+
+def _plain(values: object) -> TypeGuard[npt.NDArray[np.int64]]:
+    """Whether these are integers in a row."""
+    return isinstance(values, np.ndarray) and values.dtype == np.int64 and values.ndim == 1

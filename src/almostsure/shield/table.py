@@ -34,6 +34,10 @@ class Table(Protocol):
         """Which actions are allowed, [n, num_actions]; ``remaining`` is [n] or one number for all, 0 … highest."""
         ...
 
+    def few(self, states: Ints, remaining: Ints) -> Bools:
+        """The same, with less to do beforehand: for as many states as an agent plays in."""
+        ...
+
 
 def table_of(mdp: MDP, of_choice: Ints) -> Table:
     """The table that suits the model."""
@@ -79,6 +83,11 @@ class DenseTable:
         flat: Bools = rows <= most
         return flat.reshape(-1, width)[:, : self._num_actions]
 
+    def few(self, states: Ints, remaining: Ints) -> Bools:
+        """Which actions are allowed, [n, num_actions]."""
+        allowed: Bools = self._needed.take(states, axis=0) <= remaining[:, None]
+        return allowed[:, : self._num_actions]
+
 
 class SparseTable:
     """The choices of each state, as the model stores them."""
@@ -96,6 +105,8 @@ class SparseTable:
         most = remaining[owner] if remaining.ndim else remaining
         result[owner, self._mdp.choice_action[choice]] = self._needed[choice] <= most
         return result
+
+    few = allows
 
 
 _WORDS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}

@@ -1,0 +1,148 @@
+"""Which damage a transition did, as a model knows it: for one run in a microsecond, for many by one look-up.
+
+An environment shows the state that it reached, and may say the damage.  The model says what is possible.  The two must
+agree.  Where the environment does not say the damage, the model does, if all of its outcomes from s by a to s' do the
+same one; otherwise somebody must say it.
+
+Transitions are numbered ``(state * num_actions + action) * num_states + next_state``.  One array has the damage of each
+that is possible, and ``ASK`` where several damages are: those, and whatever disagrees, are left to the single form,
+which knows how to say what is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NoReturn, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import whole
+from almostsure.errors import ArgumentError, ModelError, ModelMismatch
+from almostsure.model.mdp import MDP, Bools
+
+Numbers = npt.NDArray[np.int64]
+
+ASK: Final = -1
+MOST_DAMAGE: Final = 255
+DENSE = 1 << 22  # entries of a table with one for each number
+LARGEST = 2**62  # numbers
+
+STALE = (
+    "The model is stale, or of another environment: build it anew, or use an OnlineShield, which learns what happens."
+)
+
+
+@final
+class Outcomes:
+    """The damages of a model's transitions."""
+
+    __slots__ = ("_damage", "_mdp", "_number", "_ready", "_table", "known")
+
+    def __init__(self, mdp: MDP) -> None:
+        self._mdp = mdp
+        self.known: dict[Any, int] = {}  # (state, action, next state, what was said) to the damage, where asked before
+        self._ready = False  # whether what follows was made: when it is first needed
+        self._number: Numbers = np.zeros(0, np.int64)
+        self._damage: npt.NDArray[np.int16] = np.zeros(0, np.int16)
+        self._table: npt.NDArray[np.int16] | None = None  # [num_states, num_actions, num_states]
+
+    # ------------------------------------------------------------------ one
+
+    def damage(self, state: int, action: int, after: int, said: Any = None) -> int:
+        """The damage of a transition; ``said`` is what the environment says, or None."""
+        mdp, choice = self._mdp, self._mdp.choice(state, action)
+        outcomes = slice(int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1]))
+        possible = set(mdp.damage[outcomes][mdp.successor[outcomes] == after].tolist())
+        damage = self._only(possible, choice, after) if said is None else self._checked(said, choice)
+        if damage not in possible:
+            self._impossible(choice, after, damage)
+        if said is None or isinstance(said, (int, np.integer)):
+            self.known[state, action, after, said] = damage
+        return damage
+
+    def _only(self, possible: set[int], choice: int, after: int) -> int:
+        if not possible:
+            self._impossible(choice, after, None)
+        if len(possible) > 1:
+            listed = ", ".join(map(str, sorted(possible)))
+            raise ModelError(
+                f"the damage of a step must be said where it may differ; {self._mdp.describe_choice(choice)} to "
+                f"{self._mdp.describe_state(after)} may do {listed}, and the environment's info has no 'damage'. "
+                "Wrap the environment in DamageTracker(env, damage).",
+                choice=choice,
+            )
+        return next(iter(possible))
+
+    def _checked(self, said: Any, choice: int) -> int:
+        try:
+            damage = whole("damage", int(said) if isinstance(said, (bool, np.bool_)) else said)
+        except ArgumentError:
+            damage = -1
+        if not 0 <= damage <= MOST_DAMAGE:
+            raise ModelError(
+                f"damage must be an integer 0 … {MOST_DAMAGE}; got {said!r} at {self._mdp.describe_choice(choice)}. "
+                "Scale or round it in DamageTracker(env, damage).",
+                choice=choice,
+            )
+        return damage
+
+    def _impossible(self, choice: int, after: int, damage: int | None) -> NoReturn:
+        hurt = "" if damage is None else f" with damage {damage}"
+        raise ModelMismatch(
+            f"the environment went from {self._mdp.describe_choice(choice)} to {self._mdp.describe_state(after)}"
+            f"{hurt}, which the shield's model says is impossible. {STALE}"
+        )
+
+    # ------------------------------------------------------------------ many
+
+    def damages(self, states: Numbers, actions: Numbers, after: Numbers, said: npt.ArrayLike | None = None) -> Numbers:
+        """The damage of each of many transitions; ``said`` is None, or what is said of each, NaN for nothing."""
+        if not self._ready:
+            self._prepare()
+        damages = self._look_up(states, actions, after)
+        told = None if said is None else np.asarray(said)
+        odd = damages < 0
+        if told is not None:
+            odd |= (damages != told) & (told == told)  # NaN is not itself
+        if odd.any():
+            for at in np.flatnonzero(odd).tolist():
+                word = None if told is None or told[at] != told[at] else told[at].item()
+                place = self._mdp.state(states[at]), self._mdp.action(actions[at]), self._mdp.state(after[at])
+                damages[at] = self.damage(*place, word)
+        return damages
+
+    def _look_up(self, states: Numbers, actions: Numbers, after: Numbers) -> Numbers:
+        """The damages, and ASK where there are several, the transition is impossible, or an index is no index."""
+        num_states, num_actions = self._mdp.num_states, self._mdp.num_actions
+        if states.size and (states | actions | after).min() < 0:
+            return np.full(states.shape, ASK, np.int64)
+        if self._table is not None:
+            try:
+                return self._table[states, actions, after].astype(np.int64)
+            except IndexError:
+                return np.full(states.shape, ASK, np.int64)
+        number = (states * num_actions + actions) * num_states + after
+        at = np.minimum(np.searchsorted(self._number, number), self._number.size - 1)
+        found: Bools = (self._number[at] == number) & (actions < num_actions) & (after < num_states)
+        return np.where(found, self._damage[at], ASK).astype(np.int64)
+
+    def _prepare(self) -> None:
+        """The numbers of what is possible, ascending, as the model's outcomes are; and the damage of each."""
+        mdp = self._mdp
+        shape = mdp.num_states, mdp.num_actions, mdp.num_states
+        if math.prod(shape) >= LARGEST:
+            raise ArgumentError(
+                f"transitions must be fewer than 2**62 to be numbered; got {' · '.join(map(str, shape))}"
+            )
+        place = mdp.choice_states().astype(np.int64) * mdp.num_actions + mdp.choice_action
+        number = place[mdp.outcome_choices()] * mdp.num_states + mdp.successor
+        first = np.flatnonzero(np.diff(number, prepend=-1))
+        damage = mdp.damage.astype(np.int16)
+        least, most = np.minimum.reduceat(damage, first), np.maximum.reduceat(damage, first)
+        self._damage = np.where(least == most, least, np.int16(ASK))
+        self._number = number[first]
+        if math.prod(shape) <= DENSE:
+            self._table = np.full(shape, ASK, np.int16)
+            self._table.reshape(-1)[self._number] = self._damage
+        self._ready = True

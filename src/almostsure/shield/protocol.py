@@ -1,0 +1,63 @@
+"""``Guard``: what watches over a run, whatever it has to remember about it.
+
+A *run* is a tuple ``(state, *carried)``: numbers for one run, arrays of equal length for many.  What a guard carries
+beside the state is its own affair; ``carries`` only names it.  A shield carries what remains of the budget.  Whoever
+plays under a guard does three things and needs to know no more::
+
+    run = guard.begin(state, budget)
+    actions = guard.allowed(*run)                            # or guard.mask(*run), for many runs at once
+    run = guard.after(run, action, next_state, damage)       # what happened
+
+Safety is a promise about all runs that begin like this and play only what is allowed: none of them ever overspends its
+budget, and none of them ever gets to where nothing is allowed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.model.mdp import MDP, Bools
+
+Run = tuple[Any, ...]  # (state, *carried)
+
+
+@runtime_checkable
+class Guard(Protocol):
+    """What is asked of everything that guards a run."""
+
+    @property
+    def space(self) -> MDP:
+        """The states and actions that it knows."""
+        ...
+
+    @property
+    def carries(self) -> tuple[str, ...]:
+        """The names of what it carries beside the state: ``("remaining",)`` for a shield."""
+        ...
+
+    def begin(self, state: Any, budget: int) -> Run:
+        """The run that begins in a state with a budget, or the runs that begin in several states.
+
+        Raises NoSafeAction where nothing is safe; it says what would be needed, where that is known.
+        """
+        ...
+
+    def allowed(self, state: Any, *carried: Any) -> npt.NDArray[np.int64]:
+        """The ids of the actions that one run may play, ascending; NoSafeAction where there is none."""
+        ...
+
+    def mask(self, states: Any, *carried: Any) -> Bools:
+        """Which actions each of many runs may play, [n, num_actions]; NoSafeAction where some run has none."""
+        ...
+
+    def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
+        """The run after an action that led to a state and did some damage, or the runs after one action each.
+
+        ``damage`` is what the environment says: None where it says nothing, and NaN for those of many runs for which
+        it says nothing.  The guard then knows it, or raises ModelError.  It raises ModelMismatch where it knows that
+        this cannot happen.
+        """
+        ...
