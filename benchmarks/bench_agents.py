@@ -57,7 +57,7 @@ def zero_violations(steps: int) -> int:
         if mu is not None:
             learned = learn_minimal_budget(mdp, mu=mu, delta=0.01, budget=budget, seed=1)
             runs.append(ShieldedQ(name="shielded Q-learning, learned shield", shield=learned.shield))
-            careful = OnlineShield(mdp, needed=200, known=asure.build_kernel(mdp, 200, seed=1))
+            careful = OnlineShield(mdp, needed=200, known=asure.learn.build_kernel(mdp, 200, seed=1))
             runs.append(ShieldedQ(name="shielded Q-learning, online, known choices", shield=careful))
         for learner in runs:
             learner.train(mdp, budget, steps=100_000, seed=1)  # compiles

@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--save", help="write the network to this file (safetensors)")
     given = parser.parse_args()
-    mdp = asure.as_model(given.model)
+    mdp = asure.model.as_model(given.model)
 
     # 1. Train.  Every action that the network ever gets to choose from keeps the budget.
     agent = train_maskable_ppo(mdp, given.budget, steps=given.steps, seed=given.seed, device=given.device)

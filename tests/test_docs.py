@@ -7,10 +7,12 @@ follows a Python block holds what that block prints; ``[...]`` in it stands for 
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib
 import importlib.util
+import inspect
 import io
 import pkgutil
 import re
@@ -133,6 +135,53 @@ def test_names_in_prose_exist(page: Path) -> None:
     for name in sorted(set(re.findall(r"\b(almostsure\.\w[\w.]*\w)", prose))):
         if not lacks_its_extra(name):
             assert pkgutil.resolve_name(name) is not None
+
+
+def foreign_names(code: str) -> list[str]:
+    """The names of the package in a piece of code that no package exports."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "almostsure":
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.startswith("almostsure.")]
+        elif isinstance(node, ast.Attribute) and re.fullmatch(r"(asure|almostsure)(\.\w+)+", ast.unparse(node)):
+            found.append("almostsure." + ast.unparse(node).split(".", 1)[1])
+    return [name for name in found if not is_exported(name)]
+
+
+def is_exported(name: str) -> bool:
+    """Whether the first part of a dotted name that is not a package is in the ``__all__`` of the package before it."""
+    package, parts = almostsure, name.split(".")[1:]
+    for part in parts:
+        if part in package.__all__ and not inspect.ismodule(getattr(package, part)):
+            return True
+        try:
+            package = importlib.import_module(f"{package.__name__}.{part}")
+        except ImportError:
+            return False
+        if package.__name__ == "almostsure.errors":
+            return True
+        if not hasattr(package, "__all__"):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_pages_use_exported_names_only(page: Path) -> None:
+    code = [s.code for s in snippets(page.read_text("utf-8")) if not s.code.startswith(PROMPT)]
+    assert [name for block in code for name in foreign_names(block)] == []
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=relative)
+def test_examples_use_exported_names_only(script: Path) -> None:
+    assert foreign_names(script.read_text("utf-8")) == []
+
+
+def test_names_that_are_not_exported_are_noticed() -> None:
+    assert foreign_names("from almostsure.budget.levels import x") == ["almostsure.budget.levels.x"]
+    assert foreign_names("import almostsure as asure\nasure.budget.levels.x")[0] == "almostsure.budget.levels.x"
+    assert foreign_names("from almostsure.budget import minimal_budget\nasure.Policy.load") == []
 
 
 def test_the_readme_has_snippets_with_output() -> None:

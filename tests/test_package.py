@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import subprocess
 import sys
@@ -17,6 +18,11 @@ from almostsure import errors
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(almostsure.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
+PACKAGES = ["almostsure"] + [
+    f"almostsure.{name}"
+    for name in ("budget", "gym", "gym.deep", "learn", "learn.agents", "model", "paper", "plan", "policy", "report",
+                 "shield", "testing")
+]  # fmt: skip
 HEAVY = {
     "gymnasium", "highspy", "hypothesis", "llvmlite", "matplotlib", "numba", "plotly", "pydantic", "rich",
     "safetensors", "scipy", "stormpy", "umbi",
@@ -34,6 +40,13 @@ def public_objects() -> list[tuple[str, object]]:
 
 def test_import_loads_nothing_heavy() -> None:
     loaded = run("import almostsure, sys; print(*{name.split('.')[0] for name in sys.modules})").split()
+    assert "almostsure" in loaded
+    assert HEAVY.isdisjoint(loaded)
+
+
+def test_the_first_answer_loads_nothing_heavy() -> None:
+    program = "import almostsure as a, sys; a.minimal_budget(a.example('paper'))"
+    loaded = run(f"{program}; print(*{{name.split('.')[0] for name in sys.modules}})").split()
     assert "numpy" in loaded
     assert HEAVY.isdisjoint(loaded)
 
@@ -47,6 +60,27 @@ def test_every_file_tells_the_same_version() -> None:
 def test_every_public_name_exists_once() -> None:
     assert len(set(almostsure.__all__)) == len(almostsure.__all__)
     assert [name for name in almostsure.__all__ if not hasattr(almostsure, name)] == []
+
+
+def test_the_front_door_is_small() -> None:
+    assert len(almostsure.__all__) <= 37
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_says_what_it_exports(package: str) -> None:
+    """``__all__``, what type checkers are told and what is there when it is asked for are the same names."""
+    if package == "almostsure.gym.deep":
+        pytest.importorskip("sb3_contrib")
+    module = importlib.import_module(package)
+    tree = ast.parse(Path(module.__file__).read_text("utf-8"))
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("almostsure.")
+        for alias in node.names
+    }
+    assert set(module.__all__) == imported - {"on_demand", "MissingExtra", "register"}
+    assert [name for name in module.__all__ if inspect.ismodule(getattr(module, name))] == []
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -10,12 +10,12 @@ def main() -> None:
     from almostsure.budget import certificate, levels
     from almostsure.learn import plan
     from almostsure.learn.agents import registry
-    from almostsure.policy import simulate
+    from almostsure.policy.simulate import warm_up as warm_up_simulation
 
     start = time.perf_counter()
     levels.warm_up()
     certificate.warm_up()
-    simulate.warm_up()
+    warm_up_simulation()
     plan.warm_up()
     registry.warm_up()
     print(f"Kernels are compiled and cached ({time.perf_counter() - start:.1f} s).")

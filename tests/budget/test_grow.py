@@ -38,7 +38,7 @@ def outcome(mdp):
 def test_growing_equals_solving_anew(data, local):
     mdp = data.draw(mdps())
     extra = data.draw(st.lists(outcome(mdp), min_size=1, max_size=6))
-    growing = asure.GrowingBudget(asure.minimal_budget(mdp))
+    growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grow, "LOCAL", local)  # 0: every rise is solved anew by the compiled engine
         for i, row in enumerate(extra):
@@ -56,7 +56,7 @@ def test_the_seeded_families_agree_too():
     rng = np.random.default_rng(0)
     for seed in range(40):
         mdp = garnet(60, 3, 2, seed=seed, damage_rate=0.05, max_damage=3)
-        growing = asure.GrowingBudget(asure.minimal_budget(mdp))
+        growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
         extra = []
         for _ in range(30):
             choice = int(rng.integers(mdp.num_choices))
@@ -71,7 +71,7 @@ def test_the_seeded_families_agree_too():
 def test_from_nothing_known():
     # every choice a damage-free self-loop: nothing is known to hurt
     mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 0, 1], [1, 1, 1], [0, 0, 0], [0, 0, 0])
-    growing = asure.GrowingBudget(asure.minimal_budget(mdp))
+    growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
     assert growing.add(0, 0, 1, 2) == ()  # the other action is still free
     assert growing.add(0, 1, 1, 1) == (0,)
     assert growing.of_state.tolist() == [1, 0]
@@ -81,7 +81,7 @@ def test_from_nothing_known():
 
 def test_a_known_outcome_changes_nothing():
     mdp = asure.example("paper")
-    growing = asure.GrowingBudget(asure.minimal_budget(mdp))
+    growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
     assert growing.add("circle", "left", "circle", 1) == ()
     assert growing.add("circle", "left", "circle", 1) == ()
     assert growing.solves == 0
@@ -96,7 +96,7 @@ def stop(*_args, **_options):
 def test_an_interrupted_rise_is_completed_by_the_next_call(where, again, monkeypatch):
     """Otherwise the outcome would count as known while the budgets do not know of it."""
     mdp = asure.from_transitions([0, 1, 2], [0, 0, 0], [1, 2, 2], [1, 1, 1], [0, 0, 0], [0, 0, 0])
-    growing = asure.GrowingBudget(asure.minimal_budget(mdp))
+    growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
     with monkeypatch.context() as patch:
         patch.setattr(f"almostsure.budget.grow.{where}", stop)
         with pytest.raises(KeyboardInterrupt, match="stop"):
@@ -113,7 +113,7 @@ def test_an_interrupted_rise_is_completed_by_the_next_call(where, again, monkeyp
 
 def test_interrupted_while_solving_anew(monkeypatch):
     mdp = asure.from_transitions([0, 1, 2], [0, 0, 0], [1, 2, 2], [1, 1, 1], [0, 0, 0], [0, 0, 0])
-    growing = asure.GrowingBudget(asure.minimal_budget(mdp))
+    growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
     monkeypatch.setattr(grow, "LOCAL", 0)
     with monkeypatch.context() as patch:
         patch.setattr("almostsure.budget.kernels.first_sweep", stop)
@@ -125,15 +125,15 @@ def test_interrupted_while_solving_anew(monkeypatch):
 
 @pytest.mark.parametrize("damage", [-1, 256, 0.5, float("nan"), float("inf"), None, "1"])
 def test_bad_damage_is_refused(damage):
-    growing = asure.GrowingBudget(asure.minimal_budget(asure.example("paper")))
+    growing = asure.budget.GrowingBudget(asure.minimal_budget(asure.example("paper")))
     with pytest.raises(ModelError, match="damage must be an integer 0 … 255; got"):
         growing.add(0, 0, 0, damage)
 
 
 def test_unknown_places_and_capped_budgets_are_refused():
     mdp = asure.example("paper")
-    growing = asure.GrowingBudget(asure.minimal_budget(mdp))
+    growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
     with pytest.raises(UnknownName, match="unknown state 7"):
         growing.add(0, 0, 7, 0)
     with pytest.raises(ModelError, match="only a budget without a cap can grow"):
-        asure.GrowingBudget(asure.minimal_budget(mdp, cap=1))
+        asure.budget.GrowingBudget(asure.minimal_budget(mdp, cap=1))

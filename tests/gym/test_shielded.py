@@ -24,7 +24,7 @@ def shield_of(mdp):
 
 
 def shielded(model="hazard-map", budget=3, **options):
-    mdp = asure.as_model(model)
+    mdp = asure.model.as_model(model)
     return ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), budget, **options)
 
 
@@ -320,7 +320,7 @@ def test_shields_of_other_environments_are_refused():
 def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
     """It knows at least what may happen where it allows something; that it is another model does not matter."""
     mdp = asure.example("hazard-map")
-    learned = asure.OnlineShield(mdp, known=asure.build_kernel(mdp, seed=0, samples=100), needed=50).freeze()
+    learned = asure.OnlineShield(mdp, known=asure.learn.build_kernel(mdp, seed=0, samples=100), needed=50).freeze()
     assert learned.mdp != mdp
     assert play(ShieldedEnv(to_gymnasium(mdp, max_steps=40), learned, 3), 400, budget=3)[1] <= 3
     certain, maybe = (asure.example("paper", damage_probability=p) for p in (1.0, 0.5))
@@ -663,6 +663,6 @@ def test_a_careful_online_shield_refuses_what_it_does_not_know():
     mdp = asure.example("paper")
     with pytest.raises(Infeasible, match="not enough at the start, as far as is known"):
         ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp), 5)
-    known = asure.build_kernel(mdp, seed=0, samples=50)
+    known = asure.learn.build_kernel(mdp, seed=0, samples=50)
     env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, known=known), 2)
     assert play(env, 50, budget=2)[1] == 2

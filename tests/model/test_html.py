@@ -65,7 +65,7 @@ def everything(mdp, budget=3):
     return values
 
 
-@pytest.mark.parametrize("name", asure.example_names())
+@pytest.mark.parametrize("name", asure.model.example_names())
 def test_every_value_has_a_card(name):
     mdp = asure.example(name)
     budget = max(asure.minimal_budget(mdp).smallest_budget(), 2)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from almostsure import MDP, example, example_names, from_transitions, minimal_budget
+from almostsure import MDP, example, from_transitions, minimal_budget
 from almostsure.errors import AlmostSureError, FileError, MissingExtra, ModelError, UnknownName
-from almostsure.model import storm
+from almostsure.model import example_names, storm
 from almostsure.model.files import STORM_ENDINGS, load
 from almostsure.model.relay import with_relays
 from almostsure.model.storm import from_prism, to_storm

@@ -95,7 +95,7 @@ def wrong_minimal(change):
 
 def too_hopeful(mdp, samples, **options):
     """A kernel builder that sees damage where there is none."""
-    kernel = asure.build_kernel(mdp, samples, **options)
+    kernel = asure.learn.build_kernel(mdp, samples, **options)
     return replace(kernel, damage=np.minimum(kernel.damage + 1, 255).astype(np.uint8))
 
 
@@ -104,12 +104,12 @@ BREAKS = [
     ("definition_1", memory, "_shares", lambda often: dict.fromkeys(often, 1 / len(often))),
     ("proposition_1", memory, "solve_policy", lambda mdp, c: asure.solve_policy(mdp, asure.AlmostSure(c.budget // 2))),
     ("definition_2", memory, "augment_history", lambda history, budget: (history[0], budget + 1)),
-    ("definition_3", memory, "augment", lambda mdp, budget: asure.augment(mdp, budget + 1)),
+    ("definition_3", memory, "augment", lambda mdp, budget: asure.paper.augment(mdp, budget + 1)),
     ("lemma_1", memory, "forget_budget", lambda image: tuple(image[:1])),
     ("lemma_2", memory, "solve_policy", lambda mdp, c: asure.solve_policy(mdp, asure.Expected(c.budget))),
     ("lemma_3_decomposition", feasibility, "evaluate", lambda m, p, budget: asure.evaluate(m, p, budget=budget + 1)),
     ("lemma_3_bellman", feasibility, "barrier", lambda mdp, budget: np.zeros((budget + 1, mdp.num_choices))),
-    ("monotonicity", feasibility, "barrier", lambda mdp, budget: asure.barrier(mdp, budget)[::-1]),
+    ("monotonicity", feasibility, "barrier", lambda mdp, budget: asure.paper.barrier(mdp, budget)[::-1]),
     ("definition_4", feasibility, "minimal_budget", wrong_minimal(lambda k: np.minimum(k, 1))),
     ("theorem_1", asure.Shield, "is_feasible", lambda *arguments: True),
     ("theorem_2", feasibility, "minimal_budget", wrong_minimal(lambda k: np.minimum(k, 2))),
@@ -122,7 +122,7 @@ BREAKS = [
     ("lemma_4", sampling, "samples_needed", lambda *size, **options: asure.samples_needed(*size, **options) // 2),
     ("lemma_5", sampling, "minimal_budget", wrong_minimal(lambda k: k + 1)),
     ("remark_1", sampling, "minimal_budget", wrong_minimal(lambda k: k + 1)),
-    ("remark_2", sampling, "trim", lambda mdp, minimal, budget: asure.trim(minimal, budget + 1)),
+    ("remark_2", sampling, "trim", lambda mdp, minimal, budget: asure.shield.trim(minimal, budget + 1)),
     ("experiment_1_assured", experiments, "BUDGET", 4),
     ("experiment_2_concentration", experiments, "HURTS", {1: 1.0, 2: 0.5}),
     ("experiment_2_sensitivity", experiments, "HURTS", {1: 1.0, 2: 0.5}),

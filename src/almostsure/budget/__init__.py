@@ -1,1 +1,37 @@
-"""The minimal budget k*: reference algorithm, exact engines, certificate and explanations."""
+"""The minimal budget k*: reference algorithm, exact engines, certificate and explanations.
+
+Its exports are imported on demand, so that the process that checks a certificate loads no engine.
+"""
+
+from typing import TYPE_CHECKING
+
+from almostsure.exports import on_demand
+
+if TYPE_CHECKING:
+    from almostsure.budget.answer import INFINITE
+    from almostsure.budget.certificate import check_minimal_budget
+    from almostsure.budget.explain import Explanation
+    from almostsure.budget.grow import GrowingBudget
+    from almostsure.budget.result import MinimalBudget
+    from almostsure.budget.solve import minimal_budget
+
+__all__ = [
+    "INFINITE",
+    "Explanation",
+    "GrowingBudget",
+    "MinimalBudget",
+    "check_minimal_budget",
+    "minimal_budget",
+]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "almostsure.budget.answer": "INFINITE",
+        "almostsure.budget.certificate": "check_minimal_budget",
+        "almostsure.budget.explain": "Explanation",
+        "almostsure.budget.grow": "GrowingBudget",
+        "almostsure.budget.result": "MinimalBudget",
+        "almostsure.budget.solve": "minimal_budget",
+    },
+)

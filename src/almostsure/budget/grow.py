@@ -48,7 +48,7 @@ class GrowingBudget:
     --------
     >>> import almostsure as asure
     >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [0, 0], [0, 0], terminal=[1])
-    >>> growing = asure.GrowingBudget(asure.minimal_budget(mdp))
+    >>> growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
     >>> growing.add(0, 0, 0, 1)  # action 0 turns out to hurt
     ()
     >>> growing.add(0, 1, 1, 2)  # and so does action 1: now state 0 needs 2

@@ -5,6 +5,8 @@
 
 from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
 from almostsure.learn.cluster import RayCluster
+from almostsure.learn.compare import compare
+from almostsure.learn.comparison import Comparison
 from almostsure.learn.data import learn_from_logs
 from almostsure.learn.kernel import Kernel, build_kernel
 from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
@@ -14,6 +16,7 @@ from almostsure.learn.sampler import Sampler
 from almostsure.learn.simulators import EnvSampler, FunctionSampler
 
 __all__ = [
+    "Comparison",
     "Confidence",
     "EnvSampler",
     "Episode",
@@ -27,6 +30,7 @@ __all__ = [
     "Surprise",
     "Violation",
     "build_kernel",
+    "compare",
     "confidence",
     "delta_bought",
     "learn_minimal_budget",

@@ -156,7 +156,7 @@ def learn_minimal_budget(
         If only the shield from the start with this budget is wanted: then most models need far fewer samples, and
         choices that do not matter for it are refused.
     seed, workers, checkpoint, checkpoint_seconds
-        As for :func:`almostsure.build_kernel`.
+        As for :func:`almostsure.learn.build_kernel`.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """``OnlineShield``: a shield that learns while an agent runs.
 
 It watches transitions.  An outcome that was never seen before is a *surprise*: it can only raise k, which is done
-from the present values (:class:`almostsure.GrowingBudget`).  Between surprises nothing changes, and masks are
+from the present values (:class:`almostsure.budget.GrowingBudget`).  Between surprises nothing changes, and masks are
 served from a table.
 
 What it promises depends on what it does about choices that it does not know.

@@ -1,1 +1,55 @@
 """The Markov decision process, and the ways into and out of it."""
+
+from typing import TYPE_CHECKING
+
+from almostsure.exports import on_demand
+
+if TYPE_CHECKING:
+    from almostsure.model.build import from_transitions
+    from almostsure.model.convert import from_dense, from_sparse
+    from almostsure.model.draw import draw_map
+    from almostsure.model.examples import example, example_names
+    from almostsure.model.files import load
+    from almostsure.model.grid import Cell, from_map
+    from almostsure.model.layout import Layout
+    from almostsure.model.mdp import MDP, Outcome
+    from almostsure.model.source import as_model
+    from almostsure.model.storm import from_prism, to_storm
+    from almostsure.model.tables import from_gymnasium, from_table
+
+__all__ = [
+    "MDP",
+    "Cell",
+    "Layout",
+    "Outcome",
+    "as_model",
+    "draw_map",
+    "example",
+    "example_names",
+    "from_dense",
+    "from_gymnasium",
+    "from_map",
+    "from_prism",
+    "from_sparse",
+    "from_table",
+    "from_transitions",
+    "load",
+    "to_storm",
+]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "almostsure.model.build": "from_transitions",
+        "almostsure.model.convert": "from_dense from_sparse",
+        "almostsure.model.draw": "draw_map",
+        "almostsure.model.examples": "example example_names",
+        "almostsure.model.files": "load",
+        "almostsure.model.grid": "Cell from_map",
+        "almostsure.model.layout": "Layout",
+        "almostsure.model.mdp": "MDP Outcome",
+        "almostsure.model.source": "as_model",
+        "almostsure.model.storm": "from_prism to_storm",
+        "almostsure.model.tables": "from_gymnasium from_table",
+    },
+)

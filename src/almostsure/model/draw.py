@@ -16,7 +16,7 @@ NO_BUDGET = 2**31 - 1  # almostsure.INFINITE, which is defined where budgets are
 NOBODY = -1
 
 
-def draw(mdp: Model, values: npt.ArrayLike | None = None) -> str:
+def draw_map(mdp: Model, values: npt.ArrayLike | None = None) -> str:
     """The map of a model, or a value for each state in its cell.
 
     Parameters
@@ -30,15 +30,15 @@ def draw(mdp: Model, values: npt.ArrayLike | None = None) -> str:
     Examples
     --------
     >>> import almostsure as asure
-    >>> from almostsure.model.draw import draw
+    >>> from almostsure.model import draw_map
     >>> mdp = asure.from_map('''
     ...     S1X
     ...     .#G
     ... ''')
-    >>> print(draw(mdp))
+    >>> print(draw_map(mdp))
     S 1 X
     . # G
-    >>> print(draw(mdp, asure.minimal_budget(mdp).of_state))
+    >>> print(draw_map(mdp, asure.minimal_budget(mdp).of_state))
     0 0 ∞
     0 # 0
     """

@@ -12,6 +12,7 @@ are named as in the paper and numbered by kind, in the order in which they appea
 :data:`CHECKS` lists all of them, and :func:`reproduce` runs them and writes tables, figures and a report.
 """
 
+from almostsure.budget.reference import barrier, budget_operator
 from almostsure.paper.claim import Check, Claim
 from almostsure.paper.experiments import (
     conclusions,
@@ -46,8 +47,10 @@ from almostsure.paper.memory import (
 )
 from almostsure.paper.reproduce import CHECKS, Reproduction, reproduce
 from almostsure.paper.sampling import algorithm_2, definition_6, lemma_4, lemma_5, remark_1, remark_2
+from almostsure.policy.augment import augment
 
 __all__ = [
+    "augment", "barrier", "budget_operator",
     "CHECKS", "Check", "Claim", "Reproduction", "reproduce", "experiment",
     "termination", "definition_1", "proposition_1", "definition_2", "definition_3", "lemma_1", "lemma_2",
     "lemma_3_decomposition", "lemma_3_bellman", "monotonicity", "definition_4", "theorem_1", "theorem_2",

@@ -1,1 +1,19 @@
-"""Best policies under constraints."""
+"""The best policy under a constraint on damage, and how its return depends on the budget."""
+
+from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
+from almostsure.plan.frontier import Frontier, frontier
+from almostsure.plan.solve import Solution, solve_policy
+from almostsure.plan.suggest import Suggestion, suggest_budget
+
+__all__ = [
+    "AlmostSure",
+    "Chance",
+    "Constraint",
+    "Expected",
+    "Frontier",
+    "Solution",
+    "Suggestion",
+    "frontier",
+    "solve_policy",
+    "suggest_budget",
+]

@@ -1,24 +1,41 @@
-"""For tests of code that uses this package.
+"""For tests and benchmarks of code that uses this package.
 
 - :func:`check_shielded_env` finds the classic mistakes of shielded Gymnasium environments;
 - :func:`mdps` and :func:`transitions` are Hypothesis strategies for small, hostile models
-  (:mod:`almostsure.testing.models`); they need the extra ``test``.
+  (:mod:`almostsure.testing.models`); they need the extra ``test``;
+- :func:`chain`, :func:`garnet`, :func:`grid_family`, :func:`ladder` and :func:`rings` are seeded families of models of
+  any size.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from almostsure.testing.environments import check_shielded_env
+from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
+    from almostsure.model.families import chain, garnet, ladder, rings
+    from almostsure.model.grid import grid_family
+    from almostsure.testing.environments import check_shielded_env
     from almostsure.testing.models import Transitions, mdps, transitions
 
-__all__ = ["Transitions", "check_shielded_env", "mdps", "transitions"]
+__all__ = [
+    "Transitions",
+    "chain",
+    "check_shielded_env",
+    "garnet",
+    "grid_family",
+    "ladder",
+    "mdps",
+    "rings",
+    "transitions",
+]
 
-
-def __getattr__(name: str) -> Any:
-    """Import Hypothesis only when a strategy is asked for: the rest must work without it."""
-    if name in ("Transitions", "mdps", "transitions"):
-        from almostsure.testing import models
-
-        return getattr(models, name)
-    raise AttributeError(f"module 'almostsure.testing' has no attribute {name!r}")
+# On demand, because only the strategies need Hypothesis.
+__getattr__ = on_demand(
+    __name__,
+    {
+        "almostsure.model.families": "chain garnet ladder rings",
+        "almostsure.model.grid": "grid_family",
+        "almostsure.testing.environments": "check_shielded_env",
+        "almostsure.testing.models": "Transitions mdps transitions",
+    },
+)
