@@ -93,7 +93,7 @@ def models(steps: int, rng: np.random.Generator) -> int:
         mdp = gymnasium.make(name).unwrapped.mdp  # type: ignore[attr-defined]
         shield = asure.Shield(asure.minimal_budget(mdp))
         for budget in (shield.minimal.smallest_budget(), shield.minimal.smallest_budget() + 2):
-            envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 512, max_steps=200), shield, budget)
+            envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 512, max_episode_steps=200), shield, budget)
             wander(envs, steps // 2, rng)
             played += report(name, budget, envs, steps // 2)
     return played

@@ -19,7 +19,7 @@ def shield_of(mdp):
 def rivers(wrap=lambda env: env, budget=3, **options):
     """The hazard map; ``wrap`` goes between the environment and its shield."""
     mdp = asure.example("hazard-map")
-    return ShieldedEnv(wrap(to_gymnasium(mdp, max_steps=40)), shield_of(mdp), budget, **options)
+    return ShieldedEnv(wrap(to_gymnasium(mdp, max_episode_steps=40)), shield_of(mdp), budget, **options)
 
 
 @pytest.mark.parametrize("name", environment_names())
@@ -135,7 +135,7 @@ class Homemade(gymnasium.Wrapper):
     """Somebody's own shield around the paper's example, with a switch for each mistake."""
 
     def __init__(self, mistake=None):
-        super().__init__(to_gymnasium("paper", max_steps=8))
+        super().__init__(to_gymnasium("paper", max_episode_steps=8))
         self.mistake, self.left = mistake, 2
 
     def reset(self, **options):

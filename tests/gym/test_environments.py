@@ -61,7 +61,7 @@ def test_many_random_steps_never_overspend(name, more):
     mdp = small(name).unwrapped.mdp
     shield = asure.Shield(asure.minimal_budget(mdp))
     budget = shield.minimal.smallest_budget() + more
-    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 200, max_steps=40), shield, budget)
+    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 200, max_episode_steps=40), shield, budget)
     rng = np.random.default_rng(0)
     _, infos = envs.reset(seed=0)
     for _ in range(100):
@@ -106,7 +106,7 @@ def test_damage_can_be_seen():
 def test_a_window(monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     env = gymnasium.make("almostsure/Warehouse-v0", render_mode="human")
-    env.unwrapped._window.fps = 1000
+    env.unwrapped._renderer.fps = 1000
     env.reset(seed=0)
     env.step(0)
     twin = copy.deepcopy(env)  # with a window of its own
@@ -116,11 +116,28 @@ def test_a_window(monkeypatch):
     env.close()
 
 
-def test_a_window_needs_pygame(monkeypatch):
+@pytest.mark.parametrize("mode", ["human", "rgb_array"])
+def test_pictures_need_pygame_and_text_does_not(mode, monkeypatch):
     monkeypatch.setitem(sys.modules, "pygame", None)
-    env = gymnasium.make("almostsure/Paper-v0", render_mode="human")
-    with pytest.raises(MissingExtra, match=r"pip install 'almostsure\[envs\]'"):
+    text = gymnasium.make("almostsure/Paper-v0", render_mode="ansi")
+    text.reset(seed=0)
+    assert text.render() == "(@)>[ ]\nstart, damage so far 0"
+    env = gymnasium.make("almostsure/Paper-v0", render_mode=mode)
+
+    def look():
         env.reset(seed=0)
+        env.render()
+
+    with pytest.raises(MissingExtra, match=r"pip install 'almostsure\[envs\]'"):
+        look()
+
+
+def test_the_warehouse_is_drawn_with_its_parcels_and_its_forklift():
+    env = gymnasium.make("almostsure/Warehouse-v0", render_mode="ansi")
+    env.reset(seed=2)
+    text = env.render()
+    assert text.count("@") == text.count("F") == text.count("A") == text.count("B") == 1
+    assert pickle.loads(pickle.dumps(env)).render() == text
 
 
 def test_hazard_maps_from_text():

@@ -144,7 +144,7 @@ def test_after_the_end_there_is_only_a_reset():
 
 
 def test_episodes_can_be_truncated():
-    env = to_gymnasium("paper", max_steps=3)
+    env = to_gymnasium("paper", max_episode_steps=3)
     env.reset(seed=0)
     assert [env.step("left")[3] for _ in range(3)] == [False, False, True]
 
@@ -184,7 +184,7 @@ def test_models_without_a_map_cannot_be_drawn():
 
 
 def test_it_runs_in_a_vector_environment():
-    envs = gymnasium.vector.SyncVectorEnv([lambda: to_gymnasium("hazard-map", max_steps=5)] * 3)
+    envs = gymnasium.vector.SyncVectorEnv([lambda: to_gymnasium("hazard-map", max_episode_steps=5)] * 3)
     _, info = envs.reset(seed=0)
     for _ in range(12):
         _, _, _, _, info = envs.step(np.array([1, 1, 2]))
@@ -195,5 +195,5 @@ def test_it_runs_in_a_vector_environment():
 
 @pytest.mark.parametrize("max_steps", [0, -1, 1.5, float("nan")])
 def test_steps_are_counted_from_one(max_steps) -> None:
-    with pytest.raises(ArgumentError, match="max_steps must be"):
-        to_gymnasium("corridor", max_steps=max_steps)
+    with pytest.raises(ArgumentError, match="max_episode_steps must be"):
+        to_gymnasium("corridor", max_episode_steps=max_steps)

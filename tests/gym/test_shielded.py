@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import almostsure as asure
 from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, ready, to_gymnasium
-from almostsure.gym.forms import show_remaining
+from almostsure.gym.observation import show
 from almostsure.testing import mdps
 
 
@@ -63,7 +63,7 @@ def test_no_episode_overspends_and_no_mask_is_empty(mdp, more, seed):
         with pytest.raises(Infeasible, match="no budget is enough at the start"):
             ShieldedEnv(to_gymnasium(mdp), shield, 3)
         return
-    env = ShieldedEnv(to_gymnasium(mdp, max_steps=15), shield, needed + more)
+    env = ShieldedEnv(to_gymnasium(mdp, max_episode_steps=15), shield, needed + more)
     play(env, 60, seed=seed, budget=needed + more)
 
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_appended_is_said():
         ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0)
     for dtype, budget in ((np.float16, 5000), (np.uint8, 300), (np.bool_, 1)):  # which cannot count that far
         with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
-            show_remaining(Box(0, 1, (2,), dtype), budget, "flat", normalised=False, num_actions=2)
+            show(Box(0, 1, (2,), dtype), {"remaining": budget}, "flat", normalised=False, num_actions=2)
     with pytest.raises(UnknownName, match=r"unknown form of observation 'flot'\. Did you mean 'flat'"):
         shielded("paper", observe="flot")
 
@@ -187,7 +187,9 @@ def test_the_best_policy_replaces_better():
     solution = asure.solve_policy(mdp, asure.AlmostSure(3))
     returns = []
     for fallback in (None, solution, solution.policy):
-        env = ShieldedEnv(to_gymnasium(mdp, max_steps=60), shield_of(mdp), 3, forbidden="replace", fallback=fallback)
+        env = ShieldedEnv(
+            to_gymnasium(mdp, max_episode_steps=60), shield_of(mdp), 3, forbidden="replace", fallback=fallback
+        )
         env.reset(seed=0)
         for _ in range(600):
             _, _, terminated, truncated, _ = env.step(1)  # always east
@@ -234,7 +236,7 @@ def test_before_the_first_reset_and_after_the_end_there_is_nothing_to_do():
 
 
 def test_truncation_is_not_termination():
-    inner = ShieldedEnv(to_gymnasium("paper", max_steps=2), shield_of(asure.example("paper")), 5)
+    inner = ShieldedEnv(to_gymnasium("paper", max_episode_steps=2), shield_of(asure.example("paper")), 5)
     inner.reset(seed=0)
     inner.step(0)
     _, _, terminated, truncated, info = inner.step(0)
@@ -322,7 +324,7 @@ def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
     mdp = asure.example("hazard-map")
     learned = asure.OnlineShield(mdp, known=asure.learn.build_kernel(mdp, seed=0, samples=100), needed=50).freeze()
     assert learned.mdp != mdp
-    assert play(ShieldedEnv(to_gymnasium(mdp, max_steps=40), learned, 3), 400, budget=3)[1] <= 3
+    assert play(ShieldedEnv(to_gymnasium(mdp, max_episode_steps=40), learned, 3), 400, budget=3)[1] <= 3
     certain, maybe = (asure.example("paper", damage_probability=p) for p in (1.0, 0.5))
     ShieldedEnv(to_gymnasium(certain), shield_of(maybe), 1)
     with pytest.raises(ModelMismatch, match=r"leads from .*left.* to state 0 'circle' with damage 0, which"):
@@ -507,7 +509,7 @@ def test_several_ends_are_not_guessed():
 def test_an_online_shield_learns_and_its_violations_are_few():
     mdp = asure.example("hazard-map")
     shield = asure.OnlineShield(mdp, unknown="allow")
-    env = ShieldedEnv(to_gymnasium(mdp, max_steps=50), shield, 1)
+    env = ShieldedEnv(to_gymnasium(mdp, max_episode_steps=50), shield, 1)
     rng, ends = np.random.default_rng(0), []
     env.reset(seed=0)
     for _ in range(4000):
@@ -526,7 +528,7 @@ def test_an_online_shield_takes_advice_too():
     mdp = asure.example("hazard-map")
     best = asure.solve_policy(mdp, asure.AlmostSure(3))
     shield = asure.OnlineShield(mdp, unknown="allow")
-    env = ShieldedEnv(to_gymnasium(mdp, max_steps=50), shield, 3, forbidden="replace", fallback=best)
+    env = ShieldedEnv(to_gymnasium(mdp, max_episode_steps=50), shield, 3, forbidden="replace", fallback=best)
     env.reset(seed=0)
     for _ in range(1000):
         *_, terminated, truncated, _ = env.step(1)

@@ -32,7 +32,7 @@ def shield_of(mdp):
 
 
 def river(max_steps=25):
-    return to_gymnasium("hazard-map", max_steps=max_steps)
+    return to_gymnasium("hazard-map", max_episode_steps=max_steps)
 
 
 def shielded_river(max_steps=25):
@@ -178,7 +178,7 @@ def test_random_models_in_a_vector_never_overspend(mdp, more, seed):
         with pytest.raises(Infeasible, match="no budget is enough"):
             ShieldedVectorEnv(ModelVectorEnv(mdp, 2), shield, 3)
         return
-    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 5, max_steps=7), shield, budget)
+    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 5, max_episode_steps=7), shield, budget)
     rng = np.random.default_rng(seed)
     seen, infos = envs.reset(seed=seed)
     left, over = np.full(5, budget), np.zeros(5, bool)
@@ -226,7 +226,7 @@ def test_before_the_first_reset_and_after_an_error_there_is_nothing_to_do():
     envs = ShieldedVectorEnv(disabled, shield_of(mdp), 1)
     envs.reset(seed=0)
     envs.step(np.array([1, 0]))
-    with pytest.raises(gymnasium.error.ResetNeeded, match="the episode of copy 0 is over"):
+    with pytest.raises(gymnasium.error.ResetNeeded, match="the episode of environment 0 is over"):
         envs.step(np.array([1, 1]))
 
 
@@ -271,7 +271,7 @@ def test_an_online_shield_goes_around_each_copy():
 def test_damage_that_is_none_is_refused():
     envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2), lambda *step: 0.5)
     envs.reset(seed=0)
-    with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got 0\.5 in copy 0"):
+    with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got 0\.5 in environment 0"):
         envs.step(np.array([0, 0]))
     envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2))
     envs.reset(seed=0)
@@ -404,7 +404,7 @@ def test_an_overspent_budget_reads_zero():
 
 def test_many_copies_of_a_model_draw_its_outcomes():
     mdp = asure.example("hazard-map")
-    envs = ModelVectorEnv(mdp, 64, max_steps=50)
+    envs = ModelVectorEnv(mdp, 64, max_episode_steps=50)
     states, infos = envs.reset(seed=3)
     rng, over = np.random.default_rng(0), np.zeros(64, bool)
     for _ in range(100):
@@ -425,7 +425,7 @@ def test_many_copies_of_a_model_draw_its_outcomes():
 def test_some_copies_of_a_model_can_be_reset():
     mdp = asure.example("hazard-map")
     envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 3), shield_of(mdp), BUDGET)
-    with pytest.raises(gymnasium.error.ResetNeeded, match="reset all copies before"):
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset all environments before"):
         envs.reset(options={"reset_mask": np.array([True, False, False])})
     envs.reset(seed=0)
     for _ in range(5):

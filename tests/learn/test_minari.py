@@ -86,7 +86,7 @@ def same(first, second):
 
 def test_a_round_trip_with_our_environment(recorded):
     mdp = asure.example("quicksand")
-    dataset, table = recorded(asure.to_gymnasium(mdp, max_steps=25), 40, "damage")
+    dataset, table = recorded(asure.to_gymnasium(mdp, max_episode_steps=25), 40, "damage")
     assert sum(table["damage"]) > 0
     options = {"mu": 0.1, "delta": 0.1}
     learned = learn_from_logs(dataset, **options)

@@ -1,9 +1,9 @@
-"""Which copies of a vector environment begin an episode, under each of Gymnasium's ways to reset them.
+"""Which environments of a vector begin an episode, under each of Gymnasium's ways to reset them.
 
 - ``NEXT_STEP``: the step after the end of an episode ignores its action, and returns the first observation of the next;
 - ``SAME_STEP``: the step that ends an episode returns the first observation of the next one, and what the episode
   ended in is in ``infos["final_obs"]`` and ``infos["final_info"]``;
-- ``DISABLED``: the user resets, all copies or those in ``options["reset_mask"]``.
+- ``DISABLED``: the user resets, all of them or those in ``options["reset_mask"]``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Resets:
         mode = env.metadata.get("autoreset_mode")
         if mode is None:
             raise ArgumentError(
-                "a vector environment must say in metadata['autoreset_mode'] when it resets its copies; "
+                "a vector environment must say in metadata['autoreset_mode'] when it resets its environments; "
                 f"{type(env).__name__} does not. Set it to a gymnasium.vector.AutoresetMode."
             )
         self.mode = AutoresetMode(mode)
@@ -43,25 +43,25 @@ class Resets:
         self.over: Bools | None = None  # whose episode is over and was not reset yet; None before the first reset
 
     def chosen(self, options: dict[str, Any] | None) -> Bools:
-        """Which copies a reset with these options resets.  To be asked before: Gymnasium takes the mask out of them."""
+        """Which environments a reset with these options resets.  Ask before it: Gymnasium takes the mask out."""
         chosen = None if options is None else options.get("reset_mask")
         if chosen is None:
             return self.everybody.copy()
         if self.over is None:
-            raise ResetNeeded("reset all copies before resetting some of them")
+            raise ResetNeeded("reset all environments before resetting some of them")
         mask = np.array(chosen, np.bool_)
         if mask.shape != (self.num_envs,):
             raise ArgumentError(f"reset_mask must be {self.num_envs} booleans; got shape {list(mask.shape)}")
         return mask
 
     def reset(self, who: Bools) -> None:
-        """Take in which copies were reset."""
+        """Take note of which environments were reset."""
         self.over = ~who if self.over is None else self.over & ~who  # None: all of them are
 
     def before(self) -> Bools:
-        """Which copies the next step is an action for, ``everybody`` itself if all; the others are reset by it.
+        """For which environments the next step is an action, ``everybody`` itself if all; it resets the others.
 
-        Until :meth:`step` takes in how it went nothing is known: after an error, all must be reset.
+        Until :meth:`step` takes note of how it went, nothing is known: after an error, all must be reset.
         """
         if self.over is None:
             raise ResetNeeded("call reset() before step()")
@@ -69,12 +69,12 @@ class Resets:
         is_quiet = not some(over)
         if self.mode == AutoresetMode.DISABLED and not is_quiet:
             at = int(np.argmax(over))
-            raise ResetNeeded(f"the episode of copy {at} is over: reset it with options={{'reset_mask': …}}")
+            raise ResetNeeded(f"the episode of environment {at} is over: reset it with options={{'reset_mask': …}}")
         self.over = None
         return self.everybody if is_quiet else ~over
 
     def step(self, ended: Bools) -> None:
-        """Take in which episodes a step ended."""
+        """Take note of which episodes a step ended."""
         self.over = np.zeros_like(ended) if self.mode == AutoresetMode.SAME_STEP else ended
 
     def final(self, infos: Infos, ended: Bools) -> Infos | None:
@@ -86,14 +86,14 @@ class Resets:
 
 
 def read(infos: Infos, key: str, at: int) -> Any:
-    """What a copy's info says under a key; None if it does not."""
+    """What the info of one environment says under a key; None if it says nothing."""
     if key not in infos or not infos.get(f"_{key}", _ALL)[at]:
         return None
     return infos[key][at]
 
 
 def said(infos: Infos, final: Infos | None, ended: Bools, key: str, at: int) -> Any:
-    """What the info of a copy's step says, wherever that stands."""
+    """What the info of the step of one environment says, wherever that stands."""
     return read(final, key, at) if final is not None and ended[at] else read(infos, key, at)
 
 

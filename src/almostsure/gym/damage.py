@@ -1,8 +1,9 @@
-"""``DamageTracker``: the damage of every step, from wherever an environment has it.
+"""``DamageTracker`` and ``VectorDamageTracker``: the damage of every step, from wherever an environment has it.
 
 It is looked for in this order: a function, if one is given; the third of the six values that a step of
-Safety-Gymnasium returns; ``info["cost"]``.  Whatever it comes from, it must be an integer 0 … 255: a budget that
-holds with certainty cannot be kept in numbers that are rounded.
+Safety-Gymnasium returns; ``info["cost"]``.  Whatever it comes from, it must be an integer 0 … 255 (True is 1): a
+budget that holds with certainty cannot be kept in numbers that are rounded.  It is written to ``info["damage"]``;
+an environment's own ``info["cost"]`` stays as it is.
 """
 
 from __future__ import annotations
@@ -12,13 +13,19 @@ from collections.abc import Callable
 from typing import Any, final
 
 import gymnasium
+import numpy as np
+import numpy.typing as npt
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector.utils import iterate
 
 from almostsure.arguments import check_budget, whole
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.gym.overseer import MOST_DAMAGE
+from almostsure.gym.autoreset import Infos, Resets, read, said, write
 from almostsure.model.damage import takes_an_outcome
+from almostsure.model.mdp import Bools
+from almostsure.model.validate import MAX_DAMAGE
 
 Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (observation, action, next observation, reward, terminated)
 
@@ -27,8 +34,8 @@ Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (observation, action,
 class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Writes the damage of every step into ``info``, and what remains of a budget.
 
-    ``info`` gets ``damage`` and ``cost``, and with a budget ``remaining``, which is negative once the budget is
-    overspent: nothing is prevented here.
+    ``info`` gets ``damage``, and with a budget ``remaining``, which is negative once the budget is overspent: nothing
+    is prevented here.
 
     Parameters
     ----------
@@ -38,7 +45,7 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         ``damage(observation, action, next_observation, reward, terminated)``, the signature that
         :func:`almostsure.from_gymnasium` takes too.  By default the environment's own cost is the damage.
     budget
-        The budget of every episode, if what remains shall be tracked.
+        The budget of every episode, to have ``remaining`` in ``info`` too.
 
     Examples
     --------
@@ -57,31 +64,31 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     ) -> None:
         RecordConstructorArgs.__init__(self, damage=damage, budget=budget, _disable_deepcopy=True)
         gymnasium.Wrapper.__init__(self, env)
-        self._damage = check_function(damage)
+        self._damage = _function(damage)
         self._budget = None if budget is None else check_budget(budget)
         self._remaining = 0
         self._before: Any = None
         self._started = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode with the whole budget."""
+        """Begin an episode with the whole budget."""
         self._started = False  # until all is well
         observation, info = self.env.reset(seed=seed, options=options)
-        check_reset(info)
+        _check_reset(info)
         self._before, self._remaining, self._started = self._kept(observation), self._budget or 0, True
         return observation, self._info(info, 0)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Play an action, and write down its damage."""
+        """Play an action, and say its damage."""
         if not self._started:
             raise ResetNeeded("call reset() before step()")
-        observation, reward, terminated, truncated, info = unpack(self.env.step(action))
+        observation, reward, terminated, truncated, info = _unpack(self.env.step(action))
         if self._damage is not None:
             said = self._damage(self._before, action, observation, float(reward), bool(terminated))
         elif "cost" in info:
             said = info["cost"]
         else:
-            raise no_cost(info)
+            raise _no_cost(info)
         damage = check_damage(said, f"after action {action!r}")
         self._before, self._remaining = self._kept(observation), self._remaining - damage
         return observation, reward, terminated, truncated, self._info(info, damage)
@@ -92,10 +99,88 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
 
     def _info(self, info: dict[str, Any], damage: int) -> dict[str, Any]:
         left = {} if self._budget is None else {"remaining": self._remaining}
-        return {**info, "cost": damage, "damage": damage, **left}
+        return {**info, "damage": damage, **left}
 
 
-def unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+@final
+class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
+    """Writes the damage of every step of every environment into ``infos``, and what remains of their budgets.
+
+    Parameters
+    ----------
+    env
+        The vector environment.
+    damage
+        As :class:`DamageTracker` takes it, called once per environment.  By default their own cost is the damage.
+    budget
+        The budget of every episode, to have ``remaining`` in ``infos`` too.
+
+    Examples
+    --------
+    >>> import gymnasium
+    >>> from almostsure.gym import VectorDamageTracker
+    >>> envs = gymnasium.make_vec("CliffWalking-v1", num_envs=2, vectorization_mode="sync")
+    >>> envs = VectorDamageTracker(envs, lambda s, a, s2, r, terminated: int(r == -100), budget=2)
+    >>> _ = envs.reset()
+    >>> envs.step(np.array([0, 1]))[-1]["remaining"]  # up, and over the cliff
+    array([2, 1])
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], damage: Damage | None = None, *, budget: int | None = None):
+        super().__init__(env)
+        self._resets = Resets(env)
+        self._damage = _function(damage)
+        self._budget = None if budget is None else check_budget(budget)
+        self._remaining: npt.NDArray[np.int64] = np.zeros(env.num_envs, np.int64)
+        self._before: list[Any] = []
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
+        """Begin episodes with the whole budget."""
+        who = self._resets.chosen(options)
+        observations, infos = self.env.reset(seed=seed, options=options)
+        self._resets.reset(who)
+        _check_resets(infos, who)
+        self._before = self._each(observations)
+        self._remaining[who] = self._budget or 0
+        return observations, self._infos(infos, who, np.zeros(self.num_envs, np.int64))
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
+        """Play one action in each environment, and say their damages."""
+        acting = self._resets.before()
+        observations, rewards, terminated, truncated, infos = _unpack(self.env.step(actions))
+        ended = terminated | truncated
+        final = self._resets.final(infos, ended)
+        after = self._each(observations)
+        taken = list(iterate(self.env.action_space, actions))
+        damages = np.zeros(self.num_envs, np.int64)
+        for at in np.flatnonzero(acting).tolist():
+            reached = infos["final_obs"][at] if final is not None and ended[at] else after[at]
+            cost = said(infos, final, ended, "cost", at)
+            if self._damage is not None:
+                cost = self._damage(self._before[at], taken[at], reached, float(rewards[at]), bool(terminated[at]))
+            elif cost is None:
+                raise _no_cost(infos)
+            damages[at] = check_damage(cost, f"in environment {at}, after action {taken[at]!r}")
+        keys = ("damage", "cost") if "_cost" in infos else ("damage",)  # otherwise it is the sixth value of the step
+        _check_resets(infos, ~acting if final is None else ended, keys)
+        self._before = after
+        self._remaining = np.where(acting, self._remaining - damages, self._budget or 0)
+        if final is not None:
+            infos = {**infos, "final_info": self._infos(final, ended, damages)}
+            self._remaining[ended] = self._budget or 0
+            damages = np.where(ended, 0, damages)
+        self._resets.step(ended)
+        return observations, rewards, terminated, truncated, self._infos(infos, np.ones_like(acting), damages)
+
+    def _each(self, observations: Any) -> list[Any]:
+        return list(iterate(self.env.observation_space, copy.deepcopy(observations)))  # they may be written over
+
+    def _infos(self, infos: Infos, who: Bools, damages: npt.NDArray[np.int64]) -> Infos:
+        left = {} if self._budget is None else {"remaining": self._remaining.copy()}
+        return write(infos, who, damage=damages, **left)
+
+
+def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
     """The five values of a step; the sixth that Safety-Gymnasium has becomes ``info["cost"]``."""
     if len(result) == 6:
         observation, reward, cost, terminated, truncated, info = result
@@ -104,8 +189,8 @@ def unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
     return observation, reward, terminated, truncated, info
 
 
-def check_function(damage: Damage | None) -> Damage | None:
-    """Refuse what is no function."""
+def _function(damage: Damage | None) -> Damage | None:
+    """The damage function, if it is one."""
     if damage is not None and not (callable(damage) and takes_an_outcome(damage)):
         raise ArgumentError(
             f"damage must be a function of (observation, action, next_observation, reward, terminated); got {damage!r}"
@@ -113,28 +198,34 @@ def check_function(damage: Damage | None) -> Damage | None:
     return damage
 
 
-def check_reset(info: dict[str, Any]) -> None:
+def _check_reset(info: dict[str, Any]) -> None:
     """Refuse an environment whose reset hurts."""
     for key in ("damage", "cost"):
         if info.get(key):
             raise ModelError(f"a reset must do no damage; info[{key!r}] is {info[key]!r} after it")
 
 
+def _check_resets(infos: Infos, who: Bools, keys: tuple[str, ...] = ("damage", "cost")) -> None:
+    for at in np.flatnonzero(who).tolist():
+        _check_reset({key: read(infos, key, at) for key in keys})
+
+
 def check_damage(said: Any, where: str) -> int:
-    """The damage as an integer; raise ModelError if it is none."""
+    """The damage as an integer 0 … 255; True is 1.  ModelError for anything else."""
+    value = said.item() if getattr(said, "size", 0) == 1 else said
     try:
-        number = whole("damage", said.item() if hasattr(said, "item") and getattr(said, "size", 0) == 1 else said)
+        number = whole("damage", int(value) if isinstance(value, (bool, np.bool_)) else value)
     except ArgumentError:
         number = -1
-    if not 0 <= number <= MOST_DAMAGE:
+    if not 0 <= number <= MAX_DAMAGE:
         raise ModelError(
-            f"damage must be an integer 0 … {MOST_DAMAGE}; got {said!r} {where}. Give DamageTracker a function that "
+            f"damage must be an integer 0 … {MAX_DAMAGE}; got {said!r} {where}. Give DamageTracker a function that "
             "counts in whole units, rounding up."
         )
     return number
 
 
-def no_cost(info: dict[str, Any]) -> ModelError:
+def _no_cost(info: dict[str, Any]) -> ModelError:
     """The error for an environment that does not say its damage."""
     has = ", ".join(map(str, info)) or "nothing"
     return ModelError(f"the environment must say its damage in info['cost']; info has {has}. Pass damage, a function.")

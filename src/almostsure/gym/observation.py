@@ -1,16 +1,250 @@
-"""``BudgetObservation``: what remains of a budget, where an agent can see it."""
+"""How what remains of a budget becomes part of an observation, and wrappers that do only this.
+
+============  ================================================================================================
+``"flat"``    one array: ``Discrete(n)`` becomes ``MultiDiscrete([n, budget + 1])``, and arrays get one more entry
+``"dict"``    ``{"observation": …, "remaining": …}``; works with every observation space.  Observations that are
+              dictionaries already get one more entry instead.
+``"rllib"``   ``{"action_mask": …, "observations": …}``, the keys that RLlib's masking modules read; the
+              observations in it are flat where that is possible, and else a dict
+``"none"``    the observation as it was; what remains is in ``info`` only
+============  ================================================================================================
+
+A guard that carries more than what remains (steps left, risk left) has one entry per name.  Whole numbers count down
+from where an episode begins; fractions lie between 0 and 1.
+
+``normalised`` shows remaining / budget, between 0 and 1, in place of the integer; a flat discrete observation is then
+one-hot, so that everything in the array is of the same size.  An overspent budget reads 0: for an agent that is not
+shielded, ``info["remaining"]`` says by how much.
+"""
 
 from __future__ import annotations
 
-from typing import Any, final
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, final, get_args
 
 import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.spaces.utils import flatdim, flatten
 from gymnasium.utils import RecordConstructorArgs
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.arguments import check_budget
-from almostsure.errors import ArgumentError, ModelError
+from almostsure.errors import ArgumentError, ModelError, UnknownName
+from almostsure.gym.autoreset import Infos, Resets, said, write
 from almostsure.gym.damage import check_damage
-from almostsure.gym.forms import Form, Shown, show_remaining
+from almostsure.model.mdp import Bools
+
+Form = Literal["flat", "dict", "rllib", "none"]
+FORMS: tuple[str, ...] = get_args(Form)
+
+Masks = npt.NDArray[np.int8]
+Limits = Mapping[str, int | None]  # what is carried: the whole number it begins with, or None for a fraction
+
+
+class Shown(Protocol):
+    """A space of observations with what is carried, and how to get there."""
+
+    space: Space[Any]
+
+    def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        """One observation; ``carried`` holds numbers."""
+        ...
+
+    def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        """Many of them; ``carried`` holds arrays."""
+        ...
+
+
+def show(space: Space[Any], limits: Limits, form: Form, *, normalised: bool, num_actions: int) -> Shown:
+    """The observations of ``space``, with what is carried in them."""
+    if form not in FORMS:
+        raise UnknownName("form of observation", form, FORMS, f"Choose from {', '.join(FORMS)}.")
+    if form == "none":
+        return _Same(space)
+    if form == "dict":
+        return _Beside(space, limits, normalised)
+    flat = _flat_normalised(space, limits) if normalised else _flat(space, limits)
+    if form == "rllib":
+        return _WithMask(flat or _Beside(space, limits, normalised), num_actions)
+    if flat is None:
+        raise ArgumentError(
+            f"{' and '.join(limits)} cannot be appended to observations of {space}. Pass observe='dict', or 'none' to "
+            "leave them."
+        )
+    return flat
+
+
+def _flat(space: Space[Any], limits: Limits) -> Shown | None:
+    counts = [limit for limit in limits.values() if limit is not None]
+    more = [limit + 1 for limit in counts]
+    if isinstance(space, Box) and len(space.shape) == 1 and _holds(space.dtype, limits):
+        most = [1 if limit is None else limit for limit in limits.values()]
+        low, high = np.append(space.low, [0] * len(most)), np.append(space.high, most)
+        return _Appended(Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype.type))
+    if len(counts) < len(limits):
+        return None  # a fraction has no place in discrete observations
+    if isinstance(space, Discrete) and space.start == 0:
+        return _Row(MultiDiscrete([int(space.n), *more]))
+    if isinstance(space, MultiDiscrete) and len(space.shape) == 1 and not space.start.any():
+        return _Appended(MultiDiscrete([*space.nvec.tolist(), *more], dtype=space.dtype.type))
+    if isinstance(space, MultiBinary) and len(space.shape) == 1:
+        return _Appended(MultiDiscrete([*[2] * space.shape[0], *more]))
+    return None
+
+
+def _holds(dtype: np.dtype[Any], limits: Limits) -> bool:
+    """Whether a Box of this type can hold every number that is carried exactly."""
+    if dtype.kind == "f":
+        most = 2 ** (np.finfo(dtype).nmant + 1)
+        return all(limit is None or limit <= most for limit in limits.values())
+    return dtype.kind in "iu" and all(
+        limit is not None and limit <= int(np.iinfo(dtype).max) for limit in limits.values()
+    )
+
+
+def _flat_normalised(space: Space[Any], limits: Limits) -> Shown | None:
+    try:
+        width = flatdim(space)
+    except (NotImplementedError, ValueError):
+        return None
+    if isinstance(space, Box):
+        low, high = space.low.ravel(), space.high.ravel()
+    elif isinstance(space, (Discrete, MultiDiscrete, MultiBinary)):
+        low, high = np.zeros(width), np.ones(width)  # one-hot
+    else:
+        low, high = np.full(width, -np.inf), np.full(width, np.inf)
+    low, high = np.append(low, np.zeros(len(limits))), np.append(high, np.ones(len(limits)))
+    wide = Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+    return _Flattened(space, _Appended(wide, tuple(max(limit or 1, 1) for limit in limits.values())))
+
+
+# ---------------------------------------------------------------------- the forms; classes, so that they can be pickled
+
+
+@final
+class _Same:
+    """Observations as they were."""
+
+    def __init__(self, space: Space[Any]) -> None:
+        self.space = space
+
+    def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        return seen
+
+    def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        return seen
+
+
+@final
+class _Row:
+    """A discrete observation, and what is carried."""
+
+    def __init__(self, space: Space[Any]) -> None:
+        self.space = space
+
+    def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        row = np.array((seen, *carried), np.int64)
+        return row if min(carried) >= 0 else np.maximum(row, 0)
+
+    def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        result = np.empty((len(seen), 1 + len(carried)), np.int64)
+        result[:, 0] = seen
+        for at, column in enumerate(carried, 1):
+            np.maximum(column, 0, out=result[:, at])
+        return result
+
+
+@final
+class _Appended:
+    """Further entries at the end of an array."""
+
+    def __init__(self, space: Space[Any], scales: tuple[int, ...] | None = None) -> None:
+        self.space, self._scales = space, scales
+
+    def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        return np.append(seen, self._scaled(carried)).astype(self.space.dtype)
+
+    def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        return np.column_stack((seen, *self._scaled(carried))).astype(self.space.dtype)
+
+    def _scaled(self, carried: tuple[Any, ...]) -> list[Any]:
+        return [np.maximum(x, 0) / scale for x, scale in zip(carried, self._scales or (1,) * len(carried), strict=True)]
+
+
+@final
+class _Flattened:
+    """Any observation as one array, discrete ones one-hot, and what is carried at its end."""
+
+    def __init__(self, space: Space[Any], inner: _Appended) -> None:
+        self.space, self._from, self._inner = inner.space, space, inner
+
+    def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        return self._inner.single(flatten(self._from, seen), carried, mask)
+
+    def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        each = iterate(batch_space(self._from, len(carried[0])), seen)
+        return self._inner.batch(np.array([flatten(self._from, one) for one in each]), carried, mask)
+
+
+@final
+class _Beside:
+    """A dictionary; observations that are one already get further entries."""
+
+    def __init__(self, space: Space[Any], limits: Limits, normalised: bool) -> None:
+        self._limits, self._normalised = dict(limits), normalised
+        entries: dict[str, Space[Any]] = {
+            name: Box(0.0, 1.0, (1,), np.float32) if normalised or limit is None else Discrete(limit + 1)
+            for name, limit in limits.items()
+        }
+        self._joins = isinstance(space, Dict) and not set(limits) & set(space.spaces)
+        parts = dict(space.spaces) if isinstance(space, Dict) and self._joins else {"observation": space}
+        self.space: Space[Any] = Dict({**parts, **entries})
+
+    def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        return self._join(seen, (np.maximum(value, 0) for value in carried))
+
+    def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        return self._join(seen, (np.maximum(value, 0) for value in carried))
+
+    def _join(self, seen: Any, carried: Any) -> Any:
+        entries = {
+            name: (value[..., None] / max(limit or 1, 1)).astype(np.float32)
+            if self._normalised or limit is None
+            else value
+            for (name, limit), value in zip(self._limits.items(), carried, strict=True)
+        }
+        return {**(seen if self._joins else {"observation": seen}), **entries}
+
+
+@final
+class _WithMask:
+    """RLlib's dictionary of mask and observations."""
+
+    def __init__(self, inner: Shown, num_actions: int) -> None:
+        self._inner = inner
+        mask = Box(0.0, 1.0, (num_actions,), np.float32)
+        self.space: Space[Any] = Dict({"action_mask": mask, "observations": inner.space})
+
+    def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        return {"action_mask": np.asarray(mask, np.float32), "observations": self._inner.single(seen, carried, mask)}
+
+    def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        return {"action_mask": np.asarray(mask, np.float32), "observations": self._inner.batch(seen, carried, mask)}
+
+
+def show_final(form: Shown, final: Any, carried: tuple[Any, ...], ended: Bools, masks: Any = None) -> Any:
+    """What episodes ended in, with what remained then."""
+    result = np.full(len(ended), None, np.object_)
+    for at in np.flatnonzero(ended).tolist():
+        values = tuple(column[at].item() for column in carried)
+        result[at] = form.single(final[at], values, None if masks is None else masks[at])
+    return result
+
+
+# ---------------------------------------------------------------------- wrappers
 
 
 @final
@@ -27,7 +261,7 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
     budget
         The budget of every episode.
     observe
-        ``"flat"`` or ``"dict"``; see :mod:`almostsure.gym.forms`.
+        ``"flat"`` or ``"dict"``; see :mod:`almostsure.gym.observation`.
     normalised
         Show remaining / budget instead of the number itself.
 
@@ -46,33 +280,87 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
     ) -> None:
         RecordConstructorArgs.__init__(self, budget=budget, observe=observe, normalised=normalised)
         gymnasium.Wrapper.__init__(self, env)
-        self._shown = shown(env.observation_space, check_budget(budget), observe, normalised)
-        self.observation_space = self._shown.space
         self.budget = self._remaining = check_budget(budget)
+        self._shown = _without_masks(env.observation_space, self.budget, observe, normalised)
+        self.observation_space = self._shown.space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode with the whole budget."""
+        """Begin an episode with the whole budget."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._remaining = self.budget
-        return self._shown.single(observation, self.budget, None), {**info, "remaining": self.budget}
+        return self._shown.single(observation, (self.budget,), None), {**info, "remaining": self.budget}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Play an action, and show what remains after it."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if "damage" not in info:
-            raise unsaid()
+            raise _no_damage()
         self._remaining -= check_damage(info["damage"], f"after action {action!r}")
-        seen = self._shown.single(observation, self._remaining, None)
+        seen = self._shown.single(observation, (self._remaining,), None)
         return seen, reward, terminated, truncated, {**info, "remaining": self._remaining}
 
 
-def shown(space: Any, budget: int, observe: Form, normalised: bool) -> Shown:
-    """The form that observations get, without masks."""
+@final
+class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
+    """Adds what remains of the budget of each environment to its observations; see :class:`BudgetObservation`.
+
+    Examples
+    --------
+    >>> from almostsure.gym import ModelVectorEnv, VectorBudgetObservation
+    >>> envs = VectorBudgetObservation(ModelVectorEnv("paper", 2), 3)
+    >>> _ = envs.reset(seed=0)
+    >>> envs.step(np.array([0, 0]))[0]  # state and what remains, one row per environment
+    array([[0, 2],
+           [0, 2]])
+    """
+
+    def __init__(
+        self, env: VectorEnv[Any, Any, Any], budget: int, *, observe: Form = "flat", normalised: bool = False
+    ) -> None:
+        super().__init__(env)
+        self._resets = Resets(env)
+        self.budget = check_budget(budget)
+        self._shown = _without_masks(env.single_observation_space, self.budget, observe, normalised)
+        self.single_observation_space = self._shown.space
+        self.observation_space = batch_space(self._shown.space, env.num_envs)
+        self._remaining: npt.NDArray[np.int64] = np.zeros(env.num_envs, np.int64)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
+        """Begin episodes with the whole budget."""
+        who = self._resets.chosen(options)
+        observations, infos = self.env.reset(seed=seed, options=options)
+        self._resets.reset(who)
+        self._remaining[who] = self.budget
+        infos = write(infos, who, remaining=self._remaining.copy())
+        return self._shown.batch(observations, (self._remaining,), None), infos
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
+        """Play one action in each environment, and show what remains after it."""
+        acting = self._resets.before()
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        ended = terminated | truncated
+        final = self._resets.final(infos, ended)
+        for at in np.flatnonzero(acting).tolist():
+            damage = said(infos, final, ended, "damage", at)
+            if damage is None:
+                raise _no_damage()
+            self._remaining[at] -= check_damage(damage, f"in environment {at}")
+        self._remaining[~acting] = self.budget
+        if final is not None:
+            infos = {**infos, "final_info": write(final, ended, remaining=self._remaining.copy())}
+            infos["final_obs"] = show_final(self._shown, infos["final_obs"], (self._remaining,), ended)
+            self._remaining[ended] = self.budget
+        infos = write(infos, np.ones_like(acting), remaining=self._remaining.copy())
+        self._resets.step(ended)
+        seen = self._shown.batch(observations, (self._remaining,), None)
+        return seen, rewards, terminated, truncated, infos
+
+
+def _without_masks(space: Any, budget: int, observe: Form, normalised: bool) -> Shown:
     if observe not in ("flat", "dict"):
         raise ArgumentError(f"observe must be 'flat' or 'dict'; got {observe!r}. Masks need ShieldedEnv.")
-    return show_remaining(space, budget, observe, normalised=normalised, num_actions=0)
+    return show(space, {"remaining": budget}, observe, normalised=normalised, num_actions=0)
 
 
-def unsaid() -> ModelError:
-    """The error for an environment that does not say its damage."""
+def _no_damage() -> ModelError:
     return ModelError("the environment must say its damage in info['damage']. Wrap it in DamageTracker first.")

@@ -5,37 +5,42 @@
 >>> env.unwrapped.mdp
 <MDP: 2 states, 3 choices, 4 outcomes, starts in circle>
 
-``gymnasium.make("almostsure.gym:almostsure/Paper-v0")`` needs no import.  Every one of them has its exact model in
-``env.unwrapped.mdp``, and one for many copies at once, much faster, by ``gymnasium.make_vec``.
+``gymnasium.make("almostsure.gym:almostsure/Paper-v0")`` needs no import.  Each has its exact model in
+``env.unwrapped.mdp``, and ``gymnasium.make_vec`` makes many environments that are stepped together, which is faster.
 
-Agents without masks must be able to play them, so every state has every action: a one-way cell carries on whoever
-stands there, whatever they try.  That changes no budget.
+Agents without masks must be able to play them, so every state has every action: in a one-way cell, all actions do what
+its only one does.  That changes no minimal budget.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from almostsure.gym.model_env import ModelEnv
-from almostsure.gym.model_vector import ModelVectorEnv
-from almostsure.gym.painters import Painter, PaperPainter, WarehousePainter
-from almostsure.gym.warehouse import warehouse
+from almostsure.gym.model_env import ModelEnv, ModelVectorEnv
+from almostsure.gym.render import Draw, Drawing
+from almostsure.gym.warehouse import draw, warehouse
 from almostsure.model.build import from_transitions
 from almostsure.model.examples import MAPS, example
 from almostsure.model.grid import Map, from_map
 from almostsure.model.mdp import MDP
 from almostsure.shield.table import spans
 
-Drawn = tuple[MDP, Painter | None]
+Drawn = tuple[MDP, Draw | None]  # a model, and how it is drawn where it has no map
 
 
 def paper(*, damage_probability: float = 1.0) -> Drawn:
     """The paper's running example: *left* earns 1 and hurts with a probability, *right* ends it."""
-    return example("paper", damage_probability=damage_probability), PaperPainter()
+    return example("paper", damage_probability=damage_probability), draw_paper
+
+
+def draw_paper(state: int) -> Drawing:
+    """The circle and the square."""
+    return Drawing(("( )>[ ]",), (0, 1 if state == 0 else 5))
 
 
 def hazard_map(
@@ -83,7 +88,7 @@ def with_all_actions(mdp: MDP) -> MDP:
 def robot(*, pause: float = 0.2) -> Drawn:
     """A warehouse robot that may be bumped; see :mod:`almostsure.gym.warehouse`."""
     mdp, situations = warehouse(pause=pause)
-    return mdp, WarehousePainter(situations)
+    return mdp, partial(draw, situations)
 
 
 BUILDERS: dict[str, tuple[Callable[..., Drawn], int]] = {  # how to build it, and its time limit
@@ -98,17 +103,17 @@ BUILDERS: dict[str, tuple[Callable[..., Drawn], int]] = {  # how to build it, an
 
 def make_single(*, builder: str, render_mode: str | None = None, **parameters: Any) -> ModelEnv:
     """One environment; Gymnasium calls this."""
-    mdp, painter = BUILDERS[builder][0](**parameters)
-    return ModelEnv(mdp, render_mode=render_mode, painter=painter)
+    mdp, drawing = BUILDERS[builder][0](**parameters)
+    return ModelEnv(mdp, render_mode=render_mode, draw=drawing)
 
 
 def make_vector(
     *, builder: str, num_envs: int = 1, max_episode_steps: int | None = None, render_mode: str | None = None,
     **parameters: Any,
 ) -> ModelVectorEnv:  # fmt: skip
-    """Many copies at once; Gymnasium calls this."""
+    """Many environments at once; Gymnasium calls this."""
     mdp, _ = BUILDERS[builder][0](**parameters)
-    return ModelVectorEnv(mdp, num_envs, max_steps=max_episode_steps)
+    return ModelVectorEnv(mdp, num_envs, max_episode_steps=max_episode_steps)
 
 
 def environment_names() -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from gymnasium.utils import RecordConstructorArgs
 from almostsure.errors import AlmostSureError, ModelError, NoSafeAction
 from almostsure.gym import checks
 from almostsure.gym.checks import StateOf
-from almostsure.gym.forms import Form, show_remaining
+from almostsure.gym.observation import Form, show
 from almostsure.gym.overseer import Overseer
 from almostsure.learn.ledger import Episode, Ledger, Violation
 from almostsure.learn.online import OnlineShield
@@ -114,8 +114,12 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         checks.check_same_model(self.overseer, env, state_of)
         self.budget, self.forbidden, self.state_of = self.overseer.budget, forbidden, state_of
         self.fallback = None if fallback is None else as_policy(self.overseer.policies_of, fallback, budget=self.budget)
-        self._shown = show_remaining(
-            env.observation_space, self.budget, observe, normalised=normalised, num_actions=self.overseer.num_actions
+        self._shown = show(
+            env.observation_space,
+            {"remaining": self.budget},
+            observe,
+            normalised=normalised,
+            num_actions=self.overseer.num_actions,
         )
         self.observation_space = self._shown.space
         self.ledger = checks.open_ledger(ledger, shield)
@@ -139,7 +143,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._steps, self._reward = 0, 0.0
         self._allowed, self._mask = self.overseer.row(self._state, self.budget)
         self._offered, self._seen = self._allowed, observation
-        return self._shown.single(observation, self.budget, self._mask), self._info(info, 0)
+        return self._shown.single(observation, (self.budget,), self._mask), self._info(info, 0)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Play an action, if it is allowed; otherwise do what ``forbidden`` says."""
@@ -178,7 +182,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             self._note("terminated" if terminated else "truncated", info)
         else:
             self._allowed = allowed
-        return self._shown.single(observation, self._remaining, self._mask), reward, terminated, truncated, info
+        return self._shown.single(observation, (self._remaining,), self._mask), reward, terminated, truncated, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Which actions are allowed now, as sb3-contrib asks for it: a new array."""
@@ -258,7 +262,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._allowed = NONE
         info = {**self._info({}, 0), "stuck": True}
         self._note("truncated", info)
-        return self._shown.single(self._seen, self._remaining, self._mask), 0.0, False, True, info
+        return self._shown.single(self._seen, (self._remaining,), self._mask), 0.0, False, True, info
 
     def _note_error(self, action: int, said: Any) -> None:
         """Write down an episode that ends by what the model says is impossible, which may have overspent."""

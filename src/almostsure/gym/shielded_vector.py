@@ -16,11 +16,10 @@ from almostsure.errors import AlmostSureError, ArgumentError
 from almostsure.gym import checks
 from almostsure.gym.autoreset import Infos, Resets, said, some, write
 from almostsure.gym.checks import StateOf
-from almostsure.gym.forms import Form, show_remaining
 from almostsure.gym.lookup import Lookup, Numbers
+from almostsure.gym.observation import Form, show, show_final
 from almostsure.gym.overseer import Overseer
 from almostsure.gym.shielded import Forbidden
-from almostsure.gym.vector import show_final
 from almostsure.learn.ledger import Episode, Ledger, Violation
 from almostsure.learn.online import OnlineShield
 from almostsure.model.mdp import Bools
@@ -84,8 +83,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._all = self._resets.everybody
         self.budget, self.forbidden, self.state_of = self.overseer.budget, forbidden, state_of
         self.fallback = None if fallback is None else as_policy(self.overseer.policies_of, fallback, budget=self.budget)
-        self._shown = show_remaining(
-            env.single_observation_space, self.budget, observe, normalised=normalised,
+        self._shown = show(
+            env.single_observation_space, {"remaining": self.budget}, observe, normalised=normalised,
             num_actions=self.overseer.num_actions,
         )  # fmt: skip
         self.single_observation_space = self._shown.space
@@ -112,7 +111,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._begin(who, self._find(observations, who))
         self._resets.over = over
         self._resets.reset(who)
-        return self._shown.batch(observations, self._remaining, self._masks), self._infos(infos, who, self._none)
+        return self._shown.batch(observations, (self._remaining,), self._masks), self._infos(infos, who, self._none)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
         """Play one action in each copy, if it is allowed; otherwise do what ``forbidden`` says."""
@@ -137,7 +136,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         if final is not None:
             self._masks = self._look()
             infos = {**infos, "final_info": self._infos(final, ended, damages)}
-            infos["final_obs"] = show_final(self._shown, infos["final_obs"], self._remaining, ended, self._masks)
+            infos["final_obs"] = show_final(self._shown, infos["final_obs"], (self._remaining,), ended, self._masks)
             damages = np.where(ended, 0, damages)
         if final is not None or acting is not self._all:
             began = ended if final is not None else ~acting
@@ -146,7 +145,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         else:
             self._masks = self._look()
         self._resets.step(ended)
-        seen = self._shown.batch(observations, self._remaining, self._masks)
+        seen = self._shown.batch(observations, (self._remaining,), self._masks)
         return seen, rewards, terminated, truncated, self._infos(infos, self._all, damages)
 
     def action_masks(self) -> npt.NDArray[np.bool_]:

@@ -5,7 +5,7 @@
     #############      A, B   parcels to be brought to the dock D, one at a time
     #A.########B#      =      the lane of a forklift, which drives to and fro and sometimes waits
     ##.####.###.#
-    #===========#      The robot and the forklift both move one cell a step.  Where they would meet, in a cell
+    #===========#      Robot and forklift both move one cell per step.  Where they would meet, in a cell
     #####.#######      or between two, the robot is bumped, damage 1: both stay where they are, and the
     #.....D.....#      forklift turns round.
     #############
@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from almostsure.errors import ArgumentError
+from almostsure.gym.render import Drawing
 from almostsure.model.build import from_transitions
 from almostsure.model.mdp import MDP
 
@@ -101,6 +102,20 @@ def warehouse(*, pause: float = 0.2) -> tuple[MDP, tuple[Situation | None, ...]]
     names = ["off duty" if at is None else _name(at) for at in number]
     mdp = from_transitions(s, a, t, p, r, d, terminal=[0], initial=initial, action_names=ACTIONS, state_names=names)
     return mdp, tuple(number)
+
+
+def draw(situations: tuple[Situation | None, ...], state: int) -> Drawing:
+    """The map with the parcels that are still there, the forklift ``F`` and the robot."""
+    floor, at = read_floor(), situations[state]
+    if at is None:
+        return Drawing([row.replace("A", ".").replace("B", ".") for row in MAP], floor.dock)
+    rows = [list(row) for row in MAP]
+    for (row, column), parcel in floor.parcels.items():
+        rows[row][column] = parcel if parcel in at.waiting else "."
+    row, column = floor.tour[at.phase]
+    rows[row][column] = "F"
+    note = f", carries {at.carried}" if at.carried else ""
+    return Drawing(["".join(row) for row in rows], at.robot, note)
 
 
 def _name(at: Situation) -> str:

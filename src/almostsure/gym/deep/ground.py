@@ -152,6 +152,6 @@ def _observer(env: Any, inner: ShieldedEnv) -> Observe | None:
     shield, show = inner.overseer.shield, inner._shown.batch
 
     def observe(states: Ints, remaining: Ints) -> Any:
-        return show(states, remaining, shield.mask(states, remaining).astype(np.int8))
+        return show(states, (remaining,), shield.mask(states, remaining).astype(np.int8))
 
     return observe

@@ -15,7 +15,7 @@ import numpy as np
 from almostsure.errors import NoSafeAction, UnknownName
 from almostsure.gym.deep.features import Features, Rows
 from almostsure.gym.deep.regimes import Regime
-from almostsure.gym.model_vector import Draws
+from almostsure.gym.model_env import Draws
 from almostsure.learn.ledger import Episode, Ledger
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 

@@ -1,10 +1,10 @@
-"""Environments of others, ready to be shielded: what counts as damage there, and their exact models.
+"""Well-known environments, ready to be shielded: what counts as damage there, and their exact models.
 
 ==============  ===================================================================
 FrozenLake      1 for falling into a hole
 CliffWalking    1 for falling off the cliff
 Taxi            1 for a pick-up or drop-off that is not possible there
-MiniGrid        1 for walking into lava (Lava…, DistShift…), see :mod:`almostsure.gym.lava`
+MiniGrid        1 for walking into lava (Lava…, DistShift…), see :mod:`almostsure.gym.minigrid`
 almostsure      what their models say
 ==============  ===================================================================
 """
@@ -22,7 +22,7 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.errors import UnknownName
 from almostsure.gym.checks import StateOf
 from almostsure.gym.damage import Damage, DamageTracker
-from almostsure.gym.lava import make_room, read_room
+from almostsure.gym.minigrid import make_room, read_room
 from almostsure.gym.shielded import ShieldedEnv
 from almostsure.model.damage import RULES, DamageRule
 from almostsure.model.mdp import MDP
@@ -35,7 +35,7 @@ from almostsure.shield.shield import Shield
 class Ready:
     """An environment, its exact model, and what is needed to shield it."""
 
-    make: Callable[..., gymnasium.Env[Any, Any]]  # takes what gymnasium.make takes besides, render_mode for example
+    make: Callable[..., gymnasium.Env[Any, Any]]  # takes options of gymnasium.make, render_mode for example
     mdp: MDP
     damage: Damage | None  # of (s, a, s2, r, terminated); None where the model alone knows
     state_of: StateOf | None  # where observations are not states
@@ -52,7 +52,7 @@ class Ready:
 
 
 def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
-    """An environment that others have made, with its damage and its exact model.
+    """A well-known environment with its damage and its exact model.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
     map_seed
         Which map a lava room has.
     **make_kwargs
-        What ``gymnasium.make`` shall get, such as ``is_slippery=True``.
+        Passed to ``gymnasium.make``, such as ``is_slippery=True``.
 
     Examples
     --------

@@ -1,0 +1,145 @@
+"""How the environments of this package are shown: as rows of characters, and by pygame as a picture of those rows.
+
+A *drawing* says for each state which characters to show and where the agent stands.  Text has the agent as ``@``;
+pictures have one tile per character, the agent as a disc, and below them one red dot per unit of damage so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import MissingExtra
+from almostsure.model.layout import Layout
+
+MODES = ("ansi", "rgb_array", "human")
+
+Image = npt.NDArray[np.uint8]  # [rows, columns, 3]
+Colour = tuple[int, int, int]
+
+CELL, STRIP = 32, 22  # pixels: the side of a tile, and the height of the strip for the damage
+INK: Colour = (52, 56, 66)
+PAPER: Colour = (247, 244, 236)
+RED: Colour = (206, 62, 55)
+AGENT: Colour = (228, 118, 42)
+FLOOR: Colour = (240, 236, 226)
+TILES: dict[str, Colour] = {
+    "#": (92, 97, 108), "~": (110, 175, 220), "G": (122, 190, 130), "D": (122, 190, 130), "X": (43, 34, 52),
+    "=": (203, 201, 193), "F": (238, 176, 34), "A": (196, 164, 120), "B": (196, 164, 120), " ": PAPER,
+} | {str(damage): (120 - 10 * damage, 180 - 10 * damage, 225 - 7 * damage) for damage in range(1, 10)}  # fmt: skip
+PLAIN = "#. ~=S"  # characters that their tile says already
+
+
+class Drawing(NamedTuple):
+    """What there is to be seen in a state."""
+
+    rows: Sequence[str]
+    agent: tuple[int, int] | None  # row and column; None if the agent is nowhere
+    note: str = ""  # added to the line below
+
+
+Draw = Callable[[int], Drawing]  # of a state
+
+
+class Scene(NamedTuple):
+    """A state, and how the agent came there."""
+
+    state: int
+    action: str  # the last one, or nothing
+    damage: int  # so far
+    hurt: bool  # by the last step
+
+
+def on_map(layout: Layout, state: int) -> Drawing:
+    """The drawing of a model that has a layout."""
+    return Drawing(layout.text, layout.place(state))
+
+
+@final
+class Renderer:
+    """Shows one scene after another, in one of the ``MODES``.  A copy has a window of its own."""
+
+    def __init__(self, draw: Draw, mode: str, fps: float) -> None:
+        self.draw, self.mode, self.fps = draw, mode, fps
+        self._screen: Any = None
+        self._clock: Any = None
+
+    def show(self, scene: Scene) -> str | Image | None:
+        """Text, a picture, or nothing but what is seen in the window."""
+        drawing = self.draw(scene.state)
+        if self.mode == "ansi":
+            return _text(drawing, scene)
+        pygame = _pygame()
+        picture = _picture(pygame, drawing, scene)
+        if self.mode == "rgb_array":
+            return np.ascontiguousarray(pygame.surfarray.array3d(picture).swapaxes(0, 1))
+        if self._screen is None:
+            pygame.display.init()
+            pygame.display.set_caption("almostsure")
+            self._screen, self._clock = pygame.display.set_mode(picture.get_size()), pygame.time.Clock()
+        self._screen.blit(picture, (0, 0))
+        pygame.event.pump()
+        pygame.display.flip()
+        self._clock.tick(self.fps)
+        return None
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._screen is not None:
+            _pygame().display.quit()
+            self._screen = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_screen": None, "_clock": None}
+
+
+def _text(drawing: Drawing, scene: Scene) -> str:
+    rows = [list(row) for row in drawing.rows]
+    if drawing.agent is not None:
+        row, column = drawing.agent
+        rows[row][column] = "@"
+    status = f"{scene.action or 'start'}, damage so far {scene.damage}{drawing.note}"
+    return "\n".join([*("".join(row) for row in rows), status])
+
+
+def _picture(pygame: Any, drawing: Drawing, scene: Scene) -> Any:
+    height, width = len(drawing.rows), max(map(len, drawing.rows))
+    surface = pygame.Surface((width * CELL, height * CELL + STRIP))
+    surface.fill(PAPER)
+    letters = pygame.font.Font(None, CELL)
+    for row, line in enumerate(drawing.rows):
+        for column, what in enumerate(line):
+            tile = pygame.Rect(column * CELL, row * CELL, CELL, CELL)
+            surface.fill(TILES.get(what, FLOOR), tile)
+            if what not in PLAIN:
+                letter = letters.render(what, True, PAPER if what == "X" else INK)
+                surface.blit(letter, letter.get_rect(center=tile.center))
+    if drawing.agent is not None:
+        row, column = drawing.agent
+        middle = (column * CELL + CELL // 2, row * CELL + CELL // 2)
+        pygame.draw.circle(surface, RED if scene.hurt else INK, middle, 13)
+        pygame.draw.circle(surface, AGENT, middle, 11)
+    _damage(pygame, surface, height * CELL + STRIP // 2, scene.damage)
+    return surface
+
+
+def _damage(pygame: Any, surface: Any, middle: int, damage: int) -> None:
+    """One dot per unit of damage; a bar where there are too many."""
+    most = (surface.get_width() - 28) // 16 + 1
+    if damage > most:
+        surface.fill(RED, pygame.Rect(14, middle - 5, surface.get_width() - 28, 10))
+        return
+    for dot in range(damage):
+        pygame.draw.circle(surface, RED, (14 + 16 * dot, middle), 5)
+
+
+def _pygame() -> Any:
+    try:
+        import pygame
+    except ImportError as error:
+        raise MissingExtra("pygame", "envs") from error
+    pygame.font.init()
+    return pygame
