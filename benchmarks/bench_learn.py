@@ -15,10 +15,10 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from almostsure.learn.minimal import reachable_choices
 
 import almostsure as asure
 from almostsure.learn import OnlineShield, build_kernel, learn_minimal_budget, samples_needed
+from almostsure.learn.minimal import reachable_choices
 from almostsure.model.families import garnet
 
 

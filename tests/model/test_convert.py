@@ -229,7 +229,7 @@ def test_a_table_in_gymnasiums_form_ends_episodes():
     assert mdp.outcomes(1, 0) == [(0, 0.5, 2.0, 0), (2, 0.5, 1.0, 2)]
     assert mdp.is_terminal().tolist() == [False, False, True]
     named = from_table({"a": {"x": (1.0, "a", 1, True)}, "end": {"x": (1.0, "a", 0, False)}}, lambda *_: 0)
-    assert named.state_names == ("a", "end", "end'")
+    assert named.state_names == ("a", "end", "end (2)")
 
 
 BAD_TABLES = [

@@ -23,11 +23,12 @@ from hypothesis import strategies as st
 from almostsure import MDP, from_transitions
 from almostsure.errors import AlmostSureError, CorruptFile, FileError, ModelError, NotEnoughMemory, UnknownName
 from almostsure.files import atomic_write, save_tensors
-from almostsure.model import archive, files
+from almostsure.model import archive
 from almostsure.model.files import load, save
 from almostsure.model.layout import Layout
 from almostsure.model.relay import with_relays
 from almostsure.model.source import as_model
+from almostsure.model.umb import Umb
 
 Members = dict[str, bytes]
 
@@ -53,6 +54,21 @@ def example(**changes: Any) -> MDP:
         [255, 0, 3, 0, 1, 0],
         **options | changes,
     )
+
+
+def learned(end: int | None, unknown: int | None) -> MDP:
+    """Two observed states, and those of the end and the unknown that are wanted."""
+    count = 2 + (end is not None) + (unknown is not None)
+    extra = list(range(2, count))
+    plain = from_transitions(
+        [0, 1, *extra],
+        [0, 0, *(0 for _ in extra)],
+        [1, count - 1, *extra],
+        [1.0] * count,
+        [0.0] * count,
+        [0, 1, *(int(state == unknown) for state in extra)],
+    )
+    return MDP(plain.arrays, initial=(np.array([0]), np.ones(1)), end=end, unknown=unknown)
 
 
 @st.composite
@@ -178,10 +194,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["read", "mapped"])
 def mapped(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether even small files are memory-mapped and used in place."""
+    """Whether even small files are memory-mapped while they are read."""
     if request.param == "mapped":
         monkeypatch.setattr(archive, "SMALL", 0)
-        monkeypatch.setattr(files, "MAPPED", 0)
     return bool(request.param == "mapped")
 
 
@@ -208,26 +223,44 @@ def test_save_then_load_is_the_identity(mdp: MDP, tmp_path: Path, mapped: bool) 
     assert path.read_bytes() == first
 
 
-def test_arrays_are_used_in_place_or_copied_narrow(path: Path, mapped: bool) -> None:
+@pytest.mark.usefixtures("mapped")
+def test_arrays_are_copied_into_narrow_types(path: Path) -> None:
     save(example(), path)
     mdp = load(path)
-    assert mdp.successor.dtype == (np.int64 if mapped else np.int32)
-    assert mdp.probability.flags.owndata != mapped
+    assert mdp.successor.dtype == np.int32
+    assert mdp.probability.flags.owndata
     assert not mdp.probability.flags.writeable
     assert mdp.damage.dtype == mdp.choice_action.dtype == np.uint8
 
 
 @pytest.mark.usefixtures("mapped")
-def test_load_does_not_touch_the_arrays_until_they_are_used(path: Path) -> None:
+@pytest.mark.parametrize("name", ["branch-to-target.bin", "branch-to-probability.bin", "state-to-choices.bin"])
+def test_a_damaged_array_is_refused_when_the_file_is_loaded(path: Path, name: str) -> None:
     save(example(), path)
     members = read_members(path)
-    for name in ("branch-to-target.bin", "branch-to-probability.bin", "state-to-choices.bin"):
-        write_members(path, members | {name: b"\xff" * len(members[name])})
-        mdp = load(path)
-        assert mdp.num_outcomes == 7
-        assert repr(mdp).startswith("<MDP: 3 states")
-        with pytest.raises(CorruptFile, match=r"model\.umb"):
-            mdp.arrays  # noqa: B018
+    write_members(path, members | {name: b"\xff" * len(members[name])})
+    with pytest.raises(CorruptFile, match=r"model\.umb"):
+        load(path)
+
+
+@pytest.mark.parametrize(("end", "unknown"), [(None, None), (2, None), (None, 2), (2, 3)])
+def test_the_end_and_the_unknown_come_back(path: Path, end: int | None, unknown: int | None) -> None:
+    mdp = learned(end, unknown)
+    mdp.save(path)
+    again = load(path)
+    assert again == mdp
+    assert (again.end, again.unknown, again.num_observed) == (end, unknown, 2)
+
+
+@pytest.mark.parametrize("label", ["end", "unknown"])
+def test_an_end_or_unknown_that_was_moved_is_refused(path: Path, label: str) -> None:
+    learned(2, 3).save(path)
+    members = read_members(path)
+    for bits in (0b0001, 0b1100, 0):
+        changed = bits.to_bytes(8, "little")
+        write_members(path, members | {f"annotations/aps/{label}/states/values.bin": changed})
+        with pytest.raises(CorruptFile, match=r"must mark one state|must be the last state"):
+            load(path)
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
@@ -246,13 +279,15 @@ def test_a_file_may_be_replaced_or_deleted_while_its_model_is_in_use(path: Path,
     assert_same(mdp, example())
 
 
-def test_a_mapped_file_that_shrinks_is_an_error_not_a_crash(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mapped_file_that_shrinks_while_it_is_read_is_an_error_not_a_crash(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(archive, "SMALL", 0)
     save(example(), path)
-    mdp = load(path)
+    umb = Umb(path)
     os.truncate(path, 4096)
     with pytest.raises(CorruptFile, match="cut short"):
-        mdp.arrays  # noqa: B018
+        umb.successor()
 
 
 def test_umbi_reads_what_we_write(path: Path) -> None:
@@ -290,9 +325,9 @@ def test_a_stored_fingerprint_is_not_believed(path: Path) -> None:
     members = read_members(path)
     stored = example().fingerprint
     members["index.json"] = members["index.json"].replace(stored.encode(), b"0" * 64)
-    mdp = load(write_members(path, members))
+    write_members(path, members)
     with pytest.raises(CorruptFile, match="fingerprint that was stored"):
-        mdp.fingerprint  # noqa: B018
+        load(path)
 
 
 @pytest.mark.parametrize(
@@ -330,9 +365,9 @@ def test_a_damage_that_is_no_small_integer_is_refused(path: Path, value: float) 
     save(example(), path)
     members = read_members(path)
     name = "annotations/rewards/damage/branches/values.bin"
-    mdp = load(write_members(path, members | {name: members[name][:8] + f8(value) + members[name][16:]}))
+    write_members(path, members | {name: members[name][:8] + f8(value) + members[name][16:]})
     with pytest.raises(CorruptFile, match=r"damage.*must hold integers 0 … 255; entry 1 is"):
-        mdp.arrays  # noqa: B018
+        load(path)
 
 
 # ---------------------------------------------------------------------- relays

@@ -12,7 +12,7 @@ from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build import from_transitions
 from almostsure.model.families import garnet
 from almostsure.model.layout import Layout
-from almostsure.model.mdp import ARRAY_NAMES, MDP, Arrays, Sizes, action_dtype, index_dtype
+from almostsure.model.mdp import ARRAY_NAMES, MDP, Arrays, action_dtype, index_dtype
 from almostsure.testing import mdps
 
 
@@ -54,7 +54,7 @@ def test_arrays_are_read_only(mdp):
 
 
 def test_attributes_cannot_be_changed(mdp):
-    for name in ("sizes", "layout", "state_names", "num_states"):
+    for name in ("arrays", "layout", "state_names", "num_states", "end"):
         with pytest.raises(AttributeError, match=f"{name} cannot be changed: a model is immutable"):
             setattr(mdp, name, None)
     with pytest.raises(AttributeError, match="colour"):
@@ -191,7 +191,7 @@ BROKEN = [
     ({"probability": np.array([0.5, 0.5, 0, 1])}, r"probabilities must lie in \(0, 1\]; got 0.0 at choice 1"),
     ({"probability": np.array([0.5, 0.5, np.nan, 1])}, r"probabilities must lie in \(0, 1\]; got nan at choice 1"),
     ({"probability": np.array([0.5, 0.4, 1, 1])}, r"choice 0 \(state 0, action 0\) must sum to 1"),
-    ({"probability": np.ones(3)}, r"probability must have one entry an outcome \(4\); got 3"),
+    ({"probability": np.ones(3)}, r"probability must have one entry per outcome \(4\); got 3"),
     ({"probability": np.ones(4, np.float32)}, "probability must be a one-dimensional float64 array; got float32"),
     ({"damage": np.zeros(4, np.int64)}, "damage must be a one-dimensional uint8 array; got int64"),
     ({"reward": np.array([0, np.inf, 0, 0])}, r"rewards must be finite; got inf at choice 0"),
@@ -211,27 +211,45 @@ def test_the_place_is_right_beyond_the_first_chunk(monkeypatch):
         MDP(parts(probability=np.array([0.5, 0.5, 1, 0.5])), initial=(np.array([0]), np.ones(1)))
 
 
-def test_arrays_can_be_fetched_later_and_are_validated_then():
-    fetched = []
+def with_roles(**changes):
+    """Two observed states, the end (2) and the unknown (3)."""
+    columns = {
+        "choice_ptr": np.array([0, 2, 3, 4, 5]),
+        "choice_action": np.array([0, 1, 0, 0, 0]),
+        "outcome_ptr": np.arange(6),
+        "successor": np.array([1, 2, 3, 2, 3]),
+        "probability": np.ones(5),
+        "reward": np.zeros(5),
+        "damage": np.array([0, 0, 0, 0, 1], np.uint8),
+    }
+    return MDP(Arrays(**(columns | changes)), initial=(np.array([0]), np.ones(1)), end=2, unknown=3)
 
-    def fetch():
-        fetched.append(True)
-        return parts()
 
-    mdp = MDP(fetch, sizes=Sizes(states=2, choices=3, outcomes=4), initial=(np.array([0]), np.ones(1)))
-    assert repr(mdp) == "<MDP: 2 states, 3 choices, 4 outcomes, starts in 0>"
-    assert not fetched
-    assert mdp.num_actions == 2
-    assert mdp.successor.tolist() == [0, 1, 1, 1]
-    assert fetched == [True]
+def test_a_model_may_have_an_end_and_an_unknown():
+    mdp = with_roles()
+    assert (mdp.end, mdp.unknown, mdp.num_observed, mdp.num_states) == (2, 3, 2, 4)
+    assert mdp.describe_state(3) == "state 3 'unknown'"
+    again = pickle.loads(pickle.dumps(mdp))
+    assert (again, again.end, again.unknown) == (mdp, 2, 3)
+    plain = MDP(mdp.arrays, initial=(np.array([0]), np.ones(1)))
+    assert plain != mdp
+    assert mdp.space.fingerprint != mdp.fingerprint
+    assert mdp.space == with_roles(successor=np.array([0, 2, 3, 2, 3])).space
 
 
-def test_fetched_arrays_must_have_the_announced_sizes():
-    mdp = MDP(parts, sizes=Sizes(states=2, choices=3, outcomes=5), initial=(np.array([0]), np.ones(1)))
-    with pytest.raises(ModelError, match="must have the announced sizes"):
-        mdp.arrays  # noqa: B018
-    with pytest.raises(TypeError, match="sizes must be given"):
-        MDP(parts, initial=(np.array([0]), np.ones(1)))
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"damage": np.ones(5, np.uint8)}, "state 2 'end' must lead to itself with neither reward nor damage"),
+        ({"reward": np.ones(5)}, "state 2 'end' must lead to itself with neither reward nor damage"),
+        ({"successor": np.array([1, 2, 3, 1, 3])}, "state 2 'end' must lead to itself"),
+        ({"damage": np.zeros(5, np.uint8)}, "state 3 'unknown' must lead to itself with damage"),
+        ({"successor": np.array([1, 2, 3, 2, 0])}, "state 3 'unknown' must lead to itself with damage"),
+    ],
+)
+def test_the_end_does_nothing_and_the_unknown_hurts_for_ever(change, message):
+    with pytest.raises(ModelError, match=message):
+        with_roles(**change)
 
 
 def test_initial_states_must_differ():

@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more
 from almostsure.errors import AlmostSureError, ModelError
-from almostsure.model.build import initial_distribution
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.source import as_model
+from almostsure.model.space import initial_distribution
 from almostsure.model.validate import MAX_DAMAGE
 
 ABSTRACTION = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,15 +62,6 @@ class Arrays(Support):
 ARRAY_NAMES = ("choice_ptr", "choice_action", "outcome_ptr", "successor", "probability", "reward", "damage")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """How large a model is, known without reading it."""
-
-    states: int
-    choices: int
-    outcomes: int
-
-
 def index_dtype(count: int) -> type[np.int32] | type[np.int64]:
     """The narrowest of int32 and int64 that can index ``count`` things."""
     return np.int32 if count < 2**31 else np.int64
@@ -80,25 +72,27 @@ def action_dtype(count: int) -> type[np.integer[Any]]:
     return np.uint8 if count <= 2**8 else np.uint16 if count <= 2**16 else np.int32
 
 
-def fingerprint(arrays: Arrays, initial_states: Ints, initial_probabilities: Floats) -> str:
-    """SHA-256 of the content, the same whatever integer widths the arrays have."""
-    widths = {
-        "choice_ptr": index_dtype(arrays.num_choices + 1),
-        "choice_action": np.int32,  # whatever width the model chose
-        "outcome_ptr": index_dtype(arrays.num_outcomes + 1),
-        "successor": index_dtype(arrays.num_states),
-    }
-    digest = hashlib.sha256(b"almostsure model 1\n")
-    for name in ARRAY_NAMES:
-        array = getattr(arrays, name)
-        digest.update(f"{name} {array.size}\n".encode())
+def digest(kind: str, arrays: Mapping[str, npt.NDArray[Any]], rest: bytes) -> str:
+    """SHA-256 of some of a model's arrays and the rest, the same whatever integer widths the arrays have."""
+    result = hashlib.sha256(f"almostsure {kind} 1\n".encode())
+    for name, array in arrays.items():
+        result.update(f"{name} {array.size}\n".encode())
+        width = _hashed_width(name, arrays)
         for begin in range(0, array.size, CHUNK):
-            chunk = np.ascontiguousarray(array[begin : begin + CHUNK], dtype=widths.get(name, array.dtype))
-            digest.update(chunk.astype(chunk.dtype.newbyteorder("<"), copy=False).data)
-    order = np.argsort(initial_states, kind="stable")
-    digest.update(initial_states[order].astype("<i8").tobytes())
-    digest.update(initial_probabilities[order].astype("<f8").tobytes())
-    return digest.hexdigest()
+            chunk = np.ascontiguousarray(array[begin : begin + CHUNK], dtype=width)
+            result.update(chunk.astype(chunk.dtype.newbyteorder("<"), copy=False).data)
+    result.update(rest)
+    return result.hexdigest()
+
+
+def _hashed_width(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> npt.DTypeLike:
+    if name == "choice_ptr":
+        return index_dtype(arrays["choice_action"].size + 1)
+    if name == "outcome_ptr":
+        return index_dtype(arrays["successor"].size + 1)
+    if name == "successor":
+        return index_dtype(arrays["choice_ptr"].size - 1)
+    return np.int32 if name == "choice_action" else arrays[name].dtype
 
 
 def terminal_states(arrays: Arrays) -> Bools:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import and_more
-from almostsure.errors import ModelError, UnknownName
+from almostsure.errors import ModelError
 from almostsure.model.layout import Layout
-from almostsure.model.mdp import MDP, Arrays, Floats, Initial, Ints, action_dtype, index_dtype
-from almostsure.model.validate import MAX_DAMAGE, SUM_TOLERANCE
+from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
+from almostsure.model.space import Initial, initial_distribution
+from almostsure.model.validate import MAX_DAMAGE, SUM_TOLERANCE, column, numbers
 
 MAX_ACTION = 2**31 - 2
 ROUNDING = 1e-15  # by which a sum may miss 1 for each of its terms
@@ -84,16 +85,18 @@ def build(
     action_names: Sequence[str] | None = None,
     state_names: Sequence[str] | None = None,
     layout: Layout | None = None,
+    end: int | None = None,
     normalise: bool = False,
 ) -> MDP:
     """Build a model from its six columns.
 
     For the other builders, whose users do not know the columns: messages name an entry by its state and action, and
-    by its number as well only where the entries are ``numbered`` by the user.
+    by its number as well only where the entries are ``numbered`` by the user.  ``end`` is the state, if there is one,
+    that stands for ended episodes: see :mod:`almostsure.model.space`.
     """
     s, a, t = (_indices(name, x) for name, x in zip(COLUMNS[:3], given[:3], strict=True))
-    p, r = _floats("probabilities", given[3]), _floats("rewards", given[4])
-    hurt = _array("damages", given[5], "iufb", f"integers 0 … {MAX_DAMAGE}")
+    p, r = numbers("probabilities", given[3]), numbers("rewards", given[4])
+    hurt = column("damages", given[5], "iufb", f"integers 0 … {MAX_DAMAGE}")
     _check_lengths((s, a, t, p, r, hurt))
     place = _Place(s, a, t, state_names, action_names, numbered)
     ends = _ends(terminal)
@@ -112,6 +115,7 @@ def build(
         state_names=state_names,
         action_names=action_names,
         layout=layout,
+        end=end,
     )
 
 
@@ -147,23 +151,8 @@ def _named(names: Sequence[str] | None, index: int) -> str:
     return f" {names[index]!r}" if names is not None and index < len(names) else ""
 
 
-def _array(name: str, values: npt.ArrayLike, kinds: str, wanted: str) -> npt.NDArray[Any]:
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # nested sequences of different lengths
-        raise ModelError(f"{name} must be {wanted}; {error}") from None
-    if array.size == 0:
-        return np.zeros(0, np.int64)
-    if array.ndim != 1:
-        raise ModelError(f"{name} must be one-dimensional; got shape {array.shape}")
-    if array.dtype.kind not in kinds:
-        remedy = NAMES_REMEDY if array.dtype.kind in "UO" and wanted == "integers" else ""
-        raise ModelError(f"{name} must be {wanted}; got {array.dtype} such as {array[0:1].tolist()[0]!r}.{remedy}")
-    return array
-
-
 def _indices(name: str, values: npt.ArrayLike) -> Ints:
-    array = _array(name, values, "iuf", "integers")
+    array = column(name, values, "iuf", "integers", NAMES_REMEDY)
     if not array.size:
         return array
     if array.dtype.kind == "f":
@@ -181,10 +170,6 @@ def _indices(name: str, values: npt.ArrayLike) -> Ints:
         raise ModelError(f"{name} must be at most {limit}; got {array[at]} at entry {at}.", outcome=at)
     # uint64 beside int64 would turn into float64 and lose digits
     return array.astype(np.int64) if array.dtype == np.uint64 else array
-
-
-def _floats(name: str, values: npt.ArrayLike) -> Floats:
-    return _array(name, values, "iufb", "numbers").astype(np.float64, copy=False)
 
 
 def _damages(array: npt.NDArray[Any], place: _Place) -> npt.NDArray[np.uint8]:
@@ -350,8 +335,8 @@ def _sort(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uin
 def _merge(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8]) -> Columns:
     """Add up the probabilities of entries that agree in everything else."""
     same = np.ones(s.size - 1, np.bool_)
-    for column in (t, a, s, d, r):
-        same &= column[1:] == column[:-1]
+    for values in (t, a, s, d, r):
+        same &= values[1:] == values[:-1]
     if not same.any():
         return s, a, t, p, r, d
     first = np.flatnonzero(np.append(True, ~same))
@@ -382,37 +367,3 @@ def _compress(
         reward=r,
         damage=np.array(d),
     )
-
-
-# ---------------------------------------------------------------------- the start
-
-
-def initial_distribution(initial: Initial, count: int, names: Sequence[str] | None) -> tuple[Ints, Floats]:
-    """The states in which a model may start, ascending, and their probabilities, from what users write."""
-    if isinstance(initial, (str, int, np.integer)):
-        initial = {initial: 1.0}
-    if isinstance(initial, Mapping):
-        weights: dict[int, float] = {}
-        for key, weight in initial.items():
-            state = _state_index(key, names)
-            weights[state] = weights.get(state, 0.0) + float(weight)
-        listed = sorted((state, weight) for state, weight in weights.items() if weight != 0)
-        return np.array([s for s, _ in listed], np.int64), np.array([w for _, w in listed], np.float64)
-    dense = _floats("initial", initial)
-    if dense.size != count:
-        raise ModelError(
-            f"initial must be a state, a mapping, or one probability for each of the {count} states; "
-            f"got {dense.size} numbers"
-        )
-    where = np.flatnonzero(dense)
-    return where, dense[where]
-
-
-def _state_index(state: Any, names: Sequence[str] | None) -> int:
-    if isinstance(state, str):
-        if names is None or state not in names:
-            raise UnknownName("initial state", state, names or ())
-        return names.index(state)
-    if not isinstance(state, (int, np.integer)):
-        raise ModelError(f"initial states must be indices or names; got {state!r}")
-    return int(state)

@@ -9,11 +9,11 @@ What a model has, and where it goes:
 - a layout: the state annotation ``almostsure/cell``, and rows, columns and text in the index (``file-data``,
   ``parameters``), with the version of this arrangement, the model's fingerprint, and a hash of names and layout;
 - names of states: the members of the folder ``almostsure/state-names``.  UMB would have them as a string annotation,
-  but Storm 2.0 refuses every file that has one.
+  but Storm 2.0 refuses every file that has one;
+- the end and the unknown of a learned model: the atomic propositions ``end`` and ``unknown``.
 
-Files of our own hold their outcomes in canonical order, so an uncompressed one is mapped and used in place.  Its
-arrays are read when they are first needed; then they are validated, and their fingerprint is compared with the
-stored one.  Files of other programs are read and sorted at once.
+A file is read, validated and compared with the fingerprint stored in it when it is loaded; the model keeps no hold on
+it.  Files of our own hold their outcomes in canonical order; those of other programs are sorted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from almostsure.files import atomic_write, tensors_kind
 from almostsure.model.archive import Archive, Path, Writer
 from almostsure.model.foreign import to_mdp
 from almostsure.model.layout import Layout
-from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, fingerprint, index_dtype
+from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.relay import with_relays
 from almostsure.model.umb import Umb
 from almostsure.model.validate import CHUNK, MAX_DAMAGE
@@ -41,7 +41,6 @@ VERSION = 1
 GROUP = "almostsure"
 NAMES = "almostsure/state-names"
 STORM_ENDINGS = (".prism", ".pm", ".nm", ".sm", ".jani", ".drn")  # of files that from_prism reads
-MAPPED = 1 << 22  # outcomes; smaller models are copied into the narrow types of models built in memory
 
 DOUBLE = {"type": "double", "size": 64}
 INT = {"type": "int", "size": 64}
@@ -74,6 +73,8 @@ def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
         mdp = with_relays(mdp)
         labels["relay"] = np.arange(mdp.num_states) >= num_states
     labels["terminal"] = mdp.is_terminal()
+    for role, state in _roles(mdp).items():
+        labels[role] = np.arange(mdp.num_states) == state
     try:
         index = json.dumps(_index(mdp, labels), ensure_ascii=False).encode()
         with atomic_write(path) as file:
@@ -85,11 +86,9 @@ def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
 def load(path: Path, *, damage: str = "damage", reward: str | None = "reward", cost: str | None = None) -> MDP:
     """Load a model from a UMB file.
 
-    A file written by :func:`save` comes back exactly, with names and layout.  If it is not compressed it is
-    mapped, not read: the arrays are fetched, validated and compared with the stored fingerprint when they are
-    first needed, so do not change the file in place while the model is in use (saving anew is safe).
+    A file written by :func:`save` comes back exactly, with names, layout, end and unknown.
 
-    Any other Markov chain or decision process in UMB is read at once.  Its rewards count as in PRISM: a state's on
+    Any other Markov chain or decision process in UMB is read too.  Its rewards count as in PRISM: a state's on
     every step out of it, a choice's or branch's on that step.  Valuations become names of states, choices without
     an action are named ``choice 0``, ``choice 1``, …, states without choices become terminal, and several initial
     states are taken as equally likely.
@@ -111,7 +110,7 @@ def load(path: Path, *, damage: str = "damage", reward: str | None = "reward", c
     Raises
     ------
     CorruptFile
-        The file is truncated, damaged, hostile or no UMB file; perhaps only when the arrays are first used.
+        The file is truncated, damaged, hostile or no UMB file.
     UnknownName
         The file has no such damage or reward; the message lists what it has.
     """
@@ -221,6 +220,11 @@ def _write(writer: Writer, mdp: MDP, index: bytes, labels: dict[str, Bools]) -> 
     writer.finish()
 
 
+def _roles(mdp: MDP) -> dict[str, int]:
+    found = {"end": mdp.end, "unknown": mdp.unknown}
+    return {role: state for role, state in found.items() if state is not None}
+
+
 def _write_own(writer: Writer, mdp: MDP) -> None:
     """What UMB has no place for."""
     if mdp.initial_states.size > 1:
@@ -255,34 +259,36 @@ def _parameters(umb: Umb) -> dict[str, Any] | None:
 
 
 def _own(umb: Umb, parameters: dict[str, Any]) -> MDP:
-    """A model whose arrays are fetched on first use; all that is small is read now."""
+    """A model as :func:`save` wrote it, validated and compared with its fingerprint."""
     _check_sizes(umb)
-    initial = _initial(umb)
-    claimed = parameters.get("fingerprint")
-
-    def fetch() -> Arrays:
-        arrays = _arrays(umb)
-        if fingerprint(arrays, *initial) != claimed:
-            umb.archive.fail("the contents do not have the fingerprint that was stored with them")
-        return arrays
-
     count = umb.index.transition_system.num_choice_actions
     named = "actions/choices/string-mapping.bin" in umb.archive
     try:
         mdp = MDP(
-            fetch,
-            sizes=umb.sizes,
-            initial=initial,
+            _arrays(umb),
+            initial=_initial(umb),
             state_names=umb.archive.strings(NAMES, umb.sizes.states) if parameters.get("state-names") else None,
             action_names=umb.archive.strings("actions/choices", count) if named else None,
             layout=_layout(umb, parameters.get("layout")),
-            fingerprint=str(claimed),
+            end=_role(umb, "end"),
+            unknown=_role(umb, "unknown"),
         )
     except ModelError as error:
         umb.archive.fail(str(error).removesuffix("."))
+    if mdp.fingerprint != parameters.get("fingerprint"):
+        umb.archive.fail("the contents do not have the fingerprint that was stored with them")
     if _names_hash(mdp) != parameters.get("names-hash"):
         umb.archive.fail("the names or the layout are not those that were saved")
     return mdp
+
+
+def _role(umb: Umb, role: str) -> int | None:
+    if role not in umb.names("label"):
+        return None
+    states = np.flatnonzero(umb.label(role))
+    if states.size != 1:
+        umb.archive.fail(f"label {role!r} must mark one state; it marks {states.size}")
+    return int(states[0])
 
 
 def _check_sizes(umb: Umb) -> None:
@@ -320,21 +326,17 @@ def _layout(umb: Umb, described: Any) -> Layout | None:
 
 
 def _arrays(umb: Umb) -> Arrays:
+    """The arrays, copied into the narrow types of models built in memory."""
     sizes = umb.sizes
     return Arrays(
-        choice_ptr=_held(umb.choice_ptr(), index_dtype(sizes.choices + 1), sizes.outcomes),
-        outcome_ptr=_held(umb.outcome_ptr(), index_dtype(sizes.outcomes + 1), sizes.outcomes),
-        successor=_held(umb.successor(), index_dtype(sizes.states), sizes.outcomes),
+        choice_ptr=np.array(umb.choice_ptr(), index_dtype(sizes.choices + 1)),
+        outcome_ptr=np.array(umb.outcome_ptr(), index_dtype(sizes.outcomes + 1)),
+        successor=np.array(umb.successor(), index_dtype(sizes.states)),
         choice_action=_narrow_actions(umb),
-        probability=_held(umb.probability(), np.float64, sizes.outcomes),
-        reward=_held(umb.archive.array(_values("reward"), "<f8", sizes.outcomes), np.float64, sizes.outcomes),
+        probability=np.array(umb.probability(), np.float64),
+        reward=np.array(umb.archive.array(_values("reward"), "<f8", sizes.outcomes), np.float64),
         damage=_narrow_damage(umb.archive, sizes.outcomes),
     )
-
-
-def _held(array: npt.NDArray[Any], dtype: npt.DTypeLike, outcomes: int) -> npt.NDArray[Any]:
-    """The array in place, or in a small model a copy of the type that models built in memory have."""
-    return array if outcomes >= MAPPED else np.array(array, dtype)
 
 
 def _narrow_actions(umb: Umb) -> Ints:

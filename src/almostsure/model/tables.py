@@ -6,7 +6,7 @@ episode even where the state it names has outcomes of its own (as in Taxi), so i
 
 - to the state it names, if nobody ever lives there (all ways in from elsewhere are flagged, and it is not a start),
   or if nothing happens there anyway (its outcomes are self-loops without reward and damage);
-- to an extra state, the last one, otherwise.
+- to an extra state, the model's ``end``, otherwise.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.build import build, initial_distribution
+from almostsure.model.build import build
 from almostsure.model.damage import PARAMETERS, takes_an_outcome
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial
+from almostsure.model.naming import distinct
+from almostsure.model.space import initial_distribution
 
 Damage = Callable[[Any, Any, Any, float, bool], int]
 
@@ -89,12 +91,19 @@ def from_table(
     if damage is not None:
         rows, more = _end_episodes(rows, len(states), _supported(start))
         ends += more
-    if len(states) in ends and names:
-        names.append(_fresh("end", names))
+    end = len(states) if len(states) in ends else None
+    if end is not None and names:
+        names = distinct([*names, "end"])
     return _assemble(
-        rows, terminal=ends, initial=start, num_states=len(states) + (len(states) in ends),
-        state_names=names or None, action_names=action_names or actions.names, normalise=normalise,
-    )  # fmt: skip
+        rows,
+        terminal=ends,
+        initial=start,
+        num_states=len(states) + (end is not None),
+        state_names=names or None,
+        action_names=action_names or actions.names,
+        end=end,
+        normalise=normalise,
+    )
 
 
 def from_gymnasium(
@@ -130,14 +139,20 @@ def from_gymnasium(
     where, weights = initial_distribution(start, len(table), names.get("state_names"))
     rows = list(_rows(table, _Labels("state", table), _Labels("action", ()), damage))
     rows, ends = _end_episodes(rows, len(table), set(where.tolist()))
-    if len(table) in ends:
+    end = len(table) if len(table) in ends else None
+    if end is not None:
         names = {what: (*known, "end") if what == "state_names" else known for what, known in names.items()}
         layout = layout and replace(layout, cell=np.append(layout.cell, np.int32(-1)))
     return _assemble(
-        rows, num_states=len(table) + (len(table) in ends), terminal=ends,
-        initial=dict(zip(where.tolist(), weights.tolist(), strict=True)), layout=layout,
-        normalise=normalise, **names,
-    )  # fmt: skip
+        rows,
+        num_states=len(table) + (end is not None),
+        terminal=ends,
+        initial=dict(zip(where.tolist(), weights.tolist(), strict=True)),
+        layout=layout,
+        end=end,
+        normalise=normalise,
+        **names,
+    )
 
 
 # ---------------------------------------------------------------------- reading a table
@@ -240,12 +255,6 @@ def _supported(initial: Any) -> set[int]:
     if isinstance(initial, Mapping):
         return {state for state, weight in initial.items() if weight}
     return {int(initial)} if np.ndim(initial) == 0 else set(np.flatnonzero(initial).tolist())
-
-
-def _fresh(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name += "'"
-    return name
 
 
 # ---------------------------------------------------------------------- ending episodes

@@ -12,13 +12,13 @@ import json
 import logging
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from almostsure.errors import FileError, UnknownName
 from almostsure.model.archive import Archive, Path
-from almostsure.model.mdp import Bools, Floats, Ints, Sizes
+from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.model.validate import CHUNK
 from almostsure.model.valuations import valuation_names
 
@@ -27,6 +27,14 @@ INDEX_LIMIT = 1 << 28  # bytes
 KINDS = ("label", "reward", "action")
 DEFAULT_BITS = {"bool": 1, "int": 64, "uint": 64, "double": 64, "rational": 128, "string": 64}
 RATIONAL = np.dtype([("numerator", "<i8"), ("denominator", "<u8")])
+
+
+class Sizes(NamedTuple):
+    """How large a model is, as the index of its file says."""
+
+    states: int
+    choices: int
+    outcomes: int
 
 
 class Umb:

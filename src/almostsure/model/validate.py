@@ -33,29 +33,37 @@ RESCALE = " Pass normalise=True to rescale."
 Describe = Callable[[int], str]
 
 
-def check_arrays(arrays: Arrays, describe: Describe) -> None:
-    """Raise ModelError at the first rule that ``arrays`` break; ``describe(choice)`` names the place."""
-    _check_types(arrays)
-    _check_offsets("choice_ptr", arrays.choice_ptr, arrays.choice_action.size, "state", "choice")
+def check_choices(choice_ptr: npt.NDArray[Any], choice_action: npt.NDArray[Any], describe: Describe) -> None:
+    """Raise ModelError at the first rule that the choices break; ``describe(choice)`` names the place."""
+    _check_type("choice_ptr", choice_ptr)
+    _check_type("choice_action", choice_action)
+    _check_offsets("choice_ptr", choice_ptr, choice_action.size, "state", "choice")
+    _check_actions(choice_ptr, choice_action, describe)
+
+
+def check_outcomes(arrays: Arrays, describe: Describe) -> None:
+    """Raise ModelError at the first rule that the outcomes break, once the choices have been checked."""
+    for name in ("outcome_ptr", "successor", "probability", "reward", "damage"):
+        _check_type(name, getattr(arrays, name))
     _check_offsets("outcome_ptr", arrays.outcome_ptr, arrays.successor.size, "choice", "outcome")
+    if arrays.outcome_ptr.size != arrays.choice_action.size + 1:
+        wanted, found = arrays.choice_action.size, arrays.outcome_ptr.size - 1
+        raise ModelError(f"outcome_ptr must offset the outcomes of {wanted} choices; got those of {found}")
     for name in ("probability", "reward", "damage"):
         found, wanted = getattr(arrays, name).size, arrays.successor.size
         if found != wanted:
-            raise ModelError(f"{name} must have one entry an outcome ({wanted}); got {found}")
-    _check_actions(arrays, describe)
+            raise ModelError(f"{name} must have one entry per outcome ({wanted}); got {found}")
     num_states = arrays.choice_ptr.size - 1
     for first, last in _chunks(arrays.outcome_ptr):
         _check_chunk(arrays, first, last, num_states, describe)
 
 
-def _check_types(arrays: Arrays) -> None:
-    for name in ("choice_ptr", "choice_action", "outcome_ptr", "successor", "probability", "reward", "damage"):
-        array = getattr(arrays, name)
-        wanted = {"probability": "float64", "reward": "float64", "damage": "uint8"}.get(name, "integer")
-        fits = array.dtype.kind in "iu" if wanted == "integer" else array.dtype == wanted
-        if array.ndim != 1 or not fits:
-            found = f"{array.dtype} of shape {array.shape}"
-            raise ModelError(f"{name} must be a one-dimensional {wanted} array; got {found}")
+def _check_type(name: str, array: npt.NDArray[Any]) -> None:
+    wanted = {"probability": "float64", "reward": "float64", "damage": "uint8"}.get(name, "integer")
+    fits = array.dtype.kind in "iu" if wanted == "integer" else array.dtype == wanted
+    if array.ndim != 1 or not fits:
+        found = f"{array.dtype} of shape {array.shape}"
+        raise ModelError(f"{name} must be a one-dimensional {wanted} array; got {found}")
 
 
 def _check_offsets(name: str, ptr: npt.NDArray[Any], length: int, owner: str, item: str) -> None:
@@ -73,13 +81,12 @@ def _check_offsets(name: str, ptr: npt.NDArray[Any], length: int, owner: str, it
         )
 
 
-def _check_actions(arrays: Arrays, describe: Describe) -> None:
-    action = arrays.choice_action
+def _check_actions(choice_ptr: npt.NDArray[Any], action: npt.NDArray[Any], describe: Describe) -> None:
     if action.min() < 0:
         c = int(np.argmin(action))
         raise ModelError(f"actions must not be negative; got {action[c]} at {describe(c)}", choice=c)
     falls = np.flatnonzero(action[1:].astype(np.int64) <= action[:-1].astype(np.int64)) + 1
-    starts = arrays.choice_ptr[1:-1]
+    starts = choice_ptr[1:-1]
     wrong = np.setdiff1d(falls, starts, assume_unique=True) if falls.size else falls
     if wrong.size:
         c = int(wrong[0])
@@ -140,3 +147,24 @@ def check_initial(states: npt.NDArray[Any], probabilities: npt.NDArray[Any], num
         raise ModelError("initial states must differ; got one of them twice. Add up their probabilities.")
     if not (probabilities > 0).all() or abs(float(probabilities.sum()) - 1) > SUM_TOLERANCE:
         raise ModelError(f"initial probabilities must be positive and sum to 1; got sum {probabilities.sum():.12g}")
+
+
+def column(name: str, values: npt.ArrayLike, kinds: str, wanted: str, remedy: str = "") -> npt.NDArray[Any]:
+    """``values`` as a one-dimensional array of one of these kinds of numbers."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # nested sequences of different lengths
+        raise ModelError(f"{name} must be {wanted}; {error}") from None
+    if array.size == 0:
+        return np.zeros(0, np.int64)
+    if array.ndim != 1:
+        raise ModelError(f"{name} must be one-dimensional; got shape {array.shape}")
+    if array.dtype.kind not in kinds:
+        hint = remedy if array.dtype.kind in "UO" else ""
+        raise ModelError(f"{name} must be {wanted}; got {array.dtype} such as {array[0:1].tolist()[0]!r}.{hint}")
+    return array
+
+
+def numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """``values`` as a one-dimensional array of floats."""
+    return column(name, values, "iufb", "numbers").astype(np.float64, copy=False)

@@ -150,6 +150,7 @@ def _model(
         layout=None if place is None else Layout(
             rows=place.rows, columns=place.columns, cell=place.cell[states], text=place.text
         ),
+        end=None if mdp.end is None else states.size - 1,  # it needs nothing, so it is kept; the unknown never is
     )  # fmt: skip
 
 

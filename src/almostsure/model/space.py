@@ -1,0 +1,532 @@
+"""The states and actions that models, samplers, logs, shields, wrappers and learners share.
+
+A :class:`Space` says which states there are, which actions each of them has, what they are called and where runs
+start.  It does not say what the actions do; :class:`almostsure.MDP` is a space with outcomes.
+
+States 0 … ``num_observed`` − 1 are those that an environment or a log can show.  Behind them stand at most two more:
+
+- ``end``, which stands for every ended episode: nothing happens there any more;
+- ``unknown``, which stands for whatever was never seen.  It leads to itself with damage, so that no finite budget
+  suffices there; but that is a lack of knowledge, and messages call it *unknown*.
+
+A choice is a state–action pair; those of state ``s`` are ``choice_ptr[s]`` … ``choice_ptr[s+1] − 1``, by action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import whole
+from almostsure.errors import AlmostSureError, ArgumentError, ModelError, UnknownName
+from almostsure.model.arrays import Floats, Ints, action_dtype, digest, index_dtype
+from almostsure.model.layout import Layout
+from almostsure.model.naming import checked_names, distinct, shown
+from almostsure.model.validate import check_choices, check_initial, numbers
+
+Initial = int | str | Mapping[int | str, float] | Sequence[float] | npt.NDArray[Any]
+Actions = int | Sequence[npt.ArrayLike] | Callable[[int], npt.ArrayLike]
+Encode = Callable[[Any], int | str]
+
+LONGEST_SHOWN = 60  # characters of a name that is an example of names
+SUGGEST_FROM = 10_000  # comparing a misspelt name with a million others would take a minute
+END, UNKNOWN = "end", "unknown"
+
+
+class Space:
+    """States, actions, their names, the start, the end and the unknown.  Immutable; its arrays are read-only.
+
+    :meth:`from_actions` builds one from what users know.
+
+    Parameters
+    ----------
+    choice_ptr, choice_action
+        Offsets of each state's choices, [num_states + 1], and the action of each choice, [num_choices].
+    initial
+        The start: states and their probabilities.
+    state_names, action_names
+        Names by state and by action id; they appear in every message.
+    layout
+        Where the states stand in a drawing.
+    end, unknown
+        The state that stands for ended episodes and the one that stands for what was never seen, if there are such.
+        They come last, in this order.
+    encode
+        From an observation to a state, as an index or a name; None where observations are states already.  It is not
+        part of the content: it is neither compared nor written to files.
+    """
+
+    __slots__ = (
+        "_fingerprint",
+        "_state_index",
+        "action_names",
+        "choice_action",
+        "choice_ptr",
+        "encode",
+        "end",
+        "initial_probabilities",
+        "initial_states",
+        "layout",
+        "num_actions",
+        "state_names",
+        "unknown",
+        "__weakref__",
+    )
+
+    choice_ptr: Ints  # [num_states + 1]
+    choice_action: Ints  # [num_choices]
+    initial_states: Ints  # [number of initial states]
+    initial_probabilities: Floats  # [number of initial states]
+    num_actions: int  # one more than the largest action id, or the number of action names
+
+    def __init__(
+        self,
+        *,
+        choice_ptr: Ints,
+        choice_action: Ints,
+        initial: tuple[Ints, Floats],
+        state_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        layout: Layout | None = None,
+        end: int | None = None,
+        unknown: int | None = None,
+        encode: Encode | None = None,
+    ) -> None:
+        self._fingerprint: str | None = None
+        self._state_index: dict[str, int] | None = None
+        self.end, self.unknown = None, None  # named in messages only once they are known to be states
+        self.state_names = None
+        self.action_names = checked_names("action", action_names)
+        check_choices(choice_ptr, choice_action, lambda c: _describe_choice(choice_ptr, choice_action, self, c))
+        self.choice_ptr, self.choice_action = _read_only(choice_ptr), _read_only(choice_action)
+        self.state_names = checked_names("state", state_names, exactly=self.num_states)
+        self.num_actions = self._count_actions()
+        self.initial_states, self.initial_probabilities = (_read_only(np.array(array)) for array in initial)
+        check_initial(self.initial_states, self.initial_probabilities, self.num_states)
+        if layout is not None and layout.cell.shape != (self.num_states,):
+            raise ModelError(f"a layout must place each of the {self.num_states} states; got {layout.cell.size} places")
+        self.layout = layout
+        self.end, self.unknown = self._last_states(end, unknown)
+        self.encode = encode
+
+    @classmethod
+    def from_actions(
+        cls,
+        num_observed: int,
+        actions: Actions,
+        *,
+        initial: Initial = 0,
+        state_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        end: bool = False,
+        encode: Encode | None = None,
+    ) -> Space:
+        """The space of an environment, a sampler or a log.
+
+        Parameters
+        ----------
+        num_observed
+            How many states can be observed.
+        actions
+            How many actions every state has, or the action ids of each state, as a sequence or a function.
+        initial
+            The initial state (index or name), a mapping from states to probabilities, or one probability per state.
+        state_names, action_names
+            Names of the observed states and of the actions.
+        end
+            Whether one more state stands for ended episodes.
+        encode
+            From an observation to a state.
+
+        Examples
+        --------
+        >>> from almostsure.model.space import Space
+        >>> space = Space.from_actions(3, 2, end=True)
+        >>> space.num_states, space.num_observed, space.end, space.num_choices
+        (4, 3, 3, 7)
+        """
+        count = _count("num_states", num_observed)
+        rows = _action_rows(actions, count)
+        action = np.concatenate(rows)
+        ptr = np.zeros(count + 1, index_dtype(action.size + 1))
+        np.cumsum([row.size for row in rows], out=ptr[1:])
+        space = Space(
+            choice_ptr=ptr,
+            choice_action=action.astype(action_dtype(int(action.max()) + 1)),
+            initial=initial_distribution(initial, count, state_names),
+            state_names=state_names,
+            action_names=action_names,
+            encode=encode,
+        )
+        return space.with_end() if end else space
+
+    # ------------------------------------------------------------------ sizes
+
+    @property
+    def num_states(self) -> int:
+        """How many states there are, the end and the unknown among them."""
+        return self.choice_ptr.size - 1
+
+    @property
+    def num_choices(self) -> int:
+        """How many state–action pairs there are."""
+        return self.choice_action.size
+
+    @property
+    def num_observed(self) -> int:
+        """How many states an environment or a log can show: all but the end and the unknown."""
+        return self.num_states - (self.end is not None) - (self.unknown is not None)
+
+    def choice_states(self) -> Ints:
+        """The state of each choice, [num_choices]."""
+        dtype = index_dtype(self.num_states)
+        return np.repeat(np.arange(self.num_states, dtype=dtype), np.diff(self.choice_ptr))
+
+    @property
+    def initial_state(self) -> int:
+        """The initial state, where there is only one."""
+        if self.initial_states.size != 1:
+            raise ModelError(
+                f"the model starts in one of {self.initial_states.size} states, not in one. "
+                "Use initial_states and initial_probabilities."
+            )
+        return int(self.initial_states[0])
+
+    # ------------------------------------------------------------------ looking things up
+
+    def observed(self, observation: Any) -> int:
+        """The state that an observation shows: through ``encode``, or as an index or a name of an observed state."""
+        state = observation
+        if self.encode is not None:
+            try:
+                state = self.encode(observation)
+            except AlmostSureError:
+                raise
+            except Exception as error:
+                raise ModelError(
+                    f"encode failed: {type(error).__name__}: {error}; the observation was {_brief(observation)}"
+                ) from error
+        try:
+            index = self.state(state)
+        except UnknownName:
+            index = self.num_observed
+        if index >= self.num_observed:
+            source = "encode must return" if self.encode is not None else "an observation must be"
+            named = "" if self.state_names is None else " or its name"
+            raise ModelError(
+                f"{source} a state 0 … {self.num_observed - 1}{named}; got {_brief(state)}."
+                + ("" if self.encode is not None else " Pass encode= to turn observations into states.")
+            )
+        return index
+
+    def state(self, state: int | str) -> int:
+        """The index of a state given by index or name."""
+        if isinstance(state, str):
+            return self._state_by_name(state)
+        return _index("state", state, self.num_states)
+
+    def _state_by_name(self, name: str) -> int:
+        if self.state_names is None:
+            extra = {END: self.end, UNKNOWN: self.unknown}.get(name)
+            if extra is not None:
+                return extra
+            raise UnknownName("state", name, (), f"This model's states have no names; use 0 … {self.num_states - 1}.")
+        if self._state_index is None:
+            self._state_index = {n: i for i, n in enumerate(self.state_names)}
+        if name not in self._state_index:
+            raise _unknown("state", name, self.state_names)
+        return self._state_index[name]
+
+    def action(self, action: int | str) -> int:
+        """The id of an action given by id or name."""
+        if isinstance(action, str):
+            if self.action_names is None or action not in self.action_names:
+                raise _unknown("action", action, self.action_names or ())
+            return self.action_names.index(action)
+        return _index("action", action, self.num_actions)
+
+    def choices(self, state: int | str) -> range:
+        """The choices of a state."""
+        s = self.state(state)
+        return range(int(self.choice_ptr[s]), int(self.choice_ptr[s + 1]))
+
+    def actions(self, state: int | str) -> Ints:
+        """The action ids of a state, ascending."""
+        of_state = self.choices(state)
+        return self.choice_action[of_state.start : of_state.stop]
+
+    def choice(self, state: int | str, action: int | str) -> int:
+        """The index of the choice of ``action`` at ``state``."""
+        s, a = self.state(state), self.action(action)
+        actions = self.actions(s)
+        at = int(np.searchsorted(actions, a))
+        if at == actions.size or actions[at] != a:
+            names = ", ".join(self.action_name(int(x)) for x in actions)
+            raise UnknownName("action", self.action_name(a), (), f"S{self.describe_state(s)[1:]} has: {names}.")
+        return int(self.choice_ptr[s]) + at
+
+    # ------------------------------------------------------------------ names
+
+    def state_name(self, state: int) -> str:
+        """The name of a state, or its index where it has none."""
+        if self.state_names is not None:
+            return self.state_names[state]
+        return END if state == self.end else UNKNOWN if state == self.unknown else str(state)
+
+    def action_name(self, action: int) -> str:
+        """The name of an action, or its id where it has none."""
+        return str(action) if self.action_names is None else self.action_names[action]
+
+    def describe_state(self, state: int) -> str:
+        """A state as messages show it: its index, and its name if it has one."""
+        name = self.state_name(state)
+        return f"state {state}" if name == str(state) and self.state_names is None else f"state {state} {name!r}"
+
+    def describe_choice(self, choice: int) -> str:
+        """A choice as messages show it: its index, state and action."""
+        return _describe_choice(self.choice_ptr, self.choice_action, self, choice)
+
+    def _describe_action(self, action: int) -> str:
+        known = self.action_names is not None and 0 <= action < len(self.action_names)
+        return f"action {self.action_names[action]!r}" if known and self.action_names else f"action {action}"
+
+    # ------------------------------------------------------------------ other spaces
+
+    @property
+    def space(self) -> Space:
+        """The states and actions alone: for a model, without its outcomes."""
+        return self if type(self) is Space else Space(**Space._fields(self))
+
+    def with_end(self) -> Space:
+        """The space with one more state that stands for ended episodes; itself if it has one already."""
+        if self.end is not None:
+            return self.space
+        if self.unknown is not None:
+            raise ModelError("the end must come before the unknown. Use with_end() first, then with_unknown().")
+        return self._with_state(END, end=self.num_states)
+
+    def with_unknown(self) -> Space:
+        """The space with one more state that stands for what was never seen; itself if it has one already."""
+        return self.space if self.unknown is not None else self._with_state(UNKNOWN, unknown=self.num_states)
+
+    def _with_state(self, name: str, **role: int) -> Space:
+        fields = Space._fields(self)
+        count, layout = self.num_choices + 1, self.layout
+        fields["choice_ptr"] = np.append(self.choice_ptr, count).astype(index_dtype(count + 1))
+        fields["choice_action"] = np.append(self.choice_action, self.choice_action.dtype.type(0))
+        if self.state_names is not None:
+            fields["state_names"] = distinct([*self.state_names, name])
+        if layout is not None:
+            fields["layout"] = replace(layout, cell=np.append(layout.cell, layout.cell.dtype.type(-1)))
+        return Space(**fields | role)
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "choice_ptr": self.choice_ptr,
+            "choice_action": self.choice_action,
+            "initial": (self.initial_states, self.initial_probabilities),
+            "state_names": self.state_names,
+            "action_names": self.action_names,
+            "layout": self.layout,
+            "end": self.end,
+            "unknown": self.unknown,
+            "encode": self.encode,
+        }
+
+    # ------------------------------------------------------------------ identity
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the content (not of names, layout and encode); equal content has equal fingerprints."""
+        if self._fingerprint is None:
+            self._fingerprint = self._hash()
+        return self._fingerprint
+
+    def _hash(self) -> str:
+        arrays = {"choice_ptr": self.choice_ptr, "choice_action": self.choice_action}
+        return digest("space", arrays, self._start_and_roles())
+
+    def _start_and_roles(self) -> bytes:
+        order = np.argsort(self.initial_states, kind="stable")
+        start = self.initial_states[order].astype("<i8").tobytes()
+        start += self.initial_probabilities[order].astype("<f8").tobytes()
+        # Nothing where there is neither, so that fingerprints are what they were before models had these states.
+        return start + (b"" if self.num_observed == self.num_states else f"\n{self.end} {self.unknown}".encode())
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self is other or (self.num_choices == other.num_choices and self.fingerprint == other.fingerprint)
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __copy__(self) -> Space:
+        return self  # nothing in it can change
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Space:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rebuild, (type(self), self._fields())
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and hasattr(self, "encode"):  # which is set last
+            if not hasattr(self, name):
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            raise AttributeError(f"{name} cannot be changed: a model is immutable. Build another one.")
+        object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        extra = "".join(f", {name}" for name, at in ((END, self.end), (UNKNOWN, self.unknown)) if at is not None)
+        size = f"{self.num_observed:,} states{extra}, {self.num_choices:,} choices"
+        return f"<Space: {size}, starts in {self._shown_start()}>"
+
+    def _shown_start(self) -> str:
+        if self.initial_states.size > 1:
+            return f"one of {self.initial_states.size}"
+        return shown(self.state_name(int(self.initial_states[0])))
+
+    # ------------------------------------------------------------------ checks
+
+    def _count_actions(self) -> int:
+        used = int(self.choice_action.max()) + 1
+        if self.action_names is None:
+            return used
+        if len(self.action_names) < used:
+            raise ModelError(f"action_names must name every action 0 … {used - 1}; got {len(self.action_names)} names")
+        return len(self.action_names)
+
+    def _last_states(self, end: int | None, unknown: int | None) -> tuple[int | None, int | None]:
+        last = self.num_states - 1
+        if unknown is not None:
+            if unknown != last:
+                raise ModelError(f"unknown must be the last state, {last}; got {unknown}")
+            last -= 1
+        if end is not None and end != last:
+            raise ModelError(f"end must be the last state before the unknown, {last}; got {end}")
+        if last < 0 or (end is not None and last < 1):
+            raise ModelError("a space must have a state beside the end and the unknown; got none")
+        return (None if end is None else int(end)), (None if unknown is None else int(unknown))
+
+
+def rebuild(kind: type[Space], fields: dict[str, Any]) -> Space:
+    """Unpickle a space or a model through its validation, which also makes its arrays read-only again."""
+    return kind(**fields)
+
+
+# ---------------------------------------------------------------------- the start
+
+
+def initial_distribution(initial: Initial, count: int, names: Sequence[str] | None) -> tuple[Ints, Floats]:
+    """The states in which a model may start, ascending, and their probabilities, from what users write."""
+    if isinstance(initial, (str, int, np.integer)):
+        initial = {initial: 1.0}
+    if isinstance(initial, Mapping):
+        weights: dict[int, float] = {}
+        for key, weight in initial.items():
+            state = _initial_state(key, names)
+            weights[state] = weights.get(state, 0.0) + float(weight)
+        listed = sorted((state, weight) for state, weight in weights.items() if weight != 0)
+        return np.array([s for s, _ in listed], np.int64), np.array([w for _, w in listed], np.float64)
+    dense = numbers("initial", initial)
+    if dense.size != count:
+        raise ModelError(
+            f"initial must be a state, a mapping, or one probability for each of the {count} states; "
+            f"got {dense.size} numbers"
+        )
+    where = np.flatnonzero(dense)
+    return where, dense[where]
+
+
+def _initial_state(state: Any, names: Sequence[str] | None) -> int:
+    if isinstance(state, str):
+        if names is None or state not in names:
+            raise UnknownName("initial state", state, names or ())
+        return names.index(state)
+    if not isinstance(state, (int, np.integer)):
+        raise ModelError(f"initial states must be indices or names; got {state!r}")
+    return int(state)
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _count(name: str, given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
+        raise ModelError(f"{name} must be a positive integer; got {given!r}")
+    return int(given)
+
+
+def _action_rows(actions: Actions, count: int) -> list[Ints]:
+    """The action ids of each state."""
+    if isinstance(actions, (int, np.integer)):
+        return [np.arange(_count("actions", actions))] * count
+    if callable(actions):
+        return [_called_row(actions, state) for state in range(count)]
+    if len(actions) != count:
+        raise ModelError(f"actions must be given for each of the {count} states; got {len(actions)} rows")
+    return [_action_row(row, state) for state, row in enumerate(actions)]
+
+
+def _called_row(actions: Callable[[int], npt.ArrayLike], state: int) -> Ints:
+    try:
+        row = actions(state)
+    except AlmostSureError:
+        raise
+    except Exception as error:
+        raise ModelError(f"actions({state}) failed: {type(error).__name__}: {error}", state=state) from error
+    return _action_row(row, state)
+
+
+def _action_row(given: npt.ArrayLike, state: int) -> Ints:
+    try:
+        row = np.unique(np.asarray(given))
+    except (TypeError, ValueError):
+        row = np.empty(0)
+    if row.size == 0 or row.dtype.kind not in "iu" or row[0] < 0:
+        raise ModelError(
+            f"actions({state}) must be one or more action ids, integers from 0; got {_brief(given)}", state=state
+        )
+    return row
+
+
+def _describe_choice(ptr: Ints, action: Ints, space: Space, choice: int) -> str:
+    if not 0 <= choice < action.size:
+        return f"choice {choice}"
+    state = int(np.searchsorted(ptr, choice, side="right")) - 1
+    return f"choice {choice} ({space.describe_state(state)}, {space._describe_action(int(action[choice]))})"
+
+
+def _unknown(what: str, name: str, names: Sequence[str]) -> UnknownName:
+    """The error that names the nearest, or else what names look like here."""
+    error = UnknownName(what, name, names[:SUGGEST_FROM])
+    if error.nearest is not None or not names:
+        return error
+    some = ", ".join(f"{known[:LONGEST_SHOWN]!r}" for known in names[:4])
+    return UnknownName(what, name, (), f"{what.capitalize()}s are named {some}{', …' if len(names) > 4 else '.'}")
+
+
+def _index(what: str, given: object, count: int) -> int:
+    """``given`` as an index below ``count``; anything else (True, NaN, None, an array) is unknown."""
+    try:
+        index = whole(what, given)
+    except ArgumentError:
+        index = -1
+    if not 0 <= index < count:
+        raise UnknownName(what, given, (), f"{what.capitalize()}s are 0 … {count - 1}.")
+    return index
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,161 @@
+"""States and actions without outcomes: who may be observed, what ends, what is unknown."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from almostsure.errors import ModelError, UnknownName
+from almostsure.model.build import from_transitions
+from almostsure.model.layout import Layout
+from almostsure.model.space import Space
+
+
+def test_the_same_number_of_actions_everywhere():
+    space = Space.from_actions(3, 2)
+    assert (space.num_states, space.num_observed, space.num_choices, space.num_actions) == (3, 3, 6, 2)
+    assert space.choice_ptr.tolist() == [0, 2, 4, 6]
+    assert space.choice_states().tolist() == [0, 0, 1, 1, 2, 2]
+    assert (space.end, space.unknown, space.encode, space.initial_state) == (None, None, None, 0)
+    assert repr(space) == "<Space: 3 states, 6 choices, starts in 0>"
+
+
+@pytest.mark.parametrize("actions", [[[1], [2, 0]], lambda state: [1] if state == 0 else [2, 0]])
+def test_actions_of_each_state(actions):
+    space = Space.from_actions(2, actions)
+    assert [space.actions(s).tolist() for s in range(2)] == [[1], [0, 2]]
+    assert space.num_actions == 3
+
+
+def test_end_and_unknown_come_last_in_this_order():
+    space = Space.from_actions(3, 2, end=True).with_unknown()
+    assert (space.num_states, space.num_observed, space.end, space.unknown) == (5, 3, 3, 4)
+    assert space.actions("end").tolist() == space.actions("unknown").tolist() == [0]
+    assert (space.state_name(3), space.state_name(4), space.state_name(2)) == ("end", "unknown", "2")
+    assert space.describe_choice(7) == "choice 7 (state 4 'unknown', action 0)"
+    assert repr(space) == "<Space: 3 states, end, unknown, 8 choices, starts in 0>"
+    assert space.with_end() is space.with_unknown() is space
+    with pytest.raises(ModelError, match="the end must come before the unknown"):
+        Space.from_actions(3, 2).with_unknown().with_end()
+
+
+def test_names_and_layout_grow_along():
+    named = Space.from_actions(2, 1, state_names=["end", "b"], end=True).with_unknown()
+    assert named.state_names == ("end", "b", "end (2)", "unknown")
+    assert named.state("end") == 0
+    layout = Layout(rows=1, columns=2, cell=np.array([0, 1], np.int32), text=("SG",))
+    mdp = from_transitions([0], [0], [1], [1], [0], [0], terminal=[1], layout=layout)
+    assert mdp.with_unknown().layout.cell.tolist() == [0, 1, -1]
+    with pytest.raises(ModelError, match="a layout must place each of the 3 states; got 2 places"):
+        Space(
+            choice_ptr=np.arange(4),
+            choice_action=np.zeros(3, np.int64),
+            initial=(np.array([0]), np.ones(1)),
+            layout=layout,
+        )
+
+
+def test_observations_are_states_already():
+    space = Space.from_actions(2, 1, state_names=["left", "right"], end=True)
+    assert (
+        space.observed(1) == space.observed(np.int64(1)) == space.observed(np.array(1)) == space.observed("right") == 1
+    )
+    for wrong in (2, -1, 0.5, "end", "up", None, True, [1]):
+        with pytest.raises(ModelError, match=r"an observation must be a state 0 … 1 or its name; got .*encode="):
+            space.observed(wrong)
+
+
+def test_observations_are_encoded():
+    space = Space.from_actions(4, 1, encode=lambda seen: 2 * seen["y"] + seen["x"], end=True)
+    assert space.observed({"x": 1, "y": 1}) == 3
+    with pytest.raises(ModelError, match=r"encode must return a state 0 … 3; got 4\.$"):
+        space.observed({"x": 2, "y": 1})
+    with pytest.raises(ModelError, match=r"encode failed: KeyError: 'y'; the observation was \{'x': 2\}"):
+        space.observed({"x": 2})
+    assert space.with_unknown().observed({"x": 0, "y": 1}) == 2
+
+
+def test_unnamed_states_have_no_other_names():
+    with pytest.raises(UnknownName, match="no names; use 0 … 1"):
+        Space.from_actions(2, 1).state("end")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((0, 1), "num_states must be a positive integer; got 0"),
+        ((True, 1), "num_states must be a positive integer; got True"),
+        ((2, 0), "actions must be a positive integer; got 0"),
+        ((2, [[0]]), "actions must be given for each of the 2 states; got 1 rows"),
+        ((2, [[0], []]), r"actions\(1\) must be one or more action ids, integers from 0; got \[\]"),
+        ((2, [[0], [-1]]), r"actions\(1\) must be one or more action ids"),
+        ((2, [[0], ["up"]]), r"actions\(1\) must be one or more action ids"),
+        ((1, lambda state: 1 / state), r"actions\(0\) failed: ZeroDivisionError"),
+    ],
+)
+def test_what_is_no_space_is_refused(given, message):
+    with pytest.raises(ModelError, match=message):
+        Space.from_actions(*given)
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        ({"end": 0}, "end must be the last state before the unknown, 2; got 0"),
+        ({"unknown": 1}, "unknown must be the last state, 2; got 1"),
+        ({"end": 2, "unknown": 2}, "end must be the last state before the unknown, 1; got 2"),
+        ({"end": 1, "unknown": 3}, "unknown must be the last state, 2; got 3"),
+    ],
+)
+def test_end_and_unknown_must_be_the_last_states(roles, message):
+    with pytest.raises(ModelError, match=message):
+        Space(
+            choice_ptr=np.arange(4), choice_action=np.zeros(3, np.int64), initial=(np.array([0]), np.ones(1)), **roles
+        )
+
+
+def test_something_must_be_observable():
+    with pytest.raises(ModelError, match="must have a state beside the end and the unknown"):
+        Space(
+            choice_ptr=np.arange(3),
+            choice_action=np.zeros(2, np.int64),
+            initial=(np.array([0]), np.ones(1)),
+            end=0,
+            unknown=1,
+        )
+
+
+def test_identity():
+    space = Space.from_actions(3, 2, end=True)
+    assert space == Space.from_actions(3, 2, end=True, encode=int, action_names=["a", "b"])
+    assert hash(space) == hash(Space.from_actions(3, 2, end=True))
+    assert copy.deepcopy(space) is copy.copy(space) is space
+    others = (
+        Space.from_actions(3, 2),
+        Space.from_actions(3, [[0, 1], [0, 1], [0, 2]], end=True),
+        Space.from_actions(3, 2, end=True, initial=1),
+        Space.from_actions(3, 2, end=True).with_unknown(),
+        Space.from_actions(3, 2).with_unknown(),
+        "something else",
+    )
+    assert all(space != other for other in others)
+    mdp = from_transitions([0], [0], [0], [1], [0], [0])
+    assert mdp != mdp.space
+    assert mdp.space == Space.from_actions(1, 1)
+
+
+def test_pickling_keeps_everything():
+    space = Space.from_actions(3, 2, end=True, encode=int, state_names=list("abc"))
+    again = pickle.loads(pickle.dumps(space))
+    assert again == space
+    assert (again.end, again.encode, again.state_names) == (3, int, ("a", "b", "c", "end"))
+    assert not again.choice_ptr.flags.writeable
+
+
+def test_a_space_cannot_be_changed():
+    space = Space.from_actions(2, 1)
+    with pytest.raises(AttributeError, match="end cannot be changed: a model is immutable"):
+        space.end = 1
+    with pytest.raises(AttributeError, match="colour"):
+        space.colour = "red"
