@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from almostsure.errors import AlmostSureError
     from almostsure.gym import to_gymnasium
     from almostsure.learn import OnlineShield, compare, learn_from_logs, learn_minimal_budget, samples_needed
-    from almostsure.model import MDP, example, from_gymnasium, from_map, from_prism, from_transitions, load
+    from almostsure.model import (
+        MDP,
+        example,
+        from_function,
+        from_gymnasium,
+        from_map,
+        from_prism,
+        from_transitions,
+        load,
+    )
     from almostsure.plan import AlmostSure, Chance, Expected, Solution, solve_policy
     from almostsure.policy import Episodes, Evaluation, Policy, evaluate, simulate
     from almostsure.shield import Shield
@@ -29,6 +38,7 @@ __all__ = [
     # Models
     "MDP",
     "example",
+    "from_function",
     "from_gymnasium",
     "from_map",
     "from_prism",
@@ -66,7 +76,7 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "almostsure.model": "MDP example from_gymnasium from_map from_prism from_transitions load",
+        "almostsure.model": "MDP example from_function from_gymnasium from_map from_prism from_transitions load",
         "almostsure.budget": "INFINITE MinimalBudget check_minimal_budget minimal_budget",
         "almostsure.policy": "Episodes Evaluation Policy evaluate simulate",
         "almostsure.shield": "Shield",

@@ -24,13 +24,13 @@ class Bar:
     ----------
     title
         What is running.
-    budget
-        How much there is to do.
+    total
+        How much there is to do; None where nobody knows.
     notice
         A line to print when the bar appears, such as an estimate of memory.
     """
 
-    def __init__(self, title: str, total: int, *, notice: str = "") -> None:
+    def __init__(self, title: str, total: int | None, *, notice: str = "") -> None:
         self.title = title
         self.total = total
         self.notice = notice
@@ -56,7 +56,8 @@ class Bar:
         console = Console(stderr=True)
         if self.notice:
             console.print(self.notice, style="dim", highlight=False)
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+        share = () if self.total is None else (TextColumn("{task.percentage:>3.0f}%"),)
+        columns = (TextColumn("{task.description}"), BarColumn(), *share)
         self._progress = Progress(*columns, TextColumn("{task.fields[note]}"), TimeElapsedColumn(), console=console)
         self._task = self._progress.add_task(self.title, total=self.total, note="")
         self._progress.start()

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from almostsure.model.draw import draw_map
     from almostsure.model.examples import example, example_names
     from almostsure.model.files import load
+    from almostsure.model.function import from_function
     from almostsure.model.grid import Cell, from_map
     from almostsure.model.layout import Layout
     from almostsure.model.mdp import MDP, Outcome
@@ -27,6 +28,7 @@ __all__ = [
     "example",
     "example_names",
     "from_dense",
+    "from_function",
     "from_gymnasium",
     "from_map",
     "from_prism",
@@ -45,6 +47,7 @@ __getattr__ = on_demand(
         "almostsure.model.draw": "draw_map",
         "almostsure.model.examples": "example example_names",
         "almostsure.model.files": "load",
+        "almostsure.model.function": "from_function",
         "almostsure.model.grid": "Cell from_map",
         "almostsure.model.layout": "Layout",
         "almostsure.model.mdp": "MDP Outcome",

@@ -12,7 +12,7 @@ from almostsure.arguments import and_more
 from almostsure.errors import ModelError
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
-from almostsure.model.space import Initial, initial_distribution
+from almostsure.model.space import Encode, Initial, initial_distribution
 from almostsure.model.validate import MAX_DAMAGE, SUM_TOLERANCE, column, numbers
 
 MAX_ACTION = 2**31 - 2
@@ -86,13 +86,14 @@ def build(
     state_names: Sequence[str] | None = None,
     layout: Layout | None = None,
     end: int | None = None,
+    encode: Encode | None = None,
     normalise: bool = False,
 ) -> MDP:
     """Build a model from its six columns.
 
     For the other builders, whose users do not know the columns: messages name an entry by its state and action, and
     by its number as well only where the entries are ``numbered`` by the user.  ``end`` is the state, if there is one,
-    that stands for ended episodes: see :mod:`almostsure.model.space`.
+    that stands for ended episodes, and ``encode`` turns an observation into a state: see :mod:`almostsure.model.space`.
     """
     s, a, t = (_indices(name, x) for name, x in zip(COLUMNS[:3], given[:3], strict=True))
     p, r = numbers("probabilities", given[3]), numbers("rewards", given[4])
@@ -116,6 +117,7 @@ def build(
         action_names=action_names,
         layout=layout,
         end=end,
+        encode=encode,
     )
 
 

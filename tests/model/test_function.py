@@ -1,0 +1,131 @@
+"""``from_function``: models that are explored."""
+
+import random
+
+import numpy as np
+import pytest
+
+import almostsure as asure
+from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError
+
+
+def walk(position, action):
+    """A walk on 0 … 4 that slips; 0 hurts, 4 ends."""
+    step = 1 if action == "right" else -1
+    ahead, slip = (min(max(position + s, 0), 4) for s in (step, -step))
+    return [(0.75, ahead, float(ahead == 4), int(ahead == 0)), (0.25, slip, float(slip == 4), int(slip == 0))]
+
+
+def actions(position):
+    return [] if position == 4 else ["left", "right"]
+
+
+def test_it_is_the_model_of_its_transitions():
+    mdp = asure.from_function(walk, initial=2, actions=actions)
+    rows = [
+        (s, a, t, p, r, d) for s in range(4) for a, name in enumerate(("left", "right")) for p, t, r, d in walk(s, name)
+    ]
+    same = asure.from_transitions(*zip(*rows, strict=True), terminal=[4], initial=2)
+    order = [int(name) for name in mdp.state_names]
+    found = asure.minimal_budget(mdp).of_state
+    assert np.array_equal(found, asure.minimal_budget(same).of_state[order])
+    assert mdp.action_names == ("left", "right")
+    assert asure.solve_policy(mdp, asure.Expected(2.0)).value == pytest.approx(
+        asure.solve_policy(same, asure.Expected(2.0)).value
+    )
+
+
+def test_any_hashable_value_is_a_state_and_integers_are_action_ids():
+    grid = asure.from_function(
+        lambda at, a: [(1.0, (at[0] + a - 3, at[1]), 0.0, 0)],
+        initial={(0, "x"): 0.5, (1, "y"): 0.5},
+        actions=lambda at: [] if abs(at[0]) > 2 else [2, 4],
+    )
+    assert grid.action_names is None
+    assert grid.num_actions == 5
+    assert grid.state_name(0) == "(0, 'x')"
+    assert grid.observed((1, "y")) == 1
+    with pytest.raises(ModelError, match=r"\(9, 'x'\) was not reached"):
+        grid.observed((9, "x"))
+    assert grid.initial_probabilities.tolist() == [0.5, 0.5]
+
+
+def test_values_that_look_alike_keep_different_names():
+    mdp = asure.from_function(lambda s, a: [(1, "1", 0, 0)], initial=1, actions=lambda s: ["go"] if s == 1 else [])
+    assert mdp.state_names == ("1", "'1'")
+
+
+def test_outcomes_may_be_a_generator_and_equal_ones_add_up():
+    def outcomes(state, action):
+        yield 0.5, "end", 1.0, 0
+        yield 0.5, "end", 1.0, 0
+
+    mdp = asure.from_function(outcomes, initial="start", actions=lambda s: ["go"] * (s == "start"))
+    assert mdp.outcomes("start", "go")[0].probability == 1.0
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "message"),
+    [
+        (lambda s, a: [(0.5, 0, 0, 0)], r"must sum to 1; got 0.5 at state 0, action 'go'"),
+        (lambda s, a: [], r"must be there; got none\. Where nothing .* at state 0, action 'go'"),
+        (lambda s, a: None, r"at state 0, action 'go' it failed: TypeError"),
+        (lambda s, a: [(1, 0, 0)], r"outcomes must yield \(probability, next_state, reward, damage\)"),
+        (lambda s, a: [(1, [0], 0, 0)], r"at state 0, action 'go' it failed: TypeError: unhashable"),
+        (lambda s, a: [(float("nan"), 0, 0, 0)], r"must sum to 1; got nan"),
+        (lambda s, a: [(1, 0, 0, 300)], r"damages must be integers 0 … 255; got 300"),
+        (lambda s, a: [(1, 0, 0, -1)], r"damages must be integers 0 … 255; got -1"),
+        (lambda s, a: 1 / 0, r"it failed: ZeroDivisionError"),
+    ],
+)
+def test_bad_outcomes(outcomes, message):
+    with pytest.raises(ModelError, match=message):
+        asure.from_function(outcomes, initial=0, actions=["go"])
+
+
+def test_bad_arguments():
+    def stay(state, action):
+        return [(1, state, 0, 0)]
+
+    with pytest.raises(ArgumentError, match="outcomes must be a function"):
+        asure.from_function([1], initial=0, actions=["go"])
+    for wrong in ([], "go", 3):
+        with pytest.raises(ArgumentError, match="actions must be one or more actions, or a function"):
+            asure.from_function(stay, initial=0, actions=wrong)
+    with pytest.raises(ModelError, match=r"states must be hashable; got \[0\] \(initial\)"):
+        asure.from_function(stay, initial=[0], actions=["go"])
+    with pytest.raises(ModelError, match=r"actions\(0\) failed: KeyError"):
+        asure.from_function(stay, initial=0, actions=lambda s: {}[s])
+    with pytest.raises(ModelError, match=r"actions must be hashable; got \[1\] at 0"):
+        asure.from_function(stay, initial=0, actions=lambda s: [[1]])
+
+
+def test_states_that_never_repeat_meet_a_limit():
+    with pytest.raises(LimitReached, match=r"more than max_states = 100 states; the last one found is 100"):
+        asure.from_function(lambda s, a: [(1, s + 1, 0, 0)], initial=0, actions=["up"], max_states=100)
+
+
+def test_an_interrupt_says_how_far_it_came():
+    def outcomes(state, action):
+        if state == 50:
+            raise KeyboardInterrupt
+        return [(0.5, state + 1, 0, 0), (0.5, state + 2, 0, 0)]
+
+    with pytest.raises(Interrupted, match=r"after 50 states; 2 more were found"):
+        asure.from_function(outcomes, initial=0, actions=["up"])
+
+
+def test_random_models_survive():
+    rng = random.Random(3)
+    for _ in range(50):
+        table = {
+            (s, a): [(0.5, rng.randrange(6), rng.random(), rng.randrange(3)) for _ in range(2)]
+            for s in range(6)
+            for a in range(2)
+        }
+        mdp = asure.from_function(lambda s, a, table=table: table[s, a], initial=0, actions=[0, 1])
+        back = {int(name): s for s, name in enumerate(mdp.state_names)}
+        for (s, a), rows in table.items():
+            if s in back:
+                found = sum(o.damage * o.probability for o in mdp.outcomes(back[s], a))
+                assert found == pytest.approx(sum(p * d for p, _, _, d in rows))
