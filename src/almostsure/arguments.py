@@ -1,17 +1,55 @@
-"""Numbers that users give: taken if they are what they should be, refused otherwise, never rounded."""
+"""What users give: numbers are taken if they are what they should be, never rounded; wrong words name the right one."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+from collections.abc import Callable
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import ArgumentError
+from almostsure.errors import ArgumentError, WrongWord
 
+WORDS = {"gamma": "discount", "total": "budget", "horizon": "max_steps"}  # what other libraries say, what we say
 MAX_BUDGET = 2**31 - 2  # one below what reads "no finite budget suffices"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def names_right_word(function: F) -> F:
+    """Let a function, or the constructor of a class, refuse ``gamma=`` and the like with the word that it knows.
+
+    Only where it has an argument of that name, and none of the wrong one: ``horizon`` is right where it means the
+    steps that are left, and wrong where it means ``max_steps``, the cut of an episode.
+
+    Examples
+    --------
+    >>> from almostsure.arguments import names_right_word
+    >>> @names_right_word
+    ... def value(reward, *, discount=1.0):
+    ...     return reward * discount
+    >>> value(3, gamma=0.9)
+    Traceback (most recent call last):
+    almostsure.errors.WrongWord: value has no argument gamma; the word is discount
+    """
+    body = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
+    known = inspect.signature(body).parameters
+    wrong = {given: word for given, word in WORDS.items() if word in known and given not in known}
+
+    @functools.wraps(body)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for given in kwargs.keys() & wrong.keys():
+            raise WrongWord(function.__name__, given, wrong[given])
+        return body(*args, **kwargs)
+
+    if isinstance(function, type):
+        function.__init__ = checked  # type: ignore[misc]
+        return function
+    return checked  # type: ignore[return-value]
 
 
 def whole(name: str, value: object) -> int:

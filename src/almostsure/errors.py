@@ -5,6 +5,7 @@
     │   ├── UnknownName (LookupError)    a state, action, label, file or example that does not exist
     │   └── PolicyError                  a policy plays what a state does not have, or is no distribution
     ├── ArgumentError (ValueError)       a number is outside its range: a budget, risk, discount, tolerance, …
+    │   └── WrongWord (TypeError)        an argument has another name here, such as discount instead of gamma
     ├── FileError                        a file cannot be read or written
     │   └── CorruptFile                  … because its contents are damaged, foreign or hostile
     ├── ModelMismatch                    a budget, shield or policy belongs to another model
@@ -13,9 +14,14 @@
     ├── Infeasible                       the constraint cannot be met from the initial state
     ├── UnboundedReturn                  the return can be driven to plus infinity
     ├── LimitReached                     a limit was hit before the answer was exact
-    ├── Interrupted (KeyboardInterrupt)  Ctrl-C, with what could be kept
     ├── NotEnoughMemory (MemoryError)    refused before the machine would have run out
     └── MissingExtra (ImportError)       an optional dependency is not installed
+
+    KeyboardInterrupt
+    └── Interrupted                      Ctrl-C, with what could be kept
+
+``Interrupted`` is no AlmostSureError and no Exception, so that neither ``except Exception`` nor
+``except AlmostSureError`` swallows Ctrl-C.
 
 Messages have the form *what* must *rule*; got *value* at *place*. *Remedy.*  The pieces are fields too:
 ``err.state``, ``err.action``, ``err.choice`` and so on, ``None`` where they do not apply.
@@ -67,6 +73,14 @@ class PolicyError(ModelError):
 
 class ArgumentError(AlmostSureError, ValueError):
     """A number given to a function lies outside its range."""
+
+
+class WrongWord(ArgumentError, TypeError):
+    """An argument that has another name here; ``word`` is that name."""
+
+    def __init__(self, function: str, given: str, word: str) -> None:
+        super().__init__(f"{function} has no argument {given}; the word is {word}")
+        self.word = word
 
 
 class FileError(AlmostSureError):
@@ -123,7 +137,7 @@ class LimitReached(AlmostSureError):
     """A limit was reached before the answer was exact.  Never a quiet success."""
 
 
-class Interrupted(AlmostSureError, KeyboardInterrupt):
+class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a long run; ``kept`` holds what is usable of its result."""
 
     def __init__(self, message: str, *, kept: Any = None) -> None:

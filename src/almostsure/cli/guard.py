@@ -40,7 +40,6 @@ NOTHING = "interrupted; nothing was written."
 OWN_WORDS = ("learn", "compare", "paper")  # whose message says itself what was written
 
 CODES: tuple[tuple[type[BaseException], int], ...] = (  # the first that fits
-    (Interrupted, INTERRUPTED),
     (Infeasible, NEGATIVE),
     (UnboundedReturn, NEGATIVE),
     (CertificateError, NEGATIVE),

@@ -22,7 +22,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import TimeLimit
 
-from almostsure.arguments import whole
+from almostsure.arguments import names_right_word, whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.gym.autoreset import Infos, write
 from almostsure.gym.render import MODES, Draw, Renderer, Scene, on_map
@@ -33,6 +33,7 @@ from almostsure.model.source import Model, as_model
 Numbers = npt.NDArray[np.int64]
 
 
+@names_right_word
 def to_gymnasium(
     model: Model, *, render_mode: str | None = None, max_episode_steps: int | None = None
 ) -> gymnasium.Env[Any, Any]:

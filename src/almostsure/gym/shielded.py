@@ -20,6 +20,7 @@ import numpy.typing as npt
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 
+from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, ModelError, NoSafeAction
 from almostsure.gym import checks
 from almostsure.gym.checks import StateOf
@@ -35,6 +36,7 @@ Forbidden = Literal["raise", "replace"]
 NONE: frozenset[int] = frozenset()  # nothing may be played before the first reset, and after the end
 
 
+@names_right_word
 @final
 class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """An environment in which an episode never takes more than ``budget`` damage.

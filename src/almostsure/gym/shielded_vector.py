@@ -12,6 +12,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
+from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError
 from almostsure.gym import checks
 from almostsure.gym.autoreset import Infos, Resets, said, some, write
@@ -27,6 +28,7 @@ from almostsure.policy.policy import as_policy
 from almostsure.shield.shield import Shield
 
 
+@names_right_word
 @final
 class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     """A vector environment none of whose episodes ever takes more than ``budget`` damage.

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from almostsure.arguments import whole
+from almostsure.arguments import names_right_word, whole
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, LimitReached, UnboundedReturn
 from almostsure.learn.agents.registry import as_learner
@@ -47,6 +47,7 @@ __all__ = ["Comparison", "Learner", "Training", "compare"]
 CUT = 1_000  # steps
 
 
+@names_right_word
 def compare(
     mdp: Model,
     budget: int,

@@ -39,7 +39,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget
+from almostsure.arguments import check_budget, names_right_word
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.result import MinimalBudget
 from almostsure.budget.solve import minimal_budget
@@ -131,6 +131,7 @@ class LearnedBudget:
         )
 
 
+@names_right_word
 def learn_minimal_budget(
     sampler: Any,
     *,

@@ -15,7 +15,7 @@ from typing import Protocol, final
 
 import numpy as np
 
-from almostsure.errors import ArgumentError, Interrupted
+from almostsure.errors import ArgumentError
 from almostsure.learn.bounds import count
 
 HOLDS = "holds"
@@ -119,8 +119,6 @@ def _try(function: Callable[[Trial], str], trial: Trial) -> tuple[str, str]:
     """What was found, and what is wrong with it: an error of the library refutes a claim as a wrong answer does."""
     try:
         value = function(trial)
-    except Interrupted:
-        raise
     except Exception as error:
         return f"stopped after {trial.cases:,} cases", f"{type(error).__name__}: {error}"
     if trial.cases == 0:

@@ -15,10 +15,11 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from almostsure.arguments import check_budget, check_real
+from almostsure.arguments import check_budget, check_real, names_right_word
 from almostsure.errors import ArgumentError
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, slots=True)
 class AlmostSure:
@@ -50,6 +51,7 @@ class Expected:
         return f"at most {self.limit:g} damage on average"
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, slots=True)
 class Chance:

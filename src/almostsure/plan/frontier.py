@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from almostsure.arguments import check_budget, check_discount, check_tolerance
+from almostsure.arguments import check_budget, check_discount, check_tolerance, names_right_word
 from almostsure.errors import ArgumentError, Infeasible, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
@@ -61,6 +61,7 @@ class Frontier:
         return "\n".join(lines)
 
 
+@names_right_word
 def frontier(
     mdp: Model,
     budget: int,

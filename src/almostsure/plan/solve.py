@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from almostsure.arguments import check_discount, check_tolerance
+from almostsure.arguments import check_discount, check_tolerance, names_right_word
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.result import MinimalBudget
 from almostsure.budget.solve import minimal_budget
@@ -144,6 +144,7 @@ class Solution:
         return [f"ends         with probability {ends:.6g} only"] if ends < 1 - SURELY else []
 
 
+@names_right_word
 def solve_policy(mdp: Model, constraint: Constraint, *, discount: float = 1.0, tolerance: float = 1e-8) -> Solution:
     """The best policy under a constraint on damage.
 

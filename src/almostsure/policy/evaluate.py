@@ -26,7 +26,7 @@ from typing import Any, final
 
 import numpy as np
 
-from almostsure.arguments import check_budget, check_discount
+from almostsure.arguments import check_budget, check_discount, names_right_word
 from almostsure.errors import ArgumentError
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
@@ -88,6 +88,7 @@ class Evaluation:
         return "\n".join([*lines, f"accuracy         {self.accuracy:.1g}"])
 
 
+@names_right_word
 def evaluate(mdp: Model, policy: Any, *, budget: int | None = None, discount: float = 1.0) -> Evaluation:
     """Evaluate a policy exactly, from the model's initial state or distribution.
 

@@ -21,7 +21,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, check_discount
+from almostsure.arguments import check_budget, check_discount, names_right_word
 from almostsure.errors import ArgumentError, Interrupted, NoSafeAction
 from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Floats
@@ -146,6 +146,7 @@ class Trajectory:
         return f"{before}  {self.mdp.action_name(int(self.actions[t]))}  {after}{gained}{hurt}"
 
 
+@names_right_word
 def simulate(
     mdp: Model,
     policy: Any,

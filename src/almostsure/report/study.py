@@ -16,7 +16,7 @@ from almostsure.budget.answer import INFINITE
 from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.result import MinimalBudget
 from almostsure.budget.solve import minimal_budget
-from almostsure.errors import AlmostSureError, CertificateError, Interrupted, LimitReached, UnboundedReturn
+from almostsure.errors import AlmostSureError, CertificateError, LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.plan.frontier import Frontier, frontier
@@ -199,8 +199,6 @@ def _solved(mdp: MDP, constraint: Constraint) -> Solution | AlmostSureError:
     """The solution, or why there is none."""
     try:
         return solve_policy(mdp, constraint, tolerance=TOLERANCE)
-    except Interrupted:
-        raise
     except AlmostSureError as error:
         return error
 
@@ -272,8 +270,6 @@ def _evaluated(mdp: MDP, policy: Policy, budget: int, notes: list[str]) -> Evalu
         return None
     try:
         return evaluate(mdp, policy, budget=budget)
-    except Interrupted:
-        raise
     except AlmostSureError as error:
         notes.append(f"An exact evaluation: {error}")
         return None
@@ -283,8 +279,6 @@ def _played(mdp: MDP, policy: Policy, budget: int, seed: int, steps: int, notes:
     count = EPISODES if mdp.num_states <= SLIDER_PAIRS else EPISODES_LARGE
     try:
         return simulate(mdp, policy, count, budget=budget, seed=seed, max_steps=steps)
-    except Interrupted:
-        raise
     except AlmostSureError as error:
         notes.append(f"Simulated episodes: {error}")
         return None
@@ -295,7 +289,5 @@ def _frontier(mdp: MDP, budget: int, budgets: int) -> Frontier | None:
         return None
     try:
         return frontier(mdp, budget, limits=np.unique(np.linspace(0, budgets - 1, LIMITS).round()))
-    except Interrupted:
-        raise
     except AlmostSureError:
         return None

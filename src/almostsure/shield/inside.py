@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from almostsure.arguments import names_right_word
 from almostsure.budget.result import MinimalBudget
 from almostsure.memory import require
 from almostsure.model.layout import Layout
@@ -52,6 +53,7 @@ class Restricted:
         return f"<Restricted: mdp {repr(self.mdp)[6:-1]}; states and remaining say what each stands for>"
 
 
+@names_right_word
 def trim(minimal: MinimalBudget, budget: int) -> Trimmed:
     """The model without its Δ-unsafe states and without the choices that need more than ``budget``.
 
@@ -82,6 +84,7 @@ def trim(minimal: MinimalBudget, budget: int) -> Trimmed:
     return Trimmed(mdp=small, states=_frozen(states), choices=_frozen(choices))
 
 
+@names_right_word
 def restrict(minimal: MinimalBudget, budget: int) -> Restricted:
     """The model on the reachable pairs (state, remaining), with the choices that the shield allows there.
 

@@ -93,7 +93,7 @@ def test_a_bar_shows_the_layers_and_may_be_stopped(paper, monkeypatch):
     from almostsure.plan import solve as module
 
     seen = []
-    monkeypatch.setattr(module.Bar, "update", lambda self, done, note="": seen.append((done, self.budget, note)))
+    monkeypatch.setattr(module.Bar, "update", lambda self, done, note="": seen.append((done, self.total, note)))
     solve_policy(paper(), AlmostSure(2))
     assert seen[-1] == (3, 3, "3 of 3 remaining budgets")
 

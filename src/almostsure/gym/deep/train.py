@@ -6,7 +6,7 @@ from os import PathLike
 
 import numpy.typing as npt
 
-from almostsure.arguments import whole
+from almostsure.arguments import names_right_word, whole
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.gym.deep.agent import DeepAgent, agent_of
 from almostsure.gym.deep.ground import Source, ground_of
@@ -15,6 +15,7 @@ from almostsure.gym.deep.settings import DEFAULT, Settings
 from almostsure.learn.ledger import Ledger
 
 
+@names_right_word
 def train_maskable_ppo(
     source: Source,
     budget: int | None = None,

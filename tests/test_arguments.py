@@ -1,0 +1,46 @@
+"""Arguments: wrong words name the right one."""
+
+import gymnasium
+import pytest
+
+import almostsure as asure
+from almostsure.errors import ArgumentError, WrongWord
+from almostsure.gym import ShieldedEnv, to_gymnasium
+
+MODEL = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: asure.simulate(MODEL, None, 1, total=2), "simulate has no argument total; the word is budget"),
+        (lambda: asure.simulate(MODEL, None, 1, horizon=9), "simulate has no argument horizon; the word is max_steps"),
+        (lambda: asure.evaluate(MODEL, None, gamma=0.9), "evaluate has no argument gamma; the word is discount"),
+        (
+            lambda: asure.solve_policy(MODEL, asure.AlmostSure(1), gamma=0.9),
+            "solve_policy has no argument gamma; the word is discount",
+        ),
+        (lambda: asure.AlmostSure(total=1), "AlmostSure has no argument total; the word is budget"),
+        (lambda: asure.Chance(total=1, risk=0.1), "Chance has no argument total; the word is budget"),
+        (lambda: asure.compare(MODEL, total=1), "compare has no argument total; the word is budget"),
+        (
+            lambda: asure.learn_minimal_budget(MODEL, mu=0.1, delta=0.1, total=1),
+            "learn_minimal_budget has no argument total; the word is budget",
+        ),
+        (
+            lambda: ShieldedEnv(gymnasium.make("FrozenLake-v1"), None, total=1),
+            "ShieldedEnv has no argument total; the word is budget",
+        ),
+    ],
+)
+def test_the_words_of_others_name_ours(call, message):
+    with pytest.raises(WrongWord, match=message) as caught:
+        call()
+    assert isinstance(caught.value, ArgumentError)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_what_is_no_word_at_all_is_an_error_of_python():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        asure.simulate(MODEL, None, 1, colour="red")
+    assert to_gymnasium(MODEL).reset(seed=0)[0] == 0
