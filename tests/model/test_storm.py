@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
+import contextlib
+import gzip
 import json
+import signal
+import subprocess
+import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +18,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from almostsure import MDP, example, from_transitions, minimal_budget
-from almostsure.errors import AlmostSureError, FileError, MissingExtra, ModelError, UnknownName
-from almostsure.model import example_names, storm
-from almostsure.model.files import STORM_ENDINGS, load
+from almostsure.errors import (
+    AlmostSureError,
+    ArgumentError,
+    FileError,
+    LimitReached,
+    MissingExtra,
+    ModelError,
+    NotEnoughMemory,
+    UnknownName,
+)
+from almostsure.model import example_names
+from almostsure.model.files import load
 from almostsure.model.relay import with_relays
-from almostsure.model.storm import from_prism, to_storm
+from almostsure.model.source import STORM, as_model
+from almostsure.model.storm import child
+from almostsure.model.storm.read import from_prism
+from almostsure.model.storm.write import to_storm
 
 PRISM = """
 mdp
@@ -149,7 +166,7 @@ def test_an_unknown_reward_suggests_the_nearest(program: Path) -> None:
     [
         (None, r"constants must have a value; N has none. Pass constants='N=…'"),
         ("M=2", r"unknown constant 'M'.*walk.prism has: N, p"),
-        ({"N": 2, "p": 0.5}, "constant 'p' has a value in .*walk.prism"),
+        ({"N": 2, "p": 0.5}, "walk.prism: constant 'p' has a value in the file"),
         ("N", "form 'N=3,p=0.5'; got 'N'"),
         ("N=two", "constant 'N' must be a number, true or false; got 'two'"),
         ({"N": None}, "constant 'N' must be a number, true or false; got None"),
@@ -269,7 +286,7 @@ def test_a_cost_counts_negatively(program: Path) -> None:
 
 
 def test_load_knows_the_files_that_are_from_prisms() -> None:
-    assert set(STORM_ENDINGS) == {*storm.PRISM, *storm.JANI, *storm.DRN}
+    assert set(STORM) == {*child.PRISM, *child.JANI, *child.DRN}
 
 
 def test_files_that_storm_cannot_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -287,14 +304,7 @@ def test_files_that_storm_cannot_read(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 
 def test_without_stormpy_the_install_command_is_printed(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("stormpy"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "stormpy", None)
     with pytest.raises(MissingExtra, match=r"needs stormpy.*pip install 'almostsure\[storm\]'"):
         from_prism(program, damage="cliff")
     with pytest.raises(MissingExtra, match=r"needs stormpy"):
@@ -530,3 +540,211 @@ def test_constants_have_types(tmp_path, constants, message):
     with pytest.raises(ModelError, match=message):
         from_prism(path, damage="b", constants=constants)
     assert from_prism(path, damage="b", constants={"N": 3.0, "p": 1}).num_states == 2
+
+
+# ---------------------------------------------------------------------- conditions, goals, scale
+
+RACE = """
+mdp
+const int N = 3;
+formula late = x>=N-1;
+module race
+    x : [0..N] init 0;
+    hot : bool init false;
+    [go] x<N -> 0.5 : (x'=x+1) & (hot'=false) + 0.5 : (x'=x+1) & (hot'=true);
+    [rest] hot -> (hot'=false);
+    [stay] x=N -> true;
+endmodule
+label "done" = x=N;
+rewards "heat"
+    hot : 0.3;
+    [go] true : 400;
+endrewards
+"""
+
+
+@pytest.fixture
+def race(tmp_path: Path) -> Path:
+    path = tmp_path / "race.prism"
+    path.write_text(RACE)
+    return path
+
+
+def test_conditions_are_damage_and_goals(race: Path) -> None:
+    mdp = from_prism(race, damage="hot & x>0", goal="x=N", cost="steps")
+    assert {row[2] for row in steps(mdp, "hot=false, x=0") if row[-1]} == {"hot=true, x=1"}
+    ends = mdp.is_terminal()
+    assert ends.tolist() == ["x=3" in name for name in mdp.state_names or ()]
+    assert (mdp.reward[~ends[mdp.choice_states()[mdp.outcome_choices()]]] == -1).all()
+    assert minimal_budget(mdp).smallest_budget() == 3  # the last heat hurts before the run ends
+    assert from_prism(race, damage="hot", goal="done") == from_prism(race, damage="hot & true", goal='"done"')
+    assert from_prism(race, damage="late & hot").damage.sum() == from_prism(race, damage="x>=2 & hot").damage.sum()
+
+
+def test_entering_hurts_once(race: Path) -> None:
+    stays = from_prism(race, damage="x>=1", goal="done")
+    enters = from_prism(race, damage="enters:x>=1", goal="done")
+    assert minimal_budget(stays).smallest_budget() == 3
+    assert minimal_budget(enters).smallest_budget() == 1
+    assert from_prism(race, damage="enters:label:done") == from_prism(race, damage='enters:"done"')
+    with pytest.raises(ModelError, match=r"must name a label or a condition after 'enters:'; 'heat' is a reward"):
+        from_prism(race, damage="enters:reward:heat")
+
+
+def test_a_scale_rounds_up_exactly(race: Path) -> None:
+    with pytest.raises(ModelError, match=r"got 400 at .*Pass scale=, the unit that it is counted in: at least 1\.56"):
+        from_prism(race, damage="heat", goal="done")
+    mdp = from_prism(race, damage="heat", goal="done", scale=2)
+    assert set(mdp.damage.tolist()) == {0, 1, 200, 201}
+    race.write_text(RACE.replace(": 400", ": 1.1"))
+    for tenth in (0.1, "0.1", "1/10", Fraction(1, 10)):
+        assert set(from_prism(race, damage="heat", goal="done", scale=tenth).damage.tolist()) == {0, 3, 11, 14}
+    for scale in (0, -1, "x", True, float("nan")):
+        with pytest.raises(ArgumentError, match=r"scale must be a positive number, such as 0.1 or '1/3'; got"):
+            from_prism(race, damage="heat", scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        ({"damage": "y=3"}, r"unknown variable 'y'.*race.prism has labels 'done'.*variables .*'x'"),
+        ({"damage": "hott"}, r"unknown damage 'hott'. Did you mean 'hot'\?"),
+        ({"damage": "hot", "goal": "dome"}, r"unknown goal 'dome'. Did you mean 'done'\?"),
+        ({"damage": "hot", "goal": '"dome" & hot'}, r"unknown label 'dome'. Did you mean 'done'\?"),
+        ({"damage": "hot", "goal": "go"}, r"unknown goal 'go'"),
+        ({"damage": "x+1"}, r"'x\+1' must be a condition such as 'x=3 & y>0'; it is a number, neither true nor false"),
+        ({"damage": "x=1 x=2"}, r"'x=1 x=2' must be a condition such as 'x=3 & y>0'; .*parse"),
+        ({"damage": "P>=1 [F hot]"}, r"unknown variable 'P'"),
+        ({"damage": "hot", "goal": "x=0 & hot"}, r"goal 'x=0 & hot' must hold somewhere; no state of .*race.prism"),
+    ],
+)
+def test_bad_conditions(race: Path, roles: dict[str, str], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        from_prism(race, **roles)
+
+
+def test_a_goal_that_cannot_be_reached_names_the_state(tmp_path: Path) -> None:
+    path = tmp_path / "apart.drn"
+    path.write_text(
+        "@type: MDP\n@parameters\n\n@reward_models\n\n@nr_states\n2\n@nr_choices\n2\n@model\n"
+        "state 0 init\n\taction 0\n\t\t0 : 1\nstate 1 end\n\taction 0\n\t\t1 : 1\n"
+    )
+    with pytest.raises(
+        ModelError, match=r"goal 'end' must be reachable; it cannot be reached from state 0 of .*apart.drn on"
+    ):
+        from_prism(path, damage="init", goal="end")
+
+
+def test_properties_of_jani_name_goals(tmp_path: Path) -> None:
+    path = tmp_path / "step.jani"
+    model = jani(1, 1)
+    reach = {
+        "op": "filter",
+        "fun": "max",
+        "states": {"op": "initial"},
+        "values": {"op": "Pmax", "exp": {"op": "F", "exp": "end"}},
+    }
+    stay = {
+        "op": "filter",
+        "fun": "max",
+        "states": {"op": "initial"},
+        "values": {"op": "Pmax", "exp": {"op": "G", "exp": "end"}},
+    }
+    model["properties"] = [{"name": "arrive", "expression": reach}, {"name": "remain", "expression": stay}]
+    path.write_text(json.dumps(model))
+    mdp = from_prism(path, damage="hurt", goal="arrive")
+    assert mdp == from_prism(path, damage="hurt", goal="end")
+    with pytest.raises(ModelError, match=r"'remain' must be a condition .*the property must ask to reach something"):
+        from_prism(path, damage="hurt", goal="remain")
+    with pytest.raises(
+        UnknownName, match=r"unknown goal 'arive'. Did you mean 'arrive'\?.*properties 'arrive', 'remain'"
+    ):
+        from_prism(path, damage="hurt", goal="arive")
+
+
+# ---------------------------------------------------------------------- Storm in a process of its own
+
+
+def test_a_division_by_zero_ends_storm_only(tmp_path: Path) -> None:
+    path = tmp_path / "zero.prism"
+    path.write_text("mdp\nconst int N = 1/0;\nmodule m\n x : [0..mod(3,0)] init 0;\n [] true -> (x'=0);\nendmodule\n")
+    with pytest.raises(ModelError, match=r"zero.prism: Storm"):
+        from_prism(path, damage="x=0")
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Path:
+    """So many states that nobody builds them."""
+    path = tmp_path / "endless.prism"
+    variables = " ".join(f"x{i} : [0..9] init 0;" for i in range(12))
+    commands = " ".join(f"[] x{i}<9 -> (x{i}'=x{i}+1);" for i in range(12))
+    path.write_text(f"mdp module m {variables} {commands} endmodule")
+    return path
+
+
+def test_time_and_memory_limits(endless: Path) -> None:
+    with pytest.raises(LimitReached, match=r"Storm has not built the model within 1.5 s. Pass a larger time_limit="):
+        from_prism(endless, damage="x0=9", time_limit=1.5)
+    with pytest.raises(NotEnoughMemory, match=r"Storm ran out of its memory of 256 MiB. Pass a larger memory_limit="):
+        from_prism(endless, damage="x0=9", memory_limit=256 * 2**20)
+    with pytest.raises(ArgumentError, match="time_limit must be a positive number of seconds; got 0"):
+        from_prism(endless, damage="x0=9", time_limit=0)
+    with pytest.raises(ArgumentError, match="memory_limit must be at least 268,435,456 bytes"):
+        from_prism(endless, damage="x0=9", memory_limit=1000)
+
+
+def test_an_interrupt_ends_storm(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interrupt comes while Storm is being waited for."""
+    started = []
+    real = subprocess.Popen.communicate
+
+    def interrupted(process: Any, *args: Any, **kwargs: Any) -> Any:
+        started.append(process)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            real(process, args[0], timeout=0.2)
+        raise KeyboardInterrupt("while waiting")
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="while waiting"):
+        from_prism(endless, damage="x0=9")
+    assert started[0].returncode == -signal.SIGKILL
+
+
+def test_synchronised_commands_whose_products_round(tmp_path: Path) -> None:
+    modules = " ".join(
+        f"module m{i} x{i} : [0..2] init 0; [go] x{i}=0 -> {p} : (x{i}'=1) + {1 - p:.2f} : (x{i}'=2); endmodule"
+        for i, p in enumerate((0.06, 0.1, 0.07))
+    )
+    path = tmp_path / "three.prism"
+    path.write_text(f"mdp {modules}")
+    mdp = from_prism(path, damage="x0=1 & x1=1 & x2=1")
+    assert mdp.num_states == 9
+    assert minimal_budget(mdp).smallest_budget() == 1
+    assert "OutOf" not in mdp.state_name(0)
+    path.write_text(f"mdp {modules}".replace("0.93", "0.94"))
+    with pytest.raises(ModelError, match=r"do not some? to one|do not sum to one"):
+        from_prism(path, damage="x0=1")
+    path.write_text(f"mdp {modules}".replace("x2'=2", "x2'=7"))
+    with pytest.raises(ModelError, match=r"out-of-bounds"):
+        from_prism(path, damage="x0=1")
+
+
+def test_drn_compressed_and_without_the_number_of_choices(program: Path, tmp_path: Path) -> None:
+    text = (
+        "@type: MDP\n@parameters\n\n@reward_models\n\n@nr_states\n2\n@nr_choices\n3\n@model\n"
+        "state 0 init\n\taction a\n\t\t0 : 0.5\n\t\t1 : 0.5\n\taction b\n\t\t1 : 1\n"
+        "state 1 end\n\taction a\n\t\t1 : 1\n"
+    )
+    path = tmp_path / "plain.drn"
+    path.write_text(text)
+    wanted = from_prism(path, damage="end")
+    path.write_text(text.replace("@nr_choices\n3\n", ""))
+    assert from_prism(path, damage="end") == wanted
+    packed = tmp_path / "packed.drn.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert from_prism(packed, damage="end") == wanted
+    assert from_prism(packed, damage='"end" & !"init"') == wanted
+    assert as_model(packed, damage="end", goal="end").is_terminal().tolist() == [False, True]
+    packed.write_bytes(gzip.compress(text.encode())[:-9])
+    with pytest.raises(ModelError, match=r"packed.drn.gz: the compressed data are damaged"):
+        from_prism(packed, damage="end")

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from almostsure.model.layout import Layout
     from almostsure.model.mdp import MDP, Outcome
     from almostsure.model.source import as_model
-    from almostsure.model.storm import from_prism, to_storm
+    from almostsure.model.storm.read import from_prism
+    from almostsure.model.storm.write import to_storm
     from almostsure.model.tables import from_gymnasium, from_table
 
 __all__ = [
@@ -52,7 +53,8 @@ __getattr__ = on_demand(
         "almostsure.model.layout": "Layout",
         "almostsure.model.mdp": "MDP Outcome",
         "almostsure.model.source": "as_model",
-        "almostsure.model.storm": "from_prism to_storm",
+        "almostsure.model.storm.read": "from_prism",
+        "almostsure.model.storm.write": "to_storm",
         "almostsure.model.tables": "from_gymnasium from_table",
     },
 )

@@ -29,10 +29,11 @@ import numpy.typing as npt
 from almostsure.errors import FileError, ModelError
 from almostsure.files import atomic_write, tensors_kind
 from almostsure.model.archive import Archive, Path, Writer
-from almostsure.model.foreign import to_mdp
+from almostsure.model.foreign import Roles, Scale, to_mdp
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.relay import with_relays
+from almostsure.model.source import STORM
 from almostsure.model.umb import Umb
 from almostsure.model.validate import CHUNK, MAX_DAMAGE
 
@@ -40,7 +41,6 @@ TOOL = "almostsure"
 VERSION = 1
 GROUP = "almostsure"
 NAMES = "almostsure/state-names"
-STORM_ENDINGS = (".prism", ".pm", ".nm", ".sm", ".jani", ".drn")  # of files that from_prism reads
 
 DOUBLE = {"type": "double", "size": 64}
 INT = {"type": "int", "size": 64}
@@ -83,7 +83,15 @@ def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
         raise ModelError(f"names must be valid Unicode text; got {error.object[error.start : error.end]!r}") from None
 
 
-def load(path: Path, *, damage: str = "damage", reward: str | None = "reward", cost: str | None = None) -> MDP:
+def load(
+    path: Path,
+    *,
+    damage: str = "damage",
+    reward: str | None = "reward",
+    cost: str | None = None,
+    goal: str | None = None,
+    scale: Scale | None = None,
+) -> MDP:
     """Load a model from a UMB file.
 
     A file written by :func:`save` comes back exactly, with names, layout, end and unknown.
@@ -100,12 +108,18 @@ def load(path: Path, *, damage: str = "damage", reward: str | None = "reward", c
     damage
         For files of other programs: the reward structure that counts as damage.  Where there is none of that name,
         it may also name a label (each step that ends in a labelled state hurts once) or an action (each step by it
-        hurts once); ``label:name``, ``reward:name`` and ``action:name`` make clear which is meant.
+        hurts once); ``label:name``, ``reward:name`` and ``action:name`` make clear which is meant.  ``enters:name``
+        counts the steps into labelled states from others only.
     reward
         For files of other programs: the reward structure that counts as reward; None for none.  Without one called
         ``reward``, and unless you ask for another, all rewards are 0.  Policies maximise the reward.
     cost
         For files of other programs: a reward structure that is to be kept small; it is subtracted from the reward.
+        ``steps`` costs 1 per step, unless the file has a reward structure of that name.
+    goal
+        For files of other programs: a label; where it holds, the run ends.
+    scale
+        For files of other programs: the unit of damage, see :func:`almostsure.from_prism`.
 
     Raises
     ------
@@ -118,27 +132,28 @@ def load(path: Path, *, damage: str = "damage", reward: str | None = "reward", c
     umb = Umb(path)
     parameters = _parameters(umb)
     if parameters is not None:
-        if (damage, reward, cost) != ("damage", "reward", None):
+        if (damage, reward, cost, goal, scale) != ("damage", "reward", None, None, None):
             raise ModelError(
-                f"{umb.shown}: a saved model has its own damage and reward. Leave out damage=, reward= and cost=."
+                f"{umb.shown}: a saved model has its own damage and reward. "
+                "Leave out damage=, reward=, cost=, goal= and scale=."
             )
         return _own(umb, parameters)
     if reward == "reward" and "reward" not in umb.names("reward"):
         reward = None
     if damage in umb.names("reward"):
         damage = f"reward:{damage}"
-    return to_mdp(umb, damage=damage, reward=reward, cost=cost)
+    return to_mdp(umb, Roles(damage, reward, cost, goal, scale))
 
 
 def _check_ending(path: Path) -> None:
     """Send files of other kinds to their readers; everything else may be a UMB file, whatever its name."""
-    ending = os.path.splitext(os.fspath(path))[1].lower()
-    if ending in STORM_ENDINGS:
+    name = os.fspath(path).lower()
+    if name.endswith(STORM):
         raise FileError(
             f"{os.fspath(path)} must be read with from_prism(path, damage=…), as it does not say what damage is.",
             path=path,
         )
-    if ending == ".txt":
+    if name.endswith(".txt"):
         raise FileError(f"{os.fspath(path)} must be read with from_map(Path(…)), if it is a map.", path=path)
     if (kind := tensors_kind(path)) is not None:
         reader = f"{kind.capitalize()}.load(path, mdp)"

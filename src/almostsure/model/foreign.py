@@ -2,19 +2,24 @@
 
 Damage is named by reward structure, label or action.  Rewards accumulate as in PRISM: a state's reward counts on
 every step out of it, a choice's and a branch's on that step.  Several initial states are taken as equally likely.
-A state without choices becomes terminal; so does a deadlock, whose self-loop the other program has added: on it,
-nothing is earned and nothing hurts.
+A state without choices becomes terminal; so does a goal, and a deadlock, whose self-loop the other program has added:
+on it, nothing is earned and nothing hurts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order
 
 from almostsure.arguments import and_more
-from almostsure.errors import ModelError, UnknownName
+from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.build import build
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.naming import distinct, ranks
@@ -22,26 +27,48 @@ from almostsure.model.umb import KINDS, Umb
 from almostsure.model.validate import MAX_DAMAGE, RESCALE
 
 DEADLOCK = "deadlock"  # how Storm and PRISM label states without commands
+ENTERS = "enters:"  # before a label: the steps into such states from others
+STEPS = "steps"  # the cost of 1 per step
+
+Scale = bool | int | float | str | Fraction
 
 
-def to_mdp(umb: Umb, *, damage: str, reward: str | None, cost: str | None = None) -> MDP:
-    """The model in a file, with damage named by reward structure, label or action (see :func:`resolve`).
+class Roles(NamedTuple):
+    """What a user takes from a file: names of what hurts, of what is earned and paid, and of what ends a run."""
 
-    ``reward`` and ``cost`` name reward structures; the model's reward is the one minus the other.
+    damage: str
+    reward: str | None = None
+    cost: str | None = None
+    goal: str | None = None
+    scale: Scale | None = None
+
+
+def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncertain: str | None = None) -> MDP:
+    """The model in a file (see :class:`Roles` and :func:`resolve`).
+
+    ``labels`` are those to keep, by default all.  ``uncertain`` says that the probabilities in the file are not to
+    be believed, only which of them are positive, and why; intervals say so themselves.
     """
     action, action_names = _distinct_actions(umb)
     state_names = umb.state_names()
-    outcome_states = umb.choice_states[umb.outcome_choices]
-    goes_on = ~_added(umb, outcome_states)
-    damages = _whole(umb, np.where(goes_on, _damage(umb, damage), 0.0), state_names)
-    nothing = np.zeros(umb.sizes.outcomes)
-    gain, loss = (nothing if name is None else np.where(goes_on, umb.reward(name), 0.0) for name in (reward, cost))
+    source, target = umb.choice_states[umb.outcome_choices], umb.successor()
+    ends = _ends(umb, roles.goal)
+    goes_on = ~_added(umb, source)
+    hurts = np.where(goes_on, _damage(umb, roles.damage, source), 0.0)
+    damages = _whole(umb, _scaled(hurts, roles.scale), state_names, roles.scale)
+    gains = np.where(goes_on, _accumulated(umb, roles.reward) - _accumulated(umb, roles.cost), 0.0)
+    kept = ~ends[source]
     is_initial = umb.is_initial()
+    columns: Sequence[npt.NDArray[Any]]
+    columns = (source, action[umb.outcome_choices], target, umb.probability(), gains, damages)
+    if roles.goal is not None:
+        columns = [column[kept] for column in columns]
+        _check_reached(umb, roles.goal, ends, (source[kept], target[kept]), state_names)
     try:
         return build(
-            (outcome_states, action[umb.outcome_choices], umb.successor(), umb.probability(), gain - loss, damages),
+            columns,
             num_states=umb.sizes.states,
-            terminal=_without_choices(umb),
+            terminal=np.union1d(_without_choices(umb), np.flatnonzero(ends)),
             initial=is_initial / np.count_nonzero(is_initial),
             action_names=action_names,
             state_names=state_names,
@@ -50,55 +77,124 @@ def to_mdp(umb: Umb, *, damage: str, reward: str | None, cost: str | None = None
         umb.archive.fail(str(error).removesuffix(RESCALE).removesuffix("."), "Mend the model and export it again.")
 
 
-def resolve(umb: Umb, name: str) -> tuple[str, str]:
+# ---------------------------------------------------------------------- names
+
+
+def condition(name: str | None) -> str | None:
+    """The part of ``damage`` or ``goal`` that may be a condition on states; None if it says that it is not."""
+    plain = (name or "").removeprefix(ENTERS).strip()
+    return None if not plain or plain.partition(":")[0] in KINDS else plain
+
+
+def resolve(umb: Umb, name: str, role: str = "damage", kinds: Sequence[str] = KINDS) -> tuple[str, str]:
     """Which kind of thing ``name`` names, and its plain name.
 
     ``label:x``, ``reward:x`` and ``action:x`` say so themselves, and a name in double quotes is a label, as in
     PRISM; any other name must belong to one kind only.
     """
     prefix, _, rest = name.partition(":")
-    kinds: tuple[str, ...] = KINDS
     plain = name
-    if prefix in KINDS and rest:
+    if prefix in kinds and rest:
         kinds, plain = (prefix,), rest
-    elif len(name) > 1 and name[0] == name[-1] == '"':
+    elif len(name) > 1 and name[0] == name[-1] == '"' and name.count('"') == 2:
         kinds, plain = ("label",), name[1:-1]
     found = [kind for kind in kinds if plain in umb.names(kind)]
     if len(found) > 1:
         kinds_found = " and ".join("an action" if kind == "action" else f"a {kind}" for kind in found)
         choices = " or ".join(repr(f"{kind}:{plain}") for kind in found)
         raise ModelError(
-            f"damage {name!r} must name one thing; {umb.shown} has {kinds_found} so named. Write {choices}."
+            f"{role} {name!r} must name one thing; {umb.shown} has {kinds_found} so named. Write {choices}."
         )
     if not found:
         known = [other for kind in kinds for other in umb.names(kind)]
-        raise UnknownName(
-            "damage" if len(kinds) > 1 else kinds[0], plain, known, f"{umb.inventory()} Name one of them with damage=."
-        )
+        remedy = f"{umb.inventory()} Name one of them with {role}=."
+        raise UnknownName(role if plain == name else kinds[0], plain, known, remedy)
     return found[0], plain
 
 
-def _damage(umb: Umb, name: str) -> Floats:
+def _ends(umb: Umb, goal: str | None) -> Bools:
+    """The states in which a run ends."""
+    if goal is None:
+        return np.zeros(umb.sizes.states, np.bool_)
+    return umb.label(resolve(umb, goal.strip(), "goal", ("label",))[1])
+
+
+def _check_reached(
+    umb: Umb, goal: str, ends: Bools, edges: tuple[Ints, Ints], state_names: Sequence[str] | None
+) -> None:
+    """Refuse a goal that cannot be reached from where runs start."""
+    if not ends.any():
+        raise ModelError(f"goal {goal!r} must hold somewhere; no state of {umb.shown} satisfies it.")
+    graph = csr_array((np.ones(edges[0].size, np.int8), edges), shape=(ends.size, ends.size))
+    for start in np.flatnonzero(umb.is_initial()).tolist():
+        reached = breadth_first_order(graph, start, return_predecessors=False)
+        if not ends[reached].any():
+            name = "" if state_names is None else f" {state_names[start]!r}"
+            raise ModelError(
+                f"goal {goal!r} must be reachable; it cannot be reached from state {start}{name} of {umb.shown} on, "
+                "where runs start.",
+                state=start,
+            )
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def _damage(umb: Umb, name: str, source: Ints) -> Floats:
     """The damage of each branch, not yet checked to be whole."""
-    kind, plain = resolve(umb, name)
+    kind, plain = resolve(umb, name.removeprefix(ENTERS).strip())
+    if name.startswith(ENTERS) and kind != "label":
+        raise ModelError(f"damage {name!r} must name a label or a condition after {ENTERS!r}; {plain!r} is a {kind}.")
     if kind == "reward":
         return umb.reward(plain)
     if kind == "label":
-        return umb.label(plain)[umb.successor()].astype(np.float64)
+        holds = umb.label(plain)
+        hurts = holds[umb.successor()]
+        return (hurts & ~holds[source] if name.startswith(ENTERS) else hurts).astype(np.float64)
     ids, names = umb.actions()
-    hurts = np.array([other == plain for other in names or ()])
-    return hurts[ids][umb.outcome_choices].astype(np.float64)
+    is_meant = np.array([other == plain for other in names or ()])
+    return is_meant[ids][umb.outcome_choices].astype(np.float64)
 
 
-def _added(umb: Umb, outcome_states: Ints) -> Bools:
+def _accumulated(umb: Umb, name: str | None) -> Floats:
+    """The reward structure ``name`` of each branch; ``steps`` is 1 where the file has none of that name."""
+    if name is None:
+        return np.zeros(umb.sizes.outcomes)
+    if name == STEPS and STEPS not in umb.names("reward"):
+        return np.ones(umb.sizes.outcomes)
+    return umb.reward(name.removeprefix("reward:"))
+
+
+def as_scale(scale: Scale) -> Fraction:
+    """The unit of damage as an exact number; a float means the decimal number that it is written as."""
+    try:
+        exact = Fraction(str(scale)) if not isinstance(scale, bool) else Fraction(0)
+    except (ValueError, ZeroDivisionError):
+        exact = Fraction(0)
+    if exact <= 0:
+        raise ArgumentError(f"scale must be a positive number, such as 0.1 or '1/3'; got {scale!r}")
+    return exact
+
+
+def _scaled(damages: Floats, scale: Scale | None) -> Floats:
+    """⌈d / scale⌉, exactly."""
+    if scale is None:
+        return damages
+    unit = as_scale(scale)
+    values, place = np.unique(damages, return_inverse=True)
+    units = [math.ceil(Fraction(repr(d)) / unit) if math.isfinite(d) else d for d in values.tolist()]
+    return np.array(units, np.float64)[place]
+
+
+def _added(umb: Umb, source: Ints) -> Bools:
     """Which branches are the self-loops of deadlocks: nobody takes such a step."""
     if DEADLOCK not in umb.names("label"):
         return np.zeros(umb.sizes.outcomes, np.bool_)
-    stays: Bools = umb.label(DEADLOCK)[outcome_states] & (umb.successor() == outcome_states)
+    stays: Bools = umb.label(DEADLOCK)[source] & (umb.successor() == source)
     return stays
 
 
-def _whole(umb: Umb, damages: Floats, state_names: Sequence[str] | None) -> npt.NDArray[np.uint8]:
+def _whole(umb: Umb, damages: Floats, state_names: Sequence[str] | None, scale: Scale | None) -> npt.NDArray[np.uint8]:
     bad = ~((damages >= 0) & (damages <= MAX_DAMAGE) & (damages == np.floor(damages)))
     if bad.any():
         at = int(np.argmax(bad))
@@ -107,10 +203,21 @@ def _whole(umb: Umb, damages: Floats, state_names: Sequence[str] | None) -> npt.
         name = "" if state_names is None else f" {state_names[state]!r}"
         raise ModelError(
             f"damage must be an integer 0 … {MAX_DAMAGE}; got {damages[at]:g} at state {state}{name}, choice {choice} "
-            f"of {umb.shown}{and_more(int(bad.sum()) - 1, 'outcome')}. Scale it, or name another damage.",
-            state=state, choice=choice, outcome=at,
-        )  # fmt: skip
+            f"of {umb.shown}{and_more(int(bad.sum()) - 1, 'outcome')}. {_remedy(damages, scale)}",
+            state=state,
+            choice=choice,
+            outcome=at,
+        )
     return damages.astype(np.uint8)
+
+
+def _remedy(damages: Floats, scale: Scale | None) -> str:
+    if not (damages >= 0).all() or not np.isfinite(damages).all():
+        return "Name another damage."
+    if damages.max() > MAX_DAMAGE:
+        least = damages.max() * float(1 if scale is None else as_scale(scale)) / MAX_DAMAGE
+        return f"Pass scale=, the unit that it is counted in: at least {least:g} here."
+    return "Pass scale=, the unit that it is counted in, or name another damage."
 
 
 def _without_choices(umb: Umb) -> Ints:

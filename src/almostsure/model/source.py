@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ Constant = bool | int | float | str
 GYM = "gym:"  # before the id of an environment
 UMB = (".umb",)
 MAPS = (".txt", ".map")
-STORM = (".prism", ".pm", ".nm", ".sm", ".jani", ".drn")  # what from_prism reads
+STORM = (".prism", ".pm", ".nm", ".sm", ".jani", ".drn", ".drn.gz")  # what from_prism reads
 ARRAYS = (".safetensors",)  # budgets, shields and policies: load says how those are read
 ENDINGS = (*UMB, *MAPS, *STORM)
 
@@ -32,6 +33,8 @@ def as_model(
     damage: str | None = None,
     reward: str | None = None,
     cost: str | None = None,
+    goal: str | None = None,
+    scale: Constant | Fraction | None = None,
     constants: Mapping[str, Constant] | str | None = None,
 ) -> MDP:
     """The model that ``model`` names.
@@ -48,6 +51,8 @@ def as_model(
         :mod:`almostsure.model.damage`), which FrozenLake, CliffWalking and Taxi need not be told.
     reward, cost
         In files of other programs: the reward structure that becomes the reward, and one that is subtracted from it.
+    goal, scale
+        In files of other programs: where a run ends, and the unit of damage (see :func:`almostsure.from_prism`).
     constants
         ``{"N": 3, "p": 0.5}`` or ``"N=3,p=0.5"``: values of the undefined constants of a PRISM or JANI file, of an
         example's parameters, of ``slip``, ``step_reward`` and so on of a map, or of the options of an environment.
@@ -62,7 +67,7 @@ def as_model(
     >>> as_model("gym:CliffWalking-v1")
     <MDP: 48 states, 189 choices, 189 outcomes, starts in r3c0>
     """
-    told = {"damage": damage, "reward": reward, "cost": cost}
+    told = {"damage": damage, "reward": reward, "cost": cost, "goal": goal, "scale": scale}
     given = {option: value for option, value in told.items() if value is not None}
     if isinstance(model, MDP):
         _refuse(given | ({"constants": constants} if constants else {}), "a model in memory has its own")
@@ -73,7 +78,7 @@ def as_model(
     if name.startswith(GYM):
         return _environment(name.removeprefix(GYM), given, read_constants(constants))
     ending = os.path.splitext(name)[1].lower()
-    if ending in STORM:
+    if name.lower().endswith(STORM):
         return _storm(name, given, constants)
     if ending in (*UMB, *ARRAYS):
         return _umb(name, given, constants)
@@ -84,14 +89,20 @@ def as_model(
 
 def read_constants(given: Mapping[str, Constant] | str | None) -> dict[str, Constant]:
     """``"N=3,slow=true"`` as ``{"N": 3, "slow": True}``; what is neither number nor truth value stays text."""
+    constants = split_constants(given)
+    return {k: _constant(v) if isinstance(given, str) else v for k, v in constants.items()}  # type: ignore[arg-type]
+
+
+def split_constants(given: Mapping[str, Constant] | str | None) -> dict[str, Constant]:
+    """``"N=3,p=0.5"`` as ``{"N": "3", "p": "0.5"}``: each value as it is written, so that nothing is rounded."""
     if not isinstance(given, str):
         return dict(given or {})
-    result: dict[str, Constant] = {}
-    for part in given.split(","):
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and value):
-            raise ModelError(f"constants must have the form 'N=3,p=0.5'; got {given!r}")
-        result[name] = _constant(value)
+    pairs = [tuple(piece.strip() for piece in part.partition("=")) for part in given.split(",")]
+    if not all(name and equals and value for name, equals, value in pairs):
+        raise ModelError(f"constants must have the form 'N=3,p=0.5'; got {given!r}")
+    result: dict[str, Constant] = {name: value for name, _, value in pairs}
+    if len(result) < len(pairs):
+        raise ModelError(f"every constant must be given once; got {given!r}")
     return result
 
 
@@ -125,7 +136,7 @@ def _made(name: str, constants: Mapping[str, Any], make: Callable[[], MDP]) -> M
 # ---------------------------------------------------------------------- one reader each
 
 
-def _example(name: str, given: dict[str, str], constants: dict[str, Any]) -> MDP:
+def _example(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP:
     from almostsure.model.examples import example, example_names
 
     if name in example_names():
@@ -139,14 +150,14 @@ def _example(name: str, given: dict[str, str], constants: dict[str, Any]) -> MDP
     )
 
 
-def _umb(name: str, given: dict[str, str], constants: Mapping[str, Constant] | str | None) -> MDP:
+def _umb(name: str, given: dict[str, Any], constants: Mapping[str, Constant] | str | None) -> MDP:
     from almostsure.model.files import load
 
     _refuse({"constants": constants} if constants else {}, f"{name} is a built model, which has none")
     return load(name, **given)
 
 
-def _map(name: str, given: dict[str, str], constants: dict[str, Any]) -> MDP:
+def _map(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP:
     import inspect
 
     from almostsure.model.grid import from_map
@@ -159,15 +170,15 @@ def _map(name: str, given: dict[str, str], constants: dict[str, Any]) -> MDP:
     return _made(name, constants, lambda: from_map(Path(name), **constants))
 
 
-def _storm(name: str, given: dict[str, str], constants: Mapping[str, Constant] | str | None) -> MDP:
+def _storm(name: str, given: dict[str, Any], constants: Mapping[str, Constant] | str | None) -> MDP:
     if "damage" not in given:
         return _umb(name, given, None)  # which says that such a file must be told what damage is
-    from almostsure.model.storm import from_prism
+    from almostsure.model.storm.read import from_prism
 
     return from_prism(name, damage=given.pop("damage"), constants=constants, **given)
 
 
-def _environment(env: str, given: dict[str, str], constants: dict[str, Any]) -> MDP:
+def _environment(env: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP:
     damage = given.pop("damage", None)
     _refuse(given, "an environment has its own reward")
     _require_environment(env)

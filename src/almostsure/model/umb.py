@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -171,12 +171,7 @@ class Umb:
 
     def inventory(self) -> str:
         """What the file offers as damage or reward, for messages."""
-        listed = []
-        for kind in KINDS:
-            names = self.names(kind)
-            shown = ", ".join(repr(name) for name in names[:8]) + (", …" if len(names) > 8 else "")
-            listed.append(f"{kind}s {shown}" if names else f"no {kind}s")
-        return f"{self.shown} has {'; '.join(listed)}."
+        return listed(self.shown, {kind: self.names(kind) for kind in KINDS})
 
     def state_names(self) -> list[str] | None:
         """Names made of the states' valuations, such as ``x=1, y=0``, if there are any."""
@@ -236,6 +231,16 @@ class Umb:
         self.archive.expect("branch-to-target.bin", "<i8", outcomes)
         bits = self.index.transition_system.branch_probability_type.size_bits
         self.archive.expect("branch-to-probability.bin", f"V{bits // 8}", outcomes)
+
+
+def listed(shown: str, names: Mapping[str, Sequence[str]]) -> str:
+    """What a model offers, for messages: its labels, rewards, actions and whatever else is given by kind."""
+    parts = []
+    for kind, found in names.items():
+        many = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+        some = ", ".join(repr(name) for name in found[:8]) + (", …" if len(found) > 8 else "")
+        parts.append(f"{many} {some}" if found else f"no {many}")
+    return f"{shown} has {'; '.join(parts)}."
 
 
 # ---------------------------------------------------------------------- the index

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from almostsure.model.archive import Archive
 from almostsure.model.naming import distinct
 
+OUTSIDE = "_OutOfBoundsBit"  # Storm's own; no state that it marks is ever taken over
 MOST_NAMES = 1_000_000  # beyond that the names would take more memory than the model
 
 
@@ -33,7 +34,7 @@ def valuation_names(archive: Archive, valuations: Mapping[str, Any] | None, num_
     table = packed.view("u1").reshape(num_states, bits // 8)
     columns, position = [], 0
     for field in fields:
-        if hasattr(field, "name"):
+        if hasattr(field, "name") and field.name != OUTSIDE:
             columns.append(_column(field, table, position))
         position += field.size_bits
     return distinct(", ".join(row) for row in zip(*columns, strict=True))

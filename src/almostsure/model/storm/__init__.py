@@ -1,0 +1,1 @@
+"""Models in the languages that Storm reads (PRISM, JANI, DRN), and models and policies handed to Storm."""

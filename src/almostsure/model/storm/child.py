@@ -1,0 +1,447 @@
+"""Storm's side of :func:`almostsure.from_prism`: a program of its own, so that whatever Storm does ends with it.
+
+It reads a request from standard input, writes the model as ``model.umb`` into the folder of the request and what
+there is to say about it as ``answer.json``.  It imports nothing of this package, so that it starts quickly; mistakes
+of the user are answers too (``problem``), which the parent turns into its own exceptions.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+PRISM = (".prism", ".pm", ".nm", ".sm")
+JANI = (".jani",)
+DRN = (".drn", ".drn.gz")
+
+LIFTED = "Transition rewards are not supported"  # how Storm's message begins
+SUMS = ("do not sum to one", "do not some to one")  # the second is Storm's spelling for synchronised commands
+NOT_BOOLEAN = "to be of boolean type"
+INTERVALS = "contains interval updates"
+OUTSIDE = "out_of_bounds"  # Storm's label of the state that stands for every value out of range
+BUILT_IN = ("init", "deadlock")
+WORDS = {"true", "false", "min", "max", "mod", "pow", "floor", "ceil", "round", "log"}
+DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
+
+
+class Problem(Exception):
+    """Something that the user must be told: the fields that the parent makes an exception of."""
+
+    def __init__(self, kind: str, **fields: Any) -> None:
+        super().__init__(kind)
+        self.fields = {"kind": kind, **fields}
+
+
+def main() -> None:
+    """Answer the request on standard input."""
+    request = json.load(sys.stdin)
+    try:
+        answer = _answer(request)
+    except Problem as problem:
+        answer = {"problem": problem.fields}
+    except MemoryError:
+        answer = {"problem": {"kind": "memory"}}
+    except RuntimeError as error:  # Storm's exceptions
+        answer = {"problem": {"kind": "storm", "message": str(error).strip()}}
+    with open(os.path.join(request["folder"], "answer.json"), "w", encoding="utf-8") as file:
+        json.dump(answer, file)
+    os._exit(0)  # taking down a large model piece by piece would take seconds
+
+
+def _limit(memory: int | None) -> None:
+    """Take no more memory than that, and end when the parent does."""
+    try:
+        import ctypes
+        import resource
+        import signal
+
+        ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+        if memory is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    except (ImportError, AttributeError, OSError, ValueError):
+        pass  # not on this system
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    import stormpy
+    import stormpy.developer
+    import stormpy.io
+
+    stormpy.developer.set_log_level(stormpy.developer.LogLevel.OFF)
+    _limit(request["memory_limit"])
+    path = request["path"]
+    source = _Explicit(stormpy, request) if path.lower().endswith(DRN) else _Program(stormpy, request)
+    model, notes = source.build()
+    labels = source.add_labels(model)
+    kind = str(model.model_type).rpartition(".")[2]
+    if kind not in ("MDP", "DTMC"):
+        raise Problem("type", type=kind)
+    options = stormpy.io.UmbExportOptions()
+    options.compression = stormpy.io.CompressionMode.NO_COMPRESSION
+    stormpy.io.export_to_umb(model, os.path.join(request["folder"], "model.umb"), options=options)
+    return notes | {"labels": labels}
+
+
+class _Source:
+    """What is common to programs and to files that list every state."""
+
+    def __init__(self, stormpy: Any, request: dict[str, Any]) -> None:
+        self.stormpy = stormpy
+        self.request = request
+        self.formulas: dict[str, Any] = {}  # by the text of the user
+
+    def formula(self, text: str, *context: Any) -> Any:
+        """A condition on states, made of variables and labels."""
+        given = self.stormpy.parse_properties(text, *context)
+        if len(given) != 1 or "[" in text:
+            raise Problem("condition", role="", name=text, message="it must be one condition on states, without P or R")
+        return given[0].get_raw_formula()
+
+    def add_labels(self, model: Any) -> list[str]:
+        """Label the states that satisfy a condition with its text; the labels that the user should see."""
+        for text, formula in self.formulas.items():
+            if model.labeling.contains_label(text):
+                continue
+            holds = self.stormpy.model_checking(model, formula).get_truth_values_vector()
+            model.labeling.add_label(text)
+            model.labeling.set_states(text, holds)
+        return sorted(model.labeling.get_labels())
+
+
+# ---------------------------------------------------------------------- DRN
+
+
+class _Explicit(_Source):
+    """A DRN file, plain or compressed."""
+
+    def build(self) -> tuple[Any, dict[str, Any]]:
+        stormpy = self.stormpy
+        if self.request["constants"] or self.request["parameters"]:
+            raise Problem("model", message="a DRN file has no constants; leave out constants= and parameters=.")
+        path = _unpacked(self.request["path"], self.request["folder"])
+        header = _header(path)
+        if "@nr_choices" not in header:
+            path = _counted(path, self.request["folder"])
+        options = stormpy.io.DirectEncodingParserOptions()
+        options.build_choice_labeling = True
+        kind = header.get("@value_type:", "double")
+        if header.get("@parameters") or kind == "parametric":
+            model = stormpy.build_model_from_drn[stormpy.RationalFunction](path, options=options)
+            model, notes = _at_a_point(stormpy, model), {"uncertain": "parametric"}
+        elif kind.endswith("interval"):
+            number = stormpy.RationalInterval if kind.startswith("rational") else stormpy.Interval
+            model, notes = stormpy.build_model_from_drn[number](path, options=options), {"uncertain": "interval"}
+        else:
+            model, notes = stormpy.build_model_from_drn(path, options=options), {}
+        known = set(model.labeling.get_labels())
+        for text in self.request["conditions"].values():
+            labels = re.findall(r'"(\w+)"', text)
+            if labels and text != f'"{labels[0]}"':
+                self.formulas[text] = self._checked(text, labels, known)
+        return model, notes
+
+    def _checked(self, text: str, labels: Iterable[str], known: set[str]) -> Any:
+        for label in labels:
+            if label not in known:
+                raise Problem("name", what="label", name=label, names={"label": sorted(known)})
+        return self.formula(text)
+
+
+def _unpacked(path: str, folder: str) -> str:
+    if not path.lower().endswith(".gz"):
+        return path
+    plain = os.path.join(folder, "model.drn")
+    try:
+        with gzip.open(path, "rb") as packed, open(plain, "wb") as file:
+            shutil.copyfileobj(packed, file, 1 << 20)
+    except (OSError, EOFError) as error:
+        raise Problem("model", message=f"the compressed data are damaged ({error}).") from None
+    return plain
+
+
+def _counted(path: str, folder: str) -> str:
+    """The file with the number of choices, which Storm needs to read their names."""
+    complete = os.path.join(folder, "counted.drn")
+    with open(path, "rb") as file, open(complete, "wb") as copy:
+        choices = sum(line.lstrip().startswith(b"action") for line in file)
+        file.seek(0)
+        for line in file:
+            copy.write(b"@nr_choices\n%d\n" % choices if line.startswith(b"@model") else b"")
+            copy.write(line)
+    return complete
+
+
+def _header(path: str) -> dict[str, str]:
+    """The lines before ``@model``: each keyword with what stands behind or below it."""
+    found: dict[str, str] = {}
+    key = ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("@model"):
+                break
+            if line.startswith("@"):
+                key, _, rest = line.strip().partition(" ")
+                found[key] = rest.strip()
+            elif key and not line.startswith("//"):
+                found[key] = f"{found[key]} {line.strip()}".strip()
+    return found
+
+
+# ---------------------------------------------------------------------- PRISM and JANI
+
+
+class _Program(_Source):
+    """A PRISM or JANI file, with its constants set."""
+
+    def __init__(self, stormpy: Any, request: dict[str, Any]) -> None:
+        super().__init__(stormpy, request)
+        path = request["path"]
+        self.is_jani = path.lower().endswith(JANI)
+        if self.is_jani:
+            program, properties = stormpy.io.parse_jani_model(path)
+        else:
+            program, properties = _parse_prism(stormpy, path), []
+        constants = _constants(stormpy, program, request)
+        self.program, properties = stormpy.io.instantiate_constants(program, constants, properties)
+        self.properties = {entry.get_name(): entry.get_raw_formula() for entry in properties}
+        self.names = _names_in_jani(path) if self.is_jani else _names_in_prism(self.program)
+        for role, text in request["conditions"].items():
+            self._understand(role, text)
+
+    def _understand(self, role: str, text: str) -> None:
+        """Take ``text`` for a condition on states, unless a label, reward structure or action has that name."""
+        kinds = ("label",) if role == "goal" else tuple(self.names)
+        if text in BUILT_IN or any(text in self.names[kind] for kind in kinds):
+            return
+        self._check_labels(re.findall(r'"(\w+)"', text))
+        if re.fullmatch(r'"\w+"', text):
+            return
+        if text in self.properties:
+            self.formulas[text] = self._reached(text)
+            return
+        self._check_words(role, text)
+        try:
+            self.formulas[text] = self.formula(text, self.program)
+        except RuntimeError as error:
+            is_number = NOT_BOOLEAN in str(error)
+            message = "it is a number, neither true nor false" if is_number else str(error).strip()
+            raise Problem("condition", role=role, name=text, message=message) from None
+
+    def _check_words(self, role: str, text: str) -> None:
+        known = self._identifiers()
+        for word in re.findall(r"[A-Za-z_]\w*", re.sub(r'"[^"]*"', "", text)):
+            if word not in known and word not in WORDS:
+                names = self.names | {"variable": known, "property": list(self.properties)}
+                raise Problem("name", what=role if word == text else "variable", name=word, names=names)
+
+    def add_labels(self, model: Any) -> list[str]:
+        """Without Storm's own names for parts of conditions."""
+        visible = {*self.names["label"], *self.formulas, *BUILT_IN}
+        return [name for name in super().add_labels(model) if name in visible]
+
+    def _check_labels(self, labels: Iterable[str]) -> None:
+        known = [*self.names["label"], *BUILT_IN]
+        for label in labels:
+            if label not in known:
+                raise Problem("name", what="label", name=label, names=self.names | {"label": known})
+
+    def _identifiers(self) -> list[str]:
+        manager = self.program.expression_manager
+        names = [variable.name for variable in manager.get_variables()]
+        if self.is_jani:
+            return names
+        with open(self.request["path"], encoding="utf-8", errors="replace") as file:
+            return names + re.findall(r"\bformula\s+(\w+)\s*=", re.sub(r"//.*", "", file.read()))
+
+    def _reached(self, name: str) -> Any:
+        """The states that a property of the form ``P [F …]`` or ``R [F …]`` is about."""
+        formula = self.properties[name]
+        inner = getattr(formula, "subformula", None)
+        if inner is None or not inner.is_eventually_formula:
+            message = f"the property must ask to reach something (F …); it is {formula}"
+            raise Problem("condition", role="property", name=name, message=message)
+        return inner.subformula
+
+    # ------------------------------------------------------------------ building
+
+    def build(self) -> tuple[Any, dict[str, Any]]:
+        """Storm's sparse model and what was special about building it."""
+        if self.request["parameters"]:
+            return self._parametric()
+        try:
+            return self._checked(lift=False)
+        except RuntimeError as error:
+            if LIFTED not in str(error):
+                raise
+        model, notes = self._checked(lift=True)
+        return model, notes | {"lifted": True}
+
+    def _checked(self, *, lift: bool) -> tuple[Any, dict[str, Any]]:
+        """Build the model, checked.
+
+        Storm compares sums of rounded numbers with 1, to the last bit: 0.06 + 0.94 would be refused.  In that case
+        the model is built without that check, with a state for all values out of range; if that state exists, or if
+        the parent finds sums that are off by more than rounding (it asks again, ``exact``), Storm checks the model
+        in exact arithmetic, which says what is wrong.
+        """
+        build = self.stormpy.build_model
+        if self.request["exact"]:
+            build[self.stormpy.Rational](self.program, options=self._options(lift=lift))
+        else:
+            try:
+                return build(self.program, options=self._options(lift=lift)), {}
+            except RuntimeError as error:
+                if INTERVALS in str(error):
+                    return self._within(self.stormpy.Interval, lift=lift), {"uncertain": "interval"}
+                if not any(part in str(error) for part in SUMS):
+                    raise
+        return self._within(float, lift=lift), {"unchecked": not self.request["exact"]}
+
+    def _within(self, number: Any, *, lift: bool) -> Any:
+        """The model without a look at sums (intervals have none, and Storm refuses those that begin at 0)."""
+        model = self.stormpy.build_model[number](self.program, options=self._options(lift=lift, checks=False))
+        if model.labeling.contains_label(OUTSIDE):
+            exact = self.stormpy.Rational if number is float else number
+            self.stormpy.build_model[exact](self.program, options=self._options(lift=lift))
+            raise Problem("storm", message="an assignment gives a variable an out-of-bounds value.")
+        return model
+
+    def _parametric(self) -> tuple[Any, dict[str, Any]]:
+        build = self.stormpy.build_model[self.stormpy.RationalFunction]
+        model = build(self.program, options=self._options(lift=False))
+        return _at_a_point(self.stormpy, model), {"uncertain": "parametric"}
+
+    def _options(self, *, lift: bool, checks: bool = True) -> Any:
+        formulas = list(self.formulas.values())
+        if formulas:  # a single formula would make Storm stop exploring where it holds
+            formulas.append(self.formula("true", self.program))
+        options = self.stormpy.BuilderOptions(formulas) if formulas else self.stormpy.BuilderOptions()
+        options.set_build_all_reward_models()
+        options.set_build_all_labels()
+        options.set_build_state_valuations()
+        options.set_build_choice_labels()
+        options.set_scale_and_lift_transition_rewards(lift)
+        options.set_exploration_checks(checks)  # without, x'=9 where x has 3 bits changes the variable beside it
+        options.set_add_out_of_bounds_state(not checks)
+        return options
+
+
+def _at_a_point(stormpy: Any, model: Any) -> Any:
+    """A parametric model with numbers for its parameters: only which outcomes are possible is used of it."""
+    from stormpy.pars import ModelInstantiator
+
+    if model.collect_reward_parameters():
+        raise Problem("model", message="a reward structure has parameters; only probabilities may have some.")
+    parameters = sorted(model.collect_all_parameters(), key=lambda parameter: parameter.name)
+    point = {
+        parameter: stormpy.RationalFunctionCoefficient(f"{1009 + 2 * at}/4999")
+        for at, parameter in enumerate(parameters)
+    }
+    return ModelInstantiator(model).instantiate(point)
+
+
+def _names_in_prism(program: Any) -> dict[str, list[str]]:
+    actions = [program.get_action_name(index) for index in program.get_synchronizing_action_indices()]
+    return {
+        "label": [label.name for label in program.labels],
+        "reward": [rewards.name or "default" for rewards in program.reward_models],
+        "action": actions,
+    }
+
+
+def _names_in_jani(path: str) -> dict[str, list[str]]:
+    with open(path, encoding="utf-8-sig") as file:
+        content = json.load(file)
+    places = [content, *content.get("automata", ())]
+    transient = [entry for place in places for entry in place.get("variables", ()) if entry.get("transient")]
+    return {
+        "label": [entry["name"] for entry in transient if entry["type"] == "bool"],
+        "reward": [entry["name"] for entry in transient if entry["type"] != "bool"],
+        "action": [entry["name"] for entry in content.get("actions", ())],
+    }
+
+
+def _parse_prism(stormpy: Any, path: str) -> Any:
+    try:
+        return stormpy.io.parse_prism_program(path)
+    except RuntimeError as error:
+        if str(error) != "std::exception":
+            raise
+    with open(path, encoding="utf-8", errors="replace") as file:
+        unknown = ", ".join(repr(name) for name in _undeclared(file.read()))
+    assigned = f": {unknown} is assigned to but not declared" if unknown else ""
+    raise Problem(
+        "model", message=f"Storm cannot read the model, and does not say why. Check the names in it{assigned}."
+    )
+
+
+def _undeclared(program: str) -> list[str]:
+    """The variables of a PRISM program that are assigned to, but neither declared nor made by renaming a module."""
+    text = re.sub(r"//.*", "", program)
+    declared = re.findall(r"(\w+)\s*:\s*(?:\[|bool\b|int\b|clock\b)", text)
+    renamed = re.findall(r"=\s*(\w+)\s*[,\]]", text)
+    return sorted(set(re.findall(r"(\w+)'\s*=", text)).difference(declared, renamed))
+
+
+# ---------------------------------------------------------------------- constants
+
+
+def _constants(stormpy: Any, program: Any, request: dict[str, Any]) -> dict[str, Any]:
+    given, parameters = request["constants"], request["parameters"]
+    declared = {constant.name: constant for constant in program.constants}
+    for name in [*given, *parameters]:
+        if name not in declared:
+            raise Problem("constant", name=name, known=list(declared))
+        if declared[name].defined:
+            message = f"constant {name!r} has a value in the file, which cannot be changed. Leave it out."
+            raise Problem("model", message=message)
+    missing = [name for name, entry in declared.items() if not (entry.defined or name in given or name in parameters)]
+    if missing:
+        example = ",".join(f"{name}=…" for name in missing)
+        message = f"constants must have a value; {', '.join(missing)} has none. Pass constants='{example}'."
+        raise Problem("model", message=message)
+    return {
+        name: _typed(stormpy, name, _value(stormpy, name, value), declared[name].type) for name, value in given.items()
+    }
+
+
+def _value(stormpy: Any, name: str, value: bool | int | float | str) -> Any:
+    """A number that stormpy takes, from a number or from text such as ``3``, ``0.5``, ``1/3`` or ``true``."""
+    if isinstance(value, bool | int | float):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    try:
+        number = Fraction(value)
+    except (ValueError, ZeroDivisionError):
+        raise Problem("model", message=f"constant {name!r} must be a number, true or false; got {value!r}") from None
+    return int(number) if value.lstrip("+-").isdigit() else stormpy.Rational(str(number))
+
+
+def _typed(stormpy: Any, name: str, value: Any, kind: Any) -> Any:
+    """The value as the constant was declared: 1 is a double too, and 3.0 an integer."""
+    if kind.is_boolean != isinstance(value, bool):
+        wanted = "true or false" if kind.is_boolean else "a number"
+        raise Problem("model", message=f"constant {name!r} must be {wanted}; got {str(value).lower()}")
+    if kind.is_boolean:
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Problem("model", message=f"constant {name!r} must be finite; got {value}")
+    number = Fraction(str(value))
+    if not kind.is_integer:
+        return stormpy.Rational(str(number)) if isinstance(value, int) else value
+    if number.denominator != 1 or abs(number) >= 2**63:
+        raise Problem("model", message=f"constant {name!r} must be a whole number of less than 64 bits; got {value}")
+    return int(number)
+
+
+if __name__ == "__main__":
+    main()

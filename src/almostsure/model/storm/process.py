@@ -1,0 +1,123 @@
+"""Running Storm in a process of its own, with a limit to its time and memory.
+
+Storm is a large C++ program inside an extension module: a division by zero in a model kills the interpreter that
+parses it, and nothing but its end stops a build that has become too large.  In a child process (``child.py``) both
+end the child alone.  The model comes back as an uncompressed UMB file, which is mapped, not copied.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from almostsure.arguments import check_real, whole
+from almostsure.errors import ArgumentError, LimitReached, MissingExtra, ModelError, NotEnoughMemory, UnknownName
+from almostsure.memory import available, show
+from almostsure.model.umb import listed
+
+CHILD = Path(__file__).with_name("child.py")
+LEAST_MEMORY = 1 << 28  # bytes
+HINTS = {  # what to do about Storm's messages, by a part of them
+    "Parsing error": "A name that is not declared gives this message too: check the names there.",
+    "out-of-bounds": "Guard the command, or widen the variable's range.",
+    "to one": "Mend them: a command's probabilities must sum to 1.",
+    "single initial state": "Check that the init value of every variable lies in its range.",
+}
+
+
+class Limits(NamedTuple):
+    """What the child may take."""
+
+    seconds: float | None
+    memory: int | None  # bytes of address space
+
+
+def limits(seconds: float | None, memory: int | None) -> Limits:
+    """The limits that the user gave; without one, all the memory that can be had."""
+    if seconds is not None and check_real("time_limit", seconds) <= 0:
+        raise ArgumentError(f"time_limit must be a positive number of seconds; got {seconds!r}")
+    if memory is not None and whole("memory_limit", memory) < LEAST_MEMORY:
+        raise ArgumentError(f"memory_limit must be at least {LEAST_MEMORY:,} bytes, for Storm itself; got {memory!r}")
+    return Limits(seconds, available() if memory is None else int(memory))
+
+
+def run_storm(request: dict[str, Any], shown: str, limit: Limits) -> dict[str, Any]:
+    """Let the child do what ``request`` says; its answer, or the exception that tells what is wrong."""
+    if sys.modules.get("stormpy", importlib.util) is None or importlib.util.find_spec("stormpy") is None:
+        raise MissingExtra("stormpy", "storm")
+    code = _run(json.dumps(request | {"memory_limit": limit.memory}), shown, limit)
+    answer = Path(request["folder"], "answer.json")
+    if code != 0 or not answer.exists():
+        _explain_end(code, shown, limit)
+    found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if "problem" in found:
+        _refuse(found["problem"], shown, limit)
+    return found
+
+
+def _run(request: str, shown: str, limit: Limits) -> int:
+    """The child's exit status.  Whatever ends the waiting, Ctrl-C for example, ends the child."""
+    # -P: the folder of child.py must not come first in its sys.path
+    process = subprocess.Popen(
+        [sys.executable, "-P", str(CHILD)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        start_new_session=True,  # Ctrl-C reaches this process alone, which ends the other
+    )
+    try:
+        process.communicate(request.encode(), timeout=limit.seconds)
+    except subprocess.TimeoutExpired:
+        raise LimitReached(
+            f"{shown}: Storm has not built the model within {limit.seconds:g} s. "
+            "Pass a larger time_limit=, or smaller constants."
+        ) from None
+    finally:
+        process.kill()  # nothing happens to a process that has ended
+        process.wait()
+    return process.returncode
+
+
+def _explain_end(code: int, shown: str, limit: Limits) -> NoReturn:
+    if code == -signal.SIGFPE:
+        raise ModelError(f"{shown}: Storm divided by zero while it read the model. Look for a division such as 1/0.")
+    if code in (-signal.SIGKILL, -signal.SIGABRT):
+        _refuse({"kind": "memory"}, shown, limit)
+    what = signal.Signals(-code).name if code < 0 else f"status {code}"
+    raise ModelError(
+        f"{shown}: Storm crashed while it built the model ({what}). Try a smaller model, or another export."
+    )
+
+
+def _refuse(problem: dict[str, Any], shown: str, limit: Limits) -> NoReturn:
+    """Raise the exception that the child's answer describes."""
+    kind, name, message = (problem.get(field, "") for field in ("kind", "name", "message"))
+    if kind == "memory":
+        allowed = "" if limit.memory is None else f" of {show(limit.memory)}"
+        raise NotEnoughMemory(
+            f"{shown}: Storm ran out of its memory{allowed}. Pass a larger memory_limit=, or smaller constants."
+        )
+    if kind == "constant":
+        raise UnknownName("constant", name, problem["known"], f"{shown} has: {', '.join(problem['known']) or 'none'}.")
+    if kind == "name":
+        names = problem["names"]
+        known = [other for found in names.values() for other in found]
+        raise UnknownName(problem["what"], name, known, listed(shown, names))
+    if kind == "condition":
+        raise ModelError(f"{shown}: {name!r} must be a condition such as 'x=3 & y>0'; {message.rstrip('.')}.")
+    if kind == "type":
+        raise ModelError(
+            f"{shown}: the model must be a Markov decision process or a discrete-time Markov chain; "
+            f"it is of type {problem['type']}."
+        )
+    if kind == "storm":
+        hint = next((hint for part, hint in HINTS.items() if part in message), "")
+        message = f"{message}{chr(10) if chr(10) in message else ' '}{hint}".rstrip()
+    raise ModelError(f"{shown}: {message}")

@@ -1,0 +1,161 @@
+"""``from_prism``: models in the languages that Storm reads (PRISM, JANI, DRN).
+
+Needs the extra ``storm`` (stormpy).  Storm runs in a process of its own (:mod:`almostsure.model.storm.process`) and
+hands the model over as a UMB file, so that one reader (:mod:`almostsure.model.foreign`) serves everybody.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from almostsure.errors import FileError, ModelError
+from almostsure.model.foreign import Roles, condition, resolve, to_mdp
+from almostsure.model.mdp import MDP
+from almostsure.model.source import STORM, Constant, split_constants
+from almostsure.model.storm.process import Limits, limits, run_storm
+from almostsure.model.umb import Umb
+
+ROUNDING = 1e-12  # by which sums of products of rounded numbers may miss 1
+
+
+def from_prism(
+    path: str | PathLike[str],
+    *,
+    damage: str,
+    constants: Mapping[str, Constant] | str | None = None,
+    reward: str | None = None,
+    cost: str | None = None,
+    goal: str | None = None,
+    scale: Constant | Fraction | None = None,
+    parameters: Sequence[str] = (),
+    time_limit: float | None = None,
+    memory_limit: int | None = None,
+) -> MDP:
+    """Build a model from a PRISM (``.prism``, ``.pm``, ``.nm``), JANI (``.jani``) or DRN (``.drn``, ``.drn.gz``) file.
+
+    Parameters
+    ----------
+    path
+        The file; its ending tells the language.
+    damage
+        What hurts: a label or a condition such as ``x=3 & y>0`` (every step that *ends* in such a state hurts once),
+        a reward structure (counted as PRISM accumulates it: state rewards on every step out of the state, action
+        and transition rewards on that step), an action (every step by it hurts once), or the name of a JANI property
+        that asks to reach something.  ``enters:`` before a label or condition counts the steps into such states from
+        others only.  A name that belongs to several of them needs the prefix ``label:``, ``reward:`` or ``action:``;
+        in double quotes it is a label.  PRISM's reward structure without a name is called ``default``.
+    constants
+        Values of undefined constants, as ``{"N": 3, "p": 0.5}`` or ``"N=3,p=0.5"``.
+    reward
+        The reward structure that becomes the reward; by default there is none.  Policies *maximise* it.
+    cost
+        A reward structure that is to be kept small, as time and energy are: it is subtracted from the reward.
+        ``steps`` costs 1 per step, unless the model has a reward structure of that name.
+    goal
+        A label, a condition or the name of a JANI property: where it holds, the run ends.  A step that ends in a
+        goal is taken in full, with its damage.
+    scale
+        The unit of damage, for damage that is fractional or above 255: a damage d counts as ⌈d / scale⌉, computed
+        exactly.  Decimal numbers mean what is written (0.1 is one tenth).  Budgets count in this unit.
+    parameters
+        Constants of a parametric model that keep no value.  Any values that leave all outcomes possible give the
+        same minimal budgets.
+    time_limit, memory_limit
+        Seconds and bytes of memory that Storm may take; by default any time, and the memory that can be had.
+
+    Returns
+    -------
+    MDP
+        With action names, with names such as ``x=1, y=0`` of up to a million states, and with the labels and other
+        reward structures of the file.  Choices without an action are named ``choice 0``, ``choice 1``, …; a Markov
+        chain has one choice per state.  Deadlocks are terminal: on the self-loop that Storm gives them, nothing hurts
+        and nothing is earned.
+
+    Notes
+    -----
+    JANI allows a reward that depends on where an edge leads.  Storm replaces it by its mean over the edge.  As a
+    reward that changes no expected return, but a mean damage bounds nothing: such a damage is refused.
+
+    Minimal budgets depend on which outcomes are possible, not on how probable they are.  So interval and parametric
+    models have minimal budgets, shields and certificates too; policies for them are refused.  An interval that
+    begins at 0 may stand for an impossible outcome: then the minimal budgets are upper bounds.
+
+    Raises
+    ------
+    MissingExtra
+        stormpy is not installed.
+    UnknownName
+        The file has no such damage, reward, cost, goal, variable or constant; the message lists what it has.
+    ModelError
+        A constant is missing, a damage is not an integer 0 … 255, the goal cannot be reached, or Storm finds fault
+        with the model: probabilities that do not sum to 1, an assignment that leaves its variable's range, a mistake
+        in the language.
+    LimitReached, NotEnoughMemory
+        Storm took more than it may.
+    """
+    shown = os.fspath(path)
+    _check_path(shown)
+    roles = Roles(damage=damage, reward=reward, cost=cost, goal=goal, scale=scale)
+    limit = limits(time_limit, memory_limit)
+    with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
+        request = {
+            "path": shown,
+            "folder": folder,
+            "constants": {name: _plain(name, value) for name, value in split_constants(constants).items()},
+            "parameters": list(parameters),
+            "conditions": {
+                role: text
+                for role, text in (("damage", condition(damage)), ("goal", condition(goal)))
+                if text is not None
+            },
+            "exact": False,
+        }
+        umb, notes = _built(request, shown, limit)
+        if notes.get("lifted") and resolve(umb, damage.removeprefix("enters:").strip())[0] == "reward":
+            raise ModelError(
+                f"{shown}: Storm only keeps the mean of rewards that depend on where an edge leads, and a mean "
+                f"damage bounds nothing; so {damage!r} must not be used. Give the states after a damaging step a "
+                "label, and name that as damage."
+            )
+        return to_mdp(umb, roles, labels=notes["labels"], uncertain=notes.get("uncertain"))
+
+
+def _built(request: dict[str, Any], shown: str, limit: Limits) -> tuple[Umb, dict[str, Any]]:
+    """The model as a UMB file; where Storm has not looked at sums, they have been looked at."""
+    notes = run_storm(request, shown, limit)
+    umb = Umb(os.path.join(request["folder"], "model.umb"), shown=shown)
+    if notes.get("unchecked") and _off(umb) > ROUNDING:
+        run_storm(request | {"exact": True}, shown, limit)  # which raises, unless the sums are right after all
+    return umb, notes
+
+
+def _off(umb: Umb) -> float:
+    """By how much the probabilities of a choice miss 1, at most."""
+    sums = np.add.reduceat(umb.probability(), umb.outcome_ptr()[:-1])
+    return float(np.abs(sums - 1).max())
+
+
+def _check_path(shown: str) -> None:
+    if not os.path.isfile(shown):
+        raise FileError(f"cannot read {shown!r}: there is no such file.", path=shown)
+    if not shown.lower().endswith(STORM):
+        hint = "load a UMB file with load()" if shown.lower().endswith(".umb") else "rename the file"
+        raise FileError(f"{shown}: the name of a model file must end in one of {', '.join(STORM)}; {hint}.", path=shown)
+
+
+def _plain(name: str, value: Any) -> Constant:
+    """A constant's value as JSON can hold it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Fraction):
+        value = str(value)
+    if not isinstance(value, bool | int | float | str):
+        raise ModelError(f"constant {name!r} must be a number, true or false; got {value!r}")
+    return value

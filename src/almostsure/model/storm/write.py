@@ -1,0 +1,45 @@
+"""Models handed to Storm: in memory, or as a DRN file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+from almostsure.errors import MissingExtra, ModelError
+from almostsure.model.files import save
+from almostsure.model.source import Model, as_model
+
+
+def to_storm(mdp: Model) -> Any:
+    """The model as stormpy's ``SparseMdp``.
+
+    It has the reward models ``damage`` and ``reward``, the labels ``init``, ``terminal`` and ``relay``, and the
+    actions as choice labels.  Storm allows a choice only one outcome for each successor: further ones pass through
+    relay states, which come after the model's own states and carry the label ``relay`` (see
+    :func:`almostsure.model.files.save`).
+    """
+    stormpy = _import_stormpy()
+    with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
+        file = os.path.join(folder, "model.umb")
+        save(as_model(mdp), file, relay=True)
+        options = stormpy.io.UmbImportOptions()
+        options.build_state_valuations = False
+        level = stormpy.developer.get_log_level()
+        stormpy.developer.set_log_level(stormpy.developer.LogLevel.OFF)  # what it prints is in the exception too
+        try:
+            return stormpy.build_model_from_umb(file, options=options)
+        except (RuntimeError, stormpy.exceptions.StormError) as error:
+            raise ModelError(f"Storm cannot take the model: {str(error).strip()}") from error
+        finally:
+            stormpy.developer.set_log_level(level)
+
+
+def _import_stormpy() -> Any:
+    try:
+        import stormpy
+        import stormpy.developer
+        import stormpy.io
+    except ImportError:
+        raise MissingExtra("stormpy", "storm") from None
+    return stormpy
