@@ -72,7 +72,7 @@ def commands(body: str, line: int) -> Iterator[Snippet]:
 def run_command(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a command prints on both streams, on a terminal without colours that is 80 wide."""
     from almostsure.cli.app import run
-    from almostsure.cli.terminal import console
+    from almostsure.cli.output import console
 
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -62,7 +62,7 @@ def environment_fixture() -> Callable[..., dict[str, str]]:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     """The same in this process, in an empty folder: for what needs no process of its own to be seen."""
     from almostsure.cli.app import run
-    from almostsure.cli.terminal import console
+    from almostsure.cli.output import console
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", COLUMNS)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import almostsure as asure
-from almostsure.cli import guard
-from almostsure.cli.terminal import clean, number, share
+from almostsure.cli import exits
+from almostsure.cli.output import clean, number, share
 
 Here = Callable[..., Any]
 
@@ -84,11 +84,11 @@ def test_infeasible_names_what_would_do(here: Here) -> None:
 
 
 @pytest.mark.parametrize("command", [("solve",), ("simulate",), ("compare", "--steps", "10", "--seeds", "1")])
-def test_where_no_total_is_enough(here: Here, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_where_no_finite_budget_suffices(here: Here, tmp_path: Path, command: tuple[str, ...]) -> None:
     asure.from_transitions([0], [0], [0], [1], [1], [1]).save(tmp_path / "trap.umb")
     done = here(command[0], "trap.umb", *command[1:])
     assert (done.code, done.out) == (1, "")
-    assert "no budget is enough at the start. See: almostsure explain trap.umb" in done.err
+    assert "no finite budget suffices from the start. See: almostsure explain trap.umb" in done.err
 
 
 def test_errors_are_json_too(here: Here) -> None:
@@ -112,11 +112,30 @@ def test_debug_shows_where(here: Here) -> None:
 
 
 def test_a_mistake_of_ours_is_called_one(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("almostsure.cli.budgets.minimal_budget", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr("almostsure.cli.commands.budgets.minimal_budget", lambda *_, **__: 1 // 0)
     done = here("budget", "paper")
-    assert done.code == guard.INTERNAL
+    assert done.code == exits.INTERNAL
     assert "almostsure made a mistake (ZeroDivisionError: integer division or modulo by zero)" in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong", "right"),
+    [
+        ("solve", "--total", "--budget"),
+        ("solve", "-t", "--budget"),
+        ("report", "--total", "--budget"),
+        ("solve", "--gamma", "--discount"),
+        ("simulate", "--horizon", "--max-steps"),
+        ("solve", "--epsilon", "--risk"),
+    ],
+)
+def test_words_from_elsewhere_are_answered_by_ours(here: Here, command: str, wrong: str, right: str) -> None:
+    done = here(command, "paper", wrong, "3")
+    assert done.code == 2
+    assert f"there is no option {wrong}. " in done.err
+    assert f"is {right}" in done.err
+    assert done.out == ""
 
 
 def test_a_missing_extra_names_its_install_command(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +151,7 @@ def test_every_error_has_a_code() -> None:
         return [kind, *(leaf for child in kind.__subclasses__() for leaf in leaves(child))]
 
     codes = {
-        kind: next(code for known, code in guard.CODES if issubclass(kind, known))
+        kind: next(code for known, code in exits.CODES if issubclass(kind, known))
         for kind in leaves(asure.AlmostSureError)
     }
     assert codes[asure.errors.CertificateError] == 1
@@ -256,7 +275,7 @@ def test_ctrl_c_speaks_of_files_and_options(capsys: pytest.CaptureFixture[str]) 
         def stopped(kept: Any = kept) -> None:
             raise asure.errors.Interrupted("the error's .kept", kept=kept)
 
-        assert guard.guarded(command, stopped, guard.Asked(json=False, debug=False)) == 130
+        assert exits.run_to_exit(stopped, [command]) == 130
         assert said in capsys.readouterr().err
 
 
@@ -264,7 +283,7 @@ def test_ctrl_c_in_the_checkers_process(here: Here, monkeypatch: pytest.MonkeyPa
     def stopped(*_: Any, **__: Any) -> Any:
         return subprocess.CompletedProcess([], 130, b"")
 
-    monkeypatch.setattr("almostsure.cli.checking.subprocess.run", stopped)
+    monkeypatch.setattr("almostsure.cli.commands.evidence.subprocess.run", stopped)
     assert here("check", "paper", "x.safetensors").code == 130
 
 
@@ -348,8 +367,8 @@ def test_a_narrow_terminal(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
         ("models",),
         ("budget", "hazard-map"),
         ("explain", "quicksand"),
-        ("solve", "hazard-map", "-t", "1"),
-        ("simulate", "hazard-map", "-t", "1", "-n", "9", "--show", "0"),
+        ("solve", "hazard-map", "-b", "1"),
+        ("simulate", "hazard-map", "-b", "1", "-n", "9", "--show", "0"),
     ):
         monkeypatch.setenv("COLUMNS", "40")
         done = here(*command)
@@ -389,7 +408,7 @@ def hostile(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("models",), ("budget",), ("explain",), ("solve",), ("simulate", "-n", "5", "--show", "0"), ("solve", "-t", "1")],
+    [("models",), ("budget",), ("explain",), ("solve",), ("simulate", "-n", "5", "--show", "0"), ("solve", "-b", "1")],
 )
 def test_names_cannot_steer_a_terminal(here: Here, hostile: Path, arguments: tuple[str, ...]) -> None:
     command, *options = arguments

@@ -14,7 +14,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.cli import checker
-from almostsure.cli.checking import _libraries
+from almostsure.cli.commands.evidence import _libraries
 from almostsure.files import load_tensors, save_tensors
 
 ENGINES = {"kernels", "levels", "plain", "reference", "solve", "grow", "memory"}
@@ -51,7 +51,7 @@ def test_no_engine_is_loaded(saved: Path) -> None:
         "almostsure.budget.answer", "almostsure.budget.certificate", "almostsure.budget.result",
     }  # fmt: skip
     packages = {name.split(".")[1] for name in modules}
-    assert packages == {"arguments", "budget", "errors", "files", "model"}
+    assert packages == {"arguments", "budget", "errors", "exports", "files", "model"}
     assert not {name for name in modules if name.rpartition(".")[2] in ENGINES}
     assert "almostsure.model.examples" not in modules  # only the reader of the file at hand
 
@@ -147,7 +147,7 @@ def test_a_checker_that_dies(
     code: int, exit_code: int, saved: Path, here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = subprocess.CompletedProcess([], code, b"")
-    monkeypatch.setattr("almostsure.cli.checking.subprocess.run", lambda *_, **__: ended)
+    monkeypatch.setattr("almostsure.cli.commands.evidence.subprocess.run", lambda *_, **__: ended)
     assert here("check", "model.umb", "budget.safetensors").code == exit_code
 
 
@@ -164,4 +164,4 @@ def test_large_models_are_checked_by_the_compiled_loop(tmp_path: Path, here: Cal
     assert mdp.num_outcomes > 200_000
     mdp.save(tmp_path / "ladder.umb")
     asure.minimal_budget(mdp).save(tmp_path / "ladder.safetensors")
-    assert np.isfinite(here("check", "ladder.umb", "ladder.safetensors", "--json").json["smallest_budget"])
+    assert np.isfinite(here("check", "ladder.umb", "ladder.safetensors", "--json").json["minimal_budget"])

@@ -29,7 +29,7 @@ main()
 COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {  # by name: arguments, and what the text must say
     "demo": (("-o", "report.html"), r"never more than 3 +31\.54 +2\.05 +3 +0 %"),
     "models": (("quicksand",), r"# ~ S \. ~ \. # # \. \. \. #"),
-    "budget": (("saved.umb", "-o", "new.safetensors"), r"at the start +2 is the least"),
+    "budget": (("saved.umb", "-o", "new.safetensors"), r"the start +needs a budget of 2"),
     "explain": (("quicksand", "r2c2"), r"r2c2 needs 2: nature can force 2 damage"),
     "solve": (("hazard-map", "--budget", "3"), r"best return +31\.53587464"),
     "simulate": (("hazard-map", "--budget", "3", "-n", "500"), r"0 of 500 episodes took more than 3 damage"),
@@ -109,12 +109,12 @@ def test_budget_saves_what_check_verifies(here: Callable[..., Any]) -> None:
     done = here("check", "quicksand", "budget.safetensors", "--json")
     assert done.code == 0
     assert done.json["verdict"] == "verified"
-    assert done.json["smallest_budget"] == 2
+    assert done.json["minimal_budget"] == 2
 
 
 def test_infinity_is_a_word(here: Callable[..., Any]) -> None:
     found = here("budget", "quicksand", "--json").json
-    assert found["histogram"][-1] == {"budget": "inf", "states": 18}
+    assert found["histogram"][-1] == {"minimal_budget": "inf", "states": 18}
     assert "inf" in found["of_state"]
     assert here("solve", "gym:FrozenLake-v1", "--json").json["expected_length"] == "inf"
     assert here("solve", "paper", "--limit", "3", "--json").json["worst_damage"] == "inf"
@@ -146,12 +146,25 @@ def test_simulate_plays_a_saved_policy(here: Callable[..., Any]) -> None:
     assert "Episode 0" in here("simulate", "paper", "--budget", "2", "-n", "5", "--show", "0").out
 
 
+def test_solve_keeps_the_tolerance_asked_for(here: Callable[..., Any]) -> None:
+    loose = here("solve", "hazard-map", "-b", "3", "--tolerance", "0.01", "--json").json
+    assert loose["lower"] <= 31.53587464 <= loose["upper"]
+    assert loose["upper"] - loose["lower"] <= 0.01
+    assert "proved to lie in" in here("solve", "hazard-map", "-b", "3", "--tolerance", "0.01").out
+    assert here("solve", "paper", "--tolerance", "0").code == 2
+
+
+def test_simulate_cuts_episodes(here: Callable[..., Any]) -> None:
+    done = here("simulate", "hazard-map", "-b", "3", "-n", "20", "--max-steps", "5", "--json").json
+    assert done["truncated"] == 20
+
+
 def test_explain_tells_of_traps(here: Callable[..., Any]) -> None:
     done = here("explain", "quicksand", "r7c3")
     assert done.code == 0
     assert "It goes round for ever, with damage each time: r7c3 → r7c3." in done.out
-    assert here("explain", "quicksand", "r2c2", "north", "--json").json["needs"] == 4
-    assert here("explain", "paper", "0", "0", "--json").json["needs"] == 1  # by number
+    assert here("explain", "quicksand", "r2c2", "north", "--json").json["minimal_budget"] == 4
+    assert here("explain", "paper", "0", "0", "--json").json["minimal_budget"] == 1  # by number
 
 
 def test_no_finite_budget_is_a_negative_answer(here: Callable[..., Any], tmp_path: Path) -> None:
@@ -161,7 +174,7 @@ def test_no_finite_budget_is_a_negative_answer(here: Callable[..., Any], tmp_pat
     trapped.save(tmp_path / "trapped.umb")
     done = here("budget", "trapped.umb")
     assert done.code == 1
-    assert "∞ is the least damage" in done.out
+    assert "no finite budget suffices" in done.out
     assert here("solve", "trapped.umb").code == 1
     assert here("budget", "lost.txt").code == 0
 
@@ -170,7 +183,7 @@ def test_learn_reads_a_log(here: Callable[..., Any], tmp_path: Path) -> None:
     rows = ["state,action,next_state,damage,terminated", *["0,0,0,1,0", "0,0,0,0,0", "0,1,1,0,1"] * 60]
     (tmp_path / "log.csv").write_text("\n".join(rows))
     done = here("learn", "log.csv", "--mu", "0.2", "-o", "log.umb", "--json")
-    assert done.json["exact_smallest_total"] is None
+    assert done.json["exact_minimal_budget"] is None
     assert done.json["output"] == ["log.umb", "log.safetensors"]
     assert here("check", "log.umb", "log.safetensors").code == 0
     assert done.code == 0
@@ -183,7 +196,7 @@ def test_learn_says_no_where_no_budget_suffices(here: Callable[..., Any], tmp_pa
     (tmp_path / "short.csv").write_text("state,action,next_state,damage\n0,0,0,1\n")
     done = here("learn", "short.csv", "--mu", "0.2")
     assert done.code == 1
-    assert "∞ is needed" in done.out
+    assert "its minimal budget is unknown" in done.out
 
 
 def test_models_are_named_the_same_way_everywhere(here: Callable[..., Any], tmp_path: Path) -> None:
@@ -196,7 +209,7 @@ def test_models_are_named_the_same_way_everywhere(here: Callable[..., Any], tmp_
     ):
         for command in ("budget", "explain", "solve"):
             assert here(command, name, *more).code == 0
-    assert here("budget", "gym:CliffWalking-v1", "--damage", "2 if reward<=-100", "--json").json["smallest_budget"] == 0
+    assert here("budget", "gym:CliffWalking-v1", "--damage", "2 if reward<=-100", "--json").json["minimal_budget"] == 0
 
 
 def test_prism_models(here: Callable[..., Any], tmp_path: Path) -> None:

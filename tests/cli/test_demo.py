@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import almostsure as asure
-from almostsure.cli.routes import likely_route, visited
+from almostsure.cli.maps import likely_route, visited
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -125,7 +125,7 @@ def test_several_initial_states_are_not_one():
 def test_repr_and_summary_are_worth_reading(mdp):
     assert repr(mdp) == "<MDP: 2 states, 3 choices, 4 outcomes, starts in Start>"
     summary = mdp.summary()
-    for part in ("actions    3 (1–2 a state): left, never, right", "1 of the outcomes hurt (25.0%), by at most 1",
+    for part in ("actions    3 (1–2 per state): left, never, right", "1 of the outcomes hurt (25.0%), by at most 1",
                  "reward     0 … 1", "terminal   1", mdp.fingerprint[:16]):  # fmt: skip
         assert part in summary
 

@@ -57,7 +57,7 @@ class Explanation:
         return sum(step.damage for step in self.steps)
 
     def __str__(self) -> str:
-        lines = [self._headline(), *self._moves()]
+        lines = [self.headline, *self._moves()]
         if self.trap:
             names = " → ".join(self._state(s) for s in (*self.trap[:SHOWN], self.trap[0]))
             lines.append(f"  It goes round for ever, with damage each time: {names}.")
@@ -65,7 +65,9 @@ class Explanation:
             lines.append(f"  … broken off after {len(self.steps):,} steps and {self.damage} damage.")
         return "\n".join(lines)
 
-    def _headline(self) -> str:
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
         who = self._state(self.state)
         if self.action is not None:
             who = f"{self._action(self.action)} at {who}"

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-# In the order in which the help lists them.
-from almostsure.cli import looking, budgets, policies, learning, checking, showing  # isort: skip  # noqa: F401
-from almostsure.cli.guard import INTERRUPTED, NOTHING, asked_for, broken_pipe, fail, fail_of_system, usage
-from almostsure.cli.machine import version as package_version
-from almostsure.cli.options import commands
-from almostsure.cli.terminal import prepare_streams
+from almostsure.cli.commands.budgets import budget, explain
+from almostsure.cli.commands.evidence import check, convert
+from almostsure.cli.commands.first import demo, models
+from almostsure.cli.commands.learning import compare, learn
+from almostsure.cli.commands.pages import paper, report
+from almostsure.cli.commands.policies import simulate, solve
+from almostsure.cli.exits import run_to_exit
+from almostsure.cli.output import package_version, prepare_streams
 
-# What typer raises on a wrong command line; where it is defined changes with its version.
-ClickException: type[Exception] = typer.BadParameter.__mro__[2]
+PANELS = {  # of the help, and their commands, in the order in which it lists them
+    "First steps": (demo, models),
+    "Questions about a model": (budget, explain, solve, simulate, learn, compare),
+    "Evidence and files": (check, convert, report, paper),
+}
 
 
 class _Bare:
@@ -31,19 +35,19 @@ class _Bare:
 
 
 class _Group(_Bare, TyperGroup):
-    """The commands; typer turns Ctrl-C, outside of what they guard, into a code without a word, and Abort into none."""
+    """The commands; typer turns Ctrl-C into an exit code without a word, and Abort into neither."""
 
     def make_context(self, *given: Any, **options: Any) -> Any:
         try:
             return super().make_context(*given, **options)
-        except KeyboardInterrupt:
-            raise typer.Abort from None
+        except KeyboardInterrupt as error:
+            raise typer.Abort from error
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise typer.Abort from None
+        except KeyboardInterrupt as error:
+            raise typer.Abort from error
 
 
 class _Command(_Bare, TyperCommand):
@@ -57,12 +61,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
-    help="Plan and learn under damage budgets that hold with probability one.",
+    help="Plan and learn policies that never exceed a damage budget.",
     epilog="Begin with: almostsure demo",
 )
 
-for name, panel, body in commands:
-    app.command(name, cls=_Command, rich_help_panel=panel)(body)
+for panel, bodies in PANELS.items():
+    for body in bodies:
+        app.command(body.__name__, cls=_Command, rich_help_panel=panel)(body)
 
 
 def _print_version(wanted: bool) -> None:
@@ -83,20 +88,4 @@ def _options(
 def run(arguments: list[str]) -> int:
     """Run a command line; returns the exit code."""
     prepare_streams()
-    try:
-        result = app(args=arguments, prog_name="almostsure", standalone_mode=False)
-        sys.stdout.flush()
-    except ClickException as error:
-        return usage(error, arguments)
-    except (KeyboardInterrupt, typer.Abort) as error:
-        asked = asked_for(arguments)
-        return fail("almostsure", error, INTERRUPTED, asked, message=NOTHING)
-    except SystemExit as error:  # how the help ends where nobody reads it, and how completion ends
-        if isinstance(error.__context__, BrokenPipeError):
-            return broken_pipe()
-        raise
-    except BrokenPipeError:
-        return broken_pipe()
-    except OSError as error:
-        return fail_of_system("almostsure", error, asked_for(arguments))
-    return result if isinstance(result, int) else 0
+    return run_to_exit(lambda: app(args=arguments, prog_name="almostsure", standalone_mode=False), arguments)

@@ -54,7 +54,7 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
     sizes = {"states": mdp.num_states, "choices": mdp.num_choices, "outcomes": mdp.num_outcomes}
     result: dict[str, Any] = {
         "model": {"name": request["model"], "fingerprint": mdp.fingerprint, **sizes},
-        "kind": kind, "cap": minimal.cap, "smallest_budget": "inf" if least == INFINITE else least,
+        "kind": kind, "cap": minimal.cap, "minimal_budget": "inf" if least == INFINITE else least,
         "verdict": "verified", "reason": None,
     }  # fmt: skip
     try:

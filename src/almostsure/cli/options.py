@@ -1,22 +1,19 @@
-"""The options that commands share, how a model is named, and what happens around every command."""
+"""The options that commands share, and how a model, a state, an output and a constraint are named."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
-from almostsure.cli import machine
-from almostsure.cli.guard import Asked, guarded
+from almostsure.cli.output import described, emit
 from almostsure.errors import ArgumentError, FileError, ModelError, nearest
 from almostsure.model.examples import example_names
 from almostsure.model.mdp import MDP
@@ -25,13 +22,11 @@ from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 
 ARRAYS, UMB, HTML = (".safetensors",), (".umb",), (".html", ".htm")  # endings of outputs
 ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1")  # that completion offers
-
 LONGEST_NUMBER = 18  # digits; no model has more states
+LONGEST_NAME = 255  # bytes of a file's name
 OPTION = re.compile(r"\b(damage|reward|cost|constants)=([^=\d])")  # in messages of the library
 
-Body = Callable[..., None]
-FIRST, ANSWERS, PROOF = "First steps", "Questions about a model", "Evidence and files"  # panels of the help
-commands: list[tuple[str, str, Body]] = []  # name, panel and what typer is given
+# ---------------------------------------------------------------------- completion
 
 
 def complete_model(incomplete: str) -> Iterator[str]:
@@ -42,7 +37,7 @@ def complete_model(incomplete: str) -> Iterator[str]:
 
 def complete_result(incomplete: str) -> Iterator[str]:
     """The files of budgets, shields and policies that begin like this."""
-    yield from complete_file(incomplete, (".safetensors",))
+    yield from complete_file(incomplete, ARRAYS)
 
 
 def complete_file(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
@@ -61,6 +56,8 @@ def complete_file(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
                 yield f"{prefix}{entry.name}"
 
 
+# ---------------------------------------------------------------------- types of options
+
 ModelName = Annotated[
     str,
     typer.Argument(
@@ -71,8 +68,7 @@ ModelName = Annotated[
     ),
 ]
 AnyModelName = Annotated[
-    str | None,
-    typer.Argument(metavar="[MODEL]", help="A model.", autocompletion=complete_model, show_default=False),
+    str | None, typer.Argument(metavar="[MODEL]", help="A model.", autocompletion=complete_model, show_default=False)
 ]
 Damage = Annotated[
     str | None,
@@ -88,7 +84,7 @@ Reward = Annotated[
 ]
 Cost = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The file's reward structure to keep small.", rich_help_panel="The model"),
+    typer.Option(metavar="NAME", help="The file's reward structure to minimise.", rich_help_panel="The model"),
 ]
 Constants = Annotated[
     str | None,
@@ -98,26 +94,31 @@ Constants = Annotated[
         rich_help_panel="The model",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.", rich_help_panel="Output")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", rich_help_panel="Output")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Output")]
-
 Budget = Annotated[
-    int | None, typer.Option("--budget", "-t", metavar="Δ", help="Never more than this damage, in any episode.")
+    int | None,
+    typer.Option("--budget", "-b", metavar="Δ", help="The budget: no episode takes more damage than this."),
 ]
-Limit = Annotated[float | None, typer.Option(metavar="C", help="At most this damage on average, instead.")]
+Limit = Annotated[
+    float | None, typer.Option(metavar="C", help="Instead of --budget: at most this much damage on average.")
+]
 Risk = Annotated[
-    float | None, typer.Option(metavar="P", help="More than --budget with at most this probability, instead.")
+    float | None,
+    typer.Option(metavar="P", help="With --budget: the probability with which more damage is tolerated."),
 ]
-Discount = Annotated[float, typer.Option(metavar="G", help="Discount of the return, in (0, 1].")]
-Seed = Annotated[int, typer.Option(metavar="N", help="Of everything random; the same seed gives the same result.")]
+Discount = Annotated[float, typer.Option(metavar="G", help="Discount factor of the return, in (0, 1].")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the random numbers.")]
+
+# ---------------------------------------------------------------------- the model
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Task:
     """One run of a command: which model, and how to answer."""
 
     command: str
-    name: str
+    name: str = ""
     damage: str | None = None
     reward: str | None = None
     cost: str | None = None
@@ -136,11 +137,11 @@ class Task:
 
     @property
     def options(self) -> dict[str, str | None]:
-        """What ``as_model`` is told about the model, beside its name."""
+        """What ``as_model`` is told about the model, besides its name."""
         return {"damage": self.damage, "reward": self.reward, "cost": self.cost, "constants": self.constants}
 
     def require(self) -> None:
-        """Refuse what is plainly no model before it is read."""
+        """Refuse what is plainly not a model before it is read."""
         _require_file(self.name)
         if self.name.lower().endswith(STORM) and self.damage is None:
             raise ModelError(
@@ -157,8 +158,8 @@ class Task:
         return " ".join(map(shlex.quote, words))
 
     def emit(self, **results: Any) -> None:
-        """The results as JSON."""
-        machine.emit(self.command, machine.described(self.name, self.mdp), **results)
+        """Print the results as JSON."""
+        emit(self.command, described(self.name, self.mdp), **results)
 
     @property
     def title(self) -> str:
@@ -167,11 +168,11 @@ class Task:
 
 
 def _require_file(name: str) -> None:
-    """A file that does not exist is called so, with the nearest that does."""
+    """Say that a file does not exist, with the nearest that does."""
     if not name.lower().endswith(ENDINGS) or name.startswith(GYM) or os.path.exists(name):
         return
     folder = os.path.dirname(name)
-    like = nearest(name, (found for found in complete_file(f"{folder}/" if folder else "", ENDINGS)))
+    like = nearest(name, complete_file(f"{folder}/" if folder else "", ENDINGS))
     hint = "" if like is None else f" Did you mean {like!r}?"
     raise FileError(f"cannot read {name!r}: there is no such file.{hint}", path=name)
 
@@ -181,55 +182,22 @@ def as_typed(message: str) -> str:
     return OPTION.sub(lambda found: f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}", message)
 
 
-def command(panel: str, *, model: bool = True) -> Callable[[Body], Body]:
-    """Make a command of a function whose first parameter is a Task: the options that make one come in its place."""
-
-    def register(body: Body) -> Body:
-        own = list(inspect.signature(body).parameters.values())[1:]
-        hints = get_type_hints(body, include_extras=True)
-        own = [parameter.replace(annotation=hints[parameter.name]) for parameter in own]
-        shared = _shared(model)
-        name = body.__name__.rstrip("_")
-
-        @functools.wraps(body)
-        def run(**given: Any) -> None:
-            asked = {option: given.pop(option) for option in shared}
-            debug = asked.pop("debug")
-            task = Task(command=name, name=asked.pop("model", ""), **asked)
-            raise typer.Exit(guarded(name, lambda: body(task, **given), Asked(task.json, debug)))
-
-        parameters = [*_first(shared), *own, *_last(shared)]
-        parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-        )
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        del run.__wrapped__  # or typer would read the signature of the body
-        commands.append((name, panel, run))
-        return body
-
-    return register
+def state_of(mdp: MDP, text: str) -> int:
+    """A state by its name or, if there is none of that name, by its number."""
+    return mdp.state(_name_or_number(text, mdp.state_names))
 
 
-def _shared(model: bool) -> dict[str, inspect.Parameter]:
-    empty = inspect.Parameter.empty
-    of_model = (
-        ("model", ModelName, empty), ("damage", Damage, None), ("reward", Reward, None), ("cost", Cost, None),
-        ("constants", Constants, None),
-    )  # fmt: skip
-    always = (("json", Json, False), ("debug", Debug, False))
-    return {
-        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-        for name, kind, default in (*(of_model if model else ()), *always)
-    }
+def action_of(mdp: MDP, text: str) -> int:
+    """An action by its name or number."""
+    return mdp.action(_name_or_number(text, mdp.action_names))
 
 
-def _first(shared: dict[str, inspect.Parameter]) -> list[inspect.Parameter]:
-    return [shared["model"]] if "model" in shared else []
+def _name_or_number(text: str, names: Sequence[str] | None) -> int | str:
+    is_name = names is not None and text in names
+    return text if is_name or not text.isdecimal() or len(text) > LONGEST_NUMBER else int(text)
 
 
-def _last(shared: dict[str, inspect.Parameter]) -> list[inspect.Parameter]:
-    return [parameter for name, parameter in shared.items() if name != "model"]
+# ---------------------------------------------------------------------- the constraint, and outputs
 
 
 def constraint_of(budget: int | None, limit: float | None, risk: float | None) -> Constraint | None:
@@ -251,30 +219,20 @@ def word(path: Path) -> str:
 
 
 def check_output(path: Path | None, *endings: str) -> None:
-    """Refuse what could not be written, before any work is done for it, and what would get a wrong name."""
+    """Refuse what could not be written before any work is done for it, and what would get a wrong name."""
     if path is None:
         return
     folder = os.path.dirname(os.path.realpath(path))
+    why = ""
     if os.path.isdir(path):
-        raise FileError(f"cannot write {str(path)!r}: it is a folder. Choose another name.", path=path)
-    if not os.path.isdir(folder):
-        raise FileError(f"cannot write {str(path)!r}: there is no folder {folder!r}. Make it first.", path=path)
-    if not os.access(folder, os.W_OK):
-        raise FileError(f"cannot write {str(path)!r}: the folder {folder!r} may not be written to.", path=path)
+        why = "it is a folder. Choose another name"
+    elif not os.path.isdir(folder):
+        why = f"there is no folder {folder!r}. Make it first"
+    elif not os.access(folder, os.W_OK):
+        why = f"the folder {folder!r} may not be written to"
+    elif len(os.fsencode(path.name)) > LONGEST_NAME:
+        why = "the name is too long"
+    if why:
+        raise FileError(f"cannot write {str(path)!r}: {why}.", path=path)
     if path.suffix.lower() not in endings:
         raise ArgumentError(f"the name of the output must end in {' or '.join(endings)}; got {str(path)!r}.")
-
-
-def state_of(mdp: MDP, text: str) -> int:
-    """A state by its name or, if there is none of that name, by its number."""
-    return mdp.state(_name_or_number(text, mdp.state_names))
-
-
-def action_of(mdp: MDP, text: str) -> int:
-    """An action by its name or number."""
-    return mdp.action(_name_or_number(text, mdp.action_names))
-
-
-def _name_or_number(text: str, names: Sequence[str] | None) -> int | str:
-    is_name = names is not None and text in names
-    return text if is_name or not text.isdecimal() or len(text) > LONGEST_NUMBER else int(text)

@@ -14,20 +14,23 @@ if TYPE_CHECKING:
 
 def summary(mdp: MDP) -> str:
     """Size, damage, rewards, terminal states, start and memory of a model."""
+    return "\n".join([repr(mdp)[1:-1], *(f"  {name:<10} {value}" for name, value in facts(mdp))])
+
+
+def facts(mdp: MDP) -> list[tuple[str, str]]:
+    """The same in pairs of a word and what there is to say about it."""
     damaging = int(np.count_nonzero(mdp.damage))
-    share = f"{damaging / mdp.num_outcomes:.1%}"
     actions = np.diff(mdp.choice_ptr)
     per_state = f"{actions.min()}" if actions.min() == actions.max() else f"{actions.min()}–{actions.max()}"
-    lines = [
-        repr(mdp)[1:-1],
-        f"  actions    {mdp.num_actions} ({per_state} a state)" + _some_names(mdp.action_names),
-        f"  damage     {damaging:,} of the outcomes hurt ({share}), by at most {mdp.max_damage}",
-        f"  reward     {mdp.reward.min():g} … {mdp.reward.max():g}",
-        f"  terminal   {int(np.count_nonzero(mdp.is_terminal())):,} of the states",
-        f"  memory     {mdp.nbytes / 2**20:,.2f} MiB ({mdp.nbytes / mdp.num_outcomes:.1f} bytes an outcome)",
-        f"  identity   {mdp.fingerprint[:16]}",
+    share = f"{damaging / mdp.num_outcomes:.1%}"
+    return [
+        ("actions", f"{mdp.num_actions} ({per_state} per state)" + _some_names(mdp.action_names)),
+        ("damage", f"{damaging:,} of the outcomes hurt ({share}), by at most {mdp.max_damage}"),
+        ("reward", f"{mdp.reward.min():g} … {mdp.reward.max():g}"),
+        ("terminal", f"{int(np.count_nonzero(mdp.is_terminal())):,} of the states"),
+        ("memory", f"{mdp.nbytes / 2**20:,.2f} MiB ({mdp.nbytes / mdp.num_outcomes:.1f} bytes per outcome)"),
+        ("identity", mdp.fingerprint[:16]),
     ]
-    return "\n".join(lines)
 
 
 def _some_names(names: tuple[str, ...] | None) -> str:

@@ -1,38 +1,35 @@
-"""What people see: one console, text without tricks, tables, bars and small maps.
+"""What a command prints: text, tables and bars for people, or one JSON object for programs.
 
-Names come from models and files of others, so nothing of them is trusted: control characters, which could move the
-cursor, retitle the window or write from right to left, are shown as escapes, and Rich's markup is switched off.
+Names come from models and files of others, so they are not trusted: control characters, which could move the cursor,
+retitle the window or write from right to left, are shown as escapes, and Rich's markup is switched off.  In JSON,
+infinity is the string ``"inf"`` or ``"-inf"``, what has no value is ``null``, and text is escaped to ASCII.
+``docs/command-line.md`` is the schema of the objects, and a test compares them.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NoReturn
 
+import numpy as np
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from almostsure.budget.answer import INFINITE
-from almostsure.model.draw import NOBODY, cells
 from almostsure.model.mdp import MDP
 
-SHADES = (24, 60, 96, 132, 131, 130, 166, 202)  # blue to orange, which everybody can tell apart, of 256 colours
-ROCK, TRAP, WATER, WAY, HURT = 240, 52, 25, 28, 160
-PLAIN = -1  # no colour
-HURTS = "~123456789"
-TALLEST = 60  # rows of a map that are drawn
-BAR = 30
+BAR = 30  # columns of a bar
 NARROW = 60  # columns of a terminal, below which a table may not fit
 WIDEST = 10_000
-INDENT = 2
-
-Look = Callable[[int, str], tuple[str, int]]  # state (NOBODY for none) and map character → symbol and colour
+MOST = 10_000  # entries of a list that has one for each state; larger ones are in the file that -o writes
 
 
 class _Console(Console):
@@ -44,7 +41,7 @@ class _Console(Console):
 
 @cache
 def console(*, stderr: bool = False) -> Console:
-    """The console; without colours where there is no terminal, with NO_COLOR, and on a dumb terminal."""
+    """The console, without colours where there is no terminal, with NO_COLOR, and on a dumb terminal."""
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     return _Console(
         stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False,
@@ -112,7 +109,7 @@ def facts(rows: Sequence[tuple[str, object]]) -> None:
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:
     """A table; the columns in ``right`` are numbers, and aligned as such.
 
-    A narrow terminal that it does not fit gets a block a row: words broken across columns cannot be read.
+    On a narrow terminal that it does not fit, each row becomes a block: words broken across columns cannot be read.
     """
     result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for at, name in enumerate(head):
@@ -152,7 +149,7 @@ def bar(share: float) -> Text:
 
 
 def number(value: float) -> str:
-    """A number as a table shows it; ∞ for infinity and nothing for NaN."""
+    """A number as a table shows it; ∞ for infinity and – for NaN."""
     if value != value:
         return "–"
     if value in (float("inf"), float("-inf")):
@@ -161,7 +158,7 @@ def number(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A probability in per cent; what is not exactly 0 or 1 never reads as if it were."""
+    """A probability as a percentage; one that is not exactly 0 or 1 never reads as if it were."""
     if value in (0.0, 1.0):
         return f"{100 * value:.0f} %"
     if value != value:
@@ -170,97 +167,8 @@ def share(value: float) -> str:
 
 
 def needs(value: int) -> str:
-    """A budget as people read it."""
+    """A minimal budget as people read it."""
     return "∞" if value == INFINITE else str(int(value))
-
-
-# ---------------------------------------------------------------------- maps
-
-
-def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]], *, introduction: str = "") -> bool:
-    """Draw the model's map once for each look, side by side where there is room; False if it has none, or no room."""
-    if mdp.layout is None:
-        return False
-    try:
-        rows = cells(mdp)
-    except ValueError:  # several states in a cell
-        return False
-    width = _cell_width(rows, looks)
-    if width is None or len(rows) > TALLEST:
-        say(f"(The map has {len(rows)} rows and {len(rows[0])} columns: too many for this terminal.)", style="dim")
-        return False
-    if introduction:
-        say(f"{introduction}\n")
-    pictures = [(title, _picture(rows, look, width)) for title, look in looks]
-    across = max(len(rows[0]) * width, *(len(title) for title, _ in pictures)) + 3
-    beside = max(1, (console().width - INDENT + 3) // across)
-    for first in range(0, len(pictures), beside):
-        _print_beside(pictures[first : first + beside], across)
-    return True
-
-
-def _cell_width(rows: list[list[tuple[int, str]]], looks: Sequence[tuple[str, Look]]) -> int | None:
-    """Room for every symbol and a space; without the space if need be; None if there is no room at all."""
-    longest = max(len(look(*cell)[0]) for _, look in looks for row in rows for cell in row)
-    for width in (max(longest + 1, 2), longest):
-        if len(rows[0]) * width + INDENT <= console().width:
-            return width
-    return None
-
-
-def _picture(rows: list[list[tuple[int, str]]], look: Look, width: int) -> list[Text]:
-    lines = []
-    for row in rows:
-        line = Text()
-        for state, character in row:
-            symbol, colour = look(state, character)
-            line.append(clean(symbol).rjust(width), style="" if colour == PLAIN else f"color(231) on color({colour})")
-        lines.append(line)
-    return lines
-
-
-def _print_beside(pictures: list[tuple[str, list[Text]]], across: int) -> None:
-    if any(title for title, _ in pictures):
-        titles = "".join(clean(title).ljust(across) for title, _ in pictures)
-        console().print(Text(" " * INDENT + titles.rstrip(), style="bold"))
-    for lines in zip(*(lines for _, lines in pictures), strict=True):
-        whole = Text(" " * INDENT)
-        for at, line in enumerate(lines):
-            whole.append_text(line)
-            if at + 1 < len(lines):
-                whole.append(" " * (across - line.cell_len))
-        console().print(whole, no_wrap=True, crop=True)
-    console().print()
-
-
-def terrain(state: int, symbol: str) -> tuple[str, int]:
-    """A cell as the map has it."""
-    if state == NOBODY:
-        return symbol, ROCK
-    return symbol, TRAP if symbol in "XH" else WATER if symbol in HURTS else PLAIN
-
-
-def budgets_look(of_state: Any) -> Look:
-    """Each cell with the budget that it needs, blue to orange."""
-
-    def look(state: int, symbol: str) -> tuple[str, int]:
-        if state == NOBODY:
-            return symbol, ROCK
-        needed = int(of_state[state])
-        return needs(needed), TRAP if needed == INFINITE else SHADES[min(needed, len(SHADES) - 1)]
-
-    return look
-
-
-def route_look(visited: set[int]) -> Look:
-    """The terrain with a route: a dot in each of its cells, a cross where it hurts."""
-
-    def look(state: int, symbol: str) -> tuple[str, int]:
-        if state not in visited or symbol in "SG":
-            return terrain(state, symbol)
-        return ("×", HURT) if symbol in HURTS else ("•", WAY)
-
-    return look
 
 
 def prepare_streams() -> None:
@@ -269,3 +177,44 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+# ---------------------------------------------------------------------- JSON
+
+
+def emit(command: str, model: dict[str, Any] | None, **results: Any) -> None:
+    """Print the one object of a command."""
+    content = {"command": command, "version": package_version(), "model": model, **results}
+    sys.stdout.write(json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def package_version() -> str:
+    """The version of the package, whose root is always loaded when a command runs."""
+    return str(sys.modules["almostsure"].__version__)
+
+
+def described(name: str, mdp: MDP) -> dict[str, Any]:
+    """The model as every object has it."""
+    sizes = {"states": mdp.num_states, "choices": mdp.num_choices, "outcomes": mdp.num_outcomes}
+    return {"name": name, "fingerprint": mdp.fingerprint, **sizes}
+
+
+def need(value: int) -> int | str:
+    """A minimal budget; ``"inf"`` where no finite one suffices."""
+    return "inf" if value == INFINITE else int(value)
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it."""
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return value if value is None or isinstance(value, bool | int | float) else str(value)

@@ -1,4 +1,4 @@
-"""``minimal`` and ``explain``: what every state needs, and why."""
+"""``budget`` and ``explain``: the minimal budget of every state, and why it is that large."""
 
 from __future__ import annotations
 
@@ -12,49 +12,86 @@ from almostsure.budget.answer import INFINITE
 from almostsure.budget.explain import Explanation
 from almostsure.budget.result import MinimalBudget
 from almostsure.budget.solve import minimal_budget
-from almostsure.cli.guard import Rejected
-from almostsure.cli.machine import MOST, need
-from almostsure.cli.options import ANSWERS, ARRAYS, Task, action_of, check_output, command, state_of, word
-from almostsure.cli.terminal import bar, budgets_look, clean, draw_maps, facts, heading, needs, next_step, say, table
+from almostsure.cli.exits import Rejected
+from almostsure.cli.maps import budgets_look, draw_maps
+from almostsure.cli.options import (
+    ARRAYS,
+    Constants,
+    Cost,
+    Damage,
+    Debug,
+    Json,
+    ModelName,
+    Reward,
+    Task,
+    action_of,
+    check_output,
+    state_of,
+    word,
+)
+from almostsure.cli.output import MOST, bar, clean, facts, heading, need, needs, next_step, say, table
 
 LEVELS = 20  # rows of a table of budgets
 STEPS = 24  # rows of an explanation
 
 
-@command(ANSWERS)
 def budget(
-    task: Task,
-    cap: Annotated[int | None, typer.Option(help="Stop at this budget; what needs more reads ∞.")] = None,
+    model: ModelName,
+    *,
+    cap: Annotated[int | None, typer.Option(help="Stop at this budget; whatever needs more reads ∞.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Save budgets and certificate (.safetensors).")
+        Path | None, typer.Option("--output", "-o", help="Save the budgets with their certificate (.safetensors).")
     ] = None,
+    damage: Damage = None,
+    reward: Reward = None,
+    cost: Cost = None,
+    constants: Constants = None,
+    json: Json = False,
+    debug: Debug = False,
 ) -> None:
-    """The least damage budget of every state, exact and certified."""
+    """Find the minimal budget of every state, exact and certified."""
+    task = Task("budget", model, damage, reward, cost, constants, json)
     check_output(output, *ARRAYS)
     found = minimal_budget(task.mdp, cap=cap, check="always")
     if output is not None:
         found.save(output)
-    if task.json:
-        task.emit(**_budget_results(found, output))
+    if json:
+        levels = [{"minimal_budget": need(value), "states": count} for value, count in found.histogram().items()]
+        task.emit(
+            minimal_budget=need(found.smallest_budget()),
+            cap=found.cap,
+            histogram=levels,
+            of_state=[need(value) for value in found.of_state.tolist()] if task.mdp.num_states <= MOST else None,
+            certificate="verified",
+            engine=found.engine,
+            output=output,
+        )
     else:
         _show_budget(task, found, output)
     if found.smallest_budget() == INFINITE:
         raise Rejected
 
 
-@command(ANSWERS)
 def explain(
-    task: Task,
-    state: Annotated[str | None, typer.Argument(help="A state's name or number; by default where it starts.")] = None,
-    action: Annotated[str | None, typer.Argument(help="An action of it.")] = None,
+    model: ModelName,
+    state: Annotated[str | None, typer.Argument(help="A state's name or number; by default the start.")] = None,
+    action: Annotated[str | None, typer.Argument(help="One of its actions.")] = None,
+    *,
+    damage: Damage = None,
+    reward: Reward = None,
+    cost: Cost = None,
+    constants: Constants = None,
+    json: Json = False,
+    debug: Debug = False,
 ) -> None:
-    """Why a state needs what it needs: how nature can force the damage."""
+    """Explain why a state needs its budget: how the damage can be forced."""
+    task = Task("explain", model, damage, reward, cost, constants, json)
     mdp = task.mdp
     found = minimal_budget(mdp)
     worst = mdp.initial_states[np.argmax(found.of_state[mdp.initial_states])]
     where = int(worst) if state is None else state_of(mdp, state)
     why = found.explain(where, None if action is None else action_of(mdp, action))
-    if task.json:
+    if json:
         task.emit(**_explain_results(why, found))
     else:
         _show_explanation(task, why, found)
@@ -63,40 +100,34 @@ def explain(
 # ---------------------------------------------------------------------- budget
 
 
-def _budget_results(minimal: MinimalBudget, output: Path | None) -> dict[str, Any]:
-    small = minimal.mdp.num_states <= MOST
-    return {
-        "smallest_budget": need(minimal.smallest_budget()),
-        "cap": minimal.cap,
-        "histogram": [{"budget": need(value), "states": count} for value, count in minimal.histogram().items()],
-        "of_state": [need(value) for value in minimal.of_state.tolist()] if small else None,
-        "certificate": "verified",
-        "engine": minimal.engine,
-        "output": None if output is None else str(output),
-    }
-
-
 def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> None:
     heading(task.title)
-    words = "What each cell needs, if the damage must never exceed it:"
+    words = "The budget that each cell needs:"
     draw_maps(task.mdp, [("", budgets_look(minimal.of_state))], introduction=words)
-    budget, cap = minimal.smallest_budget(), minimal.cap
-    least = needs(budget) if budget < INFINITE else "∞" if cap is None else f"more than {cap}, the cap"
+    least = minimal.smallest_budget()
     facts(
         [
-            ("at the start", f"{least} is the least damage that can be promised with probability one"),
+            ("the start", _needs_at_start(least, minimal.cap)),
             ("certificate", f"verified, by a checker that shares no code with the {minimal.engine}"),
             *([("saved", output)] if output is not None else []),
         ]
     )
-    heading("How the safe part grows with the budget Δ")
+    heading("States that are safe with a budget of Δ")
     _show_growth(minimal)
     if output is not None:
         next_step(f"almostsure check {task.arguments} {word(output)}")
-    elif budget == INFINITE:
+    elif least == INFINITE:
         next_step(f"almostsure explain {task.arguments}")
     else:
-        next_step(f"almostsure explain {task.arguments}", f"almostsure solve {task.arguments} --budget {budget}")
+        next_step(f"almostsure explain {task.arguments}", f"almostsure solve {task.arguments} --budget {least}")
+
+
+def _needs_at_start(least: int, cap: int | None) -> str:
+    if least < INFINITE:
+        return f"needs a budget of {least}: less cannot be promised with probability one"
+    if cap is not None:
+        return f"needs more than {cap}, the cap"
+    return "no finite budget suffices"
 
 
 def _show_growth(minimal: MinimalBudget) -> None:
@@ -104,19 +135,19 @@ def _show_growth(minimal: MinimalBudget) -> None:
     rows: list[tuple[object, ...]] = []
     counts = minimal.histogram()
     stuck = counts.pop(INFINITE, 0)
-    for budget, count in counts.items():
+    for level, count in counts.items():
         safe += count
-        rows.append((str(budget), f"{safe:,}", _part(safe, size), bar(safe / size)))
+        rows.append((str(level), f"{safe:,}", _part(safe, size), bar(safe / size)))
     if len(rows) > LEVELS:
         rows = [*rows[: LEVELS - 5], ("…", "", "", ""), *rows[-4:]]
     table(("Δ", "safe states", "", ""), rows, right=(0, 1, 2))
     if stuck:
-        never = "for no budget" if minimal.cap is None else f"for no budget up to {minimal.cap}"
-        say(f"{stuck:,} {'state is' if stuck == 1 else 'states are'} safe {never}.", style="dim")
+        never = "no finite budget" if minimal.cap is None else f"no budget up to {minimal.cap}"
+        say(f"{stuck:,} {'state is' if stuck == 1 else 'states are'} safe with {never}.", style="dim")
 
 
 def _part(some: int, every: int) -> str:
-    """In per cent; all of it only where it is all."""
+    """A percentage that reads 100% only where it is all."""
     return "100%" if some == every else min(f"{some / every:.1%}", "99.9%", key=lambda text: float(text[:-1]))
 
 
@@ -128,13 +159,13 @@ def _explain_results(why: Explanation, minimal: MinimalBudget) -> dict[str, Any]
     return {
         "state": mdp.state_name(why.state),
         "action": None if why.action is None else mdp.action_name(why.action),
-        "needs": need(why.needs),
-        "actions": [{"action": name, "needs": need(value)} for name, value in _actions(why, minimal)],
+        "minimal_budget": need(why.needs),
+        "actions": [{"action": name, "minimal_budget": need(value)} for name, value in _actions(why, minimal)],
         "steps": [
             {
                 "state": mdp.state_name(step.state),
                 "action": mdp.action_name(step.action),
-                "needs": need(step.needs),
+                "minimal_budget": need(step.needs),
                 "next_state": mdp.state_name(step.next_state),
                 "damage": step.damage,
             }
@@ -154,7 +185,7 @@ def _actions(why: Explanation, minimal: MinimalBudget) -> list[tuple[str, int]]:
 
 def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> None:
     mdp = minimal.mdp
-    heading(clean(str(why).partition("\n  1. ")[0]))
+    heading(clean(why.headline))
     spent = 0
     rows: list[tuple[object, ...]] = []
     for at, step in enumerate(why.steps):
@@ -166,13 +197,12 @@ def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> N
         gap = f"… {len(rows) - STEPS:,} steps …"
         rows = [*rows[: STEPS // 2], ("", gap, "", "", "", "", ""), *rows[-(STEPS // 2) :]]
     if rows:
-        head = ("", "at", "plays, needs", "others need", "nature answers", "damage", "so far")
-        table(head, rows, right=(5, 6))
+        table(("", "at", "plays, needs", "others need", "nature answers", "damage", "so far"), rows, right=(5, 6))
     if why.trap:
         names = " → ".join(clean(mdp.state_name(s)) for s in (*why.trap[:STEPS], why.trap[0]))
         say(f"It goes round for ever, with damage each time: {names}.")
     if not why.complete:
         say(f"Broken off after {len(why.steps):,} steps and {why.damage} damage.")
-    heading(f"What may be done at {clean(mdp.state_name(why.state))}")
-    table(("action", "with at least"), [(name, needs(value)) for name, value in _actions(why, minimal)], right=(1,))
+    heading(f"What may be played at {clean(mdp.state_name(why.state))}")
+    table(("action", "needs"), [(name, needs(value)) for name, value in _actions(why, minimal)], right=(1,))
     next_step(f"almostsure report {task.arguments}", note="click any state in the report to see why")

@@ -10,41 +10,34 @@ import typer
 
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.solve import minimal_budget
+from almostsure.cli.maps import draw_maps, likely_route, route_look
 from almostsure.cli.options import (
-    ANSWERS,
     ARRAYS,
     Budget,
+    Constants,
+    Cost,
+    Damage,
+    Debug,
     Discount,
+    Json,
     Limit,
+    ModelName,
+    Reward,
     Risk,
     Seed,
     Task,
     check_output,
-    command,
     constraint_of,
     word,
 )
-from almostsure.cli.routes import likely_route, visited
-from almostsure.cli.terminal import (
-    bar,
-    clean,
-    draw_maps,
-    facts,
-    heading,
-    next_step,
-    number,
-    route_look,
-    say,
-    share,
-    table,
-)
+from almostsure.cli.output import bar, clean, facts, heading, next_step, number, say, share, table
 from almostsure.errors import ArgumentError, Infeasible
-from almostsure.model.mdp import MDP
+from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint
 from almostsure.plan.solve import Solution, solve_policy
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulate import Episodes
+from almostsure.policy.simulate import MAX_STEPS, Episodes
 from almostsure.policy.simulate import simulate as play
 from almostsure.policy.worst import worst_damage
 
@@ -53,41 +46,62 @@ SPREAD = 20  # rows of a distribution
 PAIRS = 500_000  # of state and remaining budget, up to which policies are evaluated exactly
 
 
-@command(ANSWERS)
 def solve(
-    task: Task,
+    model: ModelName,
+    *,
     budget: Budget = None,
     limit: Limit = None,
     risk: Risk = None,
     discount: Discount = 1.0,
+    tolerance: Annotated[
+        float, typer.Option(metavar="W", help="Width that the proved bounds of the return may have.")
+    ] = 1e-8,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the policy (.safetensors).")] = None,
+    damage: Damage = None,
+    reward: Reward = None,
+    cost: Cost = None,
+    constants: Constants = None,
+    json: Json = False,
+    debug: Debug = False,
 ) -> None:
-    """The best return under a promise about damage, with proved bounds and the policy that attains it."""
+    """Find the best return under a constraint on damage, with proved bounds and the policy that attains it.
+
+    Without a constraint, the budget is the least one that can be promised.
+    """
+    task = Task("solve", model, damage, reward, cost, constants, json)
     check_output(output, *ARRAYS)
-    solution = _best(task, _constraint(task, budget, limit, risk), discount=discount)
+    solution = _best(task, _constraint(task, budget, limit, risk), discount=discount, tolerance=tolerance)
     if output is not None:
         solution.policy.save(output)
     result, worst = _evaluated(task.mdp, solution.policy, discount), worst_damage(task.mdp, solution.policy)
-    if task.json:
-        task.emit(**_solution_results(solution, result, worst, output))
+    if json:
+        task.emit(**_solution_results(solution, result, worst), output=output)
     else:
         _show_solution(task, solution, result, worst, output)
 
 
-@command(ANSWERS)
 def simulate(
-    task: Task,
+    model: ModelName,
+    *,
     policy: Annotated[
         Path | None, typer.Option(help="A policy saved by solve; by default the best one is found first.")
     ] = None,
     budget: Budget = None,
     limit: Limit = None,
     risk: Risk = None,
-    episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="How many to play.")] = 10_000,
+    episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="Number of episodes.")] = 10_000,
+    max_steps: Annotated[int, typer.Option(metavar="N", help="Steps after which an episode is cut.")] = MAX_STEPS,
     seed: Seed = 0,
-    show: Annotated[int | None, typer.Option(metavar="I", help="Tell episode I step by step.")] = None,
+    show: Annotated[int | None, typer.Option(metavar="I", help="Show episode I step by step.")] = None,
+    damage: Damage = None,
+    reward: Reward = None,
+    cost: Cost = None,
+    constants: Constants = None,
+    json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Play a policy many times, and count the damage."""
+    task = Task("simulate", model, damage, reward, cost, constants, json)
     mdp = task.mdp
     if policy is not None and (limit is not None or risk is not None):
         raise ArgumentError("--policy says what is played; leave out --limit and --risk.")
@@ -96,9 +110,9 @@ def simulate(
     played = Policy.load(policy, mdp) if policy is not None else None
     if played is None:
         played = _best(task, _constraint(task, budget, limit, risk)).policy
-    done = play(mdp, played, episodes, budget=budget, seed=seed)
-    if task.json:
-        task.emit(**_episode_results(done, show))
+    done = play(mdp, played, episodes, budget=budget, seed=seed, max_steps=max_steps)
+    if json:
+        task.emit(**_episode_results(done), trajectory=None if show is None else _told(done, show))
     else:
         _show_episodes(task, done, show)
 
@@ -113,14 +127,14 @@ def least_budget(task: Task) -> int:
     """The least budget that can be promised at the start."""
     least = minimal_budget(task.mdp).smallest_budget()
     if least == INFINITE:
-        raise Infeasible("no budget is enough at the start. See: almostsure explain " + task.arguments)
+        raise Infeasible(f"no finite budget suffices from the start. See: almostsure explain {task.arguments}")
     return least
 
 
-def _best(task: Task, constraint: Constraint, *, discount: float = 1.0) -> Solution:
+def _best(task: Task, constraint: Constraint, **options: float) -> Solution:
     """The solution; where there is none, the command that has one is named."""
     try:
-        return solve_policy(task.mdp, constraint, discount=discount)
+        return solve_policy(task.mdp, constraint, **options)
     except Infeasible as error:
         needed = error.needed
         if isinstance(constraint, AlmostSure) and needed is not None and np.isfinite(needed):
@@ -147,9 +161,7 @@ def _evaluated(mdp: MDP, policy: Policy, discount: float = 1.0, budget: int | No
     return None if large else evaluate(mdp, policy, discount=discount, budget=budget)
 
 
-def _solution_results(
-    solution: Solution, result: Evaluation | None, worst: float, output: Path | None
-) -> dict[str, Any]:
+def _solution_results(solution: Solution, result: Evaluation | None, worst: float) -> dict[str, Any]:
     return {
         "constraint": _described(solution.constraint),
         "discount": solution.discount,
@@ -164,7 +176,6 @@ def _solution_results(
         "ends": None if result is None else result.ends,
         "damage_distribution": None if result is None else result.damage_distribution,
         "randomised": not solution.policy.is_deterministic,
-        "output": None if output is None else str(output),
     }
 
 
@@ -181,8 +192,9 @@ def _show_solution(
     budget = getattr(constraint, "budget", None)
     heading(f"{task.name}: {constraint}")
     mdp, policy = task.mdp, solution.policy
-    if not draw_maps(mdp, [("the likeliest way; × where it hurts", route_look(visited(mdp, policy, budget)))]):
-        _show_route(task, policy, budget)
+    route = likely_route(mdp, policy, budget)
+    if not draw_maps(mdp, [("the likeliest route; × where it hurts", route_look({state for state, _, _ in route}))]):
+        _show_route(mdp, route)
     overspends = _overspends(constraint, result)
     facts(
         [
@@ -191,7 +203,7 @@ def _show_solution(
             ("worst damage", number(worst)),
             *([(f"P(damage > {budget})", share(overspends))] if overspends is not None else []),
             *(_course(result) if result is not None else []),
-            ("policy", repr(policy)[9:-1]),
+            ("policy", _kind(policy)),
             *([("saved", output)] if output is not None else []),
         ]
     )
@@ -206,9 +218,14 @@ def _show_solution(
     next_step(f"almostsure simulate {task.arguments} {played}", f"almostsure report {task.arguments} {asked}")
 
 
+def _kind(policy: Policy) -> str:
+    kind = "deterministic" if policy.is_deterministic else "randomised"
+    return f"{kind}, of the state{'' if policy.budget is None else ' and the remaining budget'}"
+
+
 def _best_return(solution: Solution) -> str:
     if solution.value == float("-inf"):
-        return "−∞: whoever keeps this promise pays for ever; a larger budget may reach an end"
+        return "−∞: within this budget costs add up for ever; a larger one may reach an end"
     return f"{solution.value:.10g}, proved to lie in {solution.lower:.10g} … {solution.upper:.10g}"
 
 
@@ -223,14 +240,12 @@ def _as_options(constraint: Constraint) -> str:
     return " ".join(f"--{option} {value:g}" for option, value in given.items())
 
 
-def _show_route(task: Task, policy: Policy, budget: int | None) -> None:
-    steps = likely_route(task.mdp, policy, budget)
-    shown = " → ".join(clean(f"{task.mdp.state_name(state)} ({action})") for state, action, _ in steps[:8] if action)
-    last = clean(task.mdp.state_name(steps[-1][0]))
-    say(f"the likeliest way: {shown} → {'… → ' if len(steps) > 9 else ''}{last}\n")
+def _show_route(mdp: MDP, route: list[tuple[int, str, int]]) -> None:
+    shown = " → ".join(clean(f"{mdp.state_name(state)} ({action})") for state, action, _ in route[:8] if action)
+    say(f"the likeliest route: {shown} → {'… → ' if len(route) > 9 else ''}{clean(mdp.state_name(route[-1][0]))}\n")
 
 
-def _show_curve(curve: Any) -> None:
+def _show_curve(curve: Floats) -> None:
     known = curve[np.isfinite(curve)]
     low, high = min(0.0, float(known.min())), float(known.max())
     rows = [
@@ -245,7 +260,7 @@ def _show_curve(curve: Any) -> None:
 # ---------------------------------------------------------------------- simulate
 
 
-def _episode_results(done: Episodes, show: int | None) -> dict[str, Any]:
+def _episode_results(done: Episodes) -> dict[str, Any]:
     values, counts = np.unique(done.damages, return_counts=True)
     return {
         "episodes": len(done),
@@ -259,7 +274,6 @@ def _episode_results(done: Episodes, show: int | None) -> dict[str, Any]:
         "damages": [
             {"damage": value, "episodes": count} for value, count in zip(values.tolist(), counts.tolist(), strict=True)
         ],
-        "trajectory": None if show is None else _told(done, show),
     }
 
 
@@ -279,15 +293,17 @@ def _told(done: Episodes, show: int) -> list[dict[str, Any]]:
 
 def _show_episodes(task: Task, done: Episodes, show: int | None) -> None:
     heading(f"{len(done):,} episodes of {task.name} (seed {done.seed})")
-    exact = _exact(done)
-    head = ("", "mean", "least", "most", "exact mean")
+    exact = _evaluated(done.mdp, done.policy, budget=done.budget)
+    means = ("", "", "")
+    if exact is not None:
+        means = (number(exact.expected_return), number(exact.expected_damage), number(exact.expected_length))
+    samples = {"return": done.returns, "damage": done.damages, "length": done.lengths}
     rows = [
-        ("return", number(done.returns.mean()), number(done.returns.min()), number(done.returns.max()), exact[0]),
-        ("damage", number(done.damages.mean()), number(done.damages.min()), number(done.damages.max()), exact[1]),
-        ("length", number(done.lengths.mean()), number(done.lengths.min()), number(done.lengths.max()), exact[2]),
+        (name, number(values.mean()), number(values.min()), number(values.max()), mean)
+        for (name, values), mean in zip(samples.items(), means, strict=True)
     ]
-    table(head, rows, right=(1, 2, 3, 4))
-    heading("Damage of an episode")
+    table(("", "mean", "least", "most", "exact mean"), rows, right=(1, 2, 3, 4))
+    heading("Damage per episode")
     values, counts = np.unique(done.damages, return_counts=True)
     spread = list(zip(values.tolist(), counts.tolist(), strict=True))
     shown = [(str(value), f"{count:,}", bar(count / counts.max())) for value, count in spread[:SPREAD]]
@@ -307,11 +323,4 @@ def _show_overspending(done: Episodes) -> None:
         say(f"\n{int(done.overspent.sum()):,} of {len(done):,} episodes took more than {done.budget} damage.")
     cut = int(done.truncated.sum())
     if cut:
-        say(f"{cut:,} episodes reached no terminal state: they came to rest, or were cut.", style="dim")
-
-
-def _exact(done: Episodes) -> tuple[str, str, str]:
-    result = _evaluated(done.mdp, done.policy, budget=done.budget)
-    if result is None:
-        return "", "", ""
-    return number(result.expected_return), number(result.expected_damage), number(result.expected_length)
+        say(f"{cut:,} episodes reached no terminal state: they came to rest, or were cut (--max-steps).", style="dim")

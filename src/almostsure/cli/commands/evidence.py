@@ -13,51 +13,78 @@ from typing import Annotated, Any
 import typer
 
 import almostsure.errors as known_errors
-from almostsure.cli import checker, machine
-from almostsure.cli.guard import Rejected
-from almostsure.cli.options import PROOF, UMB, Task, as_typed, check_output, command, complete_result, word
-from almostsure.cli.terminal import facts, heading, next_step, say
+from almostsure.cli import checker
+from almostsure.cli.exits import Rejected
+from almostsure.cli.options import (
+    UMB,
+    Constants,
+    Cost,
+    Damage,
+    Debug,
+    Json,
+    ModelName,
+    Reward,
+    Task,
+    as_typed,
+    check_output,
+    complete_result,
+    word,
+)
+from almostsure.cli.output import emit, facts, heading, next_step, say
 from almostsure.errors import AlmostSureError, ModelError, NotEnoughMemory
 
 PROVED = (
-    "\nProved: whoever starts with what a state needs, and then plays only actions that need no more than remains, "
-    "never overspends; and no smaller budget can be promised with probability one."
+    "\nProved: an agent that starts with the minimal budget of its state, and plays only actions that need no "
+    "more than what remains, never overspends; and no smaller budget can be promised with probability one."
 )
 LIBRARIES = ("numpy", "safetensors", "umbi", "numba", "gymnasium", "stormpy")
 
 
-@command(PROOF)
 def check(
-    task: Task,
+    model: ModelName,
     result: Annotated[
         Path, typer.Argument(help="A budget or shield file (.safetensors).", autocompletion=complete_result)
     ],
+    *,
+    damage: Damage = None,
+    reward: Reward = None,
+    cost: Cost = None,
+    constants: Constants = None,
+    json: Json = False,
+    debug: Debug = False,
 ) -> None:
-    """Verify a certificate, in a process of its own that runs the checker and the file reader only."""
+    """Verify a certificate, in a process of its own that loads the checker and the file readers only."""
+    task = Task("check", model, damage, reward, cost, constants, json)
     answer = run_checker(task, result)
-    if task.json:
-        model = answer.pop("model")
-        machine.emit("check", model, **answer)
+    if json:
+        emit("check", answer.pop("model"), **answer)
     else:
         _show_verdict(task, result, answer)
     if answer["verdict"] != "verified":
         raise Rejected
 
 
-@command(PROOF)
 def convert(
-    task: Task,
+    model: ModelName,
     output: Annotated[Path, typer.Argument(help="The UMB file to write (.umb).", metavar="OUTPUT")],
+    *,
     relay: Annotated[
         bool, typer.Option("--relay", help="Add relay states where Storm cannot tell two outcomes apart.")
     ] = False,
+    damage: Damage = None,
+    reward: Reward = None,
+    cost: Cost = None,
+    constants: Constants = None,
+    json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Write a model as a UMB file, which almostsure, Storm, PRISM and Modest read."""
+    task = Task("convert", model, damage, reward, cost, constants, json)
     check_output(output, *UMB)
     task.mdp.save(output, relay=relay)
     size = output.stat().st_size
-    if task.json:
-        task.emit(output=str(output), bytes=size, relay=relay)
+    if json:
+        task.emit(output=output, bytes=size, relay=relay)
         return
     heading(f"{task.title} → {output} ({size:,} bytes)")
     name = word(output)
@@ -69,7 +96,7 @@ def run_checker(task: Task, result: Path) -> dict[str, Any]:
     task.require()
     request = json.dumps(
         {"model": task.name, "result": str(result), "options": task.options, "libraries": _libraries()}
-    )  # fmt: skip
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-X", "utf8", checker.__file__, request],
         stdout=subprocess.PIPE,
@@ -88,7 +115,7 @@ def run_checker(task: Task, result: Path) -> dict[str, Any]:
 
 
 def _libraries() -> list[str]:
-    """Where the libraries lie that the readers need: an isolated Python does not look everywhere that this one did."""
+    """The folders of the libraries that the readers need: an isolated Python does not look everywhere."""
     specs = [importlib.util.find_spec(name) for name in LIBRARIES]
     files = [spec.origin for spec in specs if spec is not None and spec.origin is not None]
     return sorted({str(Path(file).parents[1]) for file in files})
@@ -111,15 +138,12 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
     heading(f"{result}: {'the certificate holds' if good else 'REJECTED'}")
     if not good:
         say(answer["reason"], style="red")
-    trusted, model = answer["trusted"], answer["model"]
-    budget = "∞" if answer["smallest_budget"] == "inf" else answer["smallest_budget"]
+    trusted, model, cap = answer["trusted"], answer["model"], answer["cap"]
+    least = "∞" if answer["minimal_budget"] == "inf" else answer["minimal_budget"]
     facts(
         [
             ("model", f"{model['name']}, {model['states']:,} states, fingerprint {model['fingerprint'][:16]}"),
-            (
-                "claims",
-                f"{budget} at the start" + ("" if answer["cap"] is None else f" (budgets up to {answer['cap']})"),
-            ),
+            ("claims", f"the start needs {least}" + ("" if cap is None else f" (budgets up to {cap})")),
             ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
         ]
     )
@@ -127,4 +151,4 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
         say(PROVED)
         next_step(f"almostsure solve {task.arguments}")
     else:
-        next_step(f"almostsure budget {task.arguments} -o {word(result)}", note="make it anew")
+        next_step(f"almostsure budget {task.arguments} -o {word(result)}", note="make a new one")

@@ -1,4 +1,4 @@
-"""``learn`` and ``compare``: budgets from samples, and learners side by side."""
+"""``learn`` and ``compare``: minimal budgets from samples, and learners side by side."""
 
 from __future__ import annotations
 
@@ -10,65 +10,86 @@ import typer
 
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.solve import minimal_budget
-from almostsure.cli import machine
-from almostsure.cli.guard import Rejected
-from almostsure.cli.machine import need
-from almostsure.cli.options import ANSWERS, ARRAYS, UMB, Budget, Seed, Task, check_output, command, word
-from almostsure.cli.policies import least_budget
-from almostsure.cli.terminal import facts, heading, needs, next_step, number, say, share, table
+from almostsure.cli.commands.policies import least_budget
+from almostsure.cli.exits import Rejected
+from almostsure.cli.options import (
+    ARRAYS,
+    UMB,
+    Budget,
+    Constants,
+    Cost,
+    Damage,
+    Debug,
+    Json,
+    ModelName,
+    Reward,
+    Seed,
+    Task,
+    check_output,
+    word,
+)
+from almostsure.cli.output import described, emit, facts, heading, need, needs, next_step, number, say, share, table
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
 
 LOGS = (".csv", ".parquet", ".pq")
 
 
-@command(ANSWERS)
 def learn(
-    task: Task,
+    model: ModelName,
+    *,
     mu: Annotated[
         float | None, typer.Option(help="No outcome is rarer than this; by default, what the model says.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="The probability of failure that is acceptable.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Acceptable probability that the statement is wrong.")] = 0.05,
     budget: Budget = None,
     seed: Seed = 0,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Where to note progress; the same command goes on from there.")
+        Path | None, typer.Option(help="File that keeps the progress; the same command goes on from there.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Save the counted model (.umb); its budget goes beside it."),
+        typer.Option("--output", "-o", help="Save the counted model (.umb), and its minimal budget beside it."),
     ] = None,
+    damage: Damage = None,
+    reward: Reward = None,
+    cost: Cost = None,
+    constants: Constants = None,
+    json: Json = False,
+    debug: Debug = False,
 ) -> None:
-    """Learn the budgets from samples of a model, or from a log, with a confidence statement.
+    """Learn minimal budgets from samples of a model, or from a log, with a confidence statement.
 
-    A log is a file (.csv, .parquet) in the place of MODEL; it needs --mu.
-    Columns: state, action, next_state, damage.
-    If there are such: reward, terminated, truncated, episode, step.
+    A log is a file (.csv, .parquet) in place of MODEL, and needs --mu.
+    It has the columns state, action, next_state and damage,
+    and may have reward, terminated, truncated, episode and step.
     """
+    task = Task("learn", model, damage, reward, cost, constants, json)
     files = _outputs(output)
-    if task.name.lower().endswith(LOGS):
+    exact = None
+    if model.lower().endswith(LOGS):
         learned = _from_log(task, mu, delta, {"--budget": budget, "--checkpoint": checkpoint})
     else:
         rarest = min(float(task.mdp.probability.min()), 0.999) if mu is None else mu
         learned = learn_minimal_budget(
             task.mdp, mu=rarest, delta=delta, budget=budget, seed=seed, checkpoint=checkpoint
-        )  # fmt: skip
+        )
+        exact = minimal_budget(task.mdp).smallest_budget()
     if files is not None:
         learned.mdp.save(files[0])
         learned.minimal.save(files[1])
-    exact = None if task.name.lower().endswith(LOGS) else minimal_budget(task.mdp).smallest_budget()
-    if task.json:
-        known = machine.described(task.name, learned.mdp if exact is None else task.mdp)
-        machine.emit("learn", known, **_learned_results(learned, exact, files))
+    if json:
+        known = described(model, learned.mdp if exact is None else task.mdp)
+        emit("learn", known, **_learned_results(learned, exact), output=files)
     else:
         _show_learned(task, learned, exact, files)
     if learned.minimal.smallest_budget() == INFINITE:
         raise Rejected
 
 
-@command(ANSWERS)
 def compare(
-    task: Task,
+    model: ModelName,
+    *,
     budget: Budget = None,
     learner: Annotated[
         list[str] | None, typer.Option("--learner", "-l", help="A learner; may be repeated. By default, all.")
@@ -77,15 +98,21 @@ def compare(
     seeds: Annotated[int, typer.Option(help="Runs of each learner.")] = 3,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the rows (.csv).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Save the learning curves (.png, .pdf, .svg).")] = None,
+    damage: Damage = None,
+    reward: Reward = None,
+    cost: Cost = None,
+    constants: Constants = None,
+    json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Train learners on the model, and compare how safe and how good they are."""
     from almostsure.learn.compare import compare as train
 
+    task = Task("compare", model, damage, reward, cost, constants, json)
     check_output(output, ".csv")
     check_output(plot, ".png", ".pdf", ".svg")
-    minimal = least_budget(task) if budget is None else budget
     try:
-        result = train(task.mdp, minimal, learner, steps=steps, seeds=seeds)
+        result = train(task.mdp, least_budget(task) if budget is None else budget, learner, steps=steps, seeds=seeds)
     except Interrupted as stopped:
         done = len(stopped.kept.runs)
         raise Interrupted(
@@ -95,10 +122,11 @@ def compare(
         result.to_csv(output)
     if plot is not None:
         _save_plot(result, plot)
-    if task.json:
-        files = {"output": None if output is None else str(output), "plot": None if plot is None else str(plot)}
+    if json:
         scale = {"random_return": result.random, "assured_return": result.optimum}
-        task.emit(budget=result.budget, **scale, rows=result.rows, summary=result.summary(), **files)
+        task.emit(
+            budget=result.budget, **scale, rows=result.rows, summary=result.summary(), output=output, plot=plot
+        )  # fmt: skip
     else:
         _show_comparison(task, result, [path for path in (output, plot) if path is not None])
 
@@ -127,7 +155,7 @@ def _from_log(task: Task, mu: float | None, delta: float, of_sampling: dict[str,
     return learn_from_logs(task.name, mu=mu, delta=delta)
 
 
-def _learned_results(learned: LearnedBudget, exact: int | None, files: tuple[Path, Path] | None) -> dict[str, Any]:
+def _learned_results(learned: LearnedBudget, exact: int | None) -> dict[str, Any]:
     return {
         "mu": learned.mu,
         "delta": learned.delta,
@@ -136,40 +164,45 @@ def _learned_results(learned: LearnedBudget, exact: int | None, files: tuple[Pat
         "uniform_samples": learned.uniform_samples,
         "known_choices": int(np.count_nonzero(learned.accepted)),
         "statement": learned.statement,
-        "smallest_budget": need(learned.minimal.smallest_budget()),
-        "exact_smallest_total": None if exact is None else need(exact),
-        "output": None if files is None else [str(path) for path in files],
+        "minimal_budget": need(learned.minimal.smallest_budget()),
+        "exact_minimal_budget": None if exact is None else need(exact),
     }
 
 
 def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: tuple[Path, Path] | None) -> None:
-    heading(f"The budgets of {task.name}, from samples alone")
+    heading(f"Minimal budgets of {task.name}, learned from samples")
     say(learned.statement + "\n")
     rarest = 1.0 if exact is None else float(task.mdp.probability.min())
     if rarest < learned.mu * (1 - 1e-9):  # up to rounding
-        say(f"But this model has outcomes of {share(rarest)}: nothing is promised here.\n")
+        say(f"But this model has outcomes of probability {share(rarest)}, so nothing is promised here.\n")
     paper = learned.uniform_samples["paper"]
-    truth = "" if exact is None else f"; {needs(exact)}, if all is known"
+    truth = "" if exact is None else f"; the exact minimal budget is {needs(exact)}"
     known, choices = int(np.count_nonzero(learned.accepted)), learned.accepted.size
-    rest = "" if known == choices else "; the others are refused"
+    rest = "" if known == choices else "; the shield refuses the others"
     facts(
         [
-            ("samples", f"{learned.samples:,}, {learned.samples / paper:.0%} of the {paper:,} that Lemma 4 takes"),
+            ("samples", f"{learned.samples:,}, {learned.samples / paper:.0%} of the paper's sample bound ({paper:,})"),
             ("known choices", f"{known:,} of {choices:,}{rest}"),
-            ("at the start", f"{needs(learned.minimal.smallest_budget())} is needed{truth}"),
+            ("the start", f"{_start_needs(learned)}{truth}"),
             *([("saved", f"{files[0]} and {files[1]}")] if files is not None else []),
         ]
     )
     if files is not None:
         next_step(f"almostsure check {word(files[0])} {word(files[1])}")
     elif exact is None and not known:
-        say("\nNo choice was made often enough: it takes a longer log, or a weaker promise (--mu, --delta).")
+        say("\nNo choice was made often enough: a longer log is needed, or a weaker promise (--mu, --delta).")
     elif exact is None:
         next_step(f"almostsure learn {task.arguments} --mu {learned.mu:g} -o learned.umb", note="keep what was learned")
     else:
         next_step(
             f"almostsure compare {task.arguments}{'' if learned.budget is None else f' --budget {learned.budget}'}"
         )
+
+
+def _start_needs(learned: LearnedBudget) -> str:
+    """What is not known is called unknown: it is not the same as that no budget suffices."""
+    least = learned.minimal.smallest_budget()
+    return f"needs a budget of {least}" if least < INFINITE else "its minimal budget is unknown"
 
 
 # ---------------------------------------------------------------------- compare
@@ -188,7 +221,7 @@ def _save_plot(result: Any, path: Path) -> None:
 
 
 def _fraction(value: float) -> str:
-    """Of the optimum; a learner that overspends may get more than all of it."""
+    """A share of the optimum; a learner that overspends may get more than all of it."""
     return "–" if value != value else f"{100 * value:.0f} %"
 
 
@@ -204,9 +237,7 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
         for row in result.summary()
     ]  # fmt: skip
     table(head, rows, right=range(1, len(head)))
-    say(
-        "\nViolations and their rate are of training episodes; the rest is exact, of the policy that would be deployed."
-    )
+    say("\nViolations and their rate are those of training; the other columns are exact values of the learned policy.")
     say(f"The assured optimum is {number(result.optimum)}; random play inside the shield {number(result.random)}.")
     for path in files:
         say(f"Saved {path}.")

@@ -1,16 +1,13 @@
-"""``almostsure demo``: one map, three promises.  It needs the core dependencies only, and waits for no compiler."""
+"""``almostsure demo``: one map, three constraints.  It needs the core dependencies only, and waits for no compiler."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from almostsure.cli import machine
-from almostsure.cli.options import HTML, Task, check_output
-from almostsure.cli.routes import visited
-from almostsure.cli.terminal import console, draw_maps, number, route_look, say, share, table
-from almostsure.cli.terminal import next_step as next_commands
+from almostsure.cli.maps import draw_maps, route_look, visited
+from almostsure.cli.options import HTML, check_output
+from almostsure.cli.output import console, described, emit, next_step, number, say, share, table
 from almostsure.model.examples import example
 from almostsure.model.mdp import MDP
 
@@ -31,35 +28,38 @@ class Promise:
     overspends: float
 
 
-def show_demo(task: Task, output: Path) -> None:
-    """Solve the map under each promise, draw the routes, and write the report."""
+def show_demo(output: Path, *, json: bool) -> None:
+    """Solve the map under each constraint, draw the routes, and write the report."""
     check_output(output, *HTML)
     mdp = example(MODEL)
-    if task.json:
-        promises = _promises(mdp)
-        written = _report(mdp, output)
-        machine.emit(
-            "demo", machine.described(MODEL, mdp), budget=BUDGET, promises=[_row(one) for one in promises],
-            output=str(written), next="almostsure budget quicksand",
-        )  # fmt: skip
-        return
-    _introduce()
+    if not json:
+        _introduce()
     promises = _promises(mdp)
+    if json:
+        written = _report(mdp, output)
+        rows = [
+            {"promise": one.title, "return": one.value, "mean_damage": one.mean_damage,
+             "worst_damage": one.worst_damage, "overspends": one.overspends}
+            for one in promises
+        ]  # fmt: skip
+        then = "almostsure budget quicksand"
+        emit("demo", described(MODEL, mdp), budget=BUDGET, promises=rows, output=str(written), next=then)
+        return
     draw_maps(mdp, [(one.title, route_look(one.states)) for one in promises])
     _compare(promises)
     with console(stderr=True).status("writing the report …"):
         written = _report(mdp, output)
     say(f"\nThe report, to look at and play with: {written}")
-    next_commands("almostsure budget quicksand", note="what every cell of another map needs, and its proof")
+    next_step("almostsure budget quicksand", note="what every cell of another map needs, and its proof")
 
 
 def _introduce() -> None:
     say("almostsure: damage budgets that hold with probability one", style="bold")
     say(
         "\nA robot goes from S to G, which is worth 50; each step costs 1. ~ is water (damage 1), 2 and 3 are deeper, "
-        "X is a pit that nobody leaves, # is rock. One step in ten drifts to the left, and one to the right. The best "
-        f"way if damage does not count, if it may be {BUDGET} on average, and if it must never be more than {BUDGET}"
-        " (• is the way, × where it hurts):\n"
+        "X is a pit that cannot be left, # is rock. One step in ten drifts to the left, and one to the right. Below "
+        f"are the best routes if damage does not matter, if it may be {BUDGET} on average, and if it must never exceed "
+        f"{BUDGET} (• marks the route, × where it hurts):\n"
     )
     console().file.flush()  # before the work begins
 
@@ -79,39 +79,29 @@ def _promises(mdp: MDP) -> list[Promise]:
         result = solution.evaluate()
         found.append(
             Promise(
-                title=title, states=visited(mdp, solution.policy, solution.policy.budget),
-                value=solution.value, mean_damage=result.expected_damage,
-                worst_damage=worst_damage(mdp, solution.policy), overspends=result.exceeds(BUDGET),
+                title=title,
+                states=visited(mdp, solution.policy, solution.policy.budget),
+                value=solution.value,
+                mean_damage=result.expected_damage,
+                worst_damage=worst_damage(mdp, solution.policy),
+                overspends=result.exceeds(BUDGET),
             )
-        )  # fmt: skip
+        )
     return found
 
 
 def _compare(promises: list[Promise]) -> None:
     head = ("promise", "return", "mean damage", "worst damage", f"P(damage > {BUDGET})")
     rows = [
-        (
-            one.title, f"{one.value:.2f}", f"{one.mean_damage:.2f}", number(one.worst_damage),
-            share(one.overspends),
-        )
+        (one.title, f"{one.value:.2f}", f"{one.mean_damage:.2f}", number(one.worst_damage), share(one.overspends))
         for one in promises
-    ]  # fmt: skip
+    ]
     table(head, rows, right=(1, 2, 3, 4))
     average, sure = promises[1], promises[2]
     say(
-        f"\nThe promise on average breaks the budget in {share(average.overspends)} of all episodes. Never breaking it "
-        f"costs {average.value - sure.value:.2f} of return; and that it is never broken is proved, not estimated."
+        f"\nThe promise on average exceeds {BUDGET} in {share(average.overspends)} of all episodes. Never exceeding it "
+        f"costs {average.value - sure.value:.2f} of return, and that it is never exceeded is proved, not estimated."
     )
-
-
-def _row(one: Promise) -> dict[str, Any]:
-    return {
-        "promise": one.title,
-        "return": one.value,
-        "mean_damage": one.mean_damage,
-        "worst_damage": one.worst_damage,
-        "overspends": one.overspends,
-    }
 
 
 def _report(mdp: MDP, output: Path) -> Path:

@@ -9,60 +9,81 @@ from typing import Annotated, Any
 
 import typer
 
-from almostsure.cli import machine
-from almostsure.cli.guard import Rejected
-from almostsure.cli.options import HTML, PROOF, Budget, Seed, Task, check_output, command
-from almostsure.cli.terminal import clean, heading, next_step, say, table
+from almostsure.cli.exits import Rejected
+from almostsure.cli.options import (
+    HTML,
+    Budget,
+    Constants,
+    Cost,
+    Damage,
+    Debug,
+    Json,
+    ModelName,
+    Reward,
+    Seed,
+    Task,
+    check_output,
+)
+from almostsure.cli.output import clean, emit, heading, next_step, say, table
 
 FIGURES = Path("almostsure-paper")
 
 
-@command(PROOF)
 def report(
-    task: Task,
+    model: ModelName,
+    *,
     budget: Budget = None,
-    limit: Annotated[float | None, typer.Option(help="Of the plan to compare with: damage on average.")] = None,
-    risk: Annotated[float | None, typer.Option(help="Of the plan to compare with: P(damage > Δ).")] = None,
+    limit: Annotated[
+        float | None, typer.Option(help="Damage on average, of the policy to compare with; by default --budget.")
+    ] = None,
+    risk: Annotated[
+        float | None, typer.Option(help="P(damage > Δ), of the policy to compare with; by default 0.05.")
+    ] = None,
     seed: Seed = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("almostsure-report.html"),
+    damage: Damage = None,
+    reward: Reward = None,
+    cost: Cost = None,
+    constants: Constants = None,
+    json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Write an interactive HTML report: one file, which opens offline."""
+    from almostsure.report import write_report
+
+    task = Task("report", model, damage, reward, cost, constants, json)
     check_output(output, *HTML)
-    mdp = task.mdp
-    written = _write(mdp, output, name=task.name, budget=budget, limit=limit, risk=risk, seed=seed)
-    if task.json:
-        task.emit(output=str(written), bytes=written.stat().st_size, seed=seed)
+    written = write_report(
+        task.mdp, output, name=model, budget=budget, limit=limit, risk=risk, seed=seed, command=_command_line()
+    )
+    size = written.stat().st_size
+    if json:
+        task.emit(output=written, bytes=size, seed=seed)
         return
-    heading(f"{task.title}")
-    say(f"The report is {written} ({written.stat().st_size / 2**20:.1f} MB). It opens in any browser, offline.")
+    heading(task.title)
+    say(f"The report is {written} ({size / 2**20:.1f} MB). It opens in any browser, offline.")
     next_step(written.resolve().as_uri(), note="open it")
 
 
-@command(PROOF, model=False)
 def paper(
-    task: Task,
+    *,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the figures.")] = FIGURES,
     seed: Seed = 0,
+    json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Reproduce the paper: every lemma and theorem checked, both experiments, claim by claim."""
     from almostsure.paper import reproduce
 
-    result = reproduce(output, seed=seed, progress=not task.json)
-    if task.json:
+    result = reproduce(output, seed=seed, progress=not json)
+    if json:
         rows = [claim.row() for claim in result.claims]
-        files = {"figures": [*map(str, result.figures)], "tables": [*map(str, result.tables)]}
-        report = None if result.report is None else str(result.report)
-        machine.emit("paper", None, passed=result.passed, claims=rows, seed=seed, report=report, **files)
+        files = {"figures": result.figures, "tables": result.tables, "report": result.report}
+        emit("paper", None, passed=result.passed, claims=rows, seed=seed, **files)
     else:
         _show_paper(result)
     if not result.passed:
         raise Rejected
-
-
-def _write(mdp: Any, output: Path, **options: Any) -> Path:
-    from almostsure.report import write_report
-
-    return write_report(mdp, output, command=_command_line(), **options)
 
 
 def _command_line() -> str:

@@ -1,0 +1,86 @@
+"""``demo`` and ``models``: a first look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from almostsure.cli.commands.demo import show_demo
+from almostsure.cli.maps import draw_maps, terrain
+from almostsure.cli.options import AnyModelName, Constants, Cost, Damage, Debug, Json, Reward, Task
+from almostsure.cli.output import MOST, described, emit, facts, heading, needs, next_step, table
+from almostsure.model.damage import RULES
+from almostsure.model.describe import facts as model_facts
+from almostsure.model.examples import example, examples
+
+REPORT = Path("almostsure-report.html")
+
+
+def demo(
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML report to write.")] = REPORT,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show what this is about: one map, three kinds of constraint, and a report to look at."""
+    show_demo(output, json=json)
+
+
+def models(
+    model: AnyModelName = None,
+    *,
+    damage: Damage = None,
+    reward: Reward = None,
+    cost: Cost = None,
+    constants: Constants = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the examples and the other ways to name a model, or describe one model."""
+    if model is not None:
+        _describe(Task("models", model, damage, reward, cost, constants, json))
+    elif json:
+        listed = [described(name, example(name)) | {"description": one.description} for name, one in examples.items()]
+        emit("models", None, models=listed)
+    else:
+        _list()
+
+
+def _list() -> None:
+    from almostsure.budget.solve import minimal_budget
+
+    heading("Examples")
+    rows = []
+    for name, entry in examples.items():
+        mdp = example(name)
+        rows.append((name, f"{mdp.num_states:,}", needs(minimal_budget(mdp).smallest_budget()), entry.description))
+    table(("name", "states", "least Δ", "what it shows"), rows, right=(1, 2))
+    heading("Other ways to name a model")
+    facts(
+        [
+            ("model.umb", "a UMB file, written by almostsure, Storm, PRISM or Modest"),
+            ("model.prism", "a PRISM, JANI or DRN file, with --damage NAME (and --constants N=3, --reward NAME)"),
+            ("map.txt", "a map drawn as text, with --constants slip=0.1,step_reward=-1 if wanted"),
+            ("gym:FrozenLake-v1", f"an environment with a table; --damage RULE unless it is {', '.join(RULES)}"),
+        ]
+    )
+    next_step("almostsure models quicksand", "almostsure budget quicksand")
+
+
+def _describe(task: Task) -> None:
+    mdp = task.mdp
+    if task.json:
+        task.emit(
+            actions=[mdp.action_name(action) for action in range(mdp.num_actions)],
+            initial=[mdp.state_name(int(state)) for state in mdp.initial_states[:MOST]],
+            max_damage=mdp.max_damage,
+            terminal_states=int(mdp.is_terminal().sum()),
+            map=None if mdp.layout is None else list(mdp.layout.text),
+        )
+        return
+    heading(task.title)
+    draw_maps(mdp, [("", terrain)])
+    facts(model_facts(mdp))
+    next_step(f"almostsure budget {task.arguments}", f"almostsure solve {task.arguments}")

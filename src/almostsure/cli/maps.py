@@ -1,0 +1,133 @@
+"""Maps in the terminal: the terrain, what each cell needs, and the way that a policy most likely takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from rich.text import Text
+
+from almostsure.budget.answer import INFINITE
+from almostsure.cli.output import clean, console, needs, say
+from almostsure.errors import NoSafeAction, PolicyError
+from almostsure.model.draw import NOBODY, cells
+from almostsure.model.mdp import MDP, Ints
+from almostsure.policy.policy import Policy
+
+SHADES = (24, 60, 96, 132, 131, 130, 166, 202)  # blue to orange, which everybody can tell apart, of 256 colours
+ROCK, TRAP, WATER, WAY, HURT = 240, 52, 25, 28, 160
+PLAIN = -1  # no colour
+HURTS = "~123456789"
+TALLEST = 60  # rows of a map that are drawn
+INDENT = 2
+LONGEST = 400  # steps of a route
+
+Look = Callable[[int, str], tuple[str, int]]  # state (NOBODY for none) and map character → symbol and colour
+
+
+def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]], *, introduction: str = "") -> bool:
+    """Draw the model's map once for each look, side by side where there is room; False if it cannot be drawn."""
+    if mdp.layout is None:
+        return False
+    try:
+        rows = cells(mdp)
+    except ValueError:  # several states in a cell
+        return False
+    width = _cell_width(rows, looks)
+    if width is None or len(rows) > TALLEST:
+        say(f"(The map has {len(rows)} rows and {len(rows[0])} columns: too many for this terminal.)", style="dim")
+        return False
+    if introduction:
+        say(f"{introduction}\n")
+    pictures = [(title, _picture(rows, look, width)) for title, look in looks]
+    across = max(len(rows[0]) * width, *(len(title) for title, _ in pictures)) + 3
+    beside = max(1, (console().width - INDENT + 3) // across)
+    for first in range(0, len(pictures), beside):
+        _print_beside(pictures[first : first + beside], across)
+    return True
+
+
+def _cell_width(rows: list[list[tuple[int, str]]], looks: Sequence[tuple[str, Look]]) -> int | None:
+    """Room for every symbol and a space; without the space if need be; None if there is no room at all."""
+    longest = max(len(look(*cell)[0]) for _, look in looks for row in rows for cell in row)
+    for width in (max(longest + 1, 2), longest):
+        if len(rows[0]) * width + INDENT <= console().width:
+            return width
+    return None
+
+
+def _picture(rows: list[list[tuple[int, str]]], look: Look, width: int) -> list[Text]:
+    lines = []
+    for row in rows:
+        line = Text()
+        for state, character in row:
+            symbol, colour = look(state, character)
+            line.append(clean(symbol).rjust(width), style="" if colour == PLAIN else f"color(231) on color({colour})")
+        lines.append(line)
+    return lines
+
+
+def _print_beside(pictures: list[tuple[str, list[Text]]], across: int) -> None:
+    if any(title for title, _ in pictures):
+        titles = "".join(clean(title).ljust(across) for title, _ in pictures)
+        console().print(Text(" " * INDENT + titles.rstrip(), style="bold"))
+    for lines in zip(*(lines for _, lines in pictures), strict=True):
+        whole = Text(" " * INDENT)
+        for at, line in enumerate(lines):
+            whole.append_text(line)
+            if at + 1 < len(lines):
+                whole.append(" " * (across - line.cell_len))
+        console().print(whole, no_wrap=True, crop=True)
+    console().print()
+
+
+def terrain(state: int, symbol: str) -> tuple[str, int]:
+    """A cell as the map has it."""
+    if state == NOBODY:
+        return symbol, ROCK
+    return symbol, TRAP if symbol in "XH" else WATER if symbol in HURTS else PLAIN
+
+
+def budgets_look(of_state: Ints) -> Look:
+    """Each cell with its minimal budget, blue to orange."""
+
+    def look(state: int, symbol: str) -> tuple[str, int]:
+        if state == NOBODY:
+            return symbol, ROCK
+        needed = int(of_state[state])
+        return needs(needed), TRAP if needed == INFINITE else SHADES[min(needed, len(SHADES) - 1)]
+
+    return look
+
+
+def route_look(visited: set[int]) -> Look:
+    """The terrain with a route: a dot in each of its cells, a cross where it hurts."""
+
+    def look(state: int, symbol: str) -> tuple[str, int]:
+        if state not in visited or symbol in "SG":
+            return terrain(state, symbol)
+        return ("×", HURT) if symbol in HURTS else ("•", WAY)
+
+    return look
+
+
+def likely_route(mdp: MDP, policy: Policy, budget: int | None) -> list[tuple[int, str, int]]:
+    """The steps (state, action, damage) of the likeliest actions and outcomes, until it ends, stops or repeats."""
+    state, remaining = int(mdp.initial_states[np.argmax(mdp.initial_probabilities)]), budget
+    is_terminal, seen, steps = mdp.is_terminal(), set[tuple[int, int | None]](), list[tuple[int, str, int]]()
+    while not is_terminal[state] and (state, remaining) not in seen and len(steps) < LONGEST:
+        seen.add((state, remaining))
+        try:
+            action = int(np.argmax(policy.probabilities(state, None if policy.is_stationary else remaining)))
+        except (NoSafeAction, PolicyError):  # it says nothing here, or may come to rest
+            break
+        likely = max(mdp.outcomes(state, action), key=lambda outcome: outcome.probability)
+        steps.append((state, mdp.action_name(action), likely.damage))
+        state, remaining = likely.next_state, None if remaining is None else remaining - likely.damage
+    steps.append((state, "", 0))
+    return steps
+
+
+def visited(mdp: MDP, policy: Policy, budget: int | None) -> set[int]:
+    """The states of that route."""
+    return {state for state, _, _ in likely_route(mdp, policy, budget)}
