@@ -13,7 +13,7 @@ from almostsure.cli.commands.first import demo, models
 from almostsure.cli.commands.learning import compare, learn
 from almostsure.cli.commands.pages import paper, report
 from almostsure.cli.commands.policies import simulate, solve
-from almostsure.cli.exits import run_to_exit
+from almostsure.cli.exits import DEBUG, run_to_exit
 from almostsure.cli.output import package_version, prepare_streams
 
 PANELS = {  # of the help, and their commands, in the order in which it lists them
@@ -62,7 +62,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
     help="Plan and learn policies that never exceed a damage budget.",
-    epilog="Begin with: almostsure demo",
+    epilog="Begin with: almostsure demo. Any command takes --debug, which shows the traceback of an error.",
 )
 
 for panel, bodies in PANELS.items():
@@ -88,4 +88,5 @@ def _options(
 def run(arguments: list[str]) -> int:
     """Run a command line; returns the exit code."""
     prepare_streams()
-    return run_to_exit(lambda: app(args=arguments, prog_name="almostsure", standalone_mode=False), arguments)
+    words = [word for word in arguments if word != DEBUG]
+    return run_to_exit(lambda: app(args=words, prog_name="almostsure", standalone_mode=False), arguments)

@@ -43,6 +43,7 @@ CODES: tuple[tuple[tuple[type[AlmostSureError], ...], int], ...] = (  # the firs
     ((MissingExtra, NotEnoughMemory, LimitReached), CANNOT),
     ((AlmostSureError,), BAD_MODEL),
 )
+DEBUG = "--debug"  # an option of every command, which concerns this file only
 NOTHING = "interrupted; nothing was written."
 OWN_WORDS = ("learn", "compare", "paper")  # whose message says itself what was written
 RIGHT_WORDS = {  # what people type who come from elsewhere
@@ -99,7 +100,7 @@ class _Failure:
 
     def __init__(self, arguments: list[str]) -> None:
         self.command = next((word for word in arguments if not word.startswith("-")), "almostsure")
-        self.json, self.debug = "--json" in arguments, "--debug" in arguments
+        self.json, self.debug = "--json" in arguments, DEBUG in arguments
 
     def tell(self, error: BaseException, code: int, message: str = "") -> int:
         """Say what went wrong: on standard error, or as a JSON object on standard output if that was asked for."""

@@ -95,7 +95,6 @@ Constants = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", rich_help_panel="Output")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Output")]
 Budget = Annotated[
     int | None,
     typer.Option("--budget", "-b", metavar="Δ", help="The budget: no episode takes more damage than this."),

@@ -12,23 +12,10 @@ from almostsure.budget.answer import INFINITE
 from almostsure.budget.explain import Explanation
 from almostsure.budget.result import MinimalBudget
 from almostsure.budget.solve import minimal_budget
+from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.maps import budgets_look, draw_maps
-from almostsure.cli.options import (
-    ARRAYS,
-    Constants,
-    Cost,
-    Damage,
-    Debug,
-    Json,
-    ModelName,
-    Reward,
-    Task,
-    action_of,
-    check_output,
-    state_of,
-    word,
-)
+from almostsure.cli.options import Task, action_of, check_output, state_of, word
 from almostsure.cli.output import MOST, bar, clean, facts, heading, need, needs, next_step, say, table
 
 LEVELS = 20  # rows of a table of budgets
@@ -36,22 +23,21 @@ STEPS = 24  # rows of an explanation
 
 
 def budget(
-    model: ModelName,
+    model: opt.ModelName,
     *,
     cap: Annotated[int | None, typer.Option(help="Stop at this budget; whatever needs more reads ∞.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Save the budgets with their certificate (.safetensors).")
     ] = None,
-    damage: Damage = None,
-    reward: Reward = None,
-    cost: Cost = None,
-    constants: Constants = None,
-    json: Json = False,
-    debug: Debug = False,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
 ) -> None:
     """Find the minimal budget of every state, exact and certified."""
     task = Task("budget", model, damage, reward, cost, constants, json)
-    check_output(output, *ARRAYS)
+    check_output(output, *opt.ARRAYS)
     found = minimal_budget(task.mdp, cap=cap, check="always")
     if output is not None:
         found.save(output)
@@ -73,16 +59,15 @@ def budget(
 
 
 def explain(
-    model: ModelName,
+    model: opt.ModelName,
     state: Annotated[str | None, typer.Argument(help="A state's name or number; by default the start.")] = None,
     action: Annotated[str | None, typer.Argument(help="One of its actions.")] = None,
     *,
-    damage: Damage = None,
-    reward: Reward = None,
-    cost: Cost = None,
-    constants: Constants = None,
-    json: Json = False,
-    debug: Debug = False,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
 ) -> None:
     """Explain why a state needs its budget: how the damage can be forced."""
     task = Task("explain", model, damage, reward, cost, constants, json)

@@ -14,22 +14,9 @@ import typer
 
 import almostsure.errors as known_errors
 from almostsure.cli import checker
+from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
-from almostsure.cli.options import (
-    UMB,
-    Constants,
-    Cost,
-    Damage,
-    Debug,
-    Json,
-    ModelName,
-    Reward,
-    Task,
-    as_typed,
-    check_output,
-    complete_result,
-    word,
-)
+from almostsure.cli.options import Task, as_typed, check_output, complete_result, word
 from almostsure.cli.output import emit, facts, heading, next_step, say
 from almostsure.errors import AlmostSureError, ModelError, NotEnoughMemory
 
@@ -41,17 +28,16 @@ LIBRARIES = ("numpy", "safetensors", "umbi", "numba", "gymnasium", "stormpy")
 
 
 def check(
-    model: ModelName,
+    model: opt.ModelName,
     result: Annotated[
         Path, typer.Argument(help="A budget or shield file (.safetensors).", autocompletion=complete_result)
     ],
     *,
-    damage: Damage = None,
-    reward: Reward = None,
-    cost: Cost = None,
-    constants: Constants = None,
-    json: Json = False,
-    debug: Debug = False,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
 ) -> None:
     """Verify a certificate, in a process of its own that loads the checker and the file readers only."""
     task = Task("check", model, damage, reward, cost, constants, json)
@@ -65,22 +51,21 @@ def check(
 
 
 def convert(
-    model: ModelName,
+    model: opt.ModelName,
     output: Annotated[Path, typer.Argument(help="The UMB file to write (.umb).", metavar="OUTPUT")],
     *,
     relay: Annotated[
         bool, typer.Option("--relay", help="Add relay states where Storm cannot tell two outcomes apart.")
     ] = False,
-    damage: Damage = None,
-    reward: Reward = None,
-    cost: Cost = None,
-    constants: Constants = None,
-    json: Json = False,
-    debug: Debug = False,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
 ) -> None:
     """Write a model as a UMB file, which almostsure, Storm, PRISM and Modest read."""
     task = Task("convert", model, damage, reward, cost, constants, json)
-    check_output(output, *UMB)
+    check_output(output, *opt.UMB)
     task.mdp.save(output, relay=relay)
     size = output.stat().st_size
     if json:

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from almostsure.cli import options as opt
 from almostsure.cli.commands.demo import show_demo
 from almostsure.cli.maps import draw_maps, terrain
-from almostsure.cli.options import AnyModelName, Constants, Cost, Damage, Debug, Json, Reward, Task
+from almostsure.cli.options import Task
 from almostsure.cli.output import MOST, described, emit, facts, heading, needs, next_step, table
 from almostsure.model.damage import RULES
 from almostsure.model.describe import facts as model_facts
@@ -21,22 +22,20 @@ REPORT = Path("almostsure-report.html")
 def demo(
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML report to write.")] = REPORT,
-    json: Json = False,
-    debug: Debug = False,
+    json: opt.Json = False,
 ) -> None:
     """Show what this is about: one map, three kinds of constraint, and a report to look at."""
     show_demo(output, json=json)
 
 
 def models(
-    model: AnyModelName = None,
+    model: opt.AnyModelName = None,
     *,
-    damage: Damage = None,
-    reward: Reward = None,
-    cost: Cost = None,
-    constants: Constants = None,
-    json: Json = False,
-    debug: Debug = False,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
 ) -> None:
     """List the examples and the other ways to name a model, or describe one model."""
     if model is not None:

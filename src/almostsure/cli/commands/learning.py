@@ -10,24 +10,10 @@ import typer
 
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.solve import minimal_budget
+from almostsure.cli import options as opt
 from almostsure.cli.commands.policies import least_budget
 from almostsure.cli.exits import Rejected
-from almostsure.cli.options import (
-    ARRAYS,
-    UMB,
-    Budget,
-    Constants,
-    Cost,
-    Damage,
-    Debug,
-    Json,
-    ModelName,
-    Reward,
-    Seed,
-    Task,
-    check_output,
-    word,
-)
+from almostsure.cli.options import Task, check_output, word
 from almostsure.cli.output import described, emit, facts, heading, need, needs, next_step, number, say, share, table
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
@@ -36,14 +22,14 @@ LOGS = (".csv", ".parquet", ".pq")
 
 
 def learn(
-    model: ModelName,
+    model: opt.ModelName,
     *,
     mu: Annotated[
         float | None, typer.Option(help="No outcome is rarer than this; by default, what the model says.")
     ] = None,
     delta: Annotated[float, typer.Option(help="Acceptable probability that the statement is wrong.")] = 0.05,
-    budget: Budget = None,
-    seed: Seed = 0,
+    budget: opt.Budget = None,
+    seed: opt.Seed = 0,
     checkpoint: Annotated[
         Path | None, typer.Option(help="File that keeps the progress; the same command goes on from there.")
     ] = None,
@@ -51,12 +37,11 @@ def learn(
         Path | None,
         typer.Option("--output", "-o", help="Save the counted model (.umb), and its minimal budget beside it."),
     ] = None,
-    damage: Damage = None,
-    reward: Reward = None,
-    cost: Cost = None,
-    constants: Constants = None,
-    json: Json = False,
-    debug: Debug = False,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
 ) -> None:
     """Learn minimal budgets from samples of a model, or from a log, with a confidence statement.
 
@@ -88,9 +73,9 @@ def learn(
 
 
 def compare(
-    model: ModelName,
+    model: opt.ModelName,
     *,
-    budget: Budget = None,
+    budget: opt.Budget = None,
     learner: Annotated[
         list[str] | None, typer.Option("--learner", "-l", help="A learner; may be repeated. By default, all.")
     ] = None,
@@ -98,12 +83,11 @@ def compare(
     seeds: Annotated[int, typer.Option(help="Runs of each learner.")] = 3,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the rows (.csv).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Save the learning curves (.png, .pdf, .svg).")] = None,
-    damage: Damage = None,
-    reward: Reward = None,
-    cost: Cost = None,
-    constants: Constants = None,
-    json: Json = False,
-    debug: Debug = False,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
 ) -> None:
     """Train learners on the model, and compare how safe and how good they are."""
     from almostsure.learn.compare import compare as train
@@ -137,9 +121,9 @@ def compare(
 def _outputs(output: Path | None) -> tuple[Path, Path] | None:
     if output is None:
         return None
-    beside = output.with_suffix(*ARRAYS)
-    check_output(output, *UMB)
-    check_output(beside, *ARRAYS)
+    beside = output.with_suffix(*opt.ARRAYS)
+    check_output(output, *opt.UMB)
+    check_output(beside, *opt.ARRAYS)
     return output, beside
 
 

@@ -9,50 +9,37 @@ from typing import Annotated, Any
 
 import typer
 
+from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
-from almostsure.cli.options import (
-    HTML,
-    Budget,
-    Constants,
-    Cost,
-    Damage,
-    Debug,
-    Json,
-    ModelName,
-    Reward,
-    Seed,
-    Task,
-    check_output,
-)
+from almostsure.cli.options import Task, check_output
 from almostsure.cli.output import clean, emit, heading, next_step, say, table
 
 FIGURES = Path("almostsure-paper")
 
 
 def report(
-    model: ModelName,
+    model: opt.ModelName,
     *,
-    budget: Budget = None,
+    budget: opt.Budget = None,
     limit: Annotated[
         float | None, typer.Option(help="Damage on average, of the policy to compare with; by default --budget.")
     ] = None,
     risk: Annotated[
         float | None, typer.Option(help="P(damage > Δ), of the policy to compare with; by default 0.05.")
     ] = None,
-    seed: Seed = 0,
+    seed: opt.Seed = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("almostsure-report.html"),
-    damage: Damage = None,
-    reward: Reward = None,
-    cost: Cost = None,
-    constants: Constants = None,
-    json: Json = False,
-    debug: Debug = False,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
 ) -> None:
     """Write an interactive HTML report: one file, which opens offline."""
     from almostsure.report import write_report
 
     task = Task("report", model, damage, reward, cost, constants, json)
-    check_output(output, *HTML)
+    check_output(output, *opt.HTML)
     written = write_report(
         task.mdp, output, name=model, budget=budget, limit=limit, risk=risk, seed=seed, command=_command_line()
     )
@@ -68,9 +55,8 @@ def report(
 def paper(
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the figures.")] = FIGURES,
-    seed: Seed = 0,
-    json: Json = False,
-    debug: Debug = False,
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
 ) -> None:
     """Reproduce the paper: every lemma and theorem checked, both experiments, claim by claim."""
     from almostsure.paper import reproduce

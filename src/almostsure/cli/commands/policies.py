@@ -10,26 +10,9 @@ import typer
 
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.solve import minimal_budget
+from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, likely_route, route_look
-from almostsure.cli.options import (
-    ARRAYS,
-    Budget,
-    Constants,
-    Cost,
-    Damage,
-    Debug,
-    Discount,
-    Json,
-    Limit,
-    ModelName,
-    Reward,
-    Risk,
-    Seed,
-    Task,
-    check_output,
-    constraint_of,
-    word,
-)
+from almostsure.cli.options import Task, check_output, constraint_of, word
 from almostsure.cli.output import bar, clean, facts, heading, next_step, number, say, share, table
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.model.mdp import MDP, Floats
@@ -47,29 +30,28 @@ PAIRS = 500_000  # of state and remaining budget, up to which policies are evalu
 
 
 def solve(
-    model: ModelName,
+    model: opt.ModelName,
     *,
-    budget: Budget = None,
-    limit: Limit = None,
-    risk: Risk = None,
-    discount: Discount = 1.0,
+    budget: opt.Budget = None,
+    limit: opt.Limit = None,
+    risk: opt.Risk = None,
+    discount: opt.Discount = 1.0,
     tolerance: Annotated[
         float, typer.Option(metavar="W", help="Width that the proved bounds of the return may have.")
     ] = 1e-8,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the policy (.safetensors).")] = None,
-    damage: Damage = None,
-    reward: Reward = None,
-    cost: Cost = None,
-    constants: Constants = None,
-    json: Json = False,
-    debug: Debug = False,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
 ) -> None:
     """Find the best return under a constraint on damage, with proved bounds and the policy that attains it.
 
     Without a constraint, the budget is the least one that can be promised.
     """
     task = Task("solve", model, damage, reward, cost, constants, json)
-    check_output(output, *ARRAYS)
+    check_output(output, *opt.ARRAYS)
     solution = _best(task, _constraint(task, budget, limit, risk), discount=discount, tolerance=tolerance)
     if output is not None:
         solution.policy.save(output)
@@ -81,24 +63,23 @@ def solve(
 
 
 def simulate(
-    model: ModelName,
+    model: opt.ModelName,
     *,
     policy: Annotated[
         Path | None, typer.Option(help="A policy saved by solve; by default the best one is found first.")
     ] = None,
-    budget: Budget = None,
-    limit: Limit = None,
-    risk: Risk = None,
+    budget: opt.Budget = None,
+    limit: opt.Limit = None,
+    risk: opt.Risk = None,
     episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="Number of episodes.")] = 10_000,
     max_steps: Annotated[int, typer.Option(metavar="N", help="Steps after which an episode is cut.")] = MAX_STEPS,
-    seed: Seed = 0,
+    seed: opt.Seed = 0,
     show: Annotated[int | None, typer.Option(metavar="I", help="Show episode I step by step.")] = None,
-    damage: Damage = None,
-    reward: Reward = None,
-    cost: Cost = None,
-    constants: Constants = None,
-    json: Json = False,
-    debug: Debug = False,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
 ) -> None:
     """Play a policy many times, and count the damage."""
     task = Task("simulate", model, damage, reward, cost, constants, json)
