@@ -1,12 +1,18 @@
-"""Files: written all at once, so that readers see the old content or the new one and never half of it.
+"""Files: which kinds there are, and how they are written and read.
+
+A file is written all at once, so that readers see the old content or the new one and never half of it.
 
 Minimal budgets, shields, policies and what was learned are safetensors files: arrays and a few strings, nothing that
-could run when it is read.  Each carries what it holds (``format``), a ``version`` and the fingerprint of its ``model``.
+could run when it is read.  Each carries what it holds (``format``), a ``version``, the fingerprint of its ``model``,
+and a checksum (``sha256``) of all this, of its other strings and of its arrays.  A file whose content does not have
+its checksum is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
@@ -18,7 +24,16 @@ import numpy.typing as npt
 
 from almostsure.errors import CorruptFile, FileError, ModelMismatch
 
+UMB = (".umb",)
+MAPS = (".txt", ".map")
+PRISM, JANI, DRN = (".prism", ".pm", ".nm", ".sm"), (".jani",), (".drn", ".drn.gz")
+STORM = (*PRISM, *JANI, *DRN)  # what from_prism reads
+MODELS = (*UMB, *MAPS, *STORM)
+TENSORS = (".safetensors",)  # minimal budgets, shields, policies and what was learned
+HTML = (".html", ".htm")
+
 VERSION = "1"
+CHECKSUM = "sha256"
 
 
 @contextlib.contextmanager
@@ -70,9 +85,20 @@ def save_tensors(
     from safetensors.numpy import save
 
     header = {"format": f"almostsure {kind}", "version": VERSION, "model": model, **strings}
-    content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, header)
+    tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    content = save(tensors, {**header, CHECKSUM: checksum(tensors, header)})
     with atomic_write(path) as file:
         file.write(content)
+
+
+def checksum(arrays: Mapping[str, npt.NDArray[Any]], header: Mapping[str, str]) -> str:
+    """SHA-256 of names, types, shapes and contents, whatever order they have in a file."""
+    described = [[name, arrays[name].dtype.str, arrays[name].shape] for name in sorted(arrays)]
+    told = {name: header[name] for name in sorted(header) if name != CHECKSUM}
+    result = hashlib.sha256(json.dumps([told, described]).encode())
+    for name in sorted(arrays):
+        result.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
+    return result.hexdigest()
 
 
 def tensors_kind(path: str | PathLike[str]) -> str | None:
@@ -102,6 +128,12 @@ def load_tensors(
         raise FileError(
             f"{shown!r} has format version {strings.get('version')!r}; this release reads {VERSION!r}. "
             "Use the release that wrote it, or a newer one.",
+            path=path,
+        )
+    if strings.get(CHECKSUM) != checksum(arrays, strings):
+        raise CorruptFile(
+            f"{shown!r} is damaged: its content does not have the checksum that was stored with it. "
+            "Write it again, or use an undamaged copy.",
             path=path,
         )
     if strings.get("model") != model:

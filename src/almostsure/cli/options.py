@@ -15,12 +15,12 @@ import typer
 
 from almostsure.cli.output import described, emit
 from almostsure.errors import ArgumentError, FileError, ModelError, nearest
+from almostsure.files import MODELS, STORM, TENSORS
 from almostsure.model.examples import example_names
 from almostsure.model.mdp import MDP
-from almostsure.model.source import ENDINGS, GYM, STORM, as_model
+from almostsure.model.source import GYM, as_model
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 
-ARRAYS, UMB, HTML = (".safetensors",), (".umb",), (".html", ".htm")  # endings of outputs
 ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1")  # that completion offers
 LONGEST_NUMBER = 18  # digits; no model has more states
 LONGEST_NAME = 255  # bytes of a file's name
@@ -32,12 +32,12 @@ OPTION = re.compile(r"\b(damage|reward|cost|constants)=([^=\d])")  # in messages
 def complete_model(incomplete: str) -> Iterator[str]:
     """The examples, environments, folders and model files that begin like this."""
     yield from (name for name in (*example_names(), *ENVIRONMENTS) if name.startswith(incomplete))
-    yield from complete_file(incomplete, ENDINGS)
+    yield from complete_file(incomplete, MODELS)
 
 
 def complete_result(incomplete: str) -> Iterator[str]:
     """The files of budgets, shields and policies that begin like this."""
-    yield from complete_file(incomplete, ARRAYS)
+    yield from complete_file(incomplete, TENSORS)
 
 
 def complete_file(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
@@ -168,10 +168,10 @@ class Task:
 
 def _require_file(name: str) -> None:
     """Say that a file does not exist, with the nearest that does."""
-    if not name.lower().endswith(ENDINGS) or name.startswith(GYM) or os.path.exists(name):
+    if not name.lower().endswith(MODELS) or name.startswith(GYM) or os.path.exists(name):
         return
     folder = os.path.dirname(name)
-    like = nearest(name, complete_file(f"{folder}/" if folder else "", ENDINGS))
+    like = nearest(name, complete_file(f"{folder}/" if folder else "", MODELS))
     hint = "" if like is None else f" Did you mean {like!r}?"
     raise FileError(f"cannot read {name!r}: there is no such file.{hint}", path=name)
 

@@ -27,13 +27,12 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
-from almostsure.files import atomic_write, tensors_kind
+from almostsure.files import MAPS, STORM, atomic_write, tensors_kind
 from almostsure.model.archive import Archive, Path, Writer
 from almostsure.model.foreign import Roles, Scale, to_mdp
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.relay import with_relays
-from almostsure.model.source import STORM
 from almostsure.model.umb import Umb
 from almostsure.model.validate import CHUNK, MAX_DAMAGE
 
@@ -153,7 +152,7 @@ def _check_ending(path: Path) -> None:
             f"{os.fspath(path)} must be read with from_prism(path, damage=…), as it does not say what damage is.",
             path=path,
         )
-    if name.endswith(".txt"):
+    if name.endswith(MAPS):
         raise FileError(f"{os.fspath(path)} must be read with from_map(Path(…)), if it is a map.", path=path)
     if (kind := tensors_kind(path)) is not None:
         reader = f"{kind.capitalize()}.load(path, mdp)"

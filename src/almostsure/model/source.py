@@ -14,17 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from almostsure.errors import AlmostSureError, ModelError, UnknownName, nearest
+from almostsure.files import MAPS, MODELS, STORM, TENSORS, UMB
 from almostsure.model.mdp import MDP
 
 Model = MDP | str | PathLike[str]  #: what every function that takes a model accepts
 Constant = bool | int | float | str
 
 GYM = "gym:"  # before the id of an environment
-UMB = (".umb",)
-MAPS = (".txt", ".map")
-STORM = (".prism", ".pm", ".nm", ".sm", ".jani", ".drn", ".drn.gz")  # what from_prism reads
-ARRAYS = (".safetensors",)  # budgets, shields and policies: load says how those are read
-ENDINGS = (*UMB, *MAPS, *STORM)
 
 
 def as_model(
@@ -80,7 +76,7 @@ def as_model(
     ending = os.path.splitext(name)[1].lower()
     if name.lower().endswith(STORM):
         return _storm(name, given, constants)
-    if ending in (*UMB, *ARRAYS):
+    if ending in (*UMB, *TENSORS):
         return _umb(name, given, constants)
     if ending in MAPS:
         return _map(name, given, read_constants(constants))
@@ -143,10 +139,10 @@ def _example(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP
         _refuse(given, f"the example {name!r} has its own damage and reward")
         return _made(name, constants, lambda: example(name, **constants))
     if os.path.exists(name):
-        raise UnknownName("kind of file", name, (), f"The name of a model file ends in one of {', '.join(ENDINGS)}.")
+        raise UnknownName("kind of file", name, (), f"The name of a model file ends in one of {', '.join(MODELS)}.")
     listed = ", ".join(example_names())
     raise UnknownName(
-        "model", name, example_names(), f"Name an example ({listed}), a file ({', '.join(ENDINGS)}) or gym:…."
+        "model", name, example_names(), f"Name an example ({listed}), a file ({', '.join(MODELS)}) or gym:…."
     )
 
 

@@ -17,6 +17,7 @@ from almostsure.cli.exits import Rejected
 from almostsure.cli.maps import budgets_look, draw_maps
 from almostsure.cli.options import Task, action_of, check_output, state_of, word
 from almostsure.cli.output import MOST, bar, clean, facts, heading, need, needs, next_step, say, table
+from almostsure.files import TENSORS
 
 LEVELS = 20  # rows of a table of budgets
 STEPS = 24  # rows of an explanation
@@ -37,7 +38,7 @@ def budget(
 ) -> None:
     """Find the minimal budget of every state, exact and certified."""
     task = Task("budget", model, damage, reward, cost, constants, json)
-    check_output(output, *opt.ARRAYS)
+    check_output(output, *TENSORS)
     found = minimal_budget(task.mdp, cap=cap, check="always")
     if output is not None:
         found.save(output)

@@ -19,6 +19,7 @@ from almostsure.cli.exits import Rejected
 from almostsure.cli.options import Task, as_typed, check_output, complete_result, word
 from almostsure.cli.output import emit, facts, heading, next_step, say
 from almostsure.errors import AlmostSureError, ModelError, NotEnoughMemory
+from almostsure.files import UMB
 
 PROVED = (
     "\nProved: an agent that starts with the minimal budget of its state, and plays only actions that need no "
@@ -65,7 +66,7 @@ def convert(
 ) -> None:
     """Write a model as a UMB file, which almostsure, Storm, PRISM and Modest read."""
     task = Task("convert", model, damage, reward, cost, constants, json)
-    check_output(output, *opt.UMB)
+    check_output(output, *UMB)
     task.mdp.save(output, relay=relay)
     size = output.stat().st_size
     if json:

@@ -16,6 +16,7 @@ from almostsure.cli.exits import Rejected
 from almostsure.cli.options import Task, check_output, word
 from almostsure.cli.output import described, emit, facts, heading, need, needs, next_step, number, say, share, table
 from almostsure.errors import ArgumentError, Interrupted
+from almostsure.files import TENSORS, UMB
 from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
 
 LOGS = (".csv", ".parquet", ".pq")
@@ -121,9 +122,9 @@ def compare(
 def _outputs(output: Path | None) -> tuple[Path, Path] | None:
     if output is None:
         return None
-    beside = output.with_suffix(*opt.ARRAYS)
-    check_output(output, *opt.UMB)
-    check_output(beside, *opt.ARRAYS)
+    beside = output.with_suffix(*TENSORS)
+    check_output(output, *UMB)
+    check_output(beside, *TENSORS)
     return output, beside
 
 

@@ -13,6 +13,7 @@ from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.options import Task, check_output
 from almostsure.cli.output import clean, emit, heading, next_step, say, table
+from almostsure.files import HTML
 
 FIGURES = Path("almostsure-paper")
 
@@ -39,7 +40,7 @@ def report(
     from almostsure.report import write_report
 
     task = Task("report", model, damage, reward, cost, constants, json)
-    check_output(output, *opt.HTML)
+    check_output(output, *HTML)
     written = write_report(
         task.mdp, output, name=model, budget=budget, limit=limit, risk=risk, seed=seed, command=_command_line()
     )

@@ -15,6 +15,7 @@ from almostsure.cli.maps import draw_maps, likely_route, route_look
 from almostsure.cli.options import Task, check_output, constraint_of, word
 from almostsure.cli.output import bar, clean, facts, heading, next_step, number, say, share, table
 from almostsure.errors import ArgumentError, Infeasible
+from almostsure.files import TENSORS
 from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint
 from almostsure.plan.solve import Solution, solve_policy
@@ -51,7 +52,7 @@ def solve(
     Without a constraint, the budget is the least one that can be promised.
     """
     task = Task("solve", model, damage, reward, cost, constants, json)
-    check_output(output, *opt.ARRAYS)
+    check_output(output, *TENSORS)
     solution = _best(task, _constraint(task, budget, limit, risk), discount=discount, tolerance=tolerance)
     if output is not None:
         solution.policy.save(output)

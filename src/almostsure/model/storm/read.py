@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from almostsure.errors import FileError, ModelError
+from almostsure.files import STORM
 from almostsure.model.foreign import Roles, condition, resolve, to_mdp
 from almostsure.model.mdp import MDP
-from almostsure.model.source import STORM, Constant, split_constants
+from almostsure.model.source import Constant, split_constants
 from almostsure.model.storm.process import Limits, limits, run_storm
 from almostsure.model.umb import Umb
 
