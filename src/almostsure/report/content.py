@@ -43,7 +43,7 @@ def content(study: Study, *, name: str, command: str, figures: Sequence[Figure])
         "facts": facts(study),
         "safe": study.least <= study.budget,
         "rewarded": has_rewards(mdp),
-        "total": study.budget,
+        "budget": study.budget,
         "least": None if study.least == INFINITE else study.least,
         "layers": layers,
         "solved": study.ladder.solved,

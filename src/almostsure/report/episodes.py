@@ -53,7 +53,7 @@ def _record(plan: Plan, episode: int, title: str) -> dict[str, Any]:
         "rewards": pack(path.rewards[:LONGEST]),
         "damages": pack(path.damages[:LONGEST]),
         "steps": int(path.actions.size),
-        "total": {"return": number(float(plan.episodes.returns[episode])), "damage": int(path.damages.sum())},
+        "sum": {"return": number(float(plan.episodes.returns[episode])), "damage": int(path.damages.sum())},
         "ended": not bool(plan.episodes.truncated[episode]),
     }
 

@@ -1,8 +1,11 @@
 """Everything that a report shows, worked out: budgets, the three kinds of plans, and what had to be left out.
 
 One run up to ``top`` gives the assured policy for every smaller budget too, so the slider of the report and its curve
-cost one solve.  Whatever cannot be had (an infeasible constraint, a return without bound, a model that is too large for
-an exact method) becomes a sentence instead of an error: a report about a hopeless model says why it is hopeless.
+cost one solve.  Whatever cannot be had (an infeasible constraint, a return without bound, a method that would take too
+long) becomes a sentence instead of an error: a report about a hopeless model says why it is hopeless.
+
+There is one limit, on time.  How long a method takes is estimated from the size of the model and the speeds below, not
+measured, so that the same arguments give the same report on every machine.
 """
 
 from __future__ import annotations
@@ -27,19 +30,20 @@ from almostsure.policy.simulate import Episodes, simulate
 
 LOOK_AHEAD = 10  # budgets above the least one that are looked at where none was asked for
 MARGIN = 4  # budgets above the one asked for that the curve goes on for
-SLIDER_PAIRS = 400_000  # pairs of state and remaining budget up to which larger budgets are solved for comparison
-SOLVED_PAIRS = 12_000_000  # … up to which the assured policy is solved at all
-SOLVED_BUDGETS = 5_000  # … and how many budgets: each is a model of its own to solve
-GAINFUL_PAIRS = 12_000  # … where rewards may be collected for ever, which only the plain engine knows for sure
-PROVED_PAIRS = 1_000_000  # … where the compiled engine proves that they are not, or soon says that it cannot
+TIME_LIMIT = 20.0  # seconds that each part of a report may take, by the estimate
+EXTRA = 1 / 30  # of that: what solving for budgets that were not asked about may take
+SPEEDS = {  # pairs of state and remaining budget per second; and pairs that each budget costs besides
+    "solve": (600_000, 2_400),
+    "prove": (50_000, 0),  # that rewards cannot be collected for ever, where that is not plain to see
+    "solve plainly": (600, 0),  # what the compiled engine cannot prove
+    "programme": (600, 0),
+    "frontier": (300, 90),
+    "evaluate": (20_000, 400),
+}
+SCATTERED = 1_000  # states without a map from which on exact evaluation slows down: its factors fill up
 TOLERANCE = 1e-8  # of returns
-PROGRAMME_PAIRS = 12_000  # … up to which the linear programmes of the other constraints are solved
-FRONTIER_PAIRS = 6_000  # … up to which all their limits are
-FRONTIER_BUDGETS, LIMITS = 64, 21
-EVALUATED_PAIRS = 400_000  # … up to which policies are evaluated exactly
-EVALUATED_BUDGETS = 1_000
-EVALUATED_STATES = 20_000  # … without a map: exact solves fill memory and time where successors are anywhere
-EPISODES, EPISODES_LARGE = 10_000, 1_000
+LIMITS = 21  # on the average damage, of the frontier
+EPISODES = 10_000
 MAX_STEPS = 1_000  # of a simulated episode that may never end
 PATIENCE = 20  # expected lengths after which an episode that surely ends is cut
 LONGEST = 10_000
@@ -93,24 +97,39 @@ class Study:
     notes: tuple[str, ...] = field(default=())  # what was left out, and why
 
 
-def study(mdp: MDP, *, budget: int | None, limit: float | None, risk: float | None, seed: int) -> Study:
+class Time:
+    """The time that each part of a report may take, and what was left out for it."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.notes: list[str] = []
+
+    def suffices(self, method: str, states: float, budgets: int, share: float = 1.0) -> bool:
+        """Whether a method is estimated to keep within the limit, or a share of it."""
+        pairs, per_budget = SPEEDS[method]
+        return (states + per_budget) * budgets <= share * self.limit * pairs
+
+
+def study(
+    mdp: MDP, *, budget: int | None, limit: float | None, risk: float | None, seed: int, time_limit: float = TIME_LIMIT
+) -> Study:
     """Work out a report's content; nothing but Ctrl-C and a broken argument stops it."""
     minimal = minimal_budget(mdp)
     least = minimal.smallest_budget()
-    notes: list[str] = []
-    ladder = _ladder(mdp, minimal, budget, notes)
+    time = Time(time_limit)
+    ladder = _ladder(mdp, minimal, budget, time)
     chosen = _choose(ladder, least) if budget is None else budget
     ladder = _shortened(ladder, chosen)
     assured, expected, chance = _constraints(chosen, limit, risk)
     plans = (
         _assured(mdp, ladder, assured),
-        _programmed(mdp, "expected", expected, notes),
-        _programmed(mdp, "chance", chance, notes),
+        _programmed(mdp, "expected", expected, time),
+        _programmed(mdp, "chance", chance, time),
     )
     return Study(
         mdp=mdp, minimal=minimal, broken=_broken(mdp, minimal), least=least, budget=chosen, asked=budget is not None,
-        seed=seed, ladder=ladder, plans=tuple(_tried(mdp, plan, chosen, seed, notes) for plan in plans),
-        frontier=_frontier(mdp, chosen, ladder.curve.size), notes=tuple(dict.fromkeys(notes)),
+        seed=seed, ladder=ladder, plans=tuple(_tried(mdp, plan, chosen, seed, time) for plan in plans),
+        frontier=_frontier(mdp, chosen, ladder.curve.size, time), notes=tuple(dict.fromkeys(time.notes)),
     )  # fmt: skip
 
 
@@ -133,42 +152,45 @@ def _broken(mdp: MDP, minimal: MinimalBudget) -> str:
 # ---------------------------------------------------------------------- the assured policy for many budgets
 
 
-def _ladder(mdp: MDP, minimal: MinimalBudget, budget: int | None, notes: list[str]) -> Ladder:
-    """The assured answers up to the budget asked for, and a little further where that is cheap."""
+def _ladder(mdp: MDP, minimal: MinimalBudget, budget: int | None, time: Time) -> Ladder:
+    """The assured answers up to the budget asked for, and a little further where that is quick."""
     least = minimal.smallest_budget()
     if least == INFINITE:
         return Ladder(curve=np.full(1, math.nan), solution=None)
-    wanted = least + LOOK_AHEAD if budget is None else max(budget, least) + MARGIN
-    floor = (least if budget is None else max(budget, least)) + 1
-    most = min(max(SLIDER_PAIRS // mdp.num_states - 1, floor + 1), SOLVED_PAIRS // mdp.num_states - 1)
+    asked = least if budget is None else max(budget, least)
+    top = asked + (LOOK_AHEAD if budget is None else MARGIN)
+    while top > asked + 2 and not time.suffices("solve", mdp.num_states, top + 1, EXTRA):
+        top -= 1
     refused = ""
-    for top in dict.fromkeys((max(floor - 1, min(wanted, most)), floor - 1)):
-        refused = _too_large(mdp, minimal, top)
+    for highest in dict.fromkeys((top, asked)):
+        refused = _too_slow(mdp, minimal, highest, time)
         if not refused:
-            return _climb(mdp, least, top)
-    notes.append(f"The best policy: {refused} Use solve_policy.")
+            return _climb(mdp, least, highest)
+    time.notes.append(f"The best policy: {refused} Use solve_policy.")
     return Ladder(curve=np.full(1, math.nan), solution=None, problem=f"The policy was left out: {refused}")
 
 
-def _too_large(mdp: MDP, minimal: MinimalBudget, top: int) -> str:
-    """Why the assured policy would take longer than a report may, or nothing."""
-    pairs = (top + 1) * mdp.num_states
-    if pairs > SOLVED_PAIRS or top > SOLVED_BUDGETS:
-        return f"{mdp.num_states:,} states with {top + 1:,} remaining budgets are too many to solve for a report."
-    if pairs > GAINFUL_PAIRS and _may_gain(mdp, minimal, top):
-        return f"rewards can perhaps be collected for ever, and finding out takes long with {mdp.num_states:,} states."
+def _too_slow(mdp: MDP, minimal: MinimalBudget, top: int, time: Time) -> str:
+    """Why the assured policy would take longer than the report may, or nothing."""
+    size, budgets = mdp.num_states, top + 1
+    if not time.suffices("solve", size, budgets):
+        return f"solving {size:,} states with {budgets:,} remaining budgets would take longer than a report may."
+    if time.suffices("solve plainly", size, budgets):
+        return ""
+    if _may_gain(mdp, minimal, top, time.suffices("prove", size, budgets)):
+        return f"rewards can perhaps be collected for ever, and finding out takes long with {size:,} states."
     return ""
 
 
-def _may_gain(mdp: MDP, minimal: MinimalBudget, top: int) -> bool:
-    """Whether rewards may be collected for ever, for all that can be said soon."""
+def _may_gain(mdp: MDP, minimal: MinimalBudget, top: int, prove: bool) -> bool:
+    """Whether rewards may be collected for ever, as far as can be said soon."""
     from almostsure.plan.assured.sweep import solve_sweeping  # compiled: nothing that small models wait for
     from almostsure.plan.assured.sweep_ground import Ground, may_gain
 
     ground = Ground.read(mdp, minimal.of_choice, top, 1.0)
     if not may_gain(ground):
         return False
-    if (top + 1) * mdp.num_states > PROVED_PAIRS:
+    if not prove:
         return True
     try:
         solve_sweeping(ground, TOLERANCE)
@@ -237,55 +259,56 @@ def _assured(mdp: MDP, ladder: Ladder, constraint: AlmostSure) -> Plan:
     return Plan(kind="assured", constraint=constraint, problem=problem)
 
 
-def _programmed(mdp: MDP, kind: str, constraint: Expected | Chance, notes: list[str]) -> Plan:
+def _programmed(mdp: MDP, kind: str, constraint: Expected | Chance, time: Time) -> Plan:
     layers = constraint.budget + 2 if isinstance(constraint, Chance) else 1
-    if mdp.num_states * layers > PROGRAMME_PAIRS:
-        notes.append(
-            f"The plans for averages and risks: linear programmes over {mdp.num_states:,} states take too long for a "
-            "report. Use solve_policy."
+    if not time.suffices("programme", mdp.num_states, layers):
+        time.notes.append(
+            f"The plans for averages and risks: linear programmes over {mdp.num_states:,} states would take longer "
+            "than a report may. Use solve_policy."
         )
-        return Plan(kind=kind, constraint=constraint, problem="Left out: the model is too large for a report.")
+        return Plan(kind=kind, constraint=constraint, problem="Left out: it would take longer than a report may.")
     solution = _solved(mdp, constraint)
     if not isinstance(solution, Solution):
         return Plan(kind=kind, constraint=constraint, problem=str(solution).split("\n", 1)[0])
     return Plan(kind=kind, constraint=constraint, value=solution.value, policy=solution.policy)
 
 
-def _tried(mdp: MDP, plan: Plan, budget: int, seed: int, notes: list[str]) -> Plan:
+def _tried(mdp: MDP, plan: Plan, budget: int, seed: int, time: Time) -> Plan:
     """The plan with its policy evaluated and played."""
     if plan.policy is None:
         return plan
-    found = _evaluated(mdp, plan.policy, budget, notes)
+    found = _evaluated(mdp, plan.policy, budget, time)
     steps = LONGEST
     if found is not None:
         length = found.expected_length if math.isfinite(found.expected_length) else 0.0
         steps = int(min(max(MAX_STEPS, PATIENCE * length), LONGEST))
-    return replace(plan, evaluation=found, episodes=_played(mdp, plan.policy, budget, seed, steps, notes))
+    return replace(plan, evaluation=found, episodes=_played(mdp, plan.policy, budget, seed, steps, time))
 
 
-def _evaluated(mdp: MDP, policy: Policy, budget: int, notes: list[str]) -> Evaluation | None:
-    scattered = mdp.layout is None and mdp.num_states > EVALUATED_STATES
-    if scattered or mdp.num_states * (budget + 1) > EVALUATED_PAIRS or budget > EVALUATED_BUDGETS:
-        notes.append("Exact distributions of damage: they are sampled instead. Use evaluate.")
+def _evaluated(mdp: MDP, policy: Policy, budget: int, time: Time) -> Evaluation | None:
+    size = float(mdp.num_states)
+    if mdp.layout is None:
+        size *= max(1.0, size / SCATTERED)
+    if not time.suffices("evaluate", size, budget + 1):
+        time.notes.append("Exact distributions of damage: they are sampled instead. Use evaluate.")
         return None
     try:
         return evaluate(mdp, policy, budget=budget)
     except AlmostSureError as error:
-        notes.append(f"An exact evaluation: {error}")
+        time.notes.append(f"An exact evaluation: {error}")
         return None
 
 
-def _played(mdp: MDP, policy: Policy, budget: int, seed: int, steps: int, notes: list[str]) -> Episodes | None:
-    count = EPISODES if mdp.num_states <= SLIDER_PAIRS else EPISODES_LARGE
+def _played(mdp: MDP, policy: Policy, budget: int, seed: int, steps: int, time: Time) -> Episodes | None:
     try:
-        return simulate(mdp, policy, count, budget=budget, seed=seed, max_steps=steps)
+        return simulate(mdp, policy, EPISODES, budget=budget, seed=seed, max_steps=steps)
     except AlmostSureError as error:
-        notes.append(f"Simulated episodes: {error}")
+        time.notes.append(f"Simulated episodes: {error}")
         return None
 
 
-def _frontier(mdp: MDP, budget: int, budgets: int) -> Frontier | None:
-    if mdp.num_states * max(budget + 2, budgets) > FRONTIER_PAIRS or budgets > FRONTIER_BUDGETS:
+def _frontier(mdp: MDP, budget: int, budgets: int, time: Time) -> Frontier | None:
+    if not time.suffices("frontier", mdp.num_states, max(budget + 2, budgets)):
         return None
     try:
         return frontier(mdp, budget, limits=np.unique(np.linspace(0, budgets - 1, LIMITS).round()))

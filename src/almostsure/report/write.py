@@ -16,7 +16,7 @@ from almostsure.model.source import Model, as_model
 from almostsure.plan.constraints import Chance, Expected
 from almostsure.report.content import Figure, content
 from almostsure.report.page import page
-from almostsure.report.study import study
+from almostsure.report.study import TIME_LIMIT, study
 
 
 def write_report(
@@ -27,6 +27,7 @@ def write_report(
     limit: float | None = None,
     risk: float | None = None,
     seed: int = 0,
+    time_limit: float = TIME_LIMIT,
     command: str | None = None,
     name: str | None = None,
     figures: Sequence[Figure] = (),
@@ -50,6 +51,9 @@ def write_report(
         ``budget`` with a probability of at most ``risk`` (by default 0.05).
     seed
         Of the simulated episodes.
+    time_limit
+        Seconds that each part may take.  They are estimated from the size of the model, so that the same arguments give
+        the same file; what would take longer is left out, and the report says so.
     command
         What the report says it was made with; by default the call in Python.
     name
@@ -66,14 +70,14 @@ def write_report(
 
     Notes
     -----
-    A constraint that cannot be met, or a return without bound, is no error: the report says so, and why.  From some
-    thousand states on a report gathers what cannot be drawn, and leaves out what would take long; it lists what.
+    A constraint that cannot be met, or a return without bound, is not an error: the report says so, and why.  Above a
+    few thousand states a report groups states that cannot be drawn one by one.
     """
     model = as_model(mdp)
     source = None if isinstance(mdp, MDP) else Path(fspath(mdp)).name
     minimal = None if budget is None else check_budget(budget)
-    _check(minimal, limit, risk, seed)
-    found = study(model, budget=minimal, limit=limit, risk=risk, seed=int(seed))
+    _check(minimal, limit, risk, seed, time_limit)
+    found = study(model, budget=minimal, limit=limit, risk=risk, seed=int(seed), time_limit=time_limit)
     made = command if command is not None else _call(source, budget, limit, risk, seed)
     text = page(content(found, name=name or source or "a model", command=made, figures=figures))
     with atomic_write(path) as file:
@@ -81,7 +85,7 @@ def write_report(
     return Path(path)
 
 
-def _check(budget: int | None, limit: float | None, risk: float | None, seed: int) -> None:
+def _check(budget: int | None, limit: float | None, risk: float | None, seed: int, time_limit: float) -> None:
     """Refuse what the constraints would refuse, before anything is solved."""
     if limit is not None:
         Expected(limit)
@@ -89,10 +93,12 @@ def _check(budget: int | None, limit: float | None, risk: float | None, seed: in
         Chance(budget or 0, risk)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
         raise ArgumentError(f"seed must be a whole number, 0 … 2**64 − 1; got {seed!r}")
+    if not time_limit > 0:
+        raise ArgumentError(f"time_limit must be positive; got {time_limit!r}")
 
 
 def _call(source: str | None, budget: int | None, limit: float | None, risk: float | None, seed: int) -> str:
-    given = {"total": budget, "limit": limit, "risk": risk, "seed": seed or None}
+    given = {"budget": budget, "limit": limit, "risk": risk, "seed": seed or None}
     listed = "".join(f", {key}={value}" for key, value in given.items() if value is not None)
     model = "mdp" if source is None else repr(source)
     return f'almostsure.report.write_report({model}, "report.html"{listed})'

@@ -29,6 +29,7 @@ def report(
         float | None, typer.Option(help="P(damage > Δ), of the policy to compare with; by default 0.05.")
     ] = None,
     seed: opt.Seed = 0,
+    time_limit: Annotated[float, typer.Option(metavar="S", help="Seconds that each part may take, estimated.")] = 20.0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("almostsure-report.html"),
     damage: opt.Damage = None,
     reward: opt.Reward = None,
@@ -41,9 +42,8 @@ def report(
 
     task = Task("report", model, damage, reward, cost, constants, json)
     check_output(output, *HTML)
-    written = write_report(
-        task.mdp, output, name=model, budget=budget, limit=limit, risk=risk, seed=seed, command=_command_line()
-    )
+    options: Any = {"budget": budget, "limit": limit, "risk": risk, "seed": seed, "time_limit": time_limit}
+    written = write_report(task.mdp, output, name=model, command=_command_line(), **options)
     size = written.stat().st_size
     if json:
         task.emit(output=written, bytes=size, seed=seed)

@@ -69,7 +69,7 @@ function numbersTable(heads, rows) {
 // ------------------------------------------------------------------ return against budget, and against risk
 
 function drawReturns() {
-  const holder = byId("return-charts"), curve = [...CURVE.values()], total = DATA.total;
+  const holder = byId("return-charts"), curve = [...CURVE.values()], budget = DATA.budget;
   if (!DATA.rewarded) { byId("returns").hidden = true; return; }
   byId("returns-lead").textContent = DATA.least === null
     ? "No budget can be kept from the start, so there is no return to show for any."
@@ -81,16 +81,16 @@ function drawReturns() {
   if (f) { series.push({ kind: "expected", points: f.limits.map((x, i) => [x, toNumber(f.expected[i])]) }); kinds.push("expected"); }
   const at = (k) => (f && f.limits.indexOf(k) >= 0 ? show(f.expected[f.limits.indexOf(k)]) : "");
   put(holder, make("div", { class: "card" }, make("h3", null, "Return against Δ"),
-    lineChart({ label: "Best return against the budget", xTitle: "budget Δ", yTitle: "return", series, xs, xName: String, mark: { x: total, text: `this report: Δ = ${total}` } }),
+    lineChart({ label: "Best return against the budget", xTitle: "budget Δ", yTitle: "return", series, xs, xName: String, mark: { x: budget, text: `this report: Δ = ${budget}` } }),
     legendOf(kinds, { assured: "never more than Δ", expected: "at most Δ on average" }),
     numbersTable(["Δ", "never more", ...(f ? ["on average"] : [])], xs.map((k) => [k, show(CURVE.get(k)), ...(f ? [at(k)] : [])]))));
   if (!f || f.chance.filter((x) => Number.isFinite(toNumber(x))).length < 2) return;
   const places = f.risks.map((_, i) => i);
   const named = (i) => (f.risks[i] === 0 ? "never" : f.risks[i] === 1 ? "always" : `${+(100 * f.risks[i]).toFixed(2)} %`);
-  holder.append(make("div", { class: "card" }, make("h3", null, `Return against the risk of more than ${total}`),
-    lineChart({ label: "Best return against the risk", xTitle: `probability of more than ${total} damage that is allowed`, yTitle: "return",
+  holder.append(make("div", { class: "card" }, make("h3", null, `Return against the risk of more than ${budget}`),
+    lineChart({ label: "Best return against the risk", xTitle: `probability of more than ${budget} damage that is allowed`, yTitle: "return",
       series: [{ kind: "chance", points: places.map((i) => [i, toNumber(f.chance[i])]) }], xs: places, xName: named }),
-    legendOf(["chance"], { chance: `more than ${total} with some probability` }),
+    legendOf(["chance"], { chance: `more than ${budget} with some probability` }),
     numbersTable(["risk", "return"], places.map((i) => [named(i), show(f.chance[i])]))));
 }
 
@@ -99,7 +99,7 @@ function drawReturns() {
 function drawKinds() {
   byId("kinds-lead").textContent = "The same model under three kinds of constraint. Only the first is a promise about every single run.";
   const exact = DATA.plans.every((plan) => plan.exact || plan.problem);
-  const heads = ["Constraint", "return", "mean damage", "worst damage", `P(damage > ${DATA.total})`, "the policy"];
+  const heads = ["Constraint", "return", "mean damage", "worst damage", `P(damage > ${DATA.budget})`, "the policy"];
   const rows = DATA.plans.map((plan) => {
     const name = make("td", { class: `c-${plan.kind}` }, make("i", { class: `key ${plan.kind}`, "aria-hidden": "true" }), make("strong", null, PLANS[plan.kind].title), make("div", { class: "dim" }, plan.constraint));
     if (plan.problem || plan.value === null) return make("tr", null, name, make("td", { colspan: 5, class: "dim" }, plan.problem));
@@ -154,12 +154,12 @@ function hatched(svg) {
 
 function damageChart(kind, damage, size, slots, most) {
   const starts = DATA.distributions.starts, name = (i) => (i + 1 < starts.length && starts[i + 1] > starts[i] + 1 ? `${starts[i]} … ${starts[i + 1] - 1}` : starts[i]);
-  const over = damage.values.reduce((sum, p, i) => sum + (starts[i] > DATA.total ? p : 0), 0) + damage.beyond;
-  const [svg, Y] = smallFrame(`Distribution of damage, ${PLANS[kind].title}: more than ${DATA.total} with probability ${percent(over)}`, "damage of a run", most);
+  const over = damage.values.reduce((sum, p, i) => sum + (starts[i] > DATA.budget ? p : 0), 0) + damage.beyond;
+  const [svg, Y] = smallFrame(`Distribution of damage, ${PLANS[kind].title}: more than ${DATA.budget} with probability ${percent(over)}`, "damage of a run", most);
   const { width, height, left, right, top, bottom } = SMALL, step = (width - left - right) / Math.max(slots, 4);
   const pattern = hatched(svg);
   damage.values.forEach((p, d) => {
-    const spent = starts[d] > DATA.total;
+    const spent = starts[d] > DATA.budget;
     if (p <= 0) return;
     const bar = draw("rect", { class: spent ? "" : `f-${kind}`, fill: spent ? pattern : null, x: left + d * step + step * 0.12, y: Math.min(Y(p), height - bottom - 1), width: step * 0.76, height: Math.max(1, height - bottom - Y(p)) });
     bar.append(draw("title", null, `${name(d)} damage: ${percent(p)}`));
@@ -168,9 +168,9 @@ function damageChart(kind, damage, size, slots, most) {
   if (damage.beyond > 0) svg.append(draw("rect", { fill: pattern, x: left + size * step + step * 0.12, y: Y(damage.beyond), width: step * 0.76, height: Math.max(1, height - bottom - Y(damage.beyond)) }), draw("text", { x: left + (size + 0.5) * step, y: height - bottom + 14, "text-anchor": "middle" }, "more"));
   const every = Math.ceil(size / 9);
   for (let d = 0; d < size - (slots > size ? 1 : 0); d += every) svg.append(draw("text", { x: left + (d + 0.5) * step, y: height - bottom + 14, "text-anchor": "middle" }, starts[d]));
-  const place = starts.findIndex((first) => first > DATA.total), wall = left + (place < 0 ? size : place) * step;
-  if (place < 0 && DATA.total >= starts[size - 1] + 1) svg.append(draw("text", { class: "halo", x: width - right, y: top, "text-anchor": "end" }, `Δ = ${DATA.total} →`));
-  else svg.append(draw("line", { class: "mark-line", x1: wall, x2: wall, y1: top - 8, y2: height - bottom }), draw("text", { class: "halo", x: wall + 5, y: top, "text-anchor": "start" }, `Δ = ${DATA.total}`));
+  const place = starts.findIndex((first) => first > DATA.budget), wall = left + (place < 0 ? size : place) * step;
+  if (place < 0 && DATA.budget >= starts[size - 1] + 1) svg.append(draw("text", { class: "halo", x: width - right, y: top, "text-anchor": "end" }, `Δ = ${DATA.budget} →`));
+  else svg.append(draw("line", { class: "mark-line", x1: wall, x2: wall, y1: top - 8, y2: height - bottom }), draw("text", { class: "halo", x: wall + 5, y: top, "text-anchor": "start" }, `Δ = ${DATA.budget}`));
   if (kind !== "assured" || over > 0) svg.append(draw("text", { class: `${over > 0 ? "f-harm" : `f-${kind}`} halo`, x: width - right, y: top + 18, "text-anchor": "end" }, over > 0 ? `${percent(over)} overspend` : "none overspends"));
   else svg.append(draw("text", { class: "f-assured halo", x: width - right, y: top + 18, "text-anchor": "end" }, "none overspends"));
   return svg;

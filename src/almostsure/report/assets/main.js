@@ -28,7 +28,7 @@ function buildTheme() {
 
 byId("main").hidden = false;
 readPalette();
-app.layer = Math.max(0, DATA.layers.indexOf(DATA.total));
+app.layer = Math.max(0, DATA.layers.indexOf(DATA.budget));
 // Of several starts, the one that decides.
 app.selected = DATA.model.starts.map(([start]) => start).reduce((a, b) => (known(b) && needOf(b) > needOf(a) ? b : a));
 buildExplore();

@@ -5,7 +5,7 @@ const MOST_PIPS = 24, SPEEDS = { "0.5": "half speed", 1: "normal speed", 3: "fas
 function buildPlayer() {
   if (!DATA.episodes.length) { byId("play").hidden = true; return; }
   const records = DATA.episodes.map((record) => ({ ...record, actions: unpack(record.actions), rewards: unpack(record.rewards), damages: unpack(record.damages) }));
-  byId("play-lead").textContent = `Recorded episodes, from ${count(DATA.distributions.plans.find((d) => d.return).return.episodes, "simulated run")} of each policy (seed ${DATA.proof.seed}). Every run starts with a budget of ${DATA.total}; watch what is left.`;
+  byId("play-lead").textContent = `Recorded episodes, from ${count(DATA.distributions.plans.find((d) => d.return).return.episodes, "simulated run")} of each policy (seed ${DATA.proof.seed}). Every run starts with a budget of ${DATA.budget}; watch what is left.`;
   const parts = playerParts(records);
   const player = { record: records[0], step: 0, timer: null, speed: 1, parts };
   const show_ = (step) => { player.step = Math.max(0, Math.min(step, player.record.actions.length)); drawStep(player); };
@@ -53,23 +53,23 @@ function playerParts(records) {
 
 function listEpisodes(select, records, kind) {
   put(select, records.map((record, i) => ({ record, i })).filter(({ record }) => record.kind === kind)
-    .map(({ record, i }) => make("option", { value: i }, `${record.title}: damage ${record.total.damage}${DATA.rewarded ? `, return ${show(record.total.return)}` : ""}`)));
+    .map(({ record, i }) => make("option", { value: i }, `${record.title}: damage ${record.sum.damage}${DATA.rewarded ? `, return ${show(record.sum.return)}` : ""}`)));
 }
 
 function drawStep(player) {
   const { record, step, parts } = player;
   let spent = 0, earned = 0;
   for (let t = 0; t < step; t++) { spent += record.damages[t]; earned += record.rewards[t]; }
-  const left = DATA.total - spent;
+  const left = DATA.budget - spent;
   parts.scrub.value = String(step);
   parts.scrub.setAttribute("aria-valuetext", `step ${step} of ${record.actions.length}, ${left} left`);
-  parts.left.textContent = left >= 0 ? `${left} of ${DATA.total}` : `overspent by ${-left}`;
+  parts.left.textContent = left >= 0 ? `${left} of ${DATA.budget}` : `overspent by ${-left}`;
   parts.left.className = `left${left < 0 ? " over" : ""}`;
   drawGauge(parts.gauge, left);
   const here = stateName(record.states[step]);
   const gained = DATA.rewarded ? ` Return so far: ${show(earned)}.` : "";
   parts.log.textContent = step === 0 ? `Starts at ${here}.` : `Step ${step} of ${record.actions.length}: ${actionName(record.actions[step - 1])} → ${here}${record.damages[step - 1] ? `, damage ${record.damages[step - 1]}` : ""}.${gained}`;
-  parts.outcome.textContent = `In the end: ${count(record.steps, "step")}, damage ${record.total.damage}${DATA.rewarded ? `, return ${show(record.total.return)}` : ""}${record.ended ? "" : "; it was cut there"}.${record.steps > record.actions.length ? ` The first ${record.actions.length} steps are recorded.` : ""}`;
+  parts.outcome.textContent = `In the end: ${count(record.steps, "step")}, damage ${record.sum.damage}${DATA.rewarded ? `, return ${show(record.sum.return)}` : ""}${record.ended ? "" : "; it was cut there"}.${record.steps > record.actions.length ? ` The first ${record.actions.length} steps are recorded.` : ""}`;
   drawScene(player, record, step);
   put(parts.stairs, stairs(record, step));
 }
@@ -85,16 +85,16 @@ function drawScene({ parts }, record, step) {
 }
 
 function drawGauge(gauge, left) {
-  const total = DATA.total;
-  if (!total && left >= 0) { put(gauge); return; }
-  if (total > MOST_PIPS || -left > MOST_PIPS) {
+  const budget = DATA.budget;
+  if (!budget && left >= 0) { put(gauge); return; }
+  if (budget > MOST_PIPS || -left > MOST_PIPS) {
     const rest = make("div");
-    rest.style.width = `${(100 * Math.max(0, left)) / (total || 1)}%`;
+    rest.style.width = `${(100 * Math.max(0, left)) / (budget || 1)}%`;
     put(gauge, make("div", { class: "meter" }, rest));
     return;
   }
   const pips = [];
-  for (let k = 0; k < total; k++) pips.push(make("span", { class: k < left ? "pip" : "pip spent" }));
+  for (let k = 0; k < budget; k++) pips.push(make("span", { class: k < left ? "pip" : "pip spent" }));
   for (let k = 0; k < -left; k++) pips.push(make("span", { class: "pip over" }));
   put(gauge, pips);
 }
@@ -102,14 +102,14 @@ function drawGauge(gauge, left) {
 // What is left, step by step; below zero it is overspent.
 function stairs(record, step) {
   const width = 620, height = 92, left = 34, right = 8, top = 10, bottom = 18, steps = Math.max(1, record.actions.length);
-  const levels = [DATA.total];
+  const levels = [DATA.budget];
   for (const damage of record.damages) levels.push(levels[levels.length - 1] - damage);
-  const low = Math.min(0, ...levels), high = Math.max(1, DATA.total);
+  const low = Math.min(0, ...levels), high = Math.max(1, DATA.budget);
   const X = (t) => left + (t / steps) * (width - left - right), Y = (k) => height - bottom - ((k - low) / (high - low)) * (height - top - bottom);
   const path = levels.map((k, t) => (t ? `H ${X(t)} V ${Y(k)}` : `M ${X(0)} ${Y(k)}`)).join(" ");
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": "What is left of the budget, step by step" },
     draw("line", { class: "axis", x1: left, x2: width - right, y1: Y(0), y2: Y(0) }),
-    draw("text", { x: left - 6, y: Y(high) + 4, "text-anchor": "end" }, DATA.total), draw("text", { x: left - 6, y: Y(0) + 4, "text-anchor": "end" }, DATA.total ? "0" : ""),
+    draw("text", { x: left - 6, y: Y(high) + 4, "text-anchor": "end" }, DATA.budget), draw("text", { x: left - 6, y: Y(0) + 4, "text-anchor": "end" }, DATA.budget ? "0" : ""),
     draw("path", { class: `s-${record.kind}`, fill: "none", "stroke-width": 2, d: path }),
     draw("line", { class: "mark-line", x1: X(step), x2: X(step), y1: top - 4, y2: height - bottom }),
     MARKS[record.kind](X(step), Y(levels[step])),
