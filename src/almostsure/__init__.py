@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         from_transitions,
         load,
     )
-    from almostsure.plan import AlmostSure, Chance, Expected, Solution, solve_policy
+    from almostsure.plan import AlmostSure, Chance, Expected, RiskShield, Solution, solve_policy
     from almostsure.policy import Episodes, Evaluation, Policy, evaluate, simulate
     from almostsure.shield import Shield
 
@@ -52,6 +52,7 @@ __all__ = [
     "minimal_budget",
     # Shields
     "OnlineShield",
+    "RiskShield",
     "Shield",
     # Policies
     "AlmostSure",
@@ -80,7 +81,7 @@ __getattr__ = on_demand(
         "almostsure.budget": "INFINITE MinimalBudget check_minimal_budget minimal_budget",
         "almostsure.policy": "Episodes Evaluation Policy evaluate simulate",
         "almostsure.shield": "Shield",
-        "almostsure.plan": "AlmostSure Chance Expected Solution solve_policy",
+        "almostsure.plan": "AlmostSure Chance Expected RiskShield Solution solve_policy",
         "almostsure.learn": "OnlineShield compare learn_from_logs learn_minimal_budget samples_needed",
         "almostsure.gym": "to_gymnasium",
         "almostsure.errors": "AlmostSureError",

@@ -2,6 +2,7 @@
 
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.plan.frontier import Frontier, frontier
+from almostsure.plan.risk import RiskShield
 from almostsure.plan.solve import Solution, solve_policy
 from almostsure.plan.suggest import Suggestion, suggest_budget
 
@@ -11,6 +12,7 @@ __all__ = [
     "Constraint",
     "Expected",
     "Frontier",
+    "RiskShield",
     "Solution",
     "Suggestion",
     "frontier",

@@ -1,0 +1,163 @@
+"""The least probability of overspending, enclosed from both sides.
+
+Let p*(s, K) be the least probability, over all policies, of taking more than K damage from s on.  It is 0 exactly
+where k*(s) ≤ K.  Elsewhere it is the fixed point of
+
+    p(s, K) = min over a of q(s, K, a),   q(s, K, a) = Σ p(s', d | s, a) · p(s', K − d),   p(s', K) = 1 for K < 0
+
+and the only one: a policy that stayed for ever among the states with k*(s) > K, without damage, would show that
+k*(s) = 0 there.  So iterating from 1 downwards and from 0 upwards both lead to p*, and enclose it at every step.
+
+*Upper bounds hold in floating point.*  Sums are scaled up by more than rounding can have lost, so every value that is
+stored is at least the q̄ of some action, computed from the values stored with it.  Floating-point sums are monotone in
+their terms, so this stays true when other values fall later.  A table p̄ with p̄ ≥ min q̄ and p̄ = 1 once overspent is at
+least p*, whenever the iteration stops.
+
+*Loops.*  Where an outcome stays at (s, K), q is a convex combination of p̄(s, K) and of A/B, the sum over the other
+outcomes divided by their share.  So max(p̄(s, K), A/B) is an upper bound of q as well, and iterating A/B does not wait
+for a loop to be left.
+
+*Layers.*  Damage only lowers K, so K = 0, 1, 2, … are solved in turn; p̄(·, K − 1) is a valid start for K, since more
+budget never makes overspending more likely.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.progress import Bar, compiling
+
+EPSILON = 2.0**-52
+TINY = 5e-324  # the least positive number: a product of positive numbers is not 0
+PLAIN_WORK = 20_000  # open choices over all layers below which waiting for a compiler does not pay …
+PLAIN_SWEEPS = 400  # … unless the bounds close in slowly
+MOST_SWEEPS = 200_000
+SWEEPS_AT_ONCE = 20  # between two looks at Ctrl-C
+
+
+class Sums(NamedTuple):
+    """What the sums q(s, K, a) are made of."""
+
+    choice_ptr: Ints  # [num_states + 1]
+    outcome_ptr: Ints  # [num_choices + 1]
+    successor: Ints  # [num_outcomes]
+    damage: npt.NDArray[np.uint8]  # [num_outcomes]
+    probability: Floats  # [num_outcomes]
+    owner: Ints  # [num_choices] the state of each choice
+    margin: Floats  # [num_choices] by which a quotient of two sums is multiplied so that it is never too small
+    scale: Floats  # [num_choices] the same for one sum, divided by what the probabilities sum to
+
+
+class LeastRisk(NamedTuple):
+    """Bounds of p*, one row for each remaining budget 0 … budget."""
+
+    upper: Floats  # [budget + 1, num_states]
+    lower: Floats  # [budget + 1, num_states]
+
+    @property
+    def gap(self) -> float:
+        """The greatest distance between the bounds."""
+        return float((self.upper - self.lower).max())
+
+
+def sums_of(mdp: MDP) -> Sums:
+    """The sums of a model."""
+    margin = 1.0 + (3.0 * np.diff(mdp.outcome_ptr) + 8.0) * EPSILON  # more than products, sums and quotient round off
+    shares = np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1].astype(np.int64))
+    columns = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage, mdp.probability
+    return Sums(*columns, mdp.choice_states(), margin, margin / shares)
+
+
+def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float) -> LeastRisk:
+    """Bounds of p* for every state and every remaining budget, closer than ``tolerance`` where floats allow it.
+
+    Parameters
+    ----------
+    needed
+        k* of every state, exact up to ``budget`` at least.
+    """
+    sums = sums_of(mdp)
+    upper, lower = (np.zeros((budget + 1, mdp.num_states)) for _ in range(2))
+    is_open = [np.flatnonzero(needed > level) for level in range(budget + 1)]
+    work = sum(int((mdp.choice_ptr[o + 1] - mdp.choice_ptr[o]).sum()) for o in is_open)
+    sweeps = PLAIN_SWEEPS if work < PLAIN_WORK else 0
+    with Bar("least risks", budget + 1) as bar:
+        for level, states in enumerate(is_open):
+            upper[level, states] = upper[level - 1, states] if level else 1.0
+            if states.size:
+                _settle((sums, upper, lower), level, states, tolerance, sweeps)
+            bar.update(level + 1)
+    return LeastRisk(upper, lower)
+
+
+def _settle(tables: tuple[Sums, Floats, Floats], level: int, states: Ints, tolerance: float, plain_sweeps: int) -> None:
+    """Sweep one layer until its bounds are close, or until nothing moves any more."""
+    sums, upper, lower = tables
+    for done in range(0, MOST_SWEEPS, SWEEPS_AT_ONCE):
+        sweep = sweep_plain if done < plain_sweeps else _compiled()
+        before = upper[level, states], lower[level, states]
+        if sweep(sums, upper, lower, level, states, SWEEPS_AT_ONCE, tolerance) <= tolerance:
+            return
+        if all(np.array_equal(old, new[level, states]) for old, new in zip(before, (upper, lower), strict=True)):
+            return  # as close as floats get
+
+
+def sweep_plain(
+    sums: Sums, upper: Floats, lower: Floats, level: int, states: Ints, sweeps: int, tolerance: float
+) -> float:
+    """The plain twin of the compiled sweeps: all states at once, from the values before; returns the gap."""
+    begin, end = sums.choice_ptr[states].astype(np.int64), sums.choice_ptr[states + 1].astype(np.int64)
+    choices = np.concatenate([np.arange(b, e) for b, e in zip(begin, end, strict=True)])
+    first = np.cumsum(end - begin) - (end - begin)
+    level_of, gap = np.full(choices.size, level), math.inf
+    for _ in range(sweeps):
+        high, through = _sums(sums, upper, level_of, choices, up=True)
+        low, low_through = _sums(sums, lower, level_of, choices, up=False)
+        high, low = np.minimum(high, through), np.maximum(low, low_through)
+        upper[level, states] = np.minimum(np.minimum.reduceat(high, first), upper[level, states])
+        lower[level, states] = np.maximum(np.minimum.reduceat(low, first), lower[level, states])
+        gap = float((upper[level, states] - lower[level, states]).max())
+        if gap <= tolerance:
+            break
+    return gap
+
+
+def risks_of(sums: Sums, upper: Floats, remaining: Ints, choices: Ints) -> Floats:
+    """q̄(s, K, a): an upper bound of the risk of each choice with what remains, 0 or more."""
+    direct, through = _sums(sums, upper, remaining, choices, up=True)
+    return np.minimum(direct, np.maximum(through, upper[remaining, sums.owner[choices]]))
+
+
+def _sums(sums: Sums, table: Floats, remaining: Ints, choices: Ints, *, up: bool) -> tuple[Floats, Floats]:
+    """Σ p · p(s', K') of each choice over all outcomes, and over those that leave (s, K), divided by their share."""
+    begin = sums.outcome_ptr[choices].astype(np.int64)
+    lengths = sums.outcome_ptr[choices + 1] - begin
+    first = np.cumsum(lengths) - lengths
+    owner = np.repeat(np.arange(choices.size), lengths)
+    outcome = np.arange(owner.size) + (begin - first)[owner]
+    left = remaining[owner] - sums.damage[outcome]
+    after = np.where(left < 0, 1.0, table[np.maximum(left, 0), sums.successor[outcome]])
+    share = sums.probability[outcome]
+    terms = share * after
+    if up:
+        terms[(terms == 0) & (after > 0)] = TINY
+    leaves = (sums.successor[outcome] != sums.owner[choices][owner]) | (sums.damage[outcome] > 0)
+    scale = sums.scale[choices] if up else 2.0 - sums.scale[choices]
+    margin = sums.margin[choices] if up else 2.0 - sums.margin[choices]
+    with np.errstate(invalid="ignore"):  # 0/0: a choice that only loops
+        through = np.add.reduceat(terms * leaves, first) / np.add.reduceat(share * leaves, first) * margin
+    direct = np.add.reduceat(terms, first) * scale
+    return np.minimum(direct, 1.0), np.where(np.isnan(through), 1.0 if up else 0.0, np.minimum(through, 1.0))
+
+
+def _compiled() -> Callable[..., float]:
+    with compiling("the risk solver"):
+        from almostsure.plan.least_risk_kernel import sweep_layer
+
+    return cast(Callable[..., float], sweep_layer)
