@@ -63,7 +63,7 @@ def test_fractions_of_damage():
             *rest, info = self.env.step(action)
             return *rest, {**info, "damage": info["damage"] / 2}
 
-    with pytest.raises(ModelError, match=r"non-integer damage: info\['damage'\] must be an integer.*got 0\.5"):
+    with pytest.raises(ModelError, match=r"non-integer damage: damage must be an integer.*got 0\.5"):
         check_shielded_env(rivers(Half))
 
 
@@ -71,7 +71,7 @@ def test_states_outside_the_model():
     def somewhere_else(seen, env):
         return 10_000 if seen % 3 == 0 else seen
 
-    with pytest.raises(ModelError, match=r"state outside the model: the observation .* is not a state 0 … 133"):
+    with pytest.raises(ModelError, match=r"state outside the model: state_of must return a state 0 … 133"):
         check_shielded_env(rivers(state_of=somewhere_else))
 
 
@@ -136,7 +136,7 @@ class Homemade(gymnasium.Wrapper):
 
     def __init__(self, mistake=None):
         super().__init__(to_gymnasium("paper", max_episode_steps=8))
-        self.mistake, self.left = mistake, 2
+        self.mistake, self.left, self.refused = mistake, 2, 0
 
     def reset(self, **options):
         state, info = self.env.reset(**options)
@@ -145,11 +145,16 @@ class Homemade(gymnasium.Wrapper):
         return state, self.info(info, 0)
 
     def step(self, action):
+        given = action
         if self.mistake != "forbidden action played" and not self.action_masks()[action]:
-            raise ValueError("not allowed")
+            self.refused += 1
+            if self.mistake != "refuses only at first" or copied(self):
+                raise ValueError("not allowed")
+            action = 1
         state, reward, terminated, truncated, info = self.env.step(action)
         self.left -= info["damage"]
-        return state, reward, terminated, truncated, self.info(info, info["damage"])
+        said = {"executed_action": action, "replaced": action != given}
+        return state, reward, terminated, truncated, self.info(info, info["damage"]) | said
 
     def action_masks(self):
         return np.array([self.left > 0 or self.mistake == "overspent", True])
@@ -159,6 +164,15 @@ class Homemade(gymnasium.Wrapper):
         if self.mistake == "damage is not an integer":
             damage = float(damage)
         return {"damage": damage, "remaining": left, "action_mask": self.action_masks()} if self.mistake != "no" else {}
+
+
+COPIES = []  # how often a forbidden action was tried
+
+
+def copied(env):
+    """Whether a forbidden action is tried for the first time."""
+    COPIES.append(env)
+    return len(COPIES) == 1
 
 
 def test_a_homemade_shield_may_be_well():
@@ -172,6 +186,7 @@ def test_a_homemade_shield_may_be_well():
         ("budget not kept", r"budget not kept: 2 remained and the step did 1, but info\['remaining'\] is 0"),
         ("overspent", "overspent: an allowed action overspent the budget by 1"),
         ("forbidden action played", "forbidden action played: action 0 is not allowed"),
+        ("refuses only at first", "forbidden actions answered in two ways: the forbidden action 0 was replaced"),
         ("damage is not an integer", r"damage is not an integer: info\['damage'\] is [01]\.0"),
         ("no", "no remaining: info must hold 'remaining'"),
     ],

@@ -152,7 +152,9 @@ def test_what_cannot_be_appended_is_said():
     env = TransformObservation(to_gymnasium("paper"), lambda s: np.zeros((2, 2), np.float32), Box(0, 1, (2, 2)))
     mdp = env.unwrapped.mdp
     with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
-        ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0)
+        ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0, observe="flat")
+    joined = ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0)  # by default they go into a dict
+    assert set(joined.observation_space.spaces) == {"observation", "remaining"}
     for dtype, budget in ((np.float16, 5000), (np.uint8, 300), (np.bool_, 1)):  # which cannot count that far
         with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
             show(Box(0, 1, (2,), dtype), {"remaining": budget}, "flat", normalised=False, num_actions=2)
@@ -172,14 +174,53 @@ def test_forbidden_actions_are_refused():
     assert env.step(1)[2]  # the episode was not harmed by it
 
 
-def test_or_replaced_and_counted():
-    env = shielded("paper", 1, forbidden="replace")
+def test_forbidden_actions_are_refused_at_every_step():
+    """Not only where they are forbidden from the start on: what becomes forbidden is refused too."""
+    env = shielded("paper", 2)
     env.reset(seed=0)
-    assert env.step(0)[4]["interventions"] == 0
+    assert env.action_masks().all()
+    for _ in range(2):
+        env.step(0)  # left hurts by 1
+    for _ in range(2):
+        with pytest.raises(NoSafeAction, match="left is not allowed at state 0 'circle' with 0 left"):
+            env.step(0)
+    assert env.ledger.interventions == 0
+    env = shielded("hazard-map", 1)
+    rng, refused = np.random.default_rng(0), 0
+    env.reset(seed=0)
+    for _ in range(2000):
+        allowed = env.action_masks()
+        action = int(rng.integers(4))
+        if not allowed[action]:
+            refused += 1
+            with pytest.raises(NoSafeAction, match="is not allowed"):
+                env.step(action)
+            action = int(np.flatnonzero(allowed)[0])
+        *_, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            env.reset()
+    assert refused > 50
+
+
+def test_or_replaced_and_said():
+    env = shielded("paper", 1, forbidden="replace")
+    _, info = env.reset(seed=0)
+    assert (info["executed_action"], info["replaced"]) == (-1, False)
+    info = env.step(0)[4]
+    assert (info["executed_action"], info["replaced"], info["interventions"]) == (0, False, 0)
     _, reward, terminated, _, info = env.step(0)
     assert (reward, terminated, info["interventions"], info["damage"]) == (0, True, 1, 0)
+    assert (info["executed_action"], info["replaced"]) == (1, True)  # what a replay buffer should store
     assert env.reset()[1]["interventions"] == 0
     assert env.ledger.interventions == 1
+
+
+def test_without_a_fallback_the_most_careful_action_replaces():
+    """With more left than anything needs, only the guard can tell which action needs the least."""
+    mdp = asure.from_transitions([0, 0, 0, 1], [0, 1, 2, 0], [2, 1, 2, 2], [1] * 4, [0] * 4, [9, 2, 1, 1], terminal=[2])
+    env = ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), 7, forbidden="replace")
+    env.reset(seed=0)
+    assert env.step(0)[4]["executed_action"] == 2  # needs 1; action 1 needs 3, and action 0 needs 9
 
 
 def test_the_best_policy_replaces_better():
@@ -313,9 +354,9 @@ def test_shields_of_other_environments_are_refused():
     lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     with pytest.raises(ModelMismatch, match="64 states and the shield's model 16"):
         ShieldedEnv(gymnasium.make("FrozenLake8x8-v1"), shield_of(lake), 0)
-    with pytest.raises(ModelMismatch, match="the shield is for another model than the environment's"):
+    with pytest.raises(ModelMismatch, match="a shield for another environment"):
         ShieldedEnv(to_gymnasium(asure.example("paper", damage_probability=0.5)), paper, 1)
-    with pytest.raises(ArgumentError, match="shield must be a Shield or an OnlineShield; got MinimalBudget"):
+    with pytest.raises(ArgumentError, match="or another Guard; got MinimalBudget"):
         ShieldedEnv(to_gymnasium("paper"), paper.minimal, 1)
 
 
@@ -327,18 +368,18 @@ def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
     assert play(ShieldedEnv(to_gymnasium(mdp, max_episode_steps=40), learned, 3), 400, budget=3)[1] <= 3
     certain, maybe = (asure.example("paper", damage_probability=p) for p in (1.0, 0.5))
     ShieldedEnv(to_gymnasium(certain), shield_of(maybe), 1)
-    with pytest.raises(ModelMismatch, match=r"leads from .*left.* to state 0 'circle' with damage 0, which"):
+    with pytest.raises(ModelMismatch, match=r"leads from .*left.* to state 0 'circle' with damage 0.* impossible"):
         ShieldedEnv(to_gymnasium(maybe), shield_of(certain), 1)
     ends = asure.from_transitions([0], [0], [1], [1.0], [0.0], [0], terminal=[1])
     stays = asure.from_transitions([0, 1], [0, 0], [1, 1], [1.0, 1.0], [0.0, 1.0], [0, 0], num_states=2)
-    with pytest.raises(ModelMismatch, match="which ends elsewhere"):
+    with pytest.raises(ModelMismatch, match="to state 1 with damage 0, where it ends: the shield's model says"):
         ShieldedEnv(to_gymnasium(ends), shield_of(stays), 1)
 
 
 def test_another_map_of_the_same_size_is_noticed_at_once():
     lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     other = gymnasium.make("FrozenLake-v1", desc=["SFFF", "FFFF", "FFFF", "FFFG"])
-    with pytest.raises(ModelMismatch, match=r"the environment's table leads from .* where it goes on: .*another map\?"):
+    with pytest.raises(ModelMismatch, match=r"the environment leads from .* where it goes on: .*another map\?"):
         ShieldedEnv(other, shield_of(lake), 0)
 
 
@@ -359,7 +400,7 @@ def test_a_stale_model_is_noticed_when_it_shows():
     env = to_gymnasium(asure.from_map("SG."))  # the same size, another map; hidden behind state_of
     env = ShieldedEnv(env, shield_of(mdp), 0, state_of=lambda seen, env: seen)
     env.reset(seed=0)
-    with pytest.raises(ModelMismatch, match=r"ended its episode in state 1 'r0c1' after .* the model never ends"):
+    with pytest.raises(ModelMismatch, match=r"ended its episode in state 1 'r0c1' after .* where the model goes on"):
         env.step(1)
     with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):  # it fails closed
         env.step(1)
@@ -367,14 +408,14 @@ def test_a_stale_model_is_noticed_when_it_shows():
     renumbered = TransformAction(to_gymnasium(mdp), lambda action: (action + 2) % 4, Discrete(4))
     env = ShieldedEnv(renumbered, shield_of(mdp), 0)
     env.reset(seed=0)
-    with pytest.raises(ModelMismatch, match=r"from state 0 'r0c0', action west to state 1 'r0c1'.*impossible"):
+    with pytest.raises(ModelMismatch, match=r"from .*state 0 'r0c0', action 'west'\) to state 1 'r0c1'.*impossible"):
         env.step(3)
 
 
 @pytest.mark.parametrize("seen", [17, -1, "nowhere", 0.5, None, np.zeros(3)])
 def test_observations_that_are_no_states_fail_closed(seen):
     env = ShieldedEnv(to_gymnasium("paper"), shield_of(asure.example("paper")), 1, state_of=lambda o, env: seen)
-    with pytest.raises(ModelError, match=r"the observation np.int64\(0\).*is not a state|unknown state 'nowhere'"):
+    with pytest.raises(ModelError, match=r"state_of must return a state 0 … 1.* observation np.int64\(0\)"):
         env.reset(seed=0)
 
 
@@ -428,7 +469,7 @@ def test_damage_that_is_no_damage_is_refused(said):
     mdp = asure.example("paper")
     env = ShieldedEnv(Hurts(to_gymnasium(mdp)), shield_of(mdp), 3)
     env.reset(seed=0)
-    with pytest.raises(ModelError, match=r"info\['damage'\] must be an integer 0 … 255"):
+    with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got .* at choice 0"):
         env.step(0)
 
 
@@ -438,6 +479,48 @@ def test_damage_that_the_model_excludes_is_refused():
     env.reset(seed=0)
     with pytest.raises(ModelMismatch, match="with damage 2, which the shield's model says is impossible"):
         env.step(0)
+
+
+def test_a_cost_is_compared_like_damage():
+    class Costs(gymnasium.Wrapper):
+        cost = 1
+
+        def step(self, action):
+            return *self.env.step(action)[:4], {"cost": self.cost}
+
+    mdp = asure.example("paper")
+    env = ShieldedEnv(Costs(to_gymnasium(mdp)), shield_of(mdp), 3)
+    env.reset(seed=0)
+    info = env.step(0)[4]
+    assert (info["cost"], info["damage"], info["remaining"]) == (1, 1, 2)
+    env.env.cost = 0
+    with pytest.raises(ModelMismatch, match="with damage 0, which the shield's model says is impossible"):
+        env.step(0)
+    many = ShieldedVectorEnv(SyncVectorEnv([lambda: Costs(to_gymnasium(mdp))] * 2), shield_of(mdp), 3)
+    many.reset(seed=0)
+    assert many.step(np.array([0, 0]))[4]["damage"].tolist() == [1, 1]
+    many.env.envs[1].cost = 2
+    with pytest.raises(ModelMismatch, match="with damage 2, which the shield's model says is impossible"):
+        many.step(np.array([0, 0]))
+
+
+def test_damage_that_is_true_is_one():
+    mdp = asure.example("paper")
+    says = DamageTracker(to_gymnasium(mdp), lambda s, a, s2, r, terminated: r > 0)  # NumPy's or Python's
+    env = ShieldedEnv(says, shield_of(mdp), 3)
+    env.reset(seed=0)
+    assert env.step(0)[4]["damage"] == 1
+
+    class Hurts(gymnasium.Wrapper):
+        def step(self, action):
+            *rest, info = self.env.step(action)
+            return *rest, {**info, "damage": info["damage"] > 0}
+
+    one = ShieldedEnv(Hurts(to_gymnasium(mdp)), shield_of(mdp), 3)
+    many = ShieldedVectorEnv(SyncVectorEnv([lambda: Hurts(to_gymnasium(mdp))]), shield_of(mdp), 3)
+    for env, action in ((one, 0), (many, np.array([0]))):
+        env.reset(seed=0)
+        assert env.step(action)[4]["remaining"] == 2
 
 
 def test_what_should_not_be_is_in_the_ledger():
@@ -499,7 +582,7 @@ def test_several_ends_are_not_guessed():
 
     env = ShieldedEnv(Hides(to_gymnasium(mdp)), shield_of(mdp), 1)
     env.reset(seed=0)
-    with pytest.raises(ModelError, match=r"the model has several ends there: state 1, state 2. Say which"):
+    with pytest.raises(ModelMismatch, match=r"ended its episode in state 0 .* where the model goes on.* pass state_of"):
         env.step(0)
 
 

@@ -213,6 +213,30 @@ def test_forbidden_actions():
     _, _, terminated, _, infos = envs.step(np.array([1, 0]))
     assert terminated.all()
     assert infos["interventions"].tolist() == [0, 1]
+    assert infos["replaced"].tolist() == [False, True]
+    assert infos["executed_action"].tolist() == [1, 1]
+
+
+def test_forbidden_actions_are_refused_at_every_step():
+    envs = ShieldedVectorEnv(ModelVectorEnv("paper", 2), shield_of(asure.example("paper")), 2)
+    envs.reset(seed=0)
+    for _ in range(2):
+        envs.step(np.array([0, 0]))
+    for _ in range(2):
+        with pytest.raises(NoSafeAction, match="left is not allowed at state 0 'circle' with 0 left"):
+            envs.step(np.array([0, 0]))
+
+
+def test_a_column_of_damages_is_not_a_row():
+    class Column(gymnasium.vector.VectorWrapper):
+        def step(self, actions):
+            *rest, infos = self.env.step(actions)
+            return *rest, {**infos, "damage": infos["damage"][:, None]}
+
+    envs = ShieldedVectorEnv(Column(ModelVectorEnv("paper", 3)), shield_of(asure.example("paper")), 2)
+    envs.reset(seed=0)
+    with pytest.raises(ModelError, match=r"infos\['damage'\] must hold one number per environment, shape \[3\]; got"):
+        envs.step(np.array([0, 0, 0]))
 
 
 def test_before_the_first_reset_and_after_an_error_there_is_nothing_to_do():
@@ -234,7 +258,7 @@ def test_other_environments_are_refused():
     paper = shield_of(asure.example("paper"))
     with pytest.raises(ModelMismatch, match="the shield is for another environment"):
         ShieldedVectorEnv(SyncVectorEnv([river]), paper, 1)
-    with pytest.raises(ModelMismatch, match="the shield is for another model than the environment's"):
+    with pytest.raises(ModelMismatch, match="a shield for another environment"):
         ShieldedVectorEnv(ModelVectorEnv(asure.example("paper", damage_probability=0.5), 2), paper, 1)
     lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     other = partial(gymnasium.make, "FrozenLake-v1", desc=["SFFF", "FFFF", "FFFF", "FFFG"])
@@ -254,11 +278,9 @@ def wander(envs):
         envs.step(np.array([rng.choice(np.flatnonzero(row)) for row in envs.action_masks()]))
 
 
-def test_an_online_shield_goes_around_each_copy():
+def test_an_online_shield_goes_around_each_environment():
     mdp = asure.example("hazard-map")
     shield = asure.OnlineShield(mdp, unknown="allow")
-    with pytest.raises(ArgumentError, match="Wrap each copy in ShieldedEnv, with the same shield"):
-        ShieldedVectorEnv(SyncVectorEnv([river]), shield, 1)
     envs = SyncVectorEnv([lambda: ShieldedEnv(river(), shield, 1)] * 3)
     _, infos = envs.reset(seed=0)
     rng = np.random.default_rng(0)
@@ -266,6 +288,45 @@ def test_an_online_shield_goes_around_each_copy():
         played = [rng.choice(np.flatnonzero(row)) for row in infos["action_mask"]]
         _, _, _, _, infos = envs.step(np.array(played))
     assert 0 < len(shield.ledger.violations) <= np.count_nonzero(mdp.damage)
+
+
+def test_or_is_shared_by_a_vector():
+    """It learns from all of them, and ends the episode of one that it surprised."""
+    mdp = asure.example("hazard-map")
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    with pytest.raises(ArgumentError, match=r"reset yourself; this one resets by NextStep\. .*AutoresetMode\.DISABLED"):
+        ShieldedVectorEnv(SyncVectorEnv([river]), shield, 1)
+    inner = SyncVectorEnv(apart(river, 4), autoreset_mode=AutoresetMode.DISABLED)
+    envs = ShieldedVectorEnv(inner, shield, 1)
+    _, infos = envs.reset(seed=0)
+    rng, ended, violations = np.random.default_rng(0), 0, 0
+    for _ in range(400):
+        masks = envs.action_masks()
+        _, _, terminated, truncated, infos = envs.step((rng.random(masks.shape) * masks).argmax(axis=1))
+        overspent = infos["remaining"] < 0
+        assert not (overspent & ~(terminated | truncated)).any()
+        assert np.array_equal(infos.get("violation", np.zeros(4, bool)), overspent)
+        over, violations = terminated | truncated, violations + np.count_nonzero(overspent)
+        ended += np.count_nonzero(over)
+        if over.any():
+            envs.reset(options={"reset_mask": over})
+    assert 0 < violations == len(shield.ledger.violations) <= np.count_nonzero(mdp.damage)
+    assert (shield.ledger.steps, shield.ledger.episodes) == (1600, ended)
+    assert envs.ledger is shield.ledger
+
+
+def test_what_others_taught_the_shield_of_a_vector_holds_at_its_next_step():
+    shield = asure.OnlineShield("paper", unknown="allow")
+    inner = SyncVectorEnv([partial(to_gymnasium, "paper")] * 2, autoreset_mode=AutoresetMode.DISABLED)
+    envs = ShieldedVectorEnv(inner, shield, 0)
+    envs.reset(seed=0)
+    shield.watch("circle", "left", "circle", 1)
+    *_, infos = envs.step(np.array([0, 1]))
+    assert infos["replaced"].tolist() == [True, False]
+    assert infos["executed_action"].tolist() == [1, 1]
+    envs.reset(seed=0)
+    with pytest.raises(NoSafeAction, match="left is not allowed"):  # now the mask has said so
+        envs.step(np.array([0, 1]))
 
 
 def test_damage_that_is_none_is_refused():

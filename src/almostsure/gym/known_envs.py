@@ -20,8 +20,8 @@ import gymnasium
 
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import UnknownName
-from almostsure.gym.checks import StateOf
 from almostsure.gym.damage import Damage, DamageTracker
+from almostsure.gym.guarded import StateOf
 from almostsure.gym.minigrid import make_room, read_room
 from almostsure.gym.shielded import ShieldedEnv
 from almostsure.model.damage import RULES, DamageRule
@@ -46,8 +46,6 @@ class Ready:
 
     def shielded(self, budget: int, **options: Any) -> ShieldedEnv:
         """A shielded environment; options are those of :class:`ShieldedEnv`."""
-        if self.state_of is not None:
-            options.setdefault("observe", "dict")
         return ShieldedEnv(self.make(), self.shield(), budget, state_of=self.state_of, **options)
 
 

@@ -1,6 +1,7 @@
 """How what remains of a budget becomes part of an observation, and wrappers that do only this.
 
 ============  ================================================================================================
+``"auto"``    flat where that is possible, and else a dict
 ``"flat"``    one array: ``Discrete(n)`` becomes ``MultiDiscrete([n, budget + 1])``, and arrays get one more entry
 ``"dict"``    ``{"observation": …, "remaining": …}``; works with every observation space.  Observations that are
               dictionaries already get one more entry instead.
@@ -37,7 +38,7 @@ from almostsure.gym.autoreset import Infos, Resets, said, write
 from almostsure.gym.damage import check_damage
 from almostsure.model.mdp import Bools
 
-Form = Literal["flat", "dict", "rllib", "none"]
+Form = Literal["auto", "flat", "dict", "rllib", "none"]
 FORMS: tuple[str, ...] = get_args(Form)
 
 Masks = npt.NDArray[np.int8]
@@ -69,6 +70,8 @@ def show(space: Space[Any], limits: Limits, form: Form, *, normalised: bool, num
     flat = _flat_normalised(space, limits) if normalised else _flat(space, limits)
     if form == "rllib":
         return _WithMask(flat or _Beside(space, limits, normalised), num_actions)
+    if flat is None and form == "auto":
+        return _Beside(space, limits, normalised)
     if flat is None:
         raise ArgumentError(
             f"{' and '.join(limits)} cannot be appended to observations of {space}. Pass observe='dict', or 'none' to "
@@ -261,7 +264,7 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
     budget
         The budget of every episode.
     observe
-        ``"flat"`` or ``"dict"``; see :mod:`almostsure.gym.observation`.
+        ``"flat"`` or ``"dict"``, by default flat where that is possible; see :mod:`almostsure.gym.observation`.
     normalised
         Show remaining / budget instead of the number itself.
 
@@ -276,7 +279,7 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
     """
 
     def __init__(
-        self, env: gymnasium.Env[Any, Any], budget: int, *, observe: Form = "flat", normalised: bool = False
+        self, env: gymnasium.Env[Any, Any], budget: int, *, observe: Form = "auto", normalised: bool = False
     ) -> None:
         RecordConstructorArgs.__init__(self, budget=budget, observe=observe, normalised=normalised)
         gymnasium.Wrapper.__init__(self, env)
@@ -315,7 +318,7 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
     """
 
     def __init__(
-        self, env: VectorEnv[Any, Any, Any], budget: int, *, observe: Form = "flat", normalised: bool = False
+        self, env: VectorEnv[Any, Any, Any], budget: int, *, observe: Form = "auto", normalised: bool = False
     ) -> None:
         super().__init__(env)
         self._resets = Resets(env)
@@ -357,7 +360,7 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
 
 
 def _without_masks(space: Any, budget: int, observe: Form, normalised: bool) -> Shown:
-    if observe not in ("flat", "dict"):
+    if observe not in ("auto", "flat", "dict"):
         raise ArgumentError(f"observe must be 'flat' or 'dict'; got {observe!r}. Masks need ShieldedEnv.")
     return show(space, {"remaining": budget}, observe, normalised=normalised, num_actions=0)
 

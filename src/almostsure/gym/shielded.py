@@ -1,18 +1,17 @@
 """``ShieldedEnv``: an environment in which only safe actions can be played.
 
-It keeps the remaining budget of each episode, shows it to the agent, and says which actions are allowed: those whose
-minimal budget is at most what remains (Theorem 1; see :mod:`almostsure.shield`).  Whatever the agent does, an episode
-never takes more than ``budget`` damage.
+It follows the run of each episode (its state and the remaining budget), shows the agent what remains, and says which
+actions the guard allows (Theorem 1; see :mod:`almostsure.shield`).  Whatever the agent does, an episode never takes
+more than ``budget`` damage.
 
-Truncation is not termination: an episode that a time limit cuts has its budget until it is reset, and
-what it ended in keeps its mask.
+Truncation is not termination: an episode that a time limit cuts has its budget until it is reset, and what it ended in
+keeps its mask.
 """
 
 from __future__ import annotations
 
 from operator import index
-from os import PathLike
-from typing import Any, Literal, final
+from typing import Any, NamedTuple, final
 
 import gymnasium
 import numpy as np
@@ -22,18 +21,22 @@ from gymnasium.utils import RecordConstructorArgs
 
 from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, ModelError, NoSafeAction
-from almostsure.gym import checks
-from almostsure.gym.checks import StateOf
-from almostsure.gym.observation import Form, show
-from almostsure.gym.overseer import Overseer
-from almostsure.learn.ledger import Episode, Ledger, Violation
-from almostsure.learn.online import OnlineShield
-from almostsure.policy.policy import as_policy
-from almostsure.shield.shield import Shield
-
-Forbidden = Literal["raise", "replace"]
+from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, Lived, StateOf, Told, as_number, no_action
+from almostsure.gym.observation import Form
+from almostsure.shield.protocol import Guard, Run
 
 NONE: frozenset[int] = frozenset()  # nothing may be played before the first reset, and after the end
+MOST_KEPT = 1 << 17  # transitions whose consequences are kept
+
+
+class Stage(NamedTuple):
+    """Where an episode is, and what may be played there."""
+
+    run: Run
+    carried: tuple[Any, ...]  # the run without its state
+    allowed: frozenset[int]
+    mask: npt.NDArray[np.int8]  # [num_actions], read-only
+    info: dict[str, Any]  # the damage of the step, what is carried by name, and perhaps why nothing can follow
 
 
 @names_right_word
@@ -46,36 +49,38 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     env
         A Gymnasium environment with discrete actions, numbered as in the shield's model.
     shield
-        A :class:`almostsure.Shield` of the environment's model, or an :class:`almostsure.OnlineShield`.
+        A :class:`almostsure.Shield` of the environment's model, whether that was built or learned, an
+        :class:`almostsure.OnlineShield`, or any other :class:`almostsure.shield.Guard`.
     budget
         The budget of every episode.
     observe
-        How observations show what remains: ``"flat"``, ``"dict"``, ``"rllib"`` or ``"none"``; see
-        :mod:`almostsure.gym.forms`.
+        How observations show what remains: ``"flat"``, ``"dict"``, ``"rllib"`` or ``"none"``; by default flat where
+        that is possible, and else a dict.  See :mod:`almostsure.gym.observation`.
     normalised
         Show remaining / budget instead of the number itself.
     forbidden
-        What to do with an action that is not allowed: ``"raise"`` NoSafeAction, or ``"replace"`` it and count it, in
-        ``info["interventions"]``.
+        What to do with an action that is not allowed: ``"raise"`` NoSafeAction, or ``"replace"`` it.
     fallback
         What replaces it: a policy or solution of the model.  Without one, or where that plays what is not allowed
         either, the allowed action with the least minimal budget, of several the first.
     state_of
-        ``state_of(observation, env)`` is the model's state, by index or name, for observations that are not states.
+        ``state_of(observation, env)`` returns the model's state, by index or name, for observations that are not states
+        and where the shield was not learned with an ``encode`` of its own.
     ledger
-        A :class:`almostsure.learn.Ledger` in which every episode is noted, or the path of a file to which it
-        shall be appended as a line of JSON.  ``env.ledger`` is there in any case; with an online shield it is the
-        shield's, so that surprises and violations are in it too.
+        A :class:`almostsure.learn.Ledger` in which every episode is noted, or the path of a file to which it is
+        appended as a line of JSON.  ``env.ledger`` exists in any case; with an online shield it is the shield's, so
+        that surprises and violations are in it too.
 
     Notes
     -----
-    ``info`` holds ``damage`` (of the step), ``remaining``, ``action_mask`` (int8, as ``Discrete.sample`` wants
-    it), ``interventions`` (so far in the episode) and ``cost``, which is the damage unless the environment has its own.
+    ``info`` holds ``damage`` (of the step), ``remaining`` and whatever else the guard carries, ``action_mask`` (int8,
+    as ``Discrete.sample`` wants it), ``executed_action`` (−1 after a reset) and whether it ``replaced`` the one that
+    was given, ``interventions`` (replaced actions so far in the episode), and ``cost``, which is the damage unless the
+    environment has its own.
 
     With an online shield surprises happen.  One that overspends, or after which nothing safe is known, truncates the
     episode with ``info["violation"]`` or ``info["stuck"]``.  Several environments may share the shield: what one has
-    learned since another saw its mask holds for that one too, and an action that is not safe any more is replaced and
-    counted.
+    learned since another saw its mask holds for that one too, and an action that is no longer safe is replaced.
 
     Examples
     --------
@@ -94,198 +99,176 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     def __init__(
         self,
         env: gymnasium.Env[Any, Any],
-        shield: Shield | OnlineShield,
+        shield: Guard,
         budget: int,
         *,
-        observe: Form = "flat",
+        observe: Form = "auto",
         normalised: bool = False,
         forbidden: Forbidden = "raise",
         fallback: Any = None,
         state_of: StateOf | None = None,
-        ledger: Ledger | str | PathLike[str] | None = None,
+        ledger: LedgerOrPath = None,
     ) -> None:
+        told: dict[str, Any] = {
+            "forbidden": forbidden,
+            "fallback": fallback,
+            "state_of": state_of,
+            "ledger": ledger,
+        }
         RecordConstructorArgs.__init__(
-            self, shield=shield, budget=budget, observe=observe, normalised=normalised, forbidden=forbidden,
-            fallback=fallback, state_of=state_of, ledger=ledger, _disable_deepcopy=True,
-        )  # fmt: skip
-        gymnasium.Wrapper.__init__(self, env)
-        self.overseer = Overseer(shield, budget)
-        checks.check_forbidden(forbidden)
-        checks.check_actions(self.overseer, env.action_space)
-        checks.check_observations(self.overseer, env.observation_space, state_of)
-        checks.check_same_model(self.overseer, env, state_of)
-        self.budget, self.forbidden, self.state_of = self.overseer.budget, forbidden, state_of
-        self.fallback = None if fallback is None else as_policy(self.overseer.policies_of, fallback, budget=self.budget)
-        self._shown = show(
-            env.observation_space,
-            {"remaining": self.budget},
-            observe,
-            normalised=normalised,
-            num_actions=self.overseer.num_actions,
+            self, shield=shield, budget=budget, observe=observe, normalised=normalised, _disable_deepcopy=True, **told
         )
-        self.observation_space = self._shown.space
-        self.ledger = checks.open_ledger(ledger, shield)
-        self._state, self._remaining, self._interventions = -1, 0, 0
-        self._steps, self._reward, self._episode = 0, 0.0, 0
-        self._allowed, self._mask = NONE, np.zeros(0, np.int8)
-        self._offered = NONE  # what an online shield's mask said when the agent saw it
-        self._seen: Any = None  # the last observation, with an online shield
+        gymnasium.Wrapper.__init__(self, env)
+        self.guarded = Guarded(shield, budget, **told)
+        self.guarded.fit(env, env.observation_space, env.action_space)
+        self.shown = self.guarded.show(env.observation_space, observe, normalised=normalised)
+        self.observation_space = self.shown.space
+        self.budget, self.ledger = self.guarded.budget, self.guarded.ledger
+        self._stages: dict[Any, Stage] = {}  # by run, action, what was seen and said; unless the guard learns
+        self._stage: Stage | None = None
+        self._allowed = self._offered = NONE  # offered: what the agent last saw to be allowed
+        self._number = self._steps = self._interventions = 0
+        self._reward = 0.0
+        self._seen: Any = None  # the last observation, for a guard that learns
 
     # ------------------------------------------------------------------ an episode
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode with the whole budget."""
+        """Begin an episode with the whole budget."""
         if self._allowed and self._steps:
             self._note("reset")
         self._allowed = NONE  # until all is well
         observation, info = self.env.reset(seed=seed, options=options)
         if info.get("damage"):
             raise ModelError(f"a reset must do no damage; info['damage'] is {info['damage']!r} after it")
-        self._state, self._remaining, self._interventions = self._find(observation), self.budget, 0
-        self._steps, self._reward = 0, 0.0
-        self._allowed, self._mask = self.overseer.row(self._state, self.budget)
-        self._offered, self._seen = self._allowed, observation
-        return self._shown.single(observation, (self.budget,), self._mask), self._info(info, 0)
+        run = self.guarded.begin(self.guarded.state(observation, self.env))
+        self._steps, self._interventions, self._reward = 0, 0, 0.0
+        self._stage = stage = self._at(run, self.budget)
+        self._allowed = self._offered = stage.allowed
+        self._seen = observation
+        return self.shown.single(observation, stage.carried, stage.mask), self._info(info, stage, NOWHERE, False)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Play an action, if it is allowed; otherwise do what ``forbidden`` says."""
-        state, overseer = self._state, self.overseer
-        if overseer.online is not None and not self._look_again():
+        guarded = self.guarded
+        if guarded.learns and not self._look_again():
             return self._break_off()
+        before = self._stage
         try:
             chosen = index(action)
         except TypeError:
-            chosen = -1
-        if chosen not in self._allowed:
-            action = chosen = self._instead(action)
+            chosen = NOWHERE
+        replaced = False
+        if chosen not in self._allowed or before is None:
+            before, chosen, replaced = self._instead(action)
+            action = chosen
         self._allowed = NONE  # until all is well: after an error nothing may be played before a reset
         observation, reward, terminated, truncated, info = self.env.step(action)
+        said = info["damage"] if "damage" in info else info.get("cost")
         try:
-            after = self._find(observation)
-            if terminated:
-                after = overseer.after(state, chosen, after)
-            damage = overseer.damage(state, chosen, after, info.get("damage"))
+            seen = guarded.state(observation, self.env)
+            try:
+                stage = self._stages.get((before.run, chosen, seen, terminated, said))
+            except TypeError:  # what is said cannot be looked up, and will be refused
+                stage = None
+            if stage is None:
+                stage = self._follow(before.run, chosen, seen, bool(terminated), Told(said, float(reward)))
         except AlmostSureError:
-            self._note_error(chosen, info.get("damage"))
+            self._steps += 1
+            guarded.note_error(before.run, chosen, said, self._lived())
             raise
-        self._state = after
-        self._remaining -= damage
+        self._stage = stage
         self._steps += 1
         self._reward += float(reward)
-        if overseer.online is None:
-            allowed, self._mask = overseer.row(after, self._remaining)
-            info = self._info(info, damage)
-        else:
-            allowed, trouble = self._learn(state, chosen, damage, float(reward), terminated)
-            self._offered, self._seen = allowed, observation
-            info = {**self._info(info, damage), **trouble}
-            truncated = bool(truncated or (trouble and not terminated))
+        info = self._info(info, stage, chosen, replaced)
+        if guarded.learns:
+            self._seen = observation
+            truncated = bool(truncated or (not stage.allowed and not terminated))
         if terminated or truncated:
             self._note("terminated" if terminated else "truncated", info)
         else:
-            self._allowed = allowed
-        return self._shown.single(observation, (self._remaining,), self._mask), reward, terminated, truncated, info
+            self._allowed = self._offered = stage.allowed
+        return self.shown.single(observation, stage.carried, stage.mask), reward, terminated, truncated, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Which actions are allowed now, as sb3-contrib asks for it: a new array."""
-        if not self._mask.size:
-            raise ResetNeeded("call reset() before action_masks()")
-        if self.overseer.online is not None:
+        if self.guarded.learns:
             self._look_again()
             self._offered = self._allowed
-        return self._mask.astype(np.bool_)
+        if self._stage is None:
+            raise ResetNeeded("call reset() before action_masks()")
+        return self._stage.mask.astype(np.bool_)
 
     @property
     def remaining(self) -> int:
         """What is left of the budget of this episode."""
-        return self._remaining
+        return 0 if self._stage is None else int(self._stage.carried[0])
 
     # ------------------------------------------------------------------ pieces
 
-    def _info(self, info: dict[str, Any], damage: int) -> dict[str, Any]:
+    def _at(self, run: Run, before: int) -> Stage:
+        """The stage of a run that had ``before`` left until its last step."""
+        guarded, carried = self.guarded, run[1:]
+        info = {"damage": before - carried[0], **dict(zip(guarded.guard.carries, carried, strict=True))}
+        try:
+            mask = guarded.row(run)
+        except NoSafeAction:
+            if not guarded.learns:
+                raise
+            why = {"violation" if carried[0] < 0 else "stuck": True}
+            return Stage(run, carried, NONE, guarded.any_row(run[0]), info | why)
+        return Stage(run, carried, frozenset(np.flatnonzero(mask).tolist()), mask, info)
+
+    def _follow(self, run: Run, action: int, seen: int, terminated: bool, told: Told) -> Stage:
+        """The stage after a step; kept for the next time, unless the guard learns."""
+        stage = self._at(self.guarded.follow(run, action, seen, terminated, told), run[1])
+        if not self.guarded.learns and (told.damage is None or isinstance(told.damage, (int, np.integer))):
+            if len(self._stages) >= MOST_KEPT:
+                self._stages.clear()
+            self._stages[run, action, seen, terminated, told.damage] = stage
+        return stage
+
+    def _info(self, info: dict[str, Any], stage: Stage, action: int, replaced: bool) -> dict[str, Any]:
         return {
-            "cost": damage, **info, "damage": damage, "remaining": self._remaining, "action_mask": self._mask.copy(),
-            "interventions": self._interventions,
+            "cost": stage.info["damage"], **info, **stage.info, "action_mask": stage.mask.copy(),
+            "executed_action": action, "replaced": replaced, "interventions": self._interventions,
         }  # fmt: skip
 
-    def _find(self, observation: Any) -> int:
-        """The model's state; an observation that is none is an error."""
-        state = observation if self.state_of is None else self.state_of(observation, self.env)
-        try:
-            number = index(state)
-        except TypeError:
-            if not isinstance(state, str):
-                raise checks.strange(observation, state, self.overseer) from None
-            number = self.overseer.mdp.state(state)
-        if 0 <= number < self.overseer.num_states:
-            return number
-        raise checks.strange(observation, state, self.overseer)
-
-    def _instead(self, action: Any) -> int:
-        """What is played in place of an action that is not allowed."""
-        if not self._allowed:
+    def _instead(self, action: Any) -> tuple[Stage, int, bool]:
+        """The stage, what is played in it, and whether that replaces an action that is not allowed."""
+        if not self._allowed or self._stage is None:
             raise ResetNeeded("there is no episode: call reset() before step()")
-        chosen = checks.as_number(action)
-        if chosen is None or not 0 <= chosen < self.overseer.num_actions:
-            raise checks.no_action(action, self.action_space)
+        chosen, run = as_number(action), self._stage.run
+        if chosen is None or not 0 <= chosen < self.guarded.space.num_actions:
+            raise no_action(action, self.action_space)
         if chosen in self._allowed:  # an array with one entry
-            return chosen
-        if self.forbidden == "raise" and chosen not in self._offered:
-            raise checks.refused(self.overseer, self._state, chosen, self._remaining)
+            return self._stage, chosen, False
+        if self.guarded.forbidden == "raise" and chosen not in self._offered:
+            raise self.guarded.refused(run, chosen)
         self._interventions += 1
-        return self.overseer.best(self._state, self._remaining, self._allowed, self.fallback)
-
-    def _learn(
-        self, state: int, action: int, damage: int, reward: float, terminated: bool
-    ) -> tuple[frozenset[int], dict[str, bool]]:
-        """Let an online shield learn from a step; returns what is allowed next, and why nothing is."""
-        overseer, after = self.overseer, self._state
-        overseer.learn(state, action, after, damage, reward, self._remaining + damage)
-        if terminated:
-            overseer.learn_end(after)
-        try:
-            allowed, self._mask = overseer.row(after, self._remaining)
-        except NoSafeAction:
-            allowed, self._mask = overseer.any_row(after)
-            return allowed, {"violation" if self._remaining < 0 else "stuck": True}
-        return allowed, {}
+        return self._stage, self.guarded.instead(run), True
 
     def _look_again(self) -> bool:
-        """Whether anything is still safe: others who share an online shield may have learned since the last step."""
-        if self._allowed:
-            try:
-                self._allowed, self._mask = self.overseer.row(self._state, self._remaining)
-            except NoSafeAction:
-                return False
+        """Whether anything is still safe: others who share a learning guard may have taught it since the last step."""
+        if self._allowed and self._stage is not None:
+            self._stage = self._at(self._stage.run, self._stage.run[1])
+            self._allowed = self._stage.allowed
+            return bool(self._allowed)
         return True
 
     def _break_off(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """End an episode in which nothing is safe any more, without another step."""
-        self._allowed = NONE
-        info = {**self._info({}, 0), "stuck": True}
+        assert self._stage is not None
+        info = self._info({}, self._stage, NOWHERE, False)
         self._note("truncated", info)
-        return self._shown.single(self._seen, (self._remaining,), self._mask), 0.0, False, True, info
+        return self.shown.single(self._seen, self._stage.carried, self._stage.mask), 0.0, False, True, info
 
-    def _note_error(self, action: int, said: Any) -> None:
-        """Write down an episode that ends by what the model says is impossible, which may have overspent."""
-        self._steps += 1
-        harm = checks.harm(said)
-        if harm > self._remaining:
-            place = self.ledger.steps + self._steps, self._state, action, checks.NOWHERE
-            self.ledger.note(Violation(*place, harm, self._remaining, allowed=True, new=True))
-        self._remaining -= harm
-        self._note("error")
+    def _lived(self) -> Lived:
+        return Lived(self._number + 1, self._steps, self._reward, self._interventions)
 
-    def _note(self, ended: Any, info: dict[str, Any] | None = None) -> None:
+    def _note(self, ended: str, info: dict[str, Any] | None = None) -> None:
         """Write the episode into the ledger."""
-        self._episode += 1
-        if self.overseer.online is None:
-            self.ledger.steps += self._steps  # an online shield counts what it watches itself
-        elif info and (info.get("violation") or info.get("stuck")):
-            ended = "violation" if info.get("violation") else "stuck"
-        damage = self.budget - self._remaining
-        self.ledger.note(
-            Episode(
-                self._episode, self._steps, float(self._reward), damage, self.budget, self._interventions, ended
-            )
-        )  # fmt: skip
+        assert self._stage is not None
+        why = next((word for word in ("violation", "stuck") if info and info.get(word)), ended)
+        self.guarded.note(self.budget - self.remaining, self._lived(), why)
+        self._number += 1

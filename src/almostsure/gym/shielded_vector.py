@@ -1,31 +1,26 @@
-"""``ShieldedVectorEnv``: many shielded copies of an environment, with one look-up for all of them."""
+"""``ShieldedVectorEnv``: many shielded environments, with one look-up for all of them."""
 
 from __future__ import annotations
 
 import contextlib
-from os import PathLike
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium.error import ResetNeeded
-from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.arguments import names_right_word
-from almostsure.errors import AlmostSureError, ArgumentError
-from almostsure.gym import checks
-from almostsure.gym.autoreset import Infos, Resets, said, some, write
-from almostsure.gym.checks import StateOf
-from almostsure.gym.lookup import Lookup, Numbers
-from almostsure.gym.observation import Form, show, show_final
-from almostsure.gym.overseer import Overseer
-from almostsure.gym.shielded import Forbidden
-from almostsure.learn.ledger import Episode, Ledger, Violation
-from almostsure.learn.online import OnlineShield
+from almostsure.errors import AlmostSureError, ArgumentError, ModelError, NoSafeAction
+from almostsure.gym.autoreset import Infos, Resets, read, said, some, write
+from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, Lived, StateOf, Told, no_action
+from almostsure.gym.observation import Form, show_final
 from almostsure.model.mdp import Bools
-from almostsure.policy.policy import as_policy
-from almostsure.shield.shield import Shield
+from almostsure.shield.protocol import Guard, Run
+
+Numbers = npt.NDArray[np.int64]
 
 
 @names_right_word
@@ -34,16 +29,19 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     """A vector environment none of whose episodes ever takes more than ``budget`` damage.
 
     The parameters are those of :class:`ShieldedEnv`, around a Gymnasium vector environment in any of its autoreset
-    modes.  ``infos`` holds the same entries, one row a copy; ``action_masks()`` is [num_envs, num_actions].
+    modes.  ``infos`` holds the same entries, one row per environment; ``action_masks()`` is [num_envs, num_actions].
 
-    Where copies have wrappers of their own, run in Stable-Baselines3's vector environments, or share an OnlineShield,
-    shield each copy with :class:`ShieldedEnv` instead; this form is the faster one.
+    An :class:`almostsure.OnlineShield` is shared by all of them.  It may have to end the episode of one environment
+    early, so it needs a vector that you reset yourself: ``autoreset_mode=AutoresetMode.DISABLED``.
+
+    Where environments have wrappers of their own, or run in Stable-Baselines3's vector environments, shield each with
+    :class:`ShieldedEnv` instead; this form is the faster one.
 
     Parameters
     ----------
     env, shield, budget, observe, normalised, forbidden, fallback, state_of, ledger
-        See :class:`ShieldedEnv`.  ``state_of`` gets the copy's own environment where it is in this process, and
-        None otherwise.
+        See :class:`ShieldedEnv`.  ``state_of`` gets the environment itself where it is in this process, and None
+        otherwise.
 
     Examples
     --------
@@ -62,93 +60,99 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     def __init__(
         self,
         env: VectorEnv[Any, Any, Any],
-        shield: Shield,
+        shield: Guard,
         budget: int,
         *,
-        observe: Form = "flat",
+        observe: Form = "auto",
         normalised: bool = False,
         forbidden: Forbidden = "raise",
         fallback: Any = None,
         state_of: StateOf | None = None,
-        ledger: Ledger | str | PathLike[str] | None = None,
+        ledger: LedgerOrPath = None,
     ) -> None:
         super().__init__(env)
-        _check_fixed(shield)
-        self.overseer = Overseer(shield, budget)
-        checks.check_forbidden(forbidden)
-        checks.check_actions(self.overseer, env.single_action_space)
-        checks.check_observations(self.overseer, env.single_observation_space, state_of)
-        self._copies = getattr(env.unwrapped, "envs", None) or [None] * env.num_envs
-        for part in (env, *(copy for copy in self._copies if copy is not None)):
-            checks.check_same_model(self.overseer, part, state_of)
-        self._resets, self._lookup = Resets(env), Lookup(shield)
-        self._all = self._resets.everybody
-        self.budget, self.forbidden, self.state_of = self.overseer.budget, forbidden, state_of
-        self.fallback = None if fallback is None else as_policy(self.overseer.policies_of, fallback, budget=self.budget)
-        self._shown = show(
-            env.single_observation_space, {"remaining": self.budget}, observe, normalised=normalised,
-            num_actions=self.overseer.num_actions,
-        )  # fmt: skip
-        self.single_observation_space = self._shown.space
-        self.observation_space = batch_space(self._shown.space, env.num_envs)
-        self.ledger = checks.open_ledger(ledger, shield)
-        self._is_terminal = self.overseer.mdp.is_terminal()
-        count = env.num_envs
-        self._none = np.zeros(count, np.int64)
-        self._state, self._remaining, self._interventions, self._steps, self._episodes = np.zeros((5, count), np.int64)
+        self.guarded = Guarded(shield, budget, forbidden=forbidden, fallback=fallback, state_of=state_of, ledger=ledger)
+        self._resets = Resets(env)
+        if self.guarded.learns and self._resets.mode != AutoresetMode.DISABLED:
+            raise ArgumentError(
+                "an OnlineShield may end the episode of one environment early, so the vector must be one that you "
+                f"reset yourself; this one resets by {self._resets.mode.value}. Make it with "
+                "autoreset_mode=AutoresetMode.DISABLED, and reset those that ended with options={'reset_mask': …}."
+            )
+        self._envs = getattr(env.unwrapped, "envs", None) or [None] * env.num_envs
+        for part in (env, *(inner for inner in self._envs if inner is not None)):
+            self.guarded.fit(part, env.single_observation_space, env.single_action_space)
+        self.shown = self.guarded.show(env.single_observation_space, observe, normalised=normalised)
+        self.single_observation_space = self.shown.space
+        self.observation_space = batch_space(self.shown.space, env.num_envs)
+        self.budget, self.ledger = self.guarded.budget, self.guarded.ledger
+        count, space = env.num_envs, self.guarded.space
+        self._all, self._none, self._rows = self._resets.everybody, np.zeros(count, np.int64), np.arange(count)
+        self._run: Run = ()  # arrays, from the first reset on
+        self._steps, self._episodes, self._interventions = np.zeros((3, count), np.int64)
         self._rewards = np.zeros(count)
-        self._masks: npt.NDArray[np.int8] = np.zeros((count, self.overseer.num_actions), np.int8)
+        self._masks: npt.NDArray[np.int8] = np.zeros((count, space.num_actions), np.int8)
+        self._stuck: Bools = np.zeros(count, np.bool_)  # where a learning guard knows nothing safe
 
     # ------------------------------------------------------------------ episodes
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
-        """Start episodes with the whole budget: in all copies, or in those of ``options["reset_mask"]``."""
+        """Begin episodes with the whole budget: in all environments, or in those of ``options["reset_mask"]``."""
         who, over = self._resets.chosen(options), self._resets.over
         if over is not None:
             for at in np.flatnonzero(who & ~over & (self._steps > 0)).tolist():
                 self._note(at, "reset")
         self._resets.over = None  # until all is well
         observations, infos = self.env.reset(seed=seed, options=options)
-        checks.check_resets(infos, who)
+        _check_resets(infos, who)
         self._begin(who, self._find(observations, who))
         self._resets.over = over
         self._resets.reset(who)
-        return self._shown.batch(observations, (self._remaining,), self._masks), self._infos(infos, who, self._none)
+        seen = self.shown.batch(observations, self._run[1:], self._masks)
+        return seen, self._infos(infos, who, self._none, self._none + NOWHERE, self._none != 0)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
-        """Play one action in each copy, if it is allowed; otherwise do what ``forbidden`` says."""
-        actions = self._checked(actions)
+        """Play one action in each environment, if it is allowed; otherwise do what ``forbidden`` says."""
+        played, replaced = self._checked(actions)
         acting = self._resets.before()
-        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        observations, rewards, terminated, truncated, infos = self.env.step(played)
         ended: Bools = terminated | truncated
         final = self._resets.final(infos, ended) if some(ended) else None
         try:
-            arrived = self._find(observations, None)
-            reached = arrived if final is None else self._finals(infos["final_obs"], ended, arrived)
-            reached, damages = self._happened(actions, reached, acting, terminated, self._said(infos, final, ended))
+            seen = self._find(observations, None)
+            reached = seen if final is None else self._finals(infos["final_obs"], ended, seen)
+            told = self._said(infos, final, ended)
+            if self.guarded.learns:
+                damages = self._learn(played, reached, terminated, told, rewards)
+            else:
+                damages = self._follow(played, reached, acting, terminated, told)
         except AlmostSureError:
-            self._note_error(acting, actions, [said(infos, final, ended, "damage", at) for at in range(self.num_envs)])
+            self._note_error(acting, played, infos, final, ended)
             raise
-        self._state, self._remaining = reached, self._remaining - damages
         self._steps += 1
         self._rewards += rewards
-        if some(ended):
-            for at in np.flatnonzero(ended).tolist():
-                self._note(at, "terminated" if terminated[at] else "truncated")
+        executed = played if acting is self._all else np.where(acting, played, NOWHERE)
+        if final is None and acting is self._all:
+            self._look()
+        if self.guarded.learns:
+            truncated = truncated | (self._stuck & ~terminated)
+            ended = terminated | truncated
+        for at in ended.nonzero()[0].tolist():
+            self._note(at, self._why(at, bool(terminated[at])))
         if final is not None:
-            self._masks = self._look()
-            infos = {**infos, "final_info": self._infos(final, ended, damages)}
-            infos["final_obs"] = show_final(self._shown, infos["final_obs"], (self._remaining,), ended, self._masks)
-            damages = np.where(ended, 0, damages)
+            self._look()
+            infos = {**infos, "final_info": self._infos(final, ended, damages, executed, replaced)}
+            infos["final_obs"] = show_final(self.shown, infos["final_obs"], self._run[1:], ended, self._masks)
+            damages, executed = np.where(ended, 0, damages), np.where(ended, NOWHERE, executed)
+            replaced = replaced & ~ended
         if final is not None or acting is not self._all:
             began = ended if final is not None else ~acting
-            checks.check_resets(infos, began)
-            self._begin(began, arrived)
-        else:
-            self._masks = self._look()
+            _check_resets(infos, began)
+            self._begin(began, seen)
         self._resets.step(ended)
-        seen = self._shown.batch(observations, (self._remaining,), self._masks)
-        return seen, rewards, terminated, truncated, self._infos(infos, self._all, damages)
+        shown = self.shown.batch(observations, self._run[1:], self._masks)
+        infos = self._infos(infos, self._all, damages, executed, replaced)
+        return shown, rewards, terminated, truncated, infos
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Which actions are allowed now, [num_envs, num_actions]: a new array."""
@@ -159,157 +163,186 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     @property
     def remaining(self) -> Numbers:
         """What is left of the budgets of these episodes: a new array."""
-        return self._remaining.copy()
+        return np.array(self._run[1]) if self._run else self._none.copy()
 
-    # ------------------------------------------------------------------ pieces
+    # ------------------------------------------------------------------ runs
 
     def _begin(self, who: Bools, states: Numbers) -> None:
-        """Give the copies that begin an episode in these states their budgets, and look up everybody's masks."""
-        self._state = np.where(who, states, self._state)
-        began = np.flatnonzero(who)  # few of many: faster by number
-        self._remaining[began] = self.budget
-        for counter in (self._steps, self._rewards, self._interventions):
-            counter[began] = 0
-        self._lookup.check(self._state, self._remaining)
-        self._masks = self._look()
+        """Begin the runs of some environments in these states, and look up everybody's masks."""
+        for at in who.nonzero()[0].tolist():
+            run = self.guarded.begin(int(states[at]))
+            if not self._run:
+                self._run = tuple(np.full(self.num_envs, value) for value in run)
+            for column, value in zip(self._run, run, strict=True):
+                column[at] = value
+            self._steps[at] = self._rewards[at] = self._interventions[at] = 0
+        self._look()
 
-    def _look(self) -> npt.NDArray[np.int8]:
-        return self._lookup.masks(self._state, self._remaining)
+    def _follow(
+        self, actions: Numbers, seen: Numbers, acting: Bools, terminated: Bools, told: npt.NDArray[Any] | None
+    ) -> Numbers:
+        """Carry on the runs of those who acted; returns their damages, 0 for those that were reset."""
+        guarded, before = self.guarded, self._run
+        reached = guarded.arrived_many(before[0], actions, seen, terminated) if some(terminated) else seen
+        if acting is self._all:
+            self._run = guarded.guard.after(before, actions, reached, told)
+            damages: Numbers = before[1] - self._run[1]
+            return damages
+        who = acting.nonzero()[0]
+        part = tuple(column[who] for column in before)
+        after = guarded.guard.after(part, actions[who], reached[who], None if told is None else told[who])
+        for column, values in zip(before, after, strict=True):
+            column[who] = values  # the others begin a run in a moment
+        damages = self._none.copy()
+        damages[who] = part[1] - after[1]
+        return damages
+
+    def _learn(
+        self, actions: Numbers, seen: Numbers, terminated: Bools, told: npt.NDArray[Any] | None, rewards: Any
+    ) -> Numbers:
+        """Carry on all runs one by one: what one of them teaches a guard holds for the next; returns their damages."""
+        before, runs = self._run[1], []
+        for at in range(self.num_envs):
+            damage = None if told is None or np.isnan(told[at]) else told[at].item()
+            step = self._one(at), int(actions[at]), int(seen[at]), bool(terminated[at])
+            runs.append(self.guarded.follow(*step, Told(damage, float(rewards[at]))))
+        self._run = tuple(np.array(column) for column in zip(*runs, strict=True))
+        damages: Numbers = before - self._run[1]
+        return damages
+
+    def _look(self) -> None:
+        """Look up the masks of all runs."""
+        guarded = self.guarded
+        if not guarded.learns:
+            self._masks = guarded.guard.mask(*self._run).view(np.int8)
+            return
+        for at in range(self.num_envs):
+            try:
+                self._masks[at], self._stuck[at] = guarded.row(self._one(at)), False
+            except NoSafeAction:
+                self._masks[at], self._stuck[at] = guarded.any_row(int(self._run[0][at])), True
+
+    def _one(self, at: int) -> Run:
+        return tuple(column[at].item() for column in self._run)
+
+    def _why(self, at: int, terminated: bool) -> str:
+        if self._stuck[at]:
+            return "violation" if self._run[1][at] < 0 else "stuck"
+        return "terminated" if terminated else "truncated"
+
+    # ------------------------------------------------------------------ what the environments say
 
     def _find(self, observations: Any, who: Bools | None) -> Numbers:
-        """The model's states; an observation that is none is an error.  Those who do not count need not be any."""
-        if self.state_of is None:
+        """The states that observations show; only those of ``who`` need show any."""
+        guarded = self.guarded
+        if guarded.plain:
             states = np.array(observations, np.int64)  # a copy: the agent gets the observations as they are
-        else:
-            each = iterate(self.env.observation_space, observations)
-            count = self._all if who is None else who
-            states = np.array(
-                [self._one(seen, at) if count[at] else 0 for at, seen in enumerate(each)], np.int64
-            )  # fmt: skip
-        if states.view(np.uint64).max() >= self.overseer.num_states:  # negative ones read as huge
-            at = int(np.argmax(states.view(np.uint64) >= self.overseer.num_states))
-            seen = list(iterate(self.env.observation_space, observations))[at]
-            raise checks.strange(seen, int(states[at]), self.overseer)
-        return states
+            strange = states.view(np.uint64) >= guarded.num_seen  # negative ones read as huge
+            if not some(strange):
+                return states
+        each = list(iterate(self.env.observation_space, observations))
+        counts = self._all if who is None else who
+        return np.array(
+            [guarded.state(seen, self._envs[at]) if counts[at] else 0 for at, seen in enumerate(each)], np.int64
+        )
 
-    def _one(self, observation: Any, at: int) -> int:
-        assert self.state_of is not None
-        state = self.state_of(observation, self._copies[at])
-        if isinstance(state, str):
-            return self.overseer.mdp.state(state)
-        number = checks.as_number(state)
-        if number is None:
-            raise checks.strange(observation, state, self.overseer)
-        return number
-
-    def _finals(self, finals: Any, ended: Bools, arrived: Numbers) -> Numbers:
-        """Where each step led: for episodes that ended, not where the next one begins."""
-        result = arrived.copy()
+    def _finals(self, finals: Any, ended: Bools, seen: Numbers) -> Numbers:
+        """What each step led to: for episodes that ended, not where the next one begins."""
+        result = seen.copy()
         for at in np.flatnonzero(ended).tolist():
-            state = self._one(finals[at], at) if self.state_of is not None else checks.as_number(finals[at])
-            if state is None or not 0 <= state < self.overseer.num_states:
-                raise checks.strange(finals[at], state, self.overseer)
-            result[at] = state
+            result[at] = self.guarded.state(finals[at], self._envs[at])
         return result
 
     def _said(self, infos: Infos, final: Infos | None, ended: Bools) -> npt.NDArray[Any] | None:
-        """The damages that the copies say, NaN where they do not; None if nobody does."""
-        if "damage" not in infos and "damage" not in (final or {}):
+        """The damages that the environments say, NaN where they do not; None if none of them does."""
+        keys = [key for key in ("damage", "cost") if key in infos or key in (final or {})]
+        if not keys:
             return None
-        everybody = infos.get("_damage")
-        if final is None and everybody is not None and everybody.all():  # the common case, at once
+        for key in keys:
+            shape = np.shape(infos.get(key, self._none))
+            if shape != (self.num_envs,):
+                raise ModelError(
+                    f"infos[{key!r}] must hold one number per environment, shape [{self.num_envs}]; got shape "
+                    f"{list(shape)}. Make it a row: infos[{key!r}][:, 0], for example."
+                )
+        everybody = infos.get(f"_{keys[0]}")
+        if final is None and (everybody is None or everybody.all()):  # the common case, at once
             with contextlib.suppress(TypeError, ValueError):
-                return np.asarray(infos["damage"], np.float64)
-        each = (said(infos, final, ended, "damage", at) for at in range(self.num_envs))
-        return np.array([np.nan if damage is None else _number(damage) for damage in each], np.float64)
+                return np.asarray(infos[keys[0]], np.float64)
+        return np.array([self._told(infos, final, ended, keys, at) for at in range(self.num_envs)], np.float64)
 
-    def _ends(self, actions: Numbers, reached: Numbers, terminated: Bools) -> None:
-        """Put where the model ends in place of where the environment says that it ended."""
-        for at in np.flatnonzero(terminated & ~self._is_terminal[reached]).tolist():
-            reached[at] = self.overseer.after(int(self._state[at]), int(actions[at]), int(reached[at]))
+    def _told(self, infos: Infos, final: Infos | None, ended: Bools, keys: Sequence[str], at: int) -> float:
+        """What one environment says: NaN for nothing, and −1, which is refused, for what is not a number."""
+        damage = next((word for key in keys if (word := said(infos, final, ended, key, at)) is not None), np.nan)
+        try:
+            return float(damage)
+        except (TypeError, ValueError):
+            return -1.0
 
-    def _happened(
-        self, actions: Numbers, reached: Numbers, acting: Bools, terminated: Bools, told: npt.NDArray[Any] | None
-    ) -> tuple[Numbers, Numbers]:
-        """The model's states after a step and its damages, none for copies that were reset by it."""
-        if some(terminated):
-            self._ends(actions, reached, terminated)
-        damages = self._lookup.damages(self._state, actions, reached, told)
-        if acting is not self._all:
-            damages[~acting] = 0
-        if damages.min() < 0:
-            for at in np.flatnonzero(damages < 0).tolist():
-                word = None if told is None or np.isnan(told[at]) else told[at]
-                step = int(self._state[at]), int(actions[at]), int(reached[at])
-                damages[at] = self.overseer.damage(*step, word)  # says what is wrong
-        return reached, damages
+    # ------------------------------------------------------------------ actions
 
-    def _checked(self, actions: Any) -> Numbers:
-        """The actions that are played; those of copies that will only be reset do not matter."""
-        given = np.asarray(actions)
+    def _checked(self, actions: Any) -> tuple[Numbers, Bools]:
+        """What is played, and where that replaces what is not allowed; those that will be reset do not matter."""
+        given, over = np.asarray(actions), self._resets.over
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
-            raise checks.no_action(actions, self.env.action_space)
+            raise no_action(actions, self.env.action_space)
         given = given.astype(np.int64, copy=False)
-        if given.view(np.uint64).max() >= self.overseer.num_actions:  # negative ones read as huge
-            raise checks.no_action(actions, self.env.action_space)
-        refused = self._lookup.refuses(self._state, given, self._remaining)
-        if not some(refused) or self._resets.over is None:
-            return given
-        given = given.copy()
-        for at in np.flatnonzero(refused & ~self._resets.over).tolist():
-            given[at] = self._instead(int(given[at]), at)
-        return given
+        if given.view(np.uint64).max() >= self._masks.shape[1]:  # negative ones read as huge
+            raise no_action(actions, self.env.action_space)
+        offered = self._masks
+        if self.guarded.learns and over is not None:
+            offered = self._masks.copy()
+            self._look()
+        refused: Bools = self._masks[self._rows, given] == 0
+        nobody = np.zeros(self.num_envs, np.bool_)
+        if over is None or not (some(refused) or some(self._stuck)):
+            return given, nobody
+        given, replaced = given.copy(), nobody
+        for at in np.flatnonzero((refused | self._stuck) & ~over).tolist():
+            given[at], replaced[at] = self._instead(at, int(given[at]), bool(offered[at, given[at]])), True
+        return given, replaced
 
-    def _instead(self, action: int, at: int) -> int:
-        state, remaining = int(self._state[at]), int(self._remaining[at])
-        if self.forbidden == "raise":
-            raise checks.refused(self.overseer, state, action, remaining)
+    def _instead(self, at: int, action: int, was_offered: bool) -> int:
+        """What is played in place of an action that is not allowed (any more)."""
+        run = self._one(at)
+        if self.guarded.forbidden == "raise" and not was_offered:
+            raise self.guarded.refused(run, action)
+        action = self.guarded.instead(run)  # NoSafeAction where others have taught the guard that nothing is
         self._interventions[at] += 1
-        allowed = self.overseer.row(state, remaining).allowed
-        return self.overseer.best(state, remaining, allowed, self.fallback)
+        return action
 
-    def _note_error(self, acting: Bools, actions: Numbers, told: list[Any]) -> None:
-        """Write down all episodes, which one ends by what the model says is impossible; some may have overspent."""
+    # ------------------------------------------------------------------ records
+
+    def _lived(self, at: int) -> Lived:
+        self._episodes[at] += 1
+        steps, reward, replaced = self._steps[at], self._rewards[at], self._interventions[at]
+        return Lived(int(self._episodes[at]), int(steps), float(reward), int(replaced))
+
+    def _note(self, at: int, ended: str) -> None:
+        self.guarded.note(self.budget - int(self._run[1][at]), self._lived(at), ended, at)
+
+    def _note_error(self, acting: Bools, actions: Numbers, infos: Infos, final: Infos | None, ended: Bools) -> None:
+        """Note all episodes, which an impossible step of one of them ends; some may have overspent."""
         self._steps += 1
         for at in np.flatnonzero(acting).tolist():
-            harm, left = checks.harm(told[at]), int(self._remaining[at])
-            if harm > left:
-                place = self.ledger.steps + int(self._steps[at]), int(self._state[at]), int(actions[at]), checks.NOWHERE
-                self.ledger.note(Violation(*place, harm, left, allowed=True, new=True))
-            self._remaining[at] -= harm
-            self._note(at, "error")
+            told = self._told(infos, final, ended, ("damage", "cost"), at)
+            self.guarded.note_error(self._one(at), int(actions[at]), told, self._lived(at), at)
 
-    def _note(self, at: int, ended: Any) -> None:
-        """Write an episode into the ledger."""
-        self._episodes[at] += 1
-        steps, damage = int(self._steps[at]), self.budget - int(self._remaining[at])
-        self.ledger.steps += steps
-        self.ledger.note(
-            Episode(
-                int(self._episodes[at]), steps, float(self._rewards[at]), damage, self.budget,
-                int(self._interventions[at]), ended, at,
-            )
-        )  # fmt: skip
-
-    def _infos(self, infos: Infos, who: Bools, damages: Numbers) -> Infos:
+    def _infos(self, infos: Infos, who: Bools, damages: Numbers, executed: Numbers, replaced: Bools) -> Infos:
         own = {} if "cost" in infos else {"cost": damages.copy()}
+        if some(self._stuck):
+            over = self._run[1] < 0
+            own |= {"violation": self._stuck & over, "stuck": self._stuck & ~over}
+        carried = {name: column.copy() for name, column in zip(self.guarded.guard.carries, self._run[1:], strict=True)}
         return write(
-            infos, who, damage=damages, remaining=self._remaining.copy(), action_mask=self._masks.copy(),
-            interventions=self._interventions.copy(), **own,
+            infos, who, damage=damages, **carried, action_mask=self._masks.copy(), executed_action=executed,
+            replaced=replaced, interventions=self._interventions.copy(), **own,
         )  # fmt: skip
 
 
-def _number(damage: Any) -> float:
-    """What is said, or −1, which is refused."""
-    try:
-        return float(damage)
-    except (TypeError, ValueError):
-        return -1.0
-
-
-def _check_fixed(shield: Any) -> None:
-    if isinstance(shield, OnlineShield):
-        raise ArgumentError(
-            "an OnlineShield must be able to break off an episode, which a vector environment cannot do for one copy. "
-            "Wrap each copy in ShieldedEnv, with the same shield, and make a vector of those."
-        )
+def _check_resets(infos: Infos, who: Bools) -> None:
+    """Refuse environments whose reset hurts."""
+    for at in np.flatnonzero(who).tolist() if "damage" in infos else ():
+        damage = read(infos, "damage", at)
+        if damage:
+            raise ModelError(f"a reset must do no damage; infos['damage'] of environment {at} is {damage!r} after it")

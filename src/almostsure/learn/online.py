@@ -35,7 +35,7 @@ from typing import Any, NoReturn, Self, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import whole, whole_array
+from almostsure.arguments import check_budget, whole, whole_array
 from almostsure.budget.answer import INFINITE
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.solve import minimal_budget
@@ -48,7 +48,9 @@ from almostsure.learn.parallel import uninterrupted
 from almostsure.learn.sampler import Source, as_source
 from almostsure.learn.tally import DAMAGES
 from almostsure.model.mdp import Bools, Ints
+from almostsure.model.space import Space
 from almostsure.model.validate import MAX_DAMAGE
+from almostsure.shield.protocol import Run
 from almostsure.shield.shield import Shield
 from almostsure.shield.table import SparseTable, Table, table_of
 
@@ -102,6 +104,8 @@ class OnlineShield:
         self._times: dict[int, int] = {}  # by outcome: how often it was seen
         self._rewards: dict[int, float] = {}  # by outcome: their sum
         self._samples: npt.NDArray[np.int64] = np.zeros(self._blank.num_choices, np.int64)
+        self._ended: set[int] = set()  # states in which an episode was seen to end …
+        self._passed: set[int] = set()  # … and in which one went on
         self._index: dict[tuple[Any, Any], int] = {}  # choices by (state, action)
         if known is not None:
             self._learn(known)
@@ -118,6 +122,51 @@ class OnlineShield:
         self._times = dict(zip(keys.tolist(), known.count.tolist(), strict=True))
         self._rewards = dict(zip(keys.tolist(), (known.reward * known.count).tolist(), strict=True))
         self._samples += known.samples
+
+    # ------------------------------------------------------------------ runs
+
+    carries = ("remaining",)
+
+    @property
+    def space(self) -> Space:
+        """The states and actions that there are."""
+        return self._blank if self.source.model is None else self.source.model.space
+
+    def begin(self, state: Any, budget: int) -> Run:
+        """The run (state, remaining) that begins in a state with a budget; for an array of states, two arrays."""
+        remaining = check_budget(budget)
+        if np.ndim(state) == 0:
+            self.allowed(state, remaining)
+            return self._blank.state(state), remaining
+        states = whole_array("states", state).astype(np.int64)
+        self.mask(states, remaining)
+        return states, np.full(states.shape, remaining, np.int64)
+
+    def after(self, run: Run, action: Any, next_state: Any, damage: Any = None, *, reward: float = 0.0) -> Run:
+        """The run after ``action`` led to ``next_state``, which is watched."""
+        state, remaining = run
+        damage = int(damage) if isinstance(damage, (bool, np.bool_)) else damage
+        self.watch(state, action, next_state, damage, reward=reward, remaining=remaining)
+        return self._blank.state(next_state), int(remaining) - int(damage)
+
+    def end(self, state: int | str) -> None:
+        """Take in that an episode ended in a state: nothing happens there any more."""
+        s = self._blank.state(state)
+        if s in self._ended or s == self._blank.end:
+            return
+        if s in self._passed:
+            self._both(s)
+        self._ended.add(s)
+        for action in self._blank.actions(s).tolist():
+            for _ in range(self.needed):
+                self.watch(s, action, s, 0)
+
+    def _both(self, state: int) -> NoReturn:
+        raise ModelError(
+            f"one episode ended in {self._blank.describe_state(state)}, and another went on from there. Give the "
+            "OnlineShield a space with an end.",
+            state=state,
+        )
 
     # ------------------------------------------------------------------ watching
 
@@ -147,6 +196,11 @@ class OnlineShield:
         was_allowed = left is None or bool(self._now().of_choice[choice] <= min(left, INFINITE - 1))
         if self.unknown == "allow":
             self._now()  # values to raise from
+        source = self._place(choice)[0]
+        if target != source or harm:  # to stay there unhurt is what an end does too
+            if source in self._ended:
+                self._both(source)
+            self._passed.add(source)
         key = (choice * self._blank.num_states + target) * DAMAGES + harm
         is_new = key not in self._times
         self.ledger.steps += 1

@@ -105,7 +105,7 @@ class Outcomes:
         odd = damages < 0
         if told is not None:
             odd |= (damages != told) & (told == told)  # NaN is not itself
-        if odd.any():
+        if np.count_nonzero(odd):  # faster than any() where there are few
             for at in np.flatnonzero(odd).tolist():
                 word = None if told is None or told[at] != told[at] else told[at].item()
                 place = self._mdp.state(states[at]), self._mdp.action(actions[at]), self._mdp.state(after[at])

@@ -19,7 +19,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.model.mdp import MDP, Bools
+from almostsure.model.mdp import Bools
+from almostsure.model.space import Space
 
 Run = tuple[Any, ...]  # (state, *carried)
 
@@ -29,7 +30,7 @@ class Guard(Protocol):
     """What is asked of everything that guards a run."""
 
     @property
-    def space(self) -> MDP:
+    def space(self) -> Space:
         """The states and actions that it knows."""
         ...
 

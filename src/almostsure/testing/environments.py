@@ -1,7 +1,7 @@
 """Finds the classic mistakes of shielded environments, by playing them.
 
 It plays what the masks allow, resets in the middle of episodes and at their ends, tries what the masks forbid, and
-holds what the environment says against what a budget must do.
+compares what the environment says with what a budget must do.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ def check_shielded_env(env: Any, *, episodes: int = 20, steps: int = 200, seed: 
     rng = np.random.default_rng(seed)
     _check_actions(env)
     budget, played, worst = None, 0, 0
+    answers: set[str] = set()
     for episode in range(check_budget(episodes, "episodes")):
-        run = _Episode(env, rng, f"episode {episode + 1}")
+        run = _Episode(env, rng, f"episode {episode + 1}", answers)
         budget = run.begin(seed if episode == 0 else None, budget)
         length = steps if episode % 3 else max(steps // 10, 1)  # some are left in the middle
         while run.step_number < length and not run.over:
@@ -85,8 +86,9 @@ def _check_actions(env: Any) -> None:
 class _Episode:
     """One episode, checked as it goes."""
 
-    def __init__(self, env: Any, rng: np.random.Generator, name: str) -> None:
+    def __init__(self, env: Any, rng: np.random.Generator, name: str, answers: set[str]) -> None:
         self.env, self.rng, self.name = env, rng, name
+        self.answers = answers  # how forbidden actions were answered so far: "refused" or "replaced"
         self.step_number, self.remaining, self.over = 0, 0, False
         self.mask: Mask = np.zeros(0, np.bool_)
 
@@ -182,12 +184,27 @@ class _Episode:
         try:
             info = twin.step(action)[4]
         except (AlmostSureError, ValueError, AssertionError):
+            self._answered("refused", action)
             return
-        if not info.get("interventions"):
+        executed = info.get("executed_action")
+        if not info.get("replaced") or executed is None or not self.mask[int(executed)]:
             _fail(
                 "forbidden action played",
-                f"action {action} is not allowed, and the environment neither refused it nor counted a replacement in "
-                f"info['interventions'] ({self._where(action)})",
+                f"action {action} is not allowed, and the environment neither refused it nor said in info['replaced'] "
+                f"and info['executed_action'] which allowed one it played instead ({self._where(action)})",
+            )
+        self._answered("replaced", action)
+
+    def _answered(self, answer: str, action: int) -> None:
+        """Forbidden actions must all be answered alike, and as ShieldedEnv was told."""
+        self.answers.add(answer)
+        inner = _shielded(self.env)
+        told = None if inner is None else {"raise": "refused", "replace": "replaced"}[inner.guarded.forbidden]
+        if len(self.answers) > 1 or (told is not None and told != answer):
+            _fail(
+                "forbidden actions answered in two ways",
+                f"the forbidden action {action} was {answer} ({self._where(action)}), and others were not: they must "
+                "all be refused, or all be replaced",
             )
 
     def _whole(self, info: dict[str, Any], key: str) -> int:

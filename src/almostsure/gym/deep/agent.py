@@ -12,11 +12,11 @@ from almostsure.errors import AlmostSureError, ArgumentError
 from almostsure.gym.deep.deploy import Observe, as_table, distribution, table
 from almostsure.gym.deep.ground import Ground
 from almostsure.gym.deep.settings import Settings
-from almostsure.learn.online import OnlineShield
 from almostsure.learn.training import Training
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
+from almostsure.shield.protocol import Guard
 from almostsure.shield.shield import Shield
 
 
@@ -29,7 +29,7 @@ class DeepAgent:
     """
 
     ppo: Any  # sb3_contrib.MaskablePPO
-    shield: Shield | OnlineShield
+    shield: Guard
     budget: int
     settings: Settings
     observe: Observe | None  # how the network sees (states, remaining); None if only the environment knows

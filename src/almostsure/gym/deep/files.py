@@ -66,7 +66,7 @@ def _model_of(source: Source) -> MDP:
         source = source()
     if not isinstance(source, gymnasium.Env):
         return as_model(source)
-    shield = shielded_in(source).overseer.shield
+    shield = shielded_in(source).guarded.guard
     if not isinstance(shield, Shield):
         raise ModelMismatch("an agent from a file belongs to a model; an OnlineShield has none")
     return shield.mdp

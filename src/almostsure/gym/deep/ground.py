@@ -18,19 +18,19 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from almostsure.arguments import whole
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError
-from almostsure.gym.checks import open_ledger
 from almostsure.gym.deep.deploy import Observe
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.lanes import Lanes, Record
 from almostsure.gym.deep.regimes import Regime, shielded
 from almostsure.gym.deep.settings import Settings
 from almostsure.gym.deep.vec_env import LanesVecEnv
+from almostsure.gym.guarded import open_ledger
 from almostsure.gym.shielded import ShieldedEnv
 from almostsure.learn.ledger import Ledger
-from almostsure.learn.online import OnlineShield
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.shield.checks import require_budget
+from almostsure.shield.protocol import Guard
 from almostsure.shield.shield import Shield
 
 Environment = gymnasium.Env[Any, Any] | Callable[[], gymnasium.Env[Any, Any]]
@@ -45,7 +45,7 @@ class Ground:
     """Copies of one thing, as sb3 wants them, and what is known about it."""
 
     env: Any  # a VecEnv with action masks
-    shield: Shield | OnlineShield
+    shield: Guard
     budget: int
     settings: Settings
     observe: Observe | None  # how an agent sees (states, remaining); None if nobody but the environment knows
@@ -105,7 +105,7 @@ def of_env(source: Environment, budget: int | None, settings: Settings) -> Groun
     inner = shielded_in(first)
     if budget is not None and whole("budget", budget) != inner.budget:
         raise ArgumentError(f"budget must be that of the environment, {inner.budget}, or left out; got {budget}")
-    shield = inner.overseer.shield
+    shield = inner.guarded.guard
     scale = 1.0 / largest_reward(shield.mdp) if isinstance(shield, Shield) else 1.0
     makers = [lambda: first] + ([] if single else [source] * (settings.lanes - 1))
     env = DummyVecEnv([lambda make=make: _ready(make(), scale, settings) for make in makers])
@@ -147,9 +147,9 @@ def _observer(env: Any, inner: ShieldedEnv) -> Observe | None:
         if not isinstance(env, SEE_THROUGH):
             return None
         env = env.env
-    if inner.state_of is not None or not isinstance(inner.overseer.shield, Shield):
+    if not inner.guarded.plain or not isinstance(inner.guarded.guard, Shield):
         return None
-    shield, show = inner.overseer.shield, inner._shown.batch
+    shield, show = inner.guarded.guard, inner.shown.batch
 
     def observe(states: Ints, remaining: Ints) -> Any:
         return show(states, (remaining,), shield.mask(states, remaining).astype(np.int8))

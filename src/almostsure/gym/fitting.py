@@ -1,0 +1,171 @@
+"""Whether an environment is the one that a shield was made for, as far as that can be seen before it is played."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Discrete
+from gymnasium.vector import VectorWrapper
+from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservation, RepeatAction, StickyAction
+
+from almostsure.budget.answer import INFINITE
+from almostsure.errors import ArgumentError, ModelMismatch
+from almostsure.model.mdp import MDP, Bools
+from almostsure.model.space import Space
+from almostsure.shield.shield import Shield
+
+HIDING: dict[type, str] = {  # wrappers that no shield can be around, and what it must see
+    Autoreset: "every reset",
+    StickyAction: "which action is played",
+    RepeatAction: "every step",
+    MaxAndSkipObservation: "every step",
+    DelayObservation: "the present state",
+}
+
+
+def check_actions(space: Space, actions: Any) -> None:
+    """Refuse action spaces that a shield cannot mask, or another one than the model's."""
+    if not isinstance(actions, Discrete) or actions.start != 0:
+        raise ArgumentError(
+            f"a shield is for discrete actions numbered from 0; the environment has {actions}. Let the agent choose "
+            "among finitely many: wrap it in gymnasium.wrappers.TransformAction, with a Discrete space of "
+            "commands and a function that turns a command into the environment's action."
+        )
+    if actions.n != space.num_actions:
+        raise ModelMismatch(
+            f"the environment has {actions.n} actions and the shield's model {space.num_actions}: the shield is for "
+            "another environment. Where the last actions are never available, name them all in action_names."
+        )
+
+
+def count_observations(space: Space, observations: Any) -> int:
+    """How many states the environment shows; refused where its observations are not the shield's states."""
+    if not isinstance(observations, Discrete) or observations.start != 0:
+        raise ArgumentError(
+            f"observations of {observations} are not states of a model. Pass state_of, a function of (observation, "
+            "env) that returns the state, or learn the shield with encode=."
+        )
+    if observations.n not in (space.num_observed, space.num_states):  # a model that is played shows its end too
+        raise ModelMismatch(
+            f"the environment has {observations.n} states and the shield's model {space.num_observed}: the shield is "
+            "for another environment. If observations must be translated, pass state_of."
+        )
+    return int(observations.n)
+
+
+def check_layers(env: Any) -> None:
+    """Refuse wrappers inside of the shield that hide what it must see."""
+    for layer in _layers(env):
+        if type(layer) in HIDING:
+            name = type(layer).__name__
+            raise ArgumentError(
+                f"a shield must see {HIDING[type(layer)]}; {name} inside hides that. Put ShieldedEnv inside of it: "
+                f"{name}(ShieldedEnv(…))."
+            )
+
+
+def _layers(env: Any) -> Iterator[Any]:
+    while isinstance(env, (gymnasium.Wrapper, VectorWrapper)):
+        yield env
+        env = env.env
+
+
+# ---------------------------------------------------------------------- environments that know what may happen in them
+
+
+class _Rows(NamedTuple):
+    """What an environment says may happen, one entry per outcome."""
+
+    state: npt.NDArray[np.int64]
+    action: npt.NDArray[np.int64]
+    after: npt.NDArray[np.int64]
+    damage: npt.NDArray[np.int64]  # −1 where it does not say
+    terminated: Bools
+
+
+def check_outcomes(shield: Shield, env: Any) -> None:
+    """Refuse an environment that knows its own model, or table, with outcomes which the shield's model does not have.
+
+    Only where the shield may allow something: what is always refused need not be known.
+    """
+    if any(isinstance(layer, (gymnasium.ActionWrapper, gymnasium.ObservationWrapper)) for layer in _layers(env)):
+        return  # translated: its numbers are not those that the shield sees
+    inner, mdp = env.unwrapped, shield.mdp
+    own, table = getattr(inner, "mdp", None), getattr(inner, "P", None)
+    if isinstance(own, MDP):
+        if own == mdp:
+            return
+        rows = _of_model(own)
+    elif isinstance(table, Mapping) and table and all(isinstance(row, Mapping) for row in table.values()):
+        rows = _of_table(table)
+    else:
+        return
+    wrong = np.flatnonzero(~_possible(shield, rows) & _may_be_played(shield, rows))
+    if wrong.size:
+        at = int(wrong[0])
+        state, action, after, damage = (int(column[at]) for column in rows[:4])
+        hurt = "" if damage < 0 else f" with damage {damage}"
+        raise ModelMismatch(
+            f"the environment leads from {mdp.describe_state(state)}, action {mdp.action_name(action)}, to "
+            f"{mdp.describe_state(after)}{hurt}, {'where it ends' if rows.terminated[at] else 'where it goes on'}: the "
+            "shield's model says that this is impossible, so it is a shield for another environment (another map?). "
+            "Build its model from this one: from_gymnasium(env, damage), or env.unwrapped.mdp."
+        )
+
+
+def _of_model(mdp: MDP) -> _Rows:
+    choice = mdp.outcome_choices()
+    columns = mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, mdp.damage
+    state, action, after, damage = (column.astype(np.int64) for column in columns)
+    return _Rows(state, action, after, damage, mdp.is_terminal()[mdp.successor])
+
+
+def _of_table(table: Mapping[Any, Any]) -> _Rows:
+    rows = [
+        (state, action, int(after), -1, bool(terminated))
+        for state, row in table.items()
+        for action, outcomes in row.items()
+        for probability, after, _, terminated in outcomes
+        if probability
+    ]
+    state, action, after, damage, terminated = np.array(rows, np.int64).T
+    return _Rows(state, action, after, damage, terminated.astype(np.bool_))
+
+
+def _possible(shield: Shield, rows: _Rows) -> Bools:
+    """Which outcomes the shield's model has."""
+    mdp, (state, action, after, damage, terminated) = shield.mdp, rows
+    own = _of_model(mdp)
+    is_terminal = mdp.is_terminal()
+    passes = np.zeros(mdp.num_states, np.bool_)  # states that the environment leaves for others
+    passes[state[state != after]] = True
+
+    def has(target: npt.NDArray[np.int64]) -> Bools:
+        hurt = np.maximum(damage, 0) if (damage >= 0).any() else None
+        known = _numbers(mdp, own.state, own.action, own.after, None if hurt is None else own.damage)
+        return np.isin(_numbers(mdp, state, action, target, hurt), known)
+
+    goes_on = has(after) & (~is_terminal[after] | ~passes[after])
+    ends = has(after) & is_terminal[after]
+    if mdp.end is not None:
+        ends |= has(np.full_like(after, mdp.end))
+    return np.where(terminated, ends, goes_on)
+
+
+def _numbers(mdp: MDP, state: Any, action: Any, after: Any, damage: Any) -> npt.NDArray[np.int64]:
+    number: npt.NDArray[np.int64] = (state * mdp.num_actions + action) * mdp.num_states + after
+    return number if damage is None else number * 256 + damage
+
+
+def _may_be_played(shield: Shield, rows: _Rows) -> Bools:
+    """Which outcomes belong to choices that the shield allows with some budget, in states where episodes go on."""
+    mdp = shield.mdp
+    may = np.zeros((mdp.num_states, mdp.num_actions), np.bool_)
+    may[mdp.choice_states(), mdp.choice_action] = shield.minimal.of_choice < INFINITE
+    may[mdp.is_terminal()] = False
+    allowed: Bools = may[rows.state, rows.action]
+    return allowed

@@ -1,0 +1,305 @@
+"""What the single and the vector form of a shielded environment share: a guard, a budget, and how to speak about them.
+
+The environment says which state it reached and perhaps, in ``info["damage"]`` or ``info["cost"]``, which damage that
+did.  The guard says what is possible, and the two must agree.  An episode that ended goes to the guard's ``end``
+state, where it has one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from operator import index
+from os import PathLike
+from typing import Any, Literal, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import check_budget
+from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
+from almostsure.gym import fitting
+from almostsure.gym.observation import Form, Limits, Shown, show
+from almostsure.learn.ledger import Episode, Ledger, Violation
+from almostsure.learn.online import OnlineShield
+from almostsure.model.mdp import MDP, Bools
+from almostsure.policy.policy import Policy, as_policy
+from almostsure.shield.checks import require_budget
+from almostsure.shield.outcomes import STALE
+from almostsure.shield.protocol import Guard, Run
+from almostsure.shield.shield import Shield
+
+Forbidden = Literal["raise", "replace"]
+FORBIDDEN = ("raise", "replace")
+StateOf = Callable[[Any, Any], Any]  # (observation, environment) → a state, by index or name
+LedgerOrPath = Ledger | str | PathLike[str] | None
+
+NOWHERE = -1  # where a transition that the model does not know led, in a ledger; and no action, after a reset
+
+
+class Told(NamedTuple):
+    """What an environment says about a step."""
+
+    damage: Any  # None where it does not say it
+    reward: float
+
+
+class Lived(NamedTuple):
+    """What an environment has lived through since its episode began."""
+
+    number: int  # of the episode, from 1
+    steps: int
+    reward: float
+    interventions: int
+
+
+@final
+class Guarded:
+    """A guard with a budget, and what the user said about states, forbidden actions and the ledger."""
+
+    def __init__(
+        self, guard: Guard, budget: int, *, forbidden: Forbidden, fallback: Any, state_of: StateOf | None,
+        ledger: LedgerOrPath,
+    ) -> None:  # fmt: skip
+        if not isinstance(guard, Guard):
+            raise ArgumentError(
+                f"shield must be a Shield, an OnlineShield or another Guard; got {type(guard).__name__}. "
+                "Make one with Shield(minimal_budget(mdp))."
+            )
+        if forbidden not in FORBIDDEN:
+            raise UnknownName("value of forbidden", forbidden, FORBIDDEN, f"Choose from {', '.join(FORBIDDEN)}.")
+        if state_of is not None and not callable(state_of):
+            raise ArgumentError(f"state_of must be a function of (observation, env); got {state_of!r}")
+        self.guard, self.space, self.forbidden, self.state_of = guard, guard.space, forbidden, state_of
+        self.learns = isinstance(guard, OnlineShield)
+        self.budget = _feasible(guard, budget)
+        self.fallback = None if fallback is None else self._policy(fallback)
+        self.ledger = open_ledger(ledger, guard)
+        self.plain = state_of is None and self.space.encode is None  # whether observations are states
+        self.num_seen = self.space.num_observed  # how many the environment shows
+        self._begun: dict[int, Run] = {}  # runs by the state that they begin in, unless the guard learns
+        self._ends: dict[tuple[int, int, int], int] = {}  # by state, action and what was seen: where an episode ended
+        self._is_terminal = self.space.is_terminal() if isinstance(self.space, MDP) else None
+
+    def _policy(self, fallback: Any) -> Policy:
+        model = self.space if isinstance(self.space, MDP) else getattr(getattr(fallback, "policy", fallback), "mdp", None)
+        if model is None:
+            raise ArgumentError("fallback must be a Policy or a Solution where the shield has no model of its own")
+        return as_policy(model, fallback, budget=self.budget)
+
+    def show(self, observations: Any, form: Form, *, normalised: bool) -> Shown:
+        """How observations show what the guard carries: the names of it, and what an episode begins with."""
+        begun = self.guard.begin(int(self.space.initial_states[0]), self.budget)[1:]
+        limits: Limits = {
+            name: int(value) if isinstance(value, (int, np.integer)) else None
+            for name, value in zip(self.guard.carries, begun, strict=True)
+        }
+        return show(observations, limits, form, normalised=normalised, num_actions=self.space.num_actions)
+
+    def fit(self, env: Any, observations: Any, actions: Any) -> None:
+        """Refuse an environment that the guard is not for, as far as that can be seen before it is played."""
+        fitting.check_actions(self.space, actions)
+        fitting.check_layers(env)
+        if self.plain:
+            self.num_seen = fitting.count_observations(self.space, observations)
+            if isinstance(self.guard, Shield):
+                fitting.check_outcomes(self.guard, env)
+
+    def begin(self, state: int) -> Run:
+        """The run of an episode that begins in a state."""
+        run = self._begun.get(state)
+        if run is None:
+            run = self.guard.begin(state, self.budget)
+            if not self.learns:
+                self._begun[state] = run
+        return run
+
+    # ------------------------------------------------------------------ states
+
+    def state(self, observation: Any, env: Any) -> int:
+        """The state that an observation shows; ModelError where it shows none."""
+        if self.plain:
+            try:
+                number = index(observation)
+            except TypeError:
+                number = -1
+            if 0 <= number < self.num_seen:
+                return number
+        if self.state_of is None:
+            return self.space.observed(observation)
+        state = self.state_of(observation, env)
+        try:
+            return self.space.state(state)
+        except UnknownName as error:
+            shown, hint = repr(observation), f" ({error})" if isinstance(state, str) else ""
+            raise ModelError(
+                f"state_of must return a state 0 … {self.space.num_states - 1}, or its name; got {state!r}{hint} for "
+                f"the observation {shown if len(shown) <= 200 else shown[:197] + '…'}."
+            ) from None
+
+    def arrived(self, state: int, action: int, seen: int, terminated: bool) -> int:
+        """The state after a step that showed ``seen``: an episode that ended is in the guard's end, if it has one."""
+        space, end = self.space, self.space.end
+        if not terminated:
+            return seen
+        if not isinstance(space, MDP) or self._is_terminal is None:
+            return seen if end is None else end
+        choice = space.choice(state, action)
+        if end is not None and end in space.successor[space.outcome_ptr[choice] : space.outcome_ptr[choice + 1]]:
+            return end
+        if self._is_terminal[seen]:
+            return seen
+        raise ModelMismatch(
+            f"the environment ended its episode in {space.describe_state(seen)} after {space.describe_choice(choice)}, "
+            f"where the model goes on. {STALE} If the model has an end there under another number, pass state_of."
+        )
+
+    def arrived_many(
+        self, states: npt.NDArray[Any], actions: npt.NDArray[Any], seen: npt.NDArray[Any], terminated: Bools
+    ) -> npt.NDArray[Any]:
+        """The same for many: a new array."""
+        result, ended = seen.copy(), terminated
+        if self.space.end is None and self._is_terminal is not None:
+            ended = terminated & ~self._is_terminal[seen]
+        for at in np.flatnonzero(ended).tolist():
+            step = int(states[at]), int(actions[at]), int(seen[at])
+            if step not in self._ends:
+                self._ends[step] = self.arrived(*step, True)
+            result[at] = self._ends[step]
+        return result
+
+    def follow(self, run: Run, action: int, seen: int, terminated: bool, told: Told) -> Run:
+        """The run after one step, from which a learning guard learns."""
+        guard, state = self.guard, self.arrived(int(run[0]), action, seen, terminated)
+        if not isinstance(guard, OnlineShield):
+            return guard.after(run, action, state, told.damage)
+        if told.damage is None:
+            raise self._untold(run, action)
+        run = guard.after(run, action, state, told.damage, reward=told.reward)
+        if terminated:
+            guard.end(state)
+        return run
+
+    # ------------------------------------------------------------------ actions
+
+    def row(self, run: Run) -> npt.NDArray[np.int8]:
+        """Which actions a run may play, [num_actions], as ``Discrete.sample`` wants it; NoSafeAction where none."""
+        return _mask(self.guard.allowed(*run), self.space.num_actions)
+
+    def any_row(self, state: int) -> npt.NDArray[np.int8]:
+        """All actions of a state: for the end of an episode that nothing safe can follow."""
+        return _mask(self.space.actions(state), self.space.num_actions)
+
+    def instead(self, run: Run) -> int:
+        """What to play in place of a forbidden action: what the fallback plays, else what needs the least budget."""
+        allowed = self.guard.allowed(*run).tolist()
+        if self.fallback is not None:
+            with contextlib.suppress(NoSafeAction):
+                action = int(np.argmax(self.fallback.probabilities(int(run[0]), int(run[1]))))
+                if action in allowed:
+                    return action
+        return self._most_careful(run)
+
+    def _most_careful(self, run: Run) -> int:
+        """The first of the actions that would be allowed with the least left."""
+        state, remaining, *more = run
+        too_little, enough, careful = -1, int(remaining), self.guard.allowed(*run)
+        while enough - too_little > 1:
+            middle = (too_little + enough) // 2
+            try:
+                careful, enough = self.guard.allowed(state, middle, *more), middle
+            except NoSafeAction:
+                too_little = middle
+        return int(careful[0])
+
+    def refused(self, run: Run, action: int) -> NoSafeAction:
+        """The error for an action that is not allowed."""
+        space, state, remaining = self.space, int(run[0]), int(run[1])
+        allowed = ", ".join(space.action_name(a) for a in self.guard.allowed(*run).tolist())
+        return NoSafeAction(
+            f"{space.action_name(action)} is not allowed at {space.describe_state(state)} with {remaining} left; "
+            f"allowed: {allowed}. Sample from info['action_mask'], or pass forbidden='replace'.",
+            state=state,
+            remaining=remaining,
+        )
+
+    def _untold(self, run: Run, action: int) -> ModelError:
+        """The error for an environment that does not say its damage to a guard that cannot know it."""
+        where = f"{self.space.describe_state(int(run[0]))}, action {self.space.action_name(action)}"
+        return ModelError(
+            "an OnlineShield must be told the damage of every step, in info['damage'] or info['cost']; the "
+            f"environment did not say it at {where}. Wrap the environment in DamageTracker(env, damage).",
+            state=int(run[0]),
+            action=action,
+        )
+
+    # ------------------------------------------------------------------ the ledger
+
+    def note(self, damage: int, lived: Lived, ended: Any, environment: int = 0) -> None:
+        """Write an episode into the ledger, with its damage in all."""
+        if not self.learns:
+            self.ledger.steps += lived.steps  # a learning guard counts what it watches itself
+        number, steps, reward, interventions = lived
+        self.ledger.note(Episode(number, steps, reward, damage, self.budget, interventions, ended, environment))
+
+    def note_error(self, run: Run, action: int, said: Any, lived: Lived, environment: int = 0) -> None:
+        """Note an episode that ends with what the guard says is impossible, and may have overspent."""
+        try:
+            damage = max(int(said), 0)
+        except (TypeError, ValueError, OverflowError):
+            damage = 0
+        state, remaining = int(run[0]), int(run[1])
+        if damage > remaining:
+            place = self.ledger.steps + lived.steps, state, action, NOWHERE
+            self.ledger.note(Violation(*place, damage, remaining, allowed=True, new=True))
+        self.note(self.budget - remaining + damage, lived, "error", environment)
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _feasible(guard: Guard, budget: object) -> int:
+    """The budget, if it is enough at every start."""
+    if isinstance(guard, Shield):
+        return require_budget(guard.minimal, budget)
+    number = check_budget(budget)
+    try:
+        guard.begin(guard.space.initial_states.astype(np.int64), number)
+    except NoSafeAction as error:
+        raise Infeasible(f"a budget of {number} is not enough at the start, as far as is known: {error}") from None
+    return number
+
+
+def _mask(allowed: npt.NDArray[Any], num_actions: int) -> npt.NDArray[np.int8]:
+    mask = np.zeros(num_actions, np.int8)
+    mask[allowed] = 1
+    mask.flags.writeable = False
+    return mask
+
+
+def open_ledger(ledger: LedgerOrPath, guard: Guard) -> Ledger:
+    """The ledger of a run: a learning guard's own, the one that is given, or a new one."""
+    given = isinstance(ledger, Ledger)
+    if not given and ledger is not None and not isinstance(ledger, (str, PathLike)):
+        raise ArgumentError(f"ledger must be a Ledger or the path of a file; got {ledger!r}")
+    if isinstance(guard, OnlineShield):
+        if given and ledger is not guard.ledger:
+            raise ArgumentError("an OnlineShield keeps a ledger of its own: use shield.ledger, or pass a path.")
+        result = guard.ledger
+    else:
+        result = ledger if isinstance(ledger, Ledger) else Ledger()
+    return result if ledger is None or isinstance(ledger, Ledger) else result.record(ledger)
+
+
+def as_number(action: Any) -> int | None:
+    """An action as an int, if it is a whole number of any type."""
+    try:
+        array = np.asarray(action)
+    except ValueError:  # nested sequences of different lengths
+        return None
+    return int(array.item()) if array.size == 1 and array.dtype.kind in "iu" else None
+
+
+def no_action(action: Any, space: Any) -> ArgumentError:
+    """The error for what is not an action at all."""
+    return ArgumentError(f"an action must be one of {space}; got {action!r}")
