@@ -82,7 +82,9 @@ class Guarded:
         self._is_terminal = self.space.is_terminal() if isinstance(self.space, MDP) else None
 
     def _policy(self, fallback: Any) -> Policy:
-        model = self.space if isinstance(self.space, MDP) else getattr(getattr(fallback, "policy", fallback), "mdp", None)
+        model = (
+            self.space if isinstance(self.space, MDP) else getattr(getattr(fallback, "policy", fallback), "mdp", None)
+        )
         if model is None:
             raise ArgumentError("fallback must be a Policy or a Solution where the shield has no model of its own")
         return as_policy(model, fallback, budget=self.budget)
