@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
-    from almostsure.budget import INFINITE, MinimalBudget, check_minimal_budget, minimal_budget
+    from almostsure.budget import INFINITE, MinimalBudget, check_minimal_budget, check_upper, minimal_budget
     from almostsure.errors import AlmostSureError
     from almostsure.gym import to_gymnasium
     from almostsure.learn import OnlineShield, compare, learn_from_logs, learn_minimal_budget, samples_needed
@@ -49,6 +49,7 @@ __all__ = [
     "INFINITE",
     "MinimalBudget",
     "check_minimal_budget",
+    "check_upper",
     "minimal_budget",
     # Shields
     "OnlineShield",
@@ -78,7 +79,7 @@ __getattr__ = on_demand(
     __name__,
     {
         "almostsure.model": "MDP example from_function from_gymnasium from_map from_prism from_transitions load",
-        "almostsure.budget": "INFINITE MinimalBudget check_minimal_budget minimal_budget",
+        "almostsure.budget": "INFINITE MinimalBudget check_minimal_budget check_upper minimal_budget",
         "almostsure.policy": "Episodes Evaluation Policy evaluate simulate",
         "almostsure.shield": "Shield",
         "almostsure.plan": "AlmostSure Chance Expected RiskShield Solution solve_policy",

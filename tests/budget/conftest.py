@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from almostsure import INFINITE, MDP, MinimalBudget, from_transitions
-from almostsure.budget.answer import NO_CAP
+from almostsure.budget.minimal import NO_CAP
 from almostsure.budget.reference import budget_operator
 
 DAMAGE_RATES = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0)  # of whole models: nothing damaging … everything damaging

@@ -12,8 +12,8 @@ import pytest
 
 from almostsure import INFINITE, check_minimal_budget, from_transitions, minimal_budget
 from almostsure.budget import kernels, levels
-from almostsure.budget.answer import NO_CAP
 from almostsure.budget.levels import solve_levels
+from almostsure.budget.minimal import NO_CAP
 from almostsure.errors import Interrupted, LimitReached
 from almostsure.model.families import chain, garnet, ladder, rings
 from almostsure.model.mdp import Support
@@ -326,7 +326,7 @@ def test_interrupted_is_a_keyboard_interrupt(hard, monkeypatch):
 
 MEASURE = """
 from pathlib import Path
-from almostsure.budget.answer import NO_CAP
+from almostsure.budget.minimal import NO_CAP
 from almostsure.budget.levels import estimate, solve_levels
 from almostsure.model.families import garnet
 from almostsure.model.files import load

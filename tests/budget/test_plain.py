@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from almostsure import INFINITE
-from almostsure.budget.answer import NO_CAP
+from almostsure.budget.minimal import NO_CAP
 from almostsure.budget.plain import solve_plain
 from almostsure.model.families import chain, ladder
 

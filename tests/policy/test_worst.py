@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from almostsure import AlmostSure, Chance, Expected, example, from_transitions, minimal_budget, simulate, solve_policy
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.errors import NoSafeAction
 from almostsure.policy import worst
 from almostsure.policy.chain import explore

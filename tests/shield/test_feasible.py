@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import almostsure as asure
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, PolicyError, UnknownName
 from almostsure.model.families import chain, garnet
 from almostsure.policy.policy import Policy

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import almostsure as asure
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError, Infeasible
 from almostsure.model.examples import example
 from almostsure.model.families import ladder

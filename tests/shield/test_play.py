@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import almostsure as asure
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.errors import NoSafeAction
 from almostsure.model.families import garnet
 from almostsure.shield import Shield

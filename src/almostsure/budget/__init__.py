@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
-    from almostsure.budget.answer import INFINITE
-    from almostsure.budget.certificate import check_minimal_budget
+    from almostsure.budget.certificate import check_minimal_budget, check_upper
     from almostsure.budget.explain import Explanation
     from almostsure.budget.grow import GrowingBudget
-    from almostsure.budget.result import MinimalBudget
+    from almostsure.budget.minimal import INFINITE, MinimalBudget
     from almostsure.budget.solve import minimal_budget
 
 __all__ = [
@@ -21,17 +20,17 @@ __all__ = [
     "GrowingBudget",
     "MinimalBudget",
     "check_minimal_budget",
+    "check_upper",
     "minimal_budget",
 ]
 
 __getattr__ = on_demand(
     __name__,
     {
-        "almostsure.budget.answer": "INFINITE",
-        "almostsure.budget.certificate": "check_minimal_budget",
+        "almostsure.budget.certificate": "check_minimal_budget check_upper",
         "almostsure.budget.explain": "Explanation",
         "almostsure.budget.grow": "GrowingBudget",
-        "almostsure.budget.result": "MinimalBudget",
+        "almostsure.budget.minimal": "INFINITE MinimalBudget",
         "almostsure.budget.solve": "minimal_budget",
     },
 )

@@ -15,23 +15,27 @@ budget of a state, k(s,a) for that of a choice, ρ(s) for its rank, and C for wh
    not exist, and C stays owed for ever if C = ∞.)  So no policy can do with less: k* ≥ k.
 
 With a cap, values above Δ read INFINITE and conditions 2 and 3 compare "more than Δ" with "more than Δ".
-Only the support of the model is read, in chunks of choices, so a memory-mapped model is streamed once.
+Only the support of the model is read, once, in chunks of choices.
+
+Conditions 1 and 2 alone make upper bounds: v ≥ k*, whoever computed v (a coarser model, another tool, a network), and
+a shield made of them never overspends.  :func:`check_upper` verifies just these, and so does every shield.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import CertificateError, ModelMismatch
+from almostsure.arguments import and_more, whole_array
+from almostsure.errors import ArgumentError, CertificateError, ModelMismatch
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 
 if TYPE_CHECKING:
-    from almostsure.budget.result import MinimalBudget
+    from almostsure.budget.minimal import MinimalBudget
 
 INFINITE = 2**31 - 1
 CHUNK = 1 << 16  # choices looked at together
@@ -57,6 +61,8 @@ def check_minimal_budget(mdp: Model, minimal: MinimalBudget) -> None:
             f"the budget must belong to the model; it was made for model {minimal.mdp.fingerprint[:16]}, "
             f"this is {mdp.fingerprint[:16]}. Solve again with minimal_budget(mdp)."
         )
+    if minimal.upper_bound:
+        raise CertificateError("upper bounds are not minimal budgets, though a shield can be made of them.")
     _check_shapes(mdp, minimal)
     _check_minimum(mdp, minimal)
     owed_for_infinite = INFINITE if minimal.cap is None else minimal.cap + 1
@@ -64,6 +70,127 @@ def check_minimal_budget(mdp: Model, minimal: MinimalBudget) -> None:
     condition, choice = find(mdp, minimal, owed_for_infinite)
     if condition:
         _fail(mdp, minimal, condition, choice)
+
+
+class Bounded(Protocol):
+    """What brings a check of its own, such as the finite model of a continuous system."""
+
+    def check_upper(self, values: npt.ArrayLike) -> Any:
+        """Verify upper bounds."""
+        ...
+
+
+@overload
+def check_upper(mdp: Model, values: npt.ArrayLike) -> MinimalBudget: ...
+
+
+@overload
+def check_upper(mdp: Bounded, values: npt.ArrayLike) -> Any: ...
+
+
+def check_upper(mdp: Model | Bounded, values: npt.ArrayLike) -> Any:
+    """Verify that ``values`` are enough for a shield, whoever computed them.
+
+    That is so where v(s) ≥ min over a of max over outcomes of d + v(s'): whoever always plays a minimiser keeps at
+    least v of the budget, so v is at least k*.
+
+    Parameters
+    ----------
+    mdp
+        The model, or an abstraction, which answers with upper bounds of its own.
+    values
+        One whole number per state, 0 or more; ``INFINITE`` or ∞ where no budget is promised to suffice.
+
+    Returns
+    -------
+    MinimalBudget
+        Marked as an ``upper_bound``: ``of_state`` are the values, and a choice needs at least what its state needs.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first state whose value is too small.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.example("paper")
+    >>> upper = asure.check_upper(mdp, asure.minimal_budget(mdp).of_state + 1)
+    >>> upper
+    <MinimalBudget, an upper bound: the start needs a budget of at most 1 (2 states)
+      states need 1; none needs ∞
+      given; verified: never too small>
+    >>> asure.Shield(upper).allowed("circle", 1).tolist()
+    [1]
+    """
+    if not isinstance(mdp, MDP) and hasattr(mdp, "check_upper"):
+        return mdp.check_upper(values)
+    from almostsure.budget.minimal import MinimalBudget
+
+    model = as_model(mdp)
+    of_state = _values(model, values)
+    of_choice = np.empty(model.num_choices, np.int32)
+    for first, last, worst in _costs(model, of_state.astype(np.int64), INFINITE - 1):
+        of_choice[first:last] = worst
+    least = np.minimum.reduceat(of_choice, model.choice_ptr[:-1])
+    small = np.flatnonzero(of_state < least)
+    if small.size:
+        s = int(small[0])
+        raise CertificateError(
+            f"the value of {model.describe_state(s)} is too small: it is {show(of_state[s])}, but whatever is played, "
+            f"an outcome costs {show(least[s])}{and_more(small.size - 1, 'state')}.",
+            state=s,
+        )
+    np.maximum(of_choice, np.repeat(of_state, np.diff(model.choice_ptr)), out=of_choice)
+    rank = np.zeros(model.num_states, np.int32)
+    return MinimalBudget(
+        mdp=model, of_state=of_state, of_choice=of_choice, rank=rank, engine="given", checked=True, upper_bound=True
+    )
+
+
+def _values(mdp: MDP, values: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    """The values as integers below INFINITE, or INFINITE."""
+    given = np.asarray(values)
+    if given.dtype.kind == "f":
+        given = np.where(np.isposinf(given), float(INFINITE), given)
+    whole = whole_array("values", given)
+    if whole.shape != (mdp.num_states,):
+        raise ArgumentError(f"values must be one number per state ({mdp.num_states}); got shape {whole.shape}")
+    bad = (whole < 0) | (whole > INFINITE)
+    if bad.any():
+        s = int(np.argmax(bad))
+        raise ArgumentError(f"values must be 0 … {INFINITE - 1}, or ∞; got {whole[s]} at {mdp.describe_state(s)}")
+    return whole.astype(np.int32)
+
+
+def check_never_too_small(minimal: MinimalBudget) -> None:
+    """Conditions 1 and 2 alone: what safety rests on.  What was verified when it was made is trusted.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first state or choice whose budget would let damage through.
+    """
+    if minimal.checked:
+        return
+    mdp = minimal.mdp
+    _check_shapes(mdp, minimal)
+    _check_minimum(mdp, minimal)
+    cap = INFINITE - 1 if minimal.cap is None else minimal.cap
+    for first, last, worst in _costs(mdp, minimal.of_state.astype(np.int64), cap):
+        small = minimal.of_choice[first:last] < worst
+        if small.any():
+            _fail(mdp, minimal, 2, first + int(np.argmax(small)))
+
+
+def _costs(mdp: MDP, v: npt.NDArray[np.int64], cap: int) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
+    """Max over outcomes of d + v(s') for the choices from first to before last, chunk by chunk."""
+    for first in range(0, mdp.num_choices, CHUNK):
+        last = min(first + CHUNK, mdp.num_choices)
+        begin, end = int(mdp.outcome_ptr[first]), int(mdp.outcome_ptr[last])
+        cost = v[mdp.successor[begin:end]] + mdp.damage[begin:end]
+        cost[cost > cap] = INFINITE
+        yield first, last, np.maximum.reduceat(cost, mdp.outcome_ptr[first:last].astype(np.int64) - begin)
 
 
 def _check_shapes(mdp: MDP, minimal: MinimalBudget) -> None:
@@ -122,14 +249,10 @@ def _find_plain(mdp: MDP, minimal: MinimalBudget, owed_for_infinite: int) -> tup
     """The first condition broken and the choice that breaks it, or (0, 0)."""
     v, rank = minimal.of_state.astype(np.int64), minimal.rank
     cap = INFINITE - 1 if minimal.cap is None else minimal.cap
-    for first in range(0, mdp.num_choices, CHUNK):
-        last = min(first + CHUNK, mdp.num_choices)
+    for first, last, worst in _costs(mdp, v, cap):
         begin, end = int(mdp.outcome_ptr[first]), int(mdp.outcome_ptr[last])
         starts = mdp.outcome_ptr[first:last].astype(np.int64) - begin
         target, damage = mdp.successor[begin:end], mdp.damage[begin:end].astype(np.int64)
-        cost = v[target] + damage
-        cost[cost > cap] = INFINITE
-        worst = np.maximum.reduceat(cost, starts)
         state = np.searchsorted(mdp.choice_ptr, np.arange(first, last), side="right") - 1
         s = np.repeat(state, np.diff(np.append(starts, end - begin)))
         owed, offered = (np.where(x == INFINITE, owed_for_infinite, x) for x in (v[s], v[target]))

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from almostsure.budget.answer import INFINITE
 from almostsure.budget.certificate import show
+from almostsure.budget.minimal import INFINITE
 from almostsure.errors import CertificateError
 from almostsure.model.mdp import MDP
 from almostsure.model.naming import shown
 
 if TYPE_CHECKING:
-    from almostsure.budget.result import MinimalBudget
+    from almostsure.budget.minimal import MinimalBudget
 
 LONGEST = 20_000  # steps after which a play is broken off
 SHOWN = 12  # steps printed at either end

@@ -21,8 +21,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget.answer import INFINITE, NO_CAP, Halted
-from almostsure.budget.result import MinimalBudget
+from almostsure.budget.minimal import INFINITE, NO_CAP, Halted, MinimalBudget
 from almostsure.errors import Interrupted, ModelError
 from almostsure.model.mdp import MDP, Ints, Support, index_dtype
 from almostsure.model.validate import MAX_DAMAGE

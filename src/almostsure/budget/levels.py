@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget import kernels
-from almostsure.budget.answer import NO_CAP, Answer, Halted
+from almostsure.budget.minimal import NO_CAP, Answer, Halted
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Ints, Support, index_dtype
 from almostsure.progress import compiling

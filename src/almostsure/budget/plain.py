@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from almostsure.budget.answer import INFINITE, Answer
+from almostsure.budget.minimal import INFINITE, Answer
 from almostsure.model.mdp import Support
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import whole
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.source import Model, as_model

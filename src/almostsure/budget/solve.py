@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 
-from almostsure.budget.answer import NO_CAP, Answer, Halted
 from almostsure.budget.certificate import check_minimal_budget
+from almostsure.budget.minimal import NO_CAP, Answer, Halted, MinimalBudget
 from almostsure.budget.plain import solve_plain
-from almostsure.budget.result import MinimalBudget
 from almostsure.errors import ArgumentError, Interrupted, UnknownName
 from almostsure.memory import require, show
 from almostsure.model.mdp import MDP, Support
@@ -24,20 +23,42 @@ CHECK_RATE = 2e-9  # seconds an outcome that verifying the certificate takes, ab
 BACKENDS = ("auto", "plain", "compiled")
 
 
+class Solvable(Protocol):
+    """What brings a solver of its own, such as the finite model of a continuous system."""
+
+    def minimal_budget(self, *, cap: int | None = None) -> Any:
+        """Its minimal budgets, or upper bounds of them."""
+        ...
+
+
+@overload
 def minimal_budget(
     mdp: Model,
     *,
     cap: int | None = None,
     backend: Literal["auto", "plain", "compiled"] = "auto",
     check: Literal["auto", "always", "never"] = "auto",
-) -> MinimalBudget:
+) -> MinimalBudget: ...
+
+
+@overload
+def minimal_budget(mdp: Solvable, *, cap: int | None = None) -> Any: ...
+
+
+def minimal_budget(
+    mdp: Model | Solvable,
+    *,
+    cap: int | None = None,
+    backend: Literal["auto", "plain", "compiled"] = "auto",
+    check: Literal["auto", "always", "never"] = "auto",
+) -> Any:
     """The minimal budget k* of every state and every choice, exactly.
 
     Parameters
     ----------
     mdp
         The model, or the name of an example or file.  Only which outcomes are possible matters, not how probable
-        they are.
+        they are.  Or an abstraction, which answers with upper bounds.
     cap
         Stop at this budget: everything that needs more reads INFINITE.
     backend
@@ -49,7 +70,7 @@ def minimal_budget(
     Raises
     ------
     Interrupted
-        On Ctrl-C.  Its ``kept`` is a Budget that is exact up to its cap (and safe to use), or None.
+        On Ctrl-C.  Its ``kept`` is a MinimalBudget that is exact up to its cap (and safe to use), or None.
     NotEnoughMemory
         Before a run that would not fit.
 
@@ -57,10 +78,12 @@ def minimal_budget(
     --------
     >>> import almostsure as asure
     >>> asure.minimal_budget(asure.example("paper"))
-    <MinimalBudget: a budget of 0 suffices at the start of 2 states
+    <MinimalBudget: the start needs a budget of 0 (2 states)
       states need 0; none needs ∞
       solved by the plain engine; certificate verified>
     """
+    if not isinstance(mdp, MDP) and hasattr(mdp, "minimal_budget"):
+        return mdp.minimal_budget(cap=cap)
     mdp = as_model(mdp)
     limit = _limit(cap)
     if backend not in BACKENDS:
@@ -117,9 +140,14 @@ def _run(support: Support, cap: int, backend: str) -> tuple[Answer, str]:
 
 def _minimal(mdp: MDP, answer: Answer, cap: int | None, engine: str, *, checked: bool) -> MinimalBudget:
     return MinimalBudget(
-        mdp=mdp, of_state=answer.of_state, of_choice=answer.of_choice, rank=answer.rank, cap=cap, engine=engine,
+        mdp=mdp,
+        of_state=answer.of_state,
+        of_choice=answer.of_choice,
+        rank=answer.rank,
+        cap=cap,
+        engine=engine,
         checked=checked,
-    )  # fmt: skip
+    )
 
 
 def _interrupted(mdp: MDP, answer: Answer | None) -> Interrupted:
@@ -128,6 +156,6 @@ def _interrupted(mdp: MDP, answer: Answer | None) -> Interrupted:
     kept = _minimal(mdp, answer, answer.cap, "compiled engine, interrupted", checked=False)
     return Interrupted(
         f"interrupted; budgets up to {answer.cap} are exact, all others are larger. "
-        f"The error's .kept is a Budget with cap={answer.cap}: a lower bound, and safe to use as it is.",
+        f"The error's .kept is a MinimalBudget with cap={answer.cap}: a lower bound, and safe to use as it is.",
         kept=kept,
     )

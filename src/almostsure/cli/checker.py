@@ -33,7 +33,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 
 def _check(request: dict[str, Any]) -> dict[str, Any]:
     from almostsure.budget.certificate import INFINITE, check_minimal_budget
-    from almostsure.budget.result import read_minimal
+    from almostsure.budget.minimal import read_minimal
     from almostsure.errors import CertificateError, CorruptFile, FileError
     from almostsure.files import tensors_kind
     from almostsure.model.source import as_model

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from rich.text import Text
 
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.cli.output import clean, console, needs, say
 from almostsure.errors import NoSafeAction, PolicyError
 from almostsure.model.draw import NOBODY, cells

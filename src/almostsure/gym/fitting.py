@@ -12,7 +12,7 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorWrapper
 from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservation, RepeatAction, StickyAction
 
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.model.mdp import MDP, Bools
 from almostsure.model.space import Space

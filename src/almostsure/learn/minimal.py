@@ -40,8 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import check_budget, names_right_word
-from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import MinimalBudget
+from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import Infeasible, Interrupted, LimitReached
 from almostsure.learn.bounds import Confidence, count, samples_needed, unit

@@ -36,8 +36,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import check_budget, whole, whole_array
-from almostsure.budget.answer import INFINITE
 from almostsure.budget.grow import GrowingBudget
+from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, CorruptFile, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.files import load_tensors, save_tensors

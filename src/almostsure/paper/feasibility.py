@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.budget.reference import barrier, budget_operator
 from almostsure.budget.solve import minimal_budget
 from almostsure.model.build import from_transitions

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from almostsure.budget import reference
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.model.build import from_transitions
 from almostsure.model.examples import example

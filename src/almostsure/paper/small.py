@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.model.build import from_transitions
 from almostsure.model.mdp import MDP, Outcome
 

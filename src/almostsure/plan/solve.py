@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from almostsure.arguments import check_discount, check_tolerance, names_right_word
-from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import MinimalBudget
+from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import AlmostSureError, ArgumentError, Infeasible, Interrupted, LimitReached, UnboundedReturn
 from almostsure.memory import require

@@ -15,8 +15,7 @@ from typing import Any, final
 import numpy as np
 
 from almostsure.arguments import check_budget, check_real
-from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import MinimalBudget
+from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from almostsure.arguments import check_budget
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import NoSafeAction
 from almostsure.model.build import from_transitions

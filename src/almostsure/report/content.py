@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError
 from almostsure.plan.constraints import Chance, Expected
 from almostsure.plan.frontier import Frontier

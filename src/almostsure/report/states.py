@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.budget.answer import INFINITE
 from almostsure.budget.explain import exchange
-from almostsure.budget.result import MinimalBudget
+from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.errors import CertificateError
 from almostsure.model.mdp import MDP, Ints
 from almostsure.report.packing import pack

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from almostsure.budget.answer import INFINITE
 from almostsure.budget.certificate import check_minimal_budget
-from almostsure.budget.result import MinimalBudget
+from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import AlmostSureError, CertificateError, LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.model.mdp import MDP
 from almostsure.plan.constraints import Chance, Expected
 from almostsure.report.study import Plan, Study

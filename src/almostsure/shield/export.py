@@ -18,8 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import MinimalBudget, known_budget
+from almostsure.budget.minimal import INFINITE, MinimalBudget, known_budget
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
 from almostsure.model.mdp import MDP, Ints

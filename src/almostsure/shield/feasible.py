@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import whole
-from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import MinimalBudget
+from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.errors import ArgumentError, PolicyError, UnknownName
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.validate import SUM_TOLERANCE

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from almostsure.arguments import names_right_word
-from almostsure.budget.result import MinimalBudget
+from almostsure.budget.certificate import check_never_too_small
+from almostsure.budget.minimal import MinimalBudget
 from almostsure.memory import require
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
-from almostsure.shield.checks import check_never_too_small, require_budget
+from almostsure.shield.checks import require_budget
 from almostsure.shield.explore import explore
 from almostsure.shield.table import spans
 

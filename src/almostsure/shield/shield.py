@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import whole, whole_array
-from almostsure.budget.answer import INFINITE
-from almostsure.budget.result import MinimalBudget, known_budget, read_minimal, write_minimal
+from almostsure.budget.certificate import check_never_too_small
+from almostsure.budget.minimal import INFINITE, MinimalBudget, known_budget, read_minimal, write_minimal
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction, UnknownName
 from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Ints
@@ -82,7 +82,7 @@ class Shield:
             raise ArgumentError(
                 f"a shield is made of a minimal budget: Shield(minimal_budget(mdp)); got {type(minimal).__name__}"
             )
-        checks.check_never_too_small(minimal)
+        check_never_too_small(minimal)
         object.__setattr__(self, "minimal", minimal)
         object.__setattr__(self, "_table", None)
         object.__setattr__(self, "_outcomes", Outcomes(minimal.mdp))
@@ -457,7 +457,7 @@ class Shield:
         return (
             f"<Shield: of {self.mdp.num_choices:,} choices in {self.mdp.num_states:,} states it allows\n"
             f"  {', '.join(steps) if steps else 'none'}; {never:,} {never_why}\n"
-            f"  {self._start()}>"
+            f"  {self.minimal.start_in_words()}>"
         )
 
     def _repr_html_(self) -> str:
@@ -466,14 +466,8 @@ class Shield:
         values, counts = np.unique(self.minimal.of_choice, return_counts=True)
         need = levels_table("choices become safe with", dict(zip(values.tolist(), counts.tolist(), strict=True)))
         size = f"{self.mdp.num_choices:,} choices in {self.mdp.num_states:,} states"
-        facts = [("model", size), ("start", self._start())]
+        facts = [("model", size), ("start", self.minimal.start_in_words())]
         return card("Shield", facts, need, budget_map(self.mdp, self.minimal.of_state))
-
-    def _start(self) -> str:
-        needed = self.minimal.smallest_budget()
-        if needed < INFINITE:
-            return f"a budget of {needed} suffices at the start"
-        return f"no budget{'' if self.minimal.cap is None else f' up to {self.minimal.cap}'} suffices at the start"
 
 
 def _plain(values: object) -> TypeGuard[npt.NDArray[np.int64]]:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.model.mdp import MDP, Bools, Ints
 
 DENSE_ANYWAY = 1 << 20  # entries up to which nobody minds a dense table

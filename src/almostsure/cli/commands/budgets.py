@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from almostsure.budget.answer import INFINITE
 from almostsure.budget.explain import Explanation
-from almostsure.budget.result import MinimalBudget
+from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected

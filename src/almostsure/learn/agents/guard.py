@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import check_budget
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.learn.online import OnlineShield

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.errors import LimitReached, UnboundedReturn
 from almostsure.model.build import from_transitions
 from almostsure.model.mdp import MDP, Bools, Floats, Ints

@@ -12,7 +12,7 @@ import struct
 import numpy as np
 import pytest
 
-from almostsure import INFINITE, MinimalBudget, check_minimal_budget, from_transitions, minimal_budget
+from almostsure import INFINITE, MDP, MinimalBudget, check_minimal_budget, from_transitions, minimal_budget
 from almostsure.errors import ArgumentError, CorruptFile, FileError, ModelError, ModelMismatch, UnknownName
 from almostsure.files import checksum
 from almostsure.model.families import ladder
@@ -110,12 +110,12 @@ def test_arrays_must_fit_the_model(named, minimal, name):
 
 
 def test_text(minimal, named):
-    assert repr(minimal).splitlines()[0] == "<MinimalBudget: a budget of 2 suffices at the start of 3 states"
+    assert repr(minimal).splitlines()[0] == "<MinimalBudget: the start needs a budget of 2 (3 states)"
     assert "1 needs ∞" in repr(minimal)
     assert repr(minimal).endswith("solved by the plain engine; certificate verified>")
     assert len(repr(minimal).splitlines()) == 3
     unchecked = minimal_budget(named, check="never")
-    assert repr(unchecked).endswith("certificate not yet verified: check_minimal_budget(mdp, budget)>")
+    assert repr(unchecked).endswith("certificate not yet verified: check_minimal_budget>")
 
 
 def test_text_with_a_cap(named):
@@ -126,8 +126,24 @@ def test_text_with_a_cap(named):
 
 def test_text_where_nothing_is_finite():
     text = repr(minimal_budget(from_transitions([0], [0], [0], [1], [0], [1])))
-    assert "no budget suffices at the start" in text
+    assert "no finite budget suffices at the start" in text
     assert "nowhere a finite budget" in text
+
+
+def test_what_is_unknown_is_called_unknown(named):
+    plain = from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0], [0, 0, 1])
+    text = repr(minimal_budget(learned(plain, start=0)))
+    assert "the start needs a budget of 0" in text
+    assert "none needs ∞" in text
+    lost = minimal_budget(learned(from_transitions([0, 1], [0, 0], [1, 1], [1, 1], [0, 0], [0, 1]), start=0))
+    assert "what the start needs is unknown" in repr(lost)
+    assert "for 1 it is unknown" in repr(lost)
+    assert "no finite" not in repr(lost)
+
+
+def learned(plain, start):
+    last = plain.num_states - 1
+    return MDP(plain.arrays, initial=(np.array([start]), np.ones(1)), unknown=last)
 
 
 # ---------------------------------------------------------------------- files

@@ -1,8 +1,8 @@
-"""``MinimalBudget``: what every state and every choice needs, with the proof of it."""
+"""``MinimalBudget``: what every state and every choice needs, with the proof of it; and what engines hand over."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import whole
-from almostsure.budget.answer import INFINITE, NO_CAP
 from almostsure.errors import ArgumentError, CorruptFile, ModelError
 from almostsure.files import load_tensors, save_tensors
 from almostsure.model.mdp import MDP, Bools, Ints
@@ -18,6 +17,8 @@ from almostsure.model.mdp import MDP, Bools, Ints
 if TYPE_CHECKING:
     from almostsure.budget.explain import Explanation
 
+INFINITE = 2**31 - 1  #: no finite budget suffices (or, with a cap, none up to the cap)
+NO_CAP = INFINITE - 1
 UNKNOWN = "unknown engine"
 STORED = ("of_state", "of_choice", "rank")  # in files
 
@@ -28,7 +29,11 @@ class MinimalBudget:
 
     Made by :func:`almostsure.minimal_budget`; verified by :func:`almostsure.check_minimal_budget`.
 
-    ``INFINITE`` stands where no finite budget suffices or, if ``cap`` is not None, where none up to the cap does.
+    ``INFINITE`` stands where no finite budget suffices or, if ``cap`` is not None, where none up to the cap does.  In a
+    learned model it also stands where nothing is known: no finite budget is *known* to suffice.
+
+    :func:`almostsure.check_upper` makes one of upper bounds instead (``upper_bound``): they are enough for a shield,
+    and nothing proves that less would not do.
     """
 
     mdp: MDP
@@ -37,7 +42,8 @@ class MinimalBudget:
     rank: Ints  # [num_states] the certificate: the step at which a state was found to need more
     cap: int | None = None
     engine: str = UNKNOWN
-    checked: bool = field(default=False)  # whether the certificate was verified when this was made
+    checked: bool = False  # whether the certificate was verified when this was made
+    upper_bound: bool = False  # whether the values are at least k*, instead of k* itself
 
     def __post_init__(self) -> None:
         for name, size in (
@@ -69,16 +75,16 @@ class MinimalBudget:
         return int(self.of_choice[self.mdp.choice(state, action)])
 
     def smallest_budget(self) -> int:
-        """The least Δ from which safety is possible at the start: the worst of the initial states decides."""
+        """The least budget from which safety is possible at the start: the worst of the initial states decides."""
         return int(self.of_state[self.mdp.initial_states].max())
 
     def unsafe_states(self, budget: int) -> Bools:
-        """Which states are Δ-unsafe: no action of theirs is safe with ``budget``, [num_states]."""
+        """Which states are unsafe with ``budget``: no action of theirs is safe, [num_states]."""
         return self.of_state > min(known_budget(self, budget), NO_CAP)
 
     def histogram(self) -> dict[int, int]:
-        """How many states need which budget, ascending; the last key may be INFINITE."""
-        values, counts = np.unique(self.of_state, return_counts=True)
+        """How many states need which budget, ascending; the last key may be INFINITE.  The unknown does not count."""
+        values, counts = np.unique(self.of_state[: self.mdp.unknown], return_counts=True)
         return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
     def explain(self, state: int | str, action: int | str | None = None) -> Explanation:
@@ -88,6 +94,8 @@ class MinimalBudget:
         """
         from almostsure.budget.explain import explain
 
+        if self.upper_bound:
+            raise ArgumentError("an upper bound cannot be explained: nothing forces it. Use minimal_budget(mdp).")
         return explain(self, state, action)
 
     # ------------------------------------------------------------------ files
@@ -104,37 +112,48 @@ class MinimalBudget:
     # ------------------------------------------------------------------ for people
 
     def __repr__(self) -> str:
+        kind = "MinimalBudget, an upper bound" if self.upper_bound else "MinimalBudget"
+        start, levels, proof = self._in_words()
+        return f"<{kind}: {start} ({self.mdp.num_states:,} states)\n  {levels}\n  {proof}>"
+
+    def _in_words(self) -> tuple[str, str, str]:
+        """What the start needs, what the states need, and how that is known."""
         counts = self.histogram()
         stuck = counts.pop(INFINITE, 0)
-        budget = self.smallest_budget()
-        above = "∞" if self.cap is None else f"more than {self.cap}"
-        need = (
-            f"no budget{'' if self.cap is None else f' up to {self.cap}'} suffices"
-            if budget == INFINITE
-            else f"a budget of {budget} suffices"
-        )
         if len(counts) > 1:
             levels = f"{min(counts)} … {max(counts)} ({len(counts)} levels)"
         else:
             levels = str(*counts) if counts else "nowhere a finite budget"
-        infinite = f"{stuck or 'none'} needs {above}" if stuck <= 1 else f"{stuck:,} need {above}"
-        proof = (
-            "certificate verified"
-            if self.checked
-            else "certificate not yet verified: check_minimal_budget(mdp, budget)"
-        )
-        return (
-            f"<MinimalBudget: {need} at the start of {self.mdp.num_states:,} states\n"
-            f"  states need {levels}; {infinite}\n"
-            f"  solved by the {self.engine}; {proof}>"
-        )
+        above = "∞" if self.cap is None else f"more than {self.cap}"
+        if stuck and self.mdp.unknown is not None:
+            infinite = f"for {stuck:,} it is unknown"
+        else:
+            infinite = f"{stuck or 'none'} needs {above}" if stuck <= 1 else f"{stuck:,} need {above}"
+        if self.upper_bound:
+            proof = "verified: never too small"
+        else:
+            proof = "certificate verified" if self.checked else "certificate not yet verified: check_minimal_budget"
+        return self.start_in_words(), f"states need {levels}; {infinite}", f"{self._origin()}; {proof}"
+
+    def start_in_words(self) -> str:
+        """What the start needs, as a sentence without its full stop."""
+        budget = self.smallest_budget()
+        if budget < INFINITE:
+            return f"the start needs a budget of {'at most ' if self.upper_bound else ''}{budget}"
+        if self.cap is not None:
+            return f"no budget up to {self.cap} suffices at the start"
+        if self.mdp.unknown is not None:
+            return "what the start needs is unknown"
+        return "no finite budget suffices at the start"
+
+    def _origin(self) -> str:
+        return self.engine if self.upper_bound else f"solved by the {self.engine}"
 
     def _repr_html_(self) -> str:
         from almostsure.model.html import budget_map, card, levels_table
 
-        start, states, proof = (line.strip(" <>") for line in repr(self).removeprefix("<MinimalBudget:").splitlines())
         counts = levels_table("states need", self.histogram())
-        facts = [("start", start), ("levels", states), ("proof", proof)]
+        facts = list(zip(("start", "levels", "proof"), self._in_words(), strict=True))
         return card("MinimalBudget", facts, counts, budget_map(self.mdp, self.of_state))
 
 
@@ -142,6 +161,8 @@ def write_minimal(minimal: MinimalBudget, path: str | PathLike[str], *, kind: st
     """Write a file of the given kind ("budget" or "shield") that holds ``minimal``."""
     arrays: dict[str, npt.NDArray[Any]] = {name: getattr(minimal, name) for name in STORED}
     strings = {"cap": "" if minimal.cap is None else str(minimal.cap), "engine": minimal.engine}
+    if minimal.upper_bound:
+        strings["upper bound"] = "yes"
     save_tensors(path, kind=kind, model=minimal.mdp.fingerprint, arrays=arrays, strings=strings)
 
 
@@ -152,9 +173,15 @@ def read_minimal(path: str | PathLike[str], mdp: MDP, *, kind: str) -> MinimalBu
         raise CorruptFile(f"{path!s} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
     try:
         cap = int(strings["cap"]) if strings.get("cap") else None
-        of_state, of_choice, rank = (arrays[name] for name in STORED)
-        engine = strings.get("engine", UNKNOWN)
-        return MinimalBudget(mdp=mdp, of_state=of_state, of_choice=of_choice, rank=rank, cap=cap, engine=engine)
+        return MinimalBudget(
+            mdp=mdp,
+            of_state=arrays["of_state"],
+            of_choice=arrays["of_choice"],
+            rank=arrays["rank"],
+            cap=cap,
+            engine=strings.get("engine", UNKNOWN),
+            upper_bound=strings.get("upper bound") == "yes",
+        )
     except ValueError as error:
         raise CorruptFile(f"{path!s} does not hold a {kind} of its model: {error}", path=path) from error
 
@@ -170,3 +197,31 @@ def known_budget(minimal: MinimalBudget, budget: object) -> int:
             "Solve again without the cap, or with a larger one."
         )
     return number
+
+
+# ---------------------------------------------------------------------- between engines and results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """Minimal budgets and their certificate."""
+
+    of_state: npt.NDArray[np.int32]  # [num_states]
+    of_choice: npt.NDArray[np.int32]  # [num_choices]
+    rank: Ints  # [num_states] steps at which states were found bad; they make the answer provable
+    cap: int
+
+    def capped(self) -> Answer:
+        """Everything above the cap reads INFINITE.  Changes the arrays in place."""
+        if self.cap < NO_CAP:
+            for array in (self.of_state, self.of_choice):
+                array[array > self.cap] = INFINITE
+        return self
+
+
+class Halted(Exception):
+    """An engine was interrupted; ``answer`` is exact up to its cap, None if nothing is."""
+
+    def __init__(self, answer: Answer | None) -> None:
+        super().__init__()
+        self.answer = answer
