@@ -256,10 +256,11 @@ def test_the_end_and_the_unknown_come_back(path: Path, end: int | None, unknown:
 def test_an_end_or_unknown_that_was_moved_is_refused(path: Path, label: str) -> None:
     learned(2, 3).save(path)
     members = read_members(path)
-    for bits in (0b0001, 0b1100, 0):
-        changed = bits.to_bytes(8, "little")
-        write_members(path, members | {f"annotations/aps/{label}/states/values.bin": changed})
-        with pytest.raises(CorruptFile, match=r"must mark one state|must be the last state"):
+    for state in (0, None, "two", -1):
+        index = json.loads(members["index.json"])
+        index["file-data"]["parameters"][label] = state
+        write_members(path, members | {"index.json": json.dumps(index).encode()})
+        with pytest.raises(CorruptFile, match=r"must be the last state|fingerprint"):
             load(path)
 
 

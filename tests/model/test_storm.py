@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,7 +18,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from almostsure import MDP, example, from_transitions, minimal_budget
+from almostsure import (
+    MDP,
+    AlmostSure,
+    check_minimal_budget,
+    example,
+    from_transitions,
+    minimal_budget,
+    simulate,
+    solve_policy,
+)
 from almostsure.errors import (
     AlmostSureError,
     ArgumentError,
@@ -28,10 +38,11 @@ from almostsure.errors import (
     NotEnoughMemory,
     UnknownName,
 )
+from almostsure.files import STORM
 from almostsure.model import example_names
 from almostsure.model.files import load
 from almostsure.model.relay import with_relays
-from almostsure.model.source import STORM, as_model
+from almostsure.model.source import as_model
 from almostsure.model.storm import child
 from almostsure.model.storm.read import from_prism
 from almostsure.model.storm.write import to_storm
@@ -436,7 +447,8 @@ def test_to_storm_and_back(mdp: MDP, tmp_path: Path) -> None:
     assert (model.nr_states, model.nr_choices, model.nr_transitions) == (
         split.num_states, split.num_choices, split.num_outcomes,
     )  # fmt: skip
-    assert set(model.reward_models) == {"damage", "reward"}
+    only_costs = mdp.reward.max() <= 0 and mdp.reward.min() < 0
+    assert set(model.reward_models) == {"damage", "reward"} | ({"cost"} if only_costs else set())
     labelled = {name: sorted(model.labeling.get_states(name)) for name in ("init", "terminal", "relay")}
     assert labelled["init"] == sorted(mdp.initial_states.tolist())
     assert labelled["terminal"] == np.flatnonzero(mdp.is_terminal()).tolist()
@@ -748,3 +760,95 @@ def test_drn_compressed_and_without_the_number_of_choices(program: Path, tmp_pat
     packed.write_bytes(gzip.compress(text.encode())[:-9])
     with pytest.raises(ModelError, match=r"packed.drn.gz: the compressed data are damaged"):
         from_prism(packed, damage="end")
+
+
+# ---------------------------------------------------------------------- what survives
+
+
+def check(mdp: MDP, formula: str) -> float:
+    """What Storm says about the start."""
+    import stormpy
+
+    result = stormpy.model_checking(to_storm(mdp), stormpy.parse_property(formula))
+    return float(result.get_value(mdp.initial_state))
+
+
+def test_labels_rewards_and_variables_survive(race: Path, tmp_path: Path) -> None:
+    mdp = from_prism(race, damage="enters:hot", cost="steps")
+    assert set(mdp.labels) == {"hot", "done", "deadlock"}
+    mdp.save(tmp_path / "race.umb")
+    again = load(tmp_path / "race.umb")
+    for kept in (mdp, again, pickle.loads(pickle.dumps(mdp))):
+        assert kept.origin is not None
+        assert kept.label("done").tolist() == ["x=3" in name for name in kept.state_names or ()]
+        assert kept.origin.variables["x"].tolist() == [int(name[-1]) for name in kept.state_names or ()]
+        assert kept.origin.variables["hot"].dtype == np.bool_
+        heat = kept.origin.rewards["heat"]
+        wanted = [400.0 * (kept.action_name(a) == "go") for a in kept.choice_action.tolist()]
+        assert heat.tolist() == (np.array(wanted) + 0.3 * kept.origin.variables["hot"][kept.choice_states()]).tolist()
+    assert check(again, 'Pmax=? [F "done"]') == pytest.approx(1)
+    assert check(again, 'R{"heat"}min=? [F "done"]') == pytest.approx(1200.3)
+    assert check(again, 'R{"cost"}min=? [F "done"]') == pytest.approx(3)
+    model = to_storm(again)
+    assert json.loads(str(model.state_valuations.to_json(0))) == {"hot": False, "x": 0}
+    for name in ("other.umb", "third.umb"):  # through Storm and back, twice
+        from stormpy.io import export_to_umb
+
+        export_to_umb(to_storm(again), str(tmp_path / name))
+        again = load(tmp_path / name)
+    assert again.label("done").tolist() == mdp.label("done").tolist()
+    assert again.origin is not None
+    assert again.origin.variables["x"].tolist() == mdp.origin.variables["x"].tolist()  # type: ignore[union-attr]
+
+
+# ---------------------------------------------------------------------- only the possible outcomes are known
+
+
+def test_intervals(tmp_path: Path) -> None:
+    path = tmp_path / "interval.drn"
+    text = (
+        "@type: MDP\n@value_type: double-interval\n@parameters\n\n@reward_models\n\n@nr_states\n2\n@nr_choices\n2\n"
+        "@model\nstate 0 init\n\taction 0\n\t\t0 : [0.1, 0.6]\n\t\t1 : [0.4, 1]\n"
+        "state 1 end\n\taction 0\n\t\t1 : [1, 1]\n"
+    )
+    path.write_text(text)
+    mdp = from_prism(path, damage="init", goal="end")
+    assert mdp.origin is not None
+    assert mdp.origin.uncertain == "its probabilities are intervals"
+    assert not mdp.origin.is_bound
+    path.write_text(text.replace("[0.1, 0.6]", "[0, 0.6]"))
+    mdp = from_prism(path, damage="init", goal="end")
+    assert mdp.origin is not None
+    assert mdp.origin.is_bound
+    mdp.save(tmp_path / "interval.umb")
+    assert load(tmp_path / "interval.umb").origin.uncertain == mdp.origin.uncertain  # type: ignore[union-attr]
+
+
+def test_intervals_in_prism(race: Path) -> None:
+    wanted = minimal_budget(from_prism(race, damage="hot", goal="done")).of_state
+    for low in ("0.2", "0"):
+        race.write_text(RACE.replace("-> 0.5 :", f"-> [{low},0.7] :").replace("+ 0.5 :", "+ [0.3,0.8] :"))
+        mdp = from_prism(race, damage="hot", goal="done")
+        assert minimal_budget(mdp).of_state.tolist() == wanted.tolist()
+        check_minimal_budget(mdp, minimal_budget(mdp))
+        for refused in (lambda: solve_policy(mdp, AlmostSure(3)), lambda: simulate(mdp, None, 3)):  # noqa: B023
+            with pytest.raises(ModelError, match=r"not known: its probabilities are intervals"):
+                refused()
+
+
+def test_parameters(race: Path) -> None:
+    wanted = minimal_budget(from_prism(race, damage="hot", goal="done"))
+    race.write_text(
+        RACE.replace("formula", "const double p;\nformula").replace("-> 0.5", "-> p").replace("+ 0.5", "+ 1-p")
+    )
+    mdp = from_prism(race, damage="hot", goal="done", parameters=["p"])
+    assert minimal_budget(mdp).of_state.tolist() == wanted.of_state.tolist()
+    with pytest.raises(ModelError, match=r"solve_policy needs .* not known: its probabilities have parameters"):
+        solve_policy(mdp, AlmostSure(3))
+    with pytest.raises(ModelError, match=r"constants must have a value; p has none. Pass constants='p=…', or"):
+        from_prism(race, damage="hot")
+    with pytest.raises(UnknownName, match=r"unknown constant 'q'"):
+        from_prism(race, damage="hot", parameters=["q"])
+    race.write_text(race.read_text().replace("400", "p"))
+    with pytest.raises(ModelError, match=r"a reward structure has parameters"):
+        from_prism(race, damage="hot", parameters=["p"])

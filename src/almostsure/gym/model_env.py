@@ -93,6 +93,7 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
     metadata = {"render_modes": list(MODES), "render_fps": 4}  # noqa: RUF012  # as gymnasium.Env declares it
 
     def __init__(self, mdp: MDP, *, render_mode: str | None = None, draw: Draw | None = None) -> None:
+        mdp.require_probabilities("an environment")
         if render_mode is not None and render_mode not in MODES:
             raise UnknownName("render mode", render_mode, MODES, f"There are: {', '.join(MODES)}.")
         if draw is None and mdp.layout is not None:
@@ -222,6 +223,7 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
 
     def __init__(self, model: Model, num_envs: int, *, max_episode_steps: int | None = None) -> None:
         self.mdp = as_model(model)
+        self.mdp.require_probabilities("an environment")
         self.num_envs = whole("num_envs", num_envs)
         if self.num_envs < 1 or (max_episode_steps is not None and whole("max_episode_steps", max_episode_steps) < 1):
             raise ArgumentError(

@@ -99,6 +99,7 @@ def compare(
     one-step mask ...
     """
     mdp = as_model(mdp)
+    mdp.require_probabilities("compare")
     shield = Shield(minimal_budget(mdp))
     budget = require_budget(shield.minimal, budget)
     chosen, steps, numbers = _chosen(learners), count("steps", steps), _seeds(seeds)

@@ -145,6 +145,7 @@ def as_source(sampler: Any) -> Source:
 
 
 def _of_model(mdp: MDP) -> Source:
+    mdp.require_probabilities("a sampler")
     return Source(
         sampler=mdp, blank=blank_of(mdp), model=mdp, max_damage=mdp.max_damage, identity=mdp.fingerprint,
     )  # fmt: skip

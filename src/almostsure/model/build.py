@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more
 from almostsure.errors import ModelError
+from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
+from almostsure.model.origin import Origin
 from almostsure.model.space import Encode, Initial, initial_distribution
 from almostsure.model.validate import MAX_DAMAGE, SUM_TOLERANCE, column, numbers
 
@@ -34,6 +36,7 @@ def from_transitions(
     initial: Initial = 0,
     action_names: Sequence[str] | None = None,
     state_names: Sequence[str] | None = None,
+    labels: Labels | None = None,
     layout: Layout | None = None,
     normalise: bool = False,
 ) -> MDP:
@@ -55,6 +58,8 @@ def from_transitions(
         The initial state (index or name), a mapping from states to probabilities, or one probability a state.
     action_names, state_names
         Names by action id and by state.
+    labels
+        Named sets of states, each as one truth value per state or as a list of states: ``{"goal": [3, 7]}``.
     layout
         Where the states stand in a drawing.
     normalise
@@ -69,10 +74,17 @@ def from_transitions(
     <MDP: 2 states, 3 choices, 3 outcomes, starts in 0>
     """
     return build(
-        (states, actions, next_states, probabilities, rewards, damages), numbered=True,
-        num_states=num_states, terminal=terminal, initial=initial, action_names=action_names,
-        state_names=state_names, layout=layout, normalise=normalise,
-    )  # fmt: skip
+        (states, actions, next_states, probabilities, rewards, damages),
+        numbered=True,
+        num_states=num_states,
+        terminal=terminal,
+        initial=initial,
+        action_names=action_names,
+        state_names=state_names,
+        labels=labels,
+        layout=layout,
+        normalise=normalise,
+    )
 
 
 def build(
@@ -84,9 +96,11 @@ def build(
     initial: Initial = 0,
     action_names: Sequence[str] | None = None,
     state_names: Sequence[str] | None = None,
+    labels: Labels | None = None,
     layout: Layout | None = None,
     end: int | None = None,
     encode: Encode | None = None,
+    origin: Origin | None = None,
     normalise: bool = False,
 ) -> MDP:
     """Build a model from its six columns.
@@ -115,9 +129,11 @@ def build(
         initial=initial_distribution(initial, count, state_names),
         state_names=state_names,
         action_names=action_names,
+        labels=labels,
         layout=layout,
         end=end,
         encode=encode,
+        origin=origin,
     )
 
 

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from almostsure.arguments import and_more
 from almostsure.errors import ModelError
 from almostsure.model.build import build
+from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial, Ints
 
@@ -40,6 +41,7 @@ def from_dense(
     initial: Initial = 0,
     action_names: Sequence[str] | None = None,
     state_names: Sequence[str] | None = None,
+    labels: Labels | None = None,
     layout: Layout | None = None,
     normalise: bool = False,
 ) -> MDP:
@@ -53,7 +55,7 @@ def from_dense(
         Each a number (counted on every step), or an array of shape (S,) (``D[s]`` on every step *out of* s), (S, A)
         (``D[s, a]`` on every step out of s by a) or (A, S, S) (``D[a, s, t]`` on every step from s to t by a).  For
         damage on *entering* a state, pass ``np.broadcast_to(D, (A, S, S))`` instead of ``D`` of shape (S,).
-    terminal, initial, action_names, state_names, layout, normalise
+    terminal, initial, action_names, state_names, labels, layout, normalise
         As in :func:`almostsure.from_transitions`.
 
     Examples
@@ -71,9 +73,15 @@ def from_dense(
     place = _Places(actions=a, states=s, next_states=t, shape=(dense.shape[0], dense.shape[1]))
     return build(
         (s, a, t, dense[a, s, t], place.values("rewards", rewards), place.values("damages", damages)),
-        num_states=dense.shape[1], terminal=terminal, initial=initial, action_names=action_names,
-        state_names=state_names, layout=layout, normalise=normalise,
-    )  # fmt: skip
+        num_states=dense.shape[1],
+        terminal=terminal,
+        initial=initial,
+        action_names=action_names,
+        state_names=state_names,
+        labels=labels,
+        layout=layout,
+        normalise=normalise,
+    )
 
 
 def from_sparse(
@@ -85,6 +93,7 @@ def from_sparse(
     initial: Initial = 0,
     action_names: Sequence[str] | None = None,
     state_names: Sequence[str] | None = None,
+    labels: Labels | None = None,
     layout: Layout | None = None,
     normalise: bool = False,
 ) -> MDP:
@@ -97,7 +106,7 @@ def from_sparse(
     rewards, damages
         Each as in :func:`from_dense`, or a sparse matrix of shape (S, A), or a sequence of A
         sparse or dense matrices of shape (S, S).
-    terminal, initial, action_names, state_names, layout, normalise
+    terminal, initial, action_names, state_names, labels, layout, normalise
         As in :func:`almostsure.from_transitions`.
     """
     matrices = _square("probabilities", probabilities)
@@ -109,9 +118,15 @@ def from_sparse(
     place = _Places(actions=a, states=s, next_states=t, shape=(len(parts), parts[0].shape[0]))
     return build(
         (s, a, t, p, place.values("rewards", rewards), place.values("damages", damages)),
-        num_states=parts[0].shape[0], terminal=terminal, initial=initial, action_names=action_names,
-        state_names=state_names, layout=layout, normalise=normalise,
-    )  # fmt: skip
+        num_states=parts[0].shape[0],
+        terminal=terminal,
+        initial=initial,
+        action_names=action_names,
+        state_names=state_names,
+        labels=labels,
+        layout=layout,
+        normalise=normalise,
+    )
 
 
 class _Places:

@@ -4,13 +4,14 @@ What a model has, and where it goes:
 
 - damage and reward: branch rewards ``damage`` and ``reward``, as doubles, the only numbers that Storm reads there;
 - actions: choice actions with their names, which Storm shows as choice labels;
-- terminal states: the atomic proposition ``terminal``;
+- labels: atomic propositions, and with them ``terminal`` for the terminal states;
+- reward structures and variables of the file that a model came from: choice rewards and valuations of states;
 - an initial distribution: the initial states, and the state annotation ``almostsure/initial-probability``;
 - a layout: the state annotation ``almostsure/cell``, and rows, columns and text in the index (``file-data``,
   ``parameters``), with the version of this arrangement, the model's fingerprint, and a hash of names and layout;
 - names of states: the members of the folder ``almostsure/state-names``.  UMB would have them as a string annotation,
   but Storm 2.0 refuses every file that has one;
-- the end and the unknown of a learned model: the atomic propositions ``end`` and ``unknown``.
+- the end and the unknown of a learned model: the atomic propositions ``end`` and ``unknown``, and ``parameters``.
 
 A file is read, validated and compared with the fingerprint stored in it when it is loaded; the model keeps no hold on
 it.  Files of our own hold their outcomes in canonical order; those of other programs are sorted.
@@ -21,25 +22,31 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
-from almostsure.files import MAPS, STORM, atomic_write, tensors_kind
+from almostsure.files import HTML, MAPS, STORM, TENSORS, UMB, atomic_write, tensors_kind
 from almostsure.model.archive import Archive, Path, Writer
 from almostsure.model.foreign import Roles, Scale, to_mdp
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, index_dtype
+from almostsure.model.origin import Origin
 from almostsure.model.relay import with_relays
 from almostsure.model.umb import Umb
 from almostsure.model.validate import CHUNK, MAX_DAMAGE
+from almostsure.model.valuations import Variables, described, write_variables
 
 TOOL = "almostsure"
 VERSION = 1
 GROUP = "almostsure"
 NAMES = "almostsure/state-names"
+COST = "cost"  # the reward of a model that only has costs, positive
 
 DOUBLE = {"type": "double", "size": 64}
 INT = {"type": "int", "size": 64}
@@ -54,30 +61,29 @@ def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
     mdp
         The model.
     path
-        Where to write; by custom the name ends in ``.umb``.
+        Where to write; the name ends in ``.umb``.
     relay
         Storm refuses a choice with two outcomes that have the same successor but different rewards or damages.
         With ``relay``, all but the first of them pass through relay states: damage and reward are taken on the
         way into the relay, and one more step without either leads on to the successor.  The relays are appended
         after the model's states and carry the atomic proposition ``relay``; loading the file gives the model
         *with* its relays.  Budgets and returns of the other states are the same, numbers of steps are not.
+        Where no reward is positive, the file also has the reward ``cost``, their opposite, for Storm to minimise.
 
     See Also
     --------
     load : The way back.
     """
-    labels: dict[str, Bools] = {}
+    _check_written(path)
+    num_states = mdp.num_states
     if relay:
-        num_states = mdp.num_states
         mdp = with_relays(mdp)
-        labels["relay"] = np.arange(mdp.num_states) >= num_states
-    labels["terminal"] = mdp.is_terminal()
-    for role, state in _roles(mdp).items():
-        labels[role] = np.arange(mdp.num_states) == state
+    labels = _labels(mdp, num_states if relay else None)
+    rewards = _branch_rewards(mdp, with_cost=relay)
     try:
-        index = json.dumps(_index(mdp, labels), ensure_ascii=False).encode()
+        index = json.dumps(_index(mdp, labels, rewards), ensure_ascii=False).encode()
         with atomic_write(path) as file:
-            _write(Writer(file, TOOL), mdp, index, labels)
+            _write(Writer(file, TOOL), mdp, index, labels, rewards)
     except UnicodeEncodeError as error:
         raise ModelError(f"names must be valid Unicode text; got {error.object[error.start : error.end]!r}") from None
 
@@ -93,7 +99,7 @@ def load(
 ) -> MDP:
     """Load a model from a UMB file.
 
-    A file written by :func:`save` comes back exactly, with names, layout, end and unknown.
+    A file written by :func:`save` comes back exactly, with names, labels, layout, end and unknown.
 
     Any other Markov chain or decision process in UMB is read too.  Its rewards count as in PRISM: a state's on
     every step out of it, a choice's or branch's on that step.  Valuations become names of states, choices without
@@ -159,15 +165,54 @@ def _check_ending(path: Path) -> None:
         raise FileError(f"{os.fspath(path)} holds a {kind}, not a model. Read it with {reader}.", path=path)
 
 
+def _check_written(path: Path) -> None:
+    """Keep a model from taking the place of a program, a map or a policy."""
+    name = os.fspath(path).lower()
+    if name.endswith((*STORM, *MAPS, *TENSORS, *HTML)):
+        raise FileError(
+            f"cannot write {os.fspath(path)!r}: a file of that ending holds something else. "
+            f"The name of a written model ends in {' or '.join(UMB)}.",
+            path=path,
+        )
+
+
 # ---------------------------------------------------------------------- writing
 
 
-def _index(mdp: MDP, labels: dict[str, Bools]) -> dict[str, Any]:
+def _labels(mdp: MDP, before_relays: int | None) -> dict[str, Bools]:
+    """All labels of a file: our own, and those of the model, which win where both have a name."""
+    number = np.arange(mdp.num_states)
+    labels = {"terminal": mdp.is_terminal()}
+    if before_relays is not None:
+        labels["relay"] = number >= before_relays
+    labels |= {role: number == state for role, state in _roles(mdp).items()}
+    return labels | dict(mdp.labels)
+
+
+def _branch_rewards(mdp: MDP, *, with_cost: bool) -> dict[str, npt.NDArray[Any]]:
+    """Damage, reward and, for Storm, the reward as a cost: Storm minimises positive numbers only."""
+    rewards: dict[str, npt.NDArray[Any]] = {"damage": mdp.arrays.damage, "reward": mdp.arrays.reward}
+    taken = mdp.origin is not None and COST in mdp.origin.rewards
+    if with_cost and not taken and mdp.reward.max() <= 0 and mdp.reward.min() < 0:
+        rewards[COST] = 0.0 - mdp.arrays.reward
+    return rewards
+
+
+def _index(mdp: MDP, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
     annotations: dict[str, Any] = {
-        "rewards": {name: _annotation("branches", DOUBLE, name) for name in ("damage", "reward")},
-        "aps": {name: _annotation("states", BIT, name) for name in labels},
+        "rewards": {name: _annotation("branches", DOUBLE, name) for name in rewards},
+        "aps": {key: _annotation("states", BIT, name) for key, name in _keys("label", labels)},
     }
-    parameters: dict[str, Any] = {"version": VERSION, "fingerprint": mdp.fingerprint}
+    parameters: dict[str, Any] = {"version": VERSION, "fingerprint": mdp.fingerprint, **_roles(mdp)}
+    parameters["labels"] = list(mdp.labels)
+    if mdp.origin is not None:
+        for key, name in _keys("reward", mdp.origin.rewards):
+            annotations["rewards"][key] = _annotation("choices", DOUBLE, name)
+        parameters["origin"] = {
+            "rewards": list(mdp.origin.rewards),
+            "scale": str(mdp.origin.scale),
+            "uncertain": mdp.origin.uncertain,
+        }
     own = {}
     if mdp.initial_states.size > 1:
         own["initial-probability"] = _annotation("states", DOUBLE)
@@ -196,7 +241,12 @@ def _index(mdp: MDP, labels: dict[str, Bools]) -> dict[str, Any]:
             "branch-probability-type": DOUBLE,
         },
         "annotations": annotations,
+        **({"valuations": described(variables)} if (variables := _variables(mdp)) else {}),
     }
+
+
+def _variables(mdp: MDP) -> Variables:
+    return {} if mdp.origin is None else mdp.origin.variables
 
 
 def _annotation(where: str, kind: dict[str, Any], alias: str | None = None) -> dict[str, Any]:
@@ -210,10 +260,29 @@ def _names_hash(mdp: MDP) -> str:
     digest = hashlib.sha256(json.dumps([mdp.state_names, mdp.action_names, layout]).encode())
     if mdp.layout is not None:
         digest.update(mdp.layout.cell.astype("<i4").tobytes())
+    _hash_columns(digest, mdp.labels)
+    if mdp.origin is not None:
+        digest.update(f"{mdp.origin.scale} {mdp.origin.uncertain}".encode())
+        _hash_columns(digest, mdp.origin.rewards)
+        _hash_columns(digest, mdp.origin.variables)
     return digest.hexdigest()
 
 
-def _write(writer: Writer, mdp: MDP, index: bytes, labels: dict[str, Bools]) -> None:
+def _keys(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:
+    """What each name is called inside the archive, where names must be simple: itself, or the kind and a number."""
+    simple = re.compile(r"[a-z_][a-z0-9_]*")  # no hyphen, so that none looks like a number of ours
+    return [(name if simple.fullmatch(name) else f"{kind}-{at}", name) for at, name in enumerate(names)]
+
+
+def _hash_columns(digest: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    for name, values in columns.items():
+        digest.update(json.dumps(name).encode())
+        digest.update(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
+
+
+def _write(
+    writer: Writer, mdp: MDP, index: bytes, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[Any]]
+) -> None:
     arrays = mdp.arrays
     is_initial = np.zeros(mdp.num_states, np.bool_)
     is_initial[mdp.initial_states] = True
@@ -226,10 +295,10 @@ def _write(writer: Writer, mdp: MDP, index: bytes, labels: dict[str, Bools]) -> 
     writer.array("actions/choices/values.bin", arrays.choice_action, "<u4")
     if mdp.action_names is not None:
         writer.strings("actions/choices", mdp.action_names)
-    for name, values in (("damage", arrays.damage), ("reward", arrays.reward)):
+    for name, values in rewards.items():
         writer.array(f"annotations/rewards/{name}/branches/values.bin", values, "<f8")
-    for name, states in labels.items():
-        writer.bits(f"annotations/aps/{name}/states/values.bin", states)
+    for key, name in _keys("label", labels):
+        writer.bits(f"annotations/aps/{key}/states/values.bin", labels[name])
     _write_own(writer, mdp)
     writer.finish()
 
@@ -249,6 +318,11 @@ def _write_own(writer: Writer, mdp: MDP) -> None:
         writer.array(f"annotations/{GROUP}/cell/states/values.bin", mdp.layout.cell, "<i8")
     if mdp.state_names is not None:
         writer.strings(NAMES, mdp.state_names)
+    if mdp.origin is not None:
+        for key, name in _keys("reward", mdp.origin.rewards):
+            writer.array(f"annotations/rewards/{key}/choices/values.bin", mdp.origin.rewards[name], "<f8")
+    if variables := _variables(mdp):
+        write_variables(writer, variables)
 
 
 # ---------------------------------------------------------------------- reading files of our own
@@ -284,10 +358,12 @@ def _own(umb: Umb, parameters: dict[str, Any]) -> MDP:
             state_names=umb.archive.strings(NAMES, umb.sizes.states) if parameters.get("state-names") else None,
             action_names=umb.archive.strings("actions/choices", count) if named else None,
             layout=_layout(umb, parameters.get("layout")),
-            end=_role(umb, "end"),
-            unknown=_role(umb, "unknown"),
+            end=parameters.get("end"),
+            unknown=parameters.get("unknown"),
+            labels={str(name): umb.label(str(name)) for name in parameters.get("labels", ())},
+            origin=_origin(umb, parameters.get("origin")),
         )
-    except ModelError as error:
+    except (ModelError, TypeError) as error:
         umb.archive.fail(str(error).removesuffix("."))
     if mdp.fingerprint != parameters.get("fingerprint"):
         umb.archive.fail("the contents do not have the fingerprint that was stored with them")
@@ -296,13 +372,20 @@ def _own(umb: Umb, parameters: dict[str, Any]) -> MDP:
     return mdp
 
 
-def _role(umb: Umb, role: str) -> int | None:
-    if role not in umb.names("label"):
+def _origin(umb: Umb, noted: Any) -> Origin | None:
+    if noted is None:
         return None
-    states = np.flatnonzero(umb.label(role))
-    if states.size != 1:
-        umb.archive.fail(f"label {role!r} must mark one state; it marks {states.size}")
-    return int(states[0])
+    try:
+        rewards, scale, uncertain = list(noted["rewards"]), Fraction(noted["scale"]), noted["uncertain"]
+    except (TypeError, KeyError, ValueError, ZeroDivisionError):
+        umb.archive.fail("the origin in the index must name rewards, a scale and what is uncertain")
+    members = {name: f"annotations/rewards/{key}/choices/values.bin" for key, name in _keys("reward", rewards)}
+    return Origin(
+        rewards={name: umb.archive.array(at, "<f8", umb.sizes.choices).copy() for name, at in members.items()},
+        variables=umb.variables(),
+        scale=scale,
+        uncertain=uncertain,
+    )
 
 
 def _check_sizes(umb: Umb) -> None:

@@ -23,11 +23,15 @@ from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.build import build
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.naming import distinct, ranks
+from almostsure.model.origin import FROM_ZERO, INTERVALS, PARAMETERS, Origin
 from almostsure.model.umb import KINDS, Umb
 from almostsure.model.validate import MAX_DAMAGE, RESCALE
+from almostsure.model.valuations import valuation_names
 
 DEADLOCK = "deadlock"  # how Storm and PRISM label states without commands
 ENTERS = "enters:"  # before a label: the steps into such states from others
+INITIAL = "init"  # the label of the start
+OURS = ("damage", "reward")  # names of reward structures in files of our own
 STEPS = "steps"  # the cost of 1 per step
 
 Scale = bool | int | float | str | Fraction
@@ -49,32 +53,101 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
     ``labels`` are those to keep, by default all.  ``uncertain`` says that the probabilities in the file are not to
     be believed, only which of them are positive, and why; intervals say so themselves.
     """
+    variables = umb.variables()
+    file = _File(umb, valuation_names(variables))
     action, action_names = _distinct_actions(umb)
-    state_names = umb.state_names()
-    source, target = umb.choice_states[umb.outcome_choices], umb.successor()
     ends = _ends(umb, roles.goal)
-    goes_on = ~_added(umb, source)
-    hurts = np.where(goes_on, _damage(umb, roles.damage, source), 0.0)
-    damages = _whole(umb, _scaled(hurts, roles.scale), state_names, roles.scale)
-    gains = np.where(goes_on, _accumulated(umb, roles.reward) - _accumulated(umb, roles.cost), 0.0)
-    kept = ~ends[source]
-    is_initial = umb.is_initial()
-    columns: Sequence[npt.NDArray[Any]]
-    columns = (source, action[umb.outcome_choices], target, umb.probability(), gains, damages)
+    columns = _columns(file, roles, action)
     if roles.goal is not None:
-        columns = [column[kept] for column in columns]
-        _check_reached(umb, roles.goal, ends, (source[kept], target[kept]), state_names)
+        columns = [column[~ends[columns[0]]] for column in columns]
+        _check_reached(file, roles.goal, ends, columns)
+    probability, doubt = _probabilities(umb, columns, uncertain)
+    terminal = np.union1d(_without_choices(umb), np.flatnonzero(ends))
+    is_initial = umb.is_initial()
     try:
         return build(
-            columns,
+            (*columns[:3], probability, *columns[4:]),
             num_states=umb.sizes.states,
-            terminal=np.union1d(_without_choices(umb), np.flatnonzero(ends)),
+            terminal=terminal,
             initial=is_initial / np.count_nonzero(is_initial),
             action_names=action_names,
-            state_names=state_names,
+            state_names=file.state_names,
+            labels=_labels(umb, labels),
+            origin=Origin(
+                rewards=_rewards(umb, action, terminal),
+                variables=variables,
+                scale=as_scale(1 if roles.scale is None else roles.scale),
+                uncertain=doubt,
+            ),
         )
     except ModelError as error:
         umb.archive.fail(str(error).removesuffix(RESCALE).removesuffix("."), "Mend the model and export it again.")
+
+
+class _File(NamedTuple):
+    """A file and how messages name its states."""
+
+    umb: Umb
+    state_names: Sequence[str] | None
+
+    def state(self, state: int) -> str:
+        """A state as messages show it."""
+        return f"state {state}" if self.state_names is None else f"state {state} {self.state_names[state]!r}"
+
+
+def _columns(file: _File, roles: Roles, action: Ints) -> Sequence[npt.NDArray[Any]]:
+    """State, action, successor, branch, reward and damage of each branch."""
+    umb = file.umb
+    source = umb.choice_states[umb.outcome_choices]
+    goes_on = ~_added(umb, source)
+    hurts = np.where(goes_on, _damage(umb, roles.damage, source), 0.0)
+    gains = np.where(goes_on, _accumulated(umb, roles.reward) - _accumulated(umb, roles.cost), 0.0)
+    damages = _whole(file, _scaled(hurts, roles.scale), roles.scale)
+    return source, action[umb.outcome_choices], umb.successor(), np.arange(umb.sizes.outcomes), gains, damages
+
+
+def _probabilities(umb: Umb, columns: Sequence[npt.NDArray[Any]], uncertain: str | None) -> tuple[Floats, str | None]:
+    """The probability of each branch that is left, and why it is not to be believed.
+
+    Where only the possible branches are known they are taken as equally likely, so that the model is a model.
+    """
+    branch = columns[3]
+    if umb.has_intervals:
+        low, high = umb.intervals()
+        possible = high[branch] > 0
+        uncertain = INTERVALS if (low[branch][possible] > 0).all() else FROM_ZERO
+    elif uncertain is None:
+        return umb.probability()[branch], None
+    else:
+        possible, uncertain = umb.probability()[branch] != 0, PARAMETERS
+    choice = umb.outcome_choices[branch]
+    counts = np.bincount(choice[possible], minlength=umb.sizes.choices)
+    return np.where(possible, 1 / np.maximum(counts, 1)[choice], 0.0), uncertain
+
+
+def _labels(umb: Umb, wanted: Sequence[str] | None) -> dict[str, Bools]:
+    """The labels of the file, but for that of the start."""
+    names = umb.names("label") if wanted is None else wanted
+    return {name: umb.label(name) for name in names if name != INITIAL}
+
+
+def _rewards(umb: Umb, action: Ints, terminal: Ints) -> dict[str, Floats]:
+    """The reward structures by choice, in the order that choices have in a model."""
+    names = [name for name in umb.names("reward") if name not in OURS and umb.holds_reward(name)]
+    if not names:
+        return {}
+    ends = np.zeros(umb.sizes.states, np.bool_)
+    ends[terminal] = True
+    kept = ~ends[umb.choice_states]
+    width = int(action.max()) + 1
+    keys = umb.choice_states[kept].astype(np.int64) * width + action[kept]
+    place = np.argsort(np.argsort(np.concatenate([keys, np.flatnonzero(ends) * width]), kind="stable"), kind="stable")
+    found = {}
+    for name in names:
+        values = np.zeros(place.size)
+        values[place[: keys.size]] = umb.mean_reward(name)[kept]
+        found[name] = values
+    return found
 
 
 # ---------------------------------------------------------------------- names
@@ -119,19 +192,18 @@ def _ends(umb: Umb, goal: str | None) -> Bools:
     return umb.label(resolve(umb, goal.strip(), "goal", ("label",))[1])
 
 
-def _check_reached(
-    umb: Umb, goal: str, ends: Bools, edges: tuple[Ints, Ints], state_names: Sequence[str] | None
-) -> None:
+def _check_reached(file: _File, goal: str, ends: Bools, columns: Sequence[npt.NDArray[Any]]) -> None:
     """Refuse a goal that cannot be reached from where runs start."""
+    umb = file.umb
+    edges = columns[0], columns[2]
     if not ends.any():
         raise ModelError(f"goal {goal!r} must hold somewhere; no state of {umb.shown} satisfies it.")
     graph = csr_array((np.ones(edges[0].size, np.int8), edges), shape=(ends.size, ends.size))
     for start in np.flatnonzero(umb.is_initial()).tolist():
         reached = breadth_first_order(graph, start, return_predecessors=False)
         if not ends[reached].any():
-            name = "" if state_names is None else f" {state_names[start]!r}"
             raise ModelError(
-                f"goal {goal!r} must be reachable; it cannot be reached from state {start}{name} of {umb.shown} on, "
+                f"goal {goal!r} must be reachable; it cannot be reached from {file.state(start)} of {umb.shown} on, "
                 "where runs start.",
                 state=start,
             )
@@ -194,16 +266,15 @@ def _added(umb: Umb, source: Ints) -> Bools:
     return stays
 
 
-def _whole(umb: Umb, damages: Floats, state_names: Sequence[str] | None, scale: Scale | None) -> npt.NDArray[np.uint8]:
+def _whole(file: _File, damages: Floats, scale: Scale | None) -> npt.NDArray[np.uint8]:
     bad = ~((damages >= 0) & (damages <= MAX_DAMAGE) & (damages == np.floor(damages)))
     if bad.any():
         at = int(np.argmax(bad))
-        choice = int(umb.outcome_choices[at])
-        state = int(umb.choice_states[choice])
-        name = "" if state_names is None else f" {state_names[state]!r}"
+        choice = int(file.umb.outcome_choices[at])
+        state = int(file.umb.choice_states[choice])
         raise ModelError(
-            f"damage must be an integer 0 … {MAX_DAMAGE}; got {damages[at]:g} at state {state}{name}, choice {choice} "
-            f"of {umb.shown}{and_more(int(bad.sum()) - 1, 'outcome')}. {_remedy(damages, scale)}",
+            f"damage must be an integer 0 … {MAX_DAMAGE}; got {damages[at]:g} at {file.state(state)}, choice {choice} "
+            f"of {file.umb.shown}{and_more(int(bad.sum()) - 1, 'outcome')}. {_remedy(damages, scale)}",
             state=state,
             choice=choice,
             outcome=at,

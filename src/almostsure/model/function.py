@@ -31,6 +31,7 @@ def from_function(
     *,
     initial: Hashable | Mapping[Any, float],
     actions: Actions,
+    labels: Mapping[str, Callable[[Any], bool]] | None = None,
     max_states: int = MAX_STATES,
 ) -> MDP:
     """Explore a model from its initial states.
@@ -44,6 +45,8 @@ def from_function(
     actions
         The actions of every state, or a function of the state.  A state without actions is terminal.  Actions that are
         integers from 0 are their own ids; any others are numbered as they are found, and named.
+    labels
+        Named sets of states, each as a function of the state that says whether it carries the label.
     max_states
         Stop with an error when there are more, as there are where the states never repeat.
 
@@ -82,7 +85,7 @@ def from_function(
                 f"interrupted after {search.explored:,} states; {len(search.states) - search.explored:,} more were "
                 "found and not yet explored. A smaller model comes from fewer actions or from states that say less."
             ) from None
-    return search.model(first)
+    return search.model(first, labels or {})
 
 
 @final
@@ -175,7 +178,7 @@ class _Search:
             raise ModelError(f"the outcomes' probabilities must {what} at {_place(state, action)}")
         return result
 
-    def model(self, initial: Mapping[int | str, float]) -> MDP:
+    def model(self, initial: Mapping[int | str, float], labels: Mapping[str, Callable[[Any], bool]]) -> MDP:
         """The model of all that was found."""
         ids, names = _numbered(list(self.action_index))
         states = [s for s, _, size in self.choices for _ in range(size)]
@@ -188,6 +191,7 @@ class _Search:
             initial=initial,
             state_names=list(_distinct(self.states)),
             action_names=names,
+            labels={name: [bool(holds(state)) for state in self.states] for name, holds in labels.items()},
             encode=self.encode,
         )
 

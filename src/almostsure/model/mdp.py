@@ -37,7 +37,9 @@ from almostsure.model.arrays import (
     index_dtype,
     terminal_states,
 )
+from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
+from almostsure.model.origin import Origin
 from almostsure.model.space import Encode, Initial, Space
 from almostsure.model.validate import check_outcomes
 
@@ -84,14 +86,19 @@ class MDP(Space):
         Names by state and by action id; they appear in every message.
     layout
         Where the states stand in a drawing.
+    labels
+        Named sets of states, each as one truth value per state or as a list of states.
+    origin
+        What a file of another program says beside damage and reward.
     end, unknown, encode
         What a learned model has beside the states that can be observed, and how observations become states: see
         :class:`almostsure.model.space.Space`.
     """
 
-    __slots__ = ("arrays",)
+    __slots__ = ("arrays", "origin")
 
     arrays: Arrays
+    origin: Origin | None
 
     def __init__(
         self,
@@ -103,9 +110,11 @@ class MDP(Space):
         layout: Layout | None = None,
         end: int | None = None,
         unknown: int | None = None,
+        labels: Labels | None = None,
         encode: Encode | None = None,
+        origin: Origin | None = None,
     ) -> None:
-        self.arrays = arrays
+        self.arrays, self.origin = arrays, origin
         super().__init__(
             choice_ptr=arrays.choice_ptr,
             choice_action=arrays.choice_action,
@@ -115,9 +124,12 @@ class MDP(Space):
             layout=layout,
             end=end,
             unknown=unknown,
+            labels=labels,
             encode=encode,
         )
         check_outcomes(arrays, self.describe_choice)
+        if origin is not None:
+            _check_origin(origin, self)
         self._check_roles()
         for name in ARRAY_NAMES:
             getattr(arrays, name).flags.writeable = False
@@ -189,6 +201,14 @@ class MDP(Space):
         dtype = index_dtype(self.num_choices)
         return np.repeat(np.arange(self.num_choices, dtype=dtype), np.diff(self.outcome_ptr))
 
+    def require_probabilities(self, what: str) -> None:
+        """Refuse ``what`` where only the possible outcomes are known, and not how probable they are."""
+        if self.origin is not None and self.origin.uncertain is not None:
+            raise ModelError(
+                f"{what} needs the probabilities of the model, which are not known: {self.origin.uncertain}. "
+                "Minimal budgets, shields and certificates are the same for all of them; for a policy, give numbers."
+            )
+
     def is_terminal(self) -> Bools:
         """Which states are terminal: every outcome is a damage-free, reward-free self-loop, [num_states]."""
         return terminal_states(self.arrays)
@@ -209,7 +229,7 @@ class MDP(Space):
     def _fields(self) -> dict[str, Any]:
         fields = super()._fields()
         del fields["choice_ptr"], fields["choice_action"]
-        return {"arrays": self.arrays, **fields}
+        return {"arrays": self.arrays, "origin": self.origin, **fields}
 
     def save(self, path: str | PathLike[str], *, relay: bool = False) -> None:
         """Write the model to a UMB file, atomically.  See :func:`almostsure.load`.
@@ -239,3 +259,14 @@ class MDP(Space):
         from almostsure.model.describe import summary
 
         return summary(self)
+
+
+def _check_origin(origin: Origin, mdp: MDP) -> None:
+    for what, found, count in (
+        ("reward", origin.rewards, mdp.num_choices),
+        ("variable", origin.variables, mdp.num_states),
+    ):
+        for name, values in found.items():
+            if values.shape != (count,):
+                raise ModelError(f"{what} {name!r} must have {count} values; got {values.size}")
+            values.flags.writeable = False

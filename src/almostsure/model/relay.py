@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from almostsure.model.build import from_transitions
+from almostsure.model.build import build
+from almostsure.model.labels import with_more_states
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.naming import distinct, ranks
+from almostsure.model.origin import Origin
 
 
 def with_relays(mdp: MDP) -> MDP:
@@ -28,18 +32,23 @@ def with_relays(mdp: MDP) -> MDP:
     successor[extra] = count + place
     relays, onward = count + np.arange(keys.size), keys % count
     nothing = np.zeros(keys.size)
-    return from_transitions(
+    columns = (
         np.append(mdp.choice_states()[choice], relays),
         np.append(arrays.choice_action[choice], np.full(keys.size, mdp.num_actions)),
         np.append(successor, onward),
         np.append(arrays.probability, nothing + 1),
         np.append(arrays.reward, nothing),
         np.append(arrays.damage, nothing.astype(np.uint8)),
+    )
+    return build(
+        columns,
         num_states=count + keys.size,
         initial=_dense(mdp, count + keys.size),
         state_names=_state_names(mdp, onward),
         action_names=None if mdp.action_names is None else distinct([*mdp.action_names, "relay"]),
+        labels=with_more_states(mdp.labels, keys.size),
         layout=_layout(mdp, keys.size),
+        origin=_origin(mdp.origin, keys.size, onward),
     )
 
 
@@ -47,6 +56,15 @@ def _dense(mdp: MDP, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]
     dense = np.zeros(count)
     dense[mdp.initial_states] = mdp.initial_probabilities
     return dense
+
+
+def _origin(origin: Origin | None, count: int, onward: Ints) -> Origin | None:
+    """A relay earns nothing and has the variables of the state that it leads to."""
+    if origin is None:
+        return None
+    rewards = {name: np.append(values, np.zeros(count)) for name, values in origin.rewards.items()}
+    variables = {name: np.append(values, values[onward]) for name, values in origin.variables.items()}
+    return replace(origin, rewards=rewards, variables=variables)
 
 
 def _state_names(mdp: MDP, onward: Ints) -> list[str] | None:

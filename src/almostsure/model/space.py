@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from almostsure.arguments import whole
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError, UnknownName
-from almostsure.model.arrays import Floats, Ints, action_dtype, digest, index_dtype
+from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, index_dtype
+from almostsure.model.labels import Labels, read_labels, with_more_states
 from almostsure.model.layout import Layout
 from almostsure.model.naming import checked_names, distinct, shown
 from almostsure.model.validate import check_choices, check_initial, numbers
@@ -55,6 +56,8 @@ class Space:
     end, unknown
         The state that stands for ended episodes and the one that stands for what was never seen, if there are such.
         They come last, in this order.
+    labels
+        Named sets of states, each as one truth value per state or as a list of states.
     encode
         From an observation to a state, as an index or a name; None where observations are states already.  It is not
         part of the content: it is neither compared nor written to files.
@@ -70,6 +73,7 @@ class Space:
         "end",
         "initial_probabilities",
         "initial_states",
+        "labels",
         "layout",
         "num_actions",
         "state_names",
@@ -94,6 +98,7 @@ class Space:
         layout: Layout | None = None,
         end: int | None = None,
         unknown: int | None = None,
+        labels: Labels | None = None,
         encode: Encode | None = None,
     ) -> None:
         self._fingerprint: str | None = None
@@ -111,6 +116,7 @@ class Space:
             raise ModelError(f"a layout must place each of the {self.num_states} states; got {layout.cell.size} places")
         self.layout = layout
         self.end, self.unknown = self._last_states(end, unknown)
+        self.labels = read_labels(labels, self.num_states, self.state)
         self.encode = encode
 
     @classmethod
@@ -241,6 +247,12 @@ class Space:
             raise _unknown("state", name, self.state_names)
         return self._state_index[name]
 
+    def label(self, name: str) -> Bools:
+        """Which states carry a label, [num_states]."""
+        if name not in self.labels:
+            raise UnknownName("label", name, self.labels, f"There are: {', '.join(self.labels) or 'none'}.")
+        return self.labels[name]
+
     def action(self, action: int | str) -> int:
         """The id of an action given by id or name."""
         if isinstance(action, str):
@@ -320,6 +332,7 @@ class Space:
         fields["choice_action"] = np.append(self.choice_action, self.choice_action.dtype.type(0))
         if self.state_names is not None:
             fields["state_names"] = distinct([*self.state_names, name])
+        fields["labels"] = with_more_states(self.labels, 1)
         if layout is not None:
             fields["layout"] = replace(layout, cell=np.append(layout.cell, layout.cell.dtype.type(-1)))
         return Space(**fields | role)
@@ -334,6 +347,7 @@ class Space:
             "layout": self.layout,
             "end": self.end,
             "unknown": self.unknown,
+            "labels": dict(self.labels),
             "encode": self.encode,
         }
 
@@ -341,7 +355,7 @@ class Space:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the content (not of names, layout and encode); equal content has equal fingerprints."""
+        """A hash of the content (not of names, labels, layout and encode); equal content has equal fingerprints."""
         if self._fingerprint is None:
             self._fingerprint = self._hash()
         return self._fingerprint

@@ -45,6 +45,7 @@ def from_table(
     terminal: Iterable[Hashable] | str | int = (),
     initial: Any = None,
     action_names: Sequence[str] | None = None,
+    labels: Mapping[str, Iterable[Hashable]] | None = None,
     normalise: bool = False,
 ) -> MDP:
     """Build a model from a table ``{state: {action: [(probability, next_state, reward, damage), …]}}``.
@@ -64,6 +65,8 @@ def from_table(
         The initial state, or a mapping from states to probabilities; by default the first state of the table.
     action_names
         The actions in the order that their ids shall have; by default as they appear.
+    labels
+        Named sets of states, each as a list of states.
     normalise
         Rescale the probabilities of each choice to sum to 1.
 
@@ -101,6 +104,7 @@ def from_table(
         num_states=len(states) + (end is not None),
         state_names=names or None,
         action_names=action_names or actions.names,
+        labels={name: [states.index(state) for state in carriers] for name, carriers in (labels or {}).items()},
         end=end,
         normalise=normalise,
     )

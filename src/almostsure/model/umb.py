@@ -19,8 +19,8 @@ import numpy as np
 from almostsure.errors import FileError, UnknownName
 from almostsure.model.archive import Archive, Path
 from almostsure.model.mdp import Bools, Floats, Ints
-from almostsure.model.validate import CHUNK
-from almostsure.model.valuations import valuation_names
+from almostsure.model.validate import CHUNK, SUM_TOLERANCE
+from almostsure.model.valuations import Variables, read_variables
 
 NEWEST_FORMAT = 1
 INDEX_LIMIT = 1 << 28  # bytes
@@ -88,6 +88,23 @@ class Umb:
         return self._numbers(
             "branch-to-probability.bin", self.index.transition_system.branch_probability_type, self.sizes.outcomes
         )
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether the probabilities are intervals."""
+        kind = self.index.transition_system.branch_probability_type.type
+        return str(getattr(kind, "value", kind)).endswith("-interval")
+
+    def intervals(self) -> tuple[Floats, Floats]:
+        """The lower and the upper bound of the probability of each branch."""
+        name, kind = "branch-to-probability.bin", self.index.transition_system.branch_probability_type
+        if (str(getattr(kind.type, "value", kind.type)), kind.size_bits) != ("double-interval", 128):
+            self.archive.fail(f"member {name!r} must hold intervals of doubles", "Export the model with doubles.")
+        pairs = self.archive.array(name, "<f8", 2 * self.sizes.outcomes).reshape(-1, 2)
+        low, high = pairs[:, 0], pairs[:, 1]
+        if not ((low >= 0) & (low <= high) & (high <= 1 + SUM_TOLERANCE)).all():
+            self.archive.fail(f"member {name!r} must hold intervals within [0, 1]")
+        return low, high
 
     @cached_property
     def outcome_choices(self) -> Ints:
@@ -162,6 +179,24 @@ class Umb:
             total += self._spread(f"annotations/rewards/{key}/{where}/values.bin", known[key].type, where)
         return total
 
+    def holds_reward(self, name: str) -> bool:
+        """Whether a reward structure has values; those of outcomes get lost in DRN files."""
+        known = self._group("reward")
+        return bool(known[self._key(known, name) or name].applies_to)
+
+    def mean_reward(self, name: str) -> Floats:
+        """A reward structure, added up for each choice; what depends on the branch counts by its mean."""
+        total = self.reward(name)
+        weights = self._likelihood()
+        return np.add.reduceat(total * weights, self.outcome_ptr()[:-1])
+
+    def _likelihood(self) -> Floats:
+        """The probability of each branch; where the file has intervals, some numbers that sum to 1."""
+        if not self.has_intervals:
+            return self.probability()
+        counts = np.diff(self.outcome_ptr())
+        return np.repeat(1 / counts, counts)
+
     def _spread(self, member: str, kind: Any, where: str) -> Floats:
         if where == "branches":
             return self._numbers(member, kind, self.sizes.outcomes)
@@ -173,9 +208,9 @@ class Umb:
         """What the file offers as damage or reward, for messages."""
         return listed(self.shown, {kind: self.names(kind) for kind in KINDS})
 
-    def state_names(self) -> list[str] | None:
-        """Names made of the states' valuations, such as ``x=1, y=0``, if there are any."""
-        return valuation_names(self.archive, self.index.valuations, self.sizes.states)
+    def variables(self) -> Variables:
+        """The values of a program's variables in each state, if the file has them."""
+        return read_variables(self.archive, self.index.valuations, self.sizes.states)
 
     # ------------------------------------------------------------------ small steps
 
@@ -192,6 +227,11 @@ class Umb:
         kind_name, bits = str(getattr(kind.type, "value", kind.type)), kind.size_bits
         if (kind_name, bits) == ("double", 64):
             return self.archive.array(member, "<f8", count)
+        if (kind_name, bits) == ("double-interval", 128):  # where probabilities are intervals, rewards are so too
+            pairs = self.archive.array(member, "<f8", 2 * count).reshape(-1, 2)
+            if (pairs[:, 0] != pairs[:, 1]).any():
+                self.archive.fail(f"member {member!r} must hold numbers; some are intervals", "Mend the model.")
+            return pairs[:, 0]
         if (kind_name, bits) == ("rational", 128):
             pairs = self.archive.array(member, RATIONAL, count)
             if not pairs["denominator"].all():

@@ -1,4 +1,8 @@
-"""Names of states from their valuations: the bit-packed values of a program's variables in a UMB file."""
+"""Valuations: the values of a program's variables in each state, bit-packed in a UMB file.
+
+Read, they become columns of numbers and the names of states, such as ``x=1, y=0``; written, each variable starts at a
+byte.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +12,67 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.model.archive import Archive
+from almostsure.model.archive import Archive, Writer
 from almostsure.model.naming import distinct
 
-OUTSIDE = "_OutOfBoundsBit"  # Storm's own; no state that it marks is ever taken over
+MEMBER = "valuations/states/valuations.bin"
 MOST_NAMES = 1_000_000  # beyond that the names would take more memory than the model
+OUTSIDE = "_OutOfBoundsBit"  # Storm's own; a model that has such states is refused
+
+Variables = Mapping[str, npt.NDArray[Any]]  # each [num_states]: truth values, integers or floats
 
 
-def valuation_names(archive: Archive, valuations: Mapping[str, Any] | None, num_states: int) -> list[str] | None:
-    """A name such as ``x=1, y=0`` for each state, or None.
+def read_variables(archive: Archive, valuations: Mapping[str, Any] | None, num_states: int) -> Variables:
+    """The value of each variable in each state.
 
     There are none if the file has no valuations, or kinds that no known program writes (several classes, optional
-    values, strings, rationals), or more than a million states.
+    values, strings, rationals).
     """
     described = (valuations or {}).get("states")
-    if described is None or num_states > MOST_NAMES or len(described.classes) != 1:
-        return None
+    if described is None or len(described.classes) != 1:
+        return {}
     fields = list(described.classes[0])
     if not all(hasattr(field, "padding") or _is_plain(field) for field in fields):
-        return None
+        return {}
     bits = sum(field.size_bits for field in fields)
     if bits % 8 or not any(hasattr(field, "name") for field in fields):
-        return None
-    packed = archive.array("valuations/states/valuations.bin", f"V{bits // 8}", num_states)
+        return {}
+    packed = archive.array(MEMBER, f"V{bits // 8}", num_states)
     table = packed.view("u1").reshape(num_states, bits // 8)
-    columns, position = [], 0
+    columns, position = {}, 0
     for field in fields:
         if hasattr(field, "name") and field.name != OUTSIDE:
-            columns.append(_column(field, table, position))
+            columns[field.name] = _column(field, table, position)
         position += field.size_bits
-    return distinct(", ".join(row) for row in zip(*columns, strict=True))
+    return columns
+
+
+def valuation_names(variables: Variables) -> list[str] | None:
+    """A name such as ``x=1, y=0`` for each state; None if there are no variables, or more than a million states."""
+    columns = list(variables.values())
+    if not columns or columns[0].size > MOST_NAMES:
+        return None
+    texts = [_texts(name, values) for name, values in variables.items()]
+    return distinct(", ".join(row) for row in zip(*texts, strict=True))
+
+
+def described(variables: Variables) -> dict[str, Any]:
+    """What the index of a file says about variables that :func:`write_variables` writes."""
+    fields: list[dict[str, Any]] = []
+    for name, values in variables.items():
+        if values.dtype == np.bool_:
+            fields += [{"name": name, "type": {"type": "bool", "size": 1}}, {"padding": 7}]
+        else:
+            kind = "double" if values.dtype.kind == "f" else "int"
+            fields.append({"name": name, "type": {"type": kind, "size": 8 * values.dtype.itemsize}})
+    return {"states": {"unique": False, "classes": [{"variables": fields}]}}
+
+
+def write_variables(writer: Writer, variables: Variables) -> None:
+    """Write the values of all variables, state by state."""
+    columns = [values.astype(values.dtype.newbyteorder("<"), copy=False) for values in variables.values()]
+    rows = np.rec.fromarrays(columns)
+    writer.array(MEMBER, rows.view("u1").ravel(), "u1")
 
 
 def _is_plain(field: Any) -> bool:
@@ -45,21 +80,36 @@ def _is_plain(field: Any) -> bool:
     return not field.is_optional and ((kind in ("bool", "int", "uint") and bits <= 64) or kind == "double")
 
 
-def _column(field: Any, table: npt.NDArray[np.uint8], position: int) -> list[str]:
-    """``name=value`` of one variable in each state."""
-    values = _unpack(table, position, field.size_bits)
+def _column(field: Any, table: npt.NDArray[np.uint8], position: int) -> npt.NDArray[Any]:
+    """The values of one variable, as narrow as they can be."""
+    bits = field.size_bits
+    values = _unpack(table, position, bits)
     kind = field.sized_type.type.value
-    shown: list[str]
-    unique, place = np.unique(values, return_inverse=True)
     if kind == "bool":
+        return values.astype(np.bool_)
+    if kind == "double":
+        return values.view(np.float64)
+    if kind == "int":  # the highest bit is the sign
+        unused = np.uint64(64 - bits)
+        values = (values << unused).view(np.int64) >> unused.astype(np.int64)  # type: ignore[assignment]
+    numbers = values.astype(np.int64) + (field.offset or 0)
+    narrow = next(t for t in (np.int8, np.int16, np.int32, np.int64) if _fits(numbers, t))
+    return numbers.astype(narrow)
+
+
+def _fits(numbers: npt.NDArray[np.int64], kind: type[np.signedinteger[Any]]) -> bool:
+    limits = np.iinfo(kind)
+    return bool(limits.min <= numbers.min() and numbers.max() <= limits.max)
+
+
+def _texts(name: str, values: npt.NDArray[Any]) -> list[str]:
+    """``name=value`` of one variable in each state."""
+    unique, place = np.unique(values, return_inverse=True)
+    if values.dtype == np.bool_:
         shown = ["true" if value else "false" for value in unique]
-    elif kind == "double":
-        shown = [f"{value:g}" for value in unique.view(np.float64)]
     else:
-        sign = 1 << (field.size_bits - 1) if kind == "int" else 0
-        offset = field.offset or 0
-        shown = [str((value ^ sign) - sign + offset) for value in unique.tolist()]
-    texts = np.array([f"{field.name}={text}" for text in shown], dtype=object)
+        shown = [f"{value:g}" if values.dtype.kind == "f" else str(value) for value in unique.tolist()]
+    texts = np.array([f"{name}={text}" for text in shown], dtype=object)
     return texts[place].tolist()  # type: ignore[no-any-return]
 
 

@@ -88,6 +88,7 @@ def frontier(
         As for :func:`solve_policy`.
     """
     mdp, budget, discount = as_model(mdp), check_budget(budget), check_discount(discount)
+    mdp.require_probabilities("frontier")
     tolerance = check_tolerance(tolerance)
     by_default = np.union1d(np.linspace(0, budget, POINTS), np.arange(budget + 1))
     means = [Expected(x) for x in (by_default.tolist() if limits is None else limits)]

@@ -82,6 +82,7 @@ class RiskShield:
 
     def __init__(self, mdp: Model, budget: int, risk: float, *, tolerance: float = TOLERANCE) -> None:
         self.mdp = as_model(mdp)
+        self.mdp.require_probabilities("RiskShield")
         if self.mdp.unknown is not None:
             raise ModelError(
                 "a RiskShield needs the model's probabilities, and this model was learned: which outcomes are possible "

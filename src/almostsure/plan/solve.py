@@ -190,6 +190,7 @@ def solve_policy(mdp: Model, constraint: Constraint, *, discount: float = 1.0, t
     1      0
     """
     mdp, discount, tolerance = as_model(mdp), check_discount(discount), check_tolerance(tolerance)
+    mdp.require_probabilities("solve_policy")
     match constraint:
         case AlmostSure():
             return _assured(mdp, constraint, discount, tolerance)

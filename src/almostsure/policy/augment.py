@@ -34,6 +34,7 @@ def augment(mdp: Model, budget: int) -> MDP:
     <MDP: 7 states, 10 choices, 10 outcomes, starts in 0 @2>
     """
     mdp, budget = as_model(mdp), check_budget(budget)
+    mdp.require_probabilities("augment")
     outcomes = mdp.num_outcomes * (budget + 1)
     require(
         outcomes * BYTES_AN_OUTCOME, f"the augmented model ({outcomes:,} outcomes)", "solve_policy does without it."

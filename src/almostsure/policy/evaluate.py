@@ -113,6 +113,7 @@ def evaluate(mdp: Model, policy: Any, *, budget: int | None = None, discount: fl
         distribution up to ``budget`` and ``overspends`` are exact all the same.)
     """
     mdp, discount = as_model(mdp), check_discount(discount)
+    mdp.require_probabilities("evaluate")
     budget = None if budget is None else check_budget(budget)
     policy = as_policy(mdp, policy, budget=budget)
     start = policy.budget if budget is None else budget

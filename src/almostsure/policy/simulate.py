@@ -188,6 +188,7 @@ def simulate(
         Ctrl-C.
     """
     mdp = as_model(mdp)
+    mdp.require_probabilities("simulate")
     count = _at_least_one("episodes", episodes)
     require(
         count * BYTES_AN_EPISODE, f"simulating {count:,} episodes", "Simulate fewer at a time, with different seeds."

@@ -406,8 +406,8 @@ def _constants(stormpy: Any, program: Any, request: dict[str, Any]) -> dict[str,
     missing = [name for name, entry in declared.items() if not (entry.defined or name in given or name in parameters)]
     if missing:
         example = ",".join(f"{name}=…" for name in missing)
-        message = f"constants must have a value; {', '.join(missing)} has none. Pass constants='{example}'."
-        raise Problem("model", message=message)
+        message = f"constants must have a value; {', '.join(missing)} has none. Pass constants='{example}'"
+        raise Problem("model", message=f"{message}, or name those that are to stay unknown with parameters=.")
     return {
         name: _typed(stormpy, name, _value(stormpy, name, value), declared[name].type) for name, value in given.items()
     }

@@ -14,17 +14,18 @@ from almostsure.model.source import Model, as_model
 def to_storm(mdp: Model) -> Any:
     """The model as stormpy's ``SparseMdp``.
 
-    It has the reward models ``damage`` and ``reward``, the labels ``init``, ``terminal`` and ``relay``, and the
-    actions as choice labels.  Storm allows a choice only one outcome for each successor: further ones pass through
-    relay states, which come after the model's own states and carry the label ``relay`` (see
-    :func:`almostsure.model.files.save`).
+    It has the reward models ``damage`` and ``reward``, and ``cost`` where no reward is positive; the labels ``init``,
+    ``terminal`` and ``relay``; and the actions as choice labels.  A model that came from a file of Storm or PRISM also
+    has the labels, reward structures and valuations of that file.
+
+    Storm allows a choice only one outcome for each successor: further ones pass through relay states, which come after
+    the model's own states and carry the label ``relay`` (see :func:`almostsure.model.files.save`).
     """
     stormpy = _import_stormpy()
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
         file = os.path.join(folder, "model.umb")
         save(as_model(mdp), file, relay=True)
         options = stormpy.io.UmbImportOptions()
-        options.build_state_valuations = False
         level = stormpy.developer.get_log_level()
         stormpy.developer.set_log_level(stormpy.developer.LogLevel.OFF)  # what it prints is in the exception too
         try:

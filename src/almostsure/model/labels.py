@@ -1,0 +1,54 @@
+"""Labels: named sets of states, such as those in which something has failed or a goal is reached.
+
+A label is given as one truth value per state or as the states that carry it, and kept as the former.  Labels are no
+part of a model's identity: its minimal budgets and policies do not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ModelError
+
+Bools = npt.NDArray[np.bool_]
+Labels = Mapping[str, npt.ArrayLike]
+
+
+def read_labels(labels: Labels | None, num_states: int, find: Callable[[Any], int]) -> Mapping[str, Bools]:
+    """Each label as a read-only array of one truth value per state; ``find`` turns an index or a name into a state."""
+    found: dict[str, Bools] = {}
+    for name, states in (labels or {}).items():
+        if not isinstance(name, str) or not name:
+            raise ModelError(f"labels must have names; got {name!r}")
+        found[name] = _holds(name, states, num_states, find)
+        found[name].flags.writeable = False
+    return MappingProxyType(found)
+
+
+def _holds(name: str, states: npt.ArrayLike, num_states: int, find: Callable[[Any], int]) -> Bools:
+    try:
+        given = np.asarray(states)
+    except ValueError:  # nested sequences of different lengths
+        given = np.zeros((0, 0))
+    if given.ndim != 1:
+        raise ModelError(f"label {name!r} must be one truth value per state, or a list of states")
+    if given.dtype == np.bool_:
+        if given.size != num_states:
+            raise ModelError(f"label {name!r} must have {num_states} truth values, one per state; got {given.size}")
+        return given.copy()
+    holds = np.zeros(num_states, np.bool_)
+    if given.dtype.kind in "iu" and given.size and given.min() >= 0 and given.max() < num_states:
+        holds[given] = True
+    else:
+        holds[[find(state) for state in given.tolist()]] = True
+    return holds
+
+
+def with_more_states(labels: Mapping[str, Bools], count: int) -> dict[str, Bools]:
+    """The labels of a model that has ``count`` more states at its end, which carry none."""
+    return {name: np.append(states, np.zeros(count, np.bool_)) for name, states in labels.items()}

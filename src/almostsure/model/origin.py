@@ -1,0 +1,34 @@
+"""What a model brings along from the file of another program, beside damage and reward.
+
+None of it changes minimal budgets or policies, but for one thing: where the probabilities of the file are intervals or
+have parameters, only which outcomes are possible is known, and policies are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+INTERVALS = "its probabilities are intervals"
+FROM_ZERO = "its probabilities are intervals, some of which begin at 0"
+PARAMETERS = "its probabilities have parameters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Origin:
+    """Reward structures, variables, the unit of damage, and whether probabilities are known."""
+
+    rewards: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)  # each [num_choices]
+    variables: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # each [num_states]
+    scale: Fraction = Fraction(1)  # of the file's damage, how much is one unit of ours
+    uncertain: str | None = None  # why only the possible outcomes are known, and not how probable they are
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether an outcome may be impossible after all, so that minimal budgets are upper bounds."""
+        return self.uncertain == FROM_ZERO
