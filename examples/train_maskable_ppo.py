@@ -24,7 +24,7 @@ def main() -> None:
     mdp = asure.model.as_model(given.model)
 
     # 1. Train.  Every action that the network ever gets to choose from keeps the budget.
-    agent = train_maskable_ppo(mdp, given.budget, steps=given.steps, seed=given.seed, device=given.device)
+    agent = train_maskable_ppo(mdp, given.budget, total_timesteps=given.steps, seed=given.seed, device=given.device)
     print(f"{agent.damages.size:,} training episodes, the most damage of any: {agent.damages.max(initial=0)}")
 
     # 2. What was learnt, on every state with every remaining budget: exactly, not by trying.

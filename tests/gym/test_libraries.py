@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
 
 import almostsure as asure
-from almostsure.errors import CorruptFile, FileError, MissingExtra
+from almostsure.errors import CorruptFile, FileError, MissingExtra, NoSafeAction
 from almostsure.gym import Ledger, ShieldedEnv, TensorBoardSink, environment_names, read_ledger, ready, to_gymnasium
 
 BUDGET = 2
@@ -51,14 +51,14 @@ def test_stable_baselines_checks_every_environment(name):
 # ---------------------------------------------------------------------- masks through stacks of wrappers
 
 
-def stacked():
-    return RecordEpisodeStatistics(TimeLimit(shielded(), 40))
+def stacked(**options):
+    return RecordEpisodeStatistics(TimeLimit(shielded(**options), 40))
 
 
-def monitored():
+def monitored(**options):
     from stable_baselines3.common.monitor import Monitor
 
-    return Monitor(stacked())
+    return Monitor(stacked(**options))
 
 
 @pytest.mark.parametrize("kind", ["single", "dummy", "subprocess"])
@@ -110,6 +110,42 @@ def test_evaluation_keeps_the_masks_on():
         assert ledger.worst <= BUDGET
         assert not ledger.violations
         assert not ledger.interventions
+
+
+@pytest.mark.parametrize("kind", ["dummy", "subprocess"])
+def test_plain_stable_baselines_trains_on_it(kind):
+    """Nothing of ours but the wrapper: MaskablePPO, its evaluation callback, normalised observations and rewards."""
+    MaskablePPO = pytest.importorskip("sb3_contrib").MaskablePPO
+    import torch
+    from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
+
+    torch.set_num_threads(1)
+
+    def normalised():
+        return monitored(normalised=True)
+
+    makers = [normalised, normalised]
+    train = VecNormalize(DummyVecEnv(makers) if kind == "dummy" else SubprocVecEnv(makers, start_method="fork"))
+    test = VecNormalize(DummyVecEnv([normalised]), training=False)
+    callback = MaskableEvalCallback(test, n_eval_episodes=2, eval_freq=64, verbose=0)
+    model = MaskablePPO("MlpPolicy", train, n_steps=64, batch_size=64, n_epochs=1, seed=0, device="cpu")
+    model.learn(256, callback=callback)
+    assert callback.n_calls == 128
+    assert np.isfinite(callback.last_mean_reward)
+    for ledger in [*train.get_attr("ledger"), *test.get_attr("ledger")]:
+        assert ledger.worst <= BUDGET
+        assert (ledger.violations, ledger.interventions) == ([], 0)
+    assert sum(ledger.episodes for ledger in test.get_attr("ledger")) >= 2
+    train.close()
+
+
+def test_plain_ppo_without_masks_is_stopped():
+    """It plays what is forbidden sooner or later; that must not go unnoticed."""
+    PPO = pytest.importorskip("stable_baselines3").PPO
+    model = PPO("MlpPolicy", shielded(budget=1), n_steps=64, batch_size=64, n_epochs=1, seed=0, device="cpu")
+    with pytest.raises(NoSafeAction, match="is not allowed"):
+        model.learn(4_000)
 
 
 def test_flattened_observations_train_too():

@@ -22,4 +22,6 @@ def agent(hazard):
     """One that has seen just enough to be worth a file."""
     from almostsure.gym.deep import Settings, train_maskable_ppo
 
-    return train_maskable_ppo(hazard, 3, steps=4_000, seed=5, settings=Settings(lanes=16, max_steps=60))
+    return train_maskable_ppo(
+        hazard, 3, total_timesteps=4_000, seed=5, settings=Settings(n_envs=16, max_episode_steps=60)
+    )

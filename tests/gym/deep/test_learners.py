@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def table():
-    small = Settings(lanes=16, max_steps=60)
+    small = Settings(n_envs=16, max_episode_steps=60)
     learners = [dataclasses.replace(learner, settings=small) for learner in deep_learners.values()]
     return compare("hazard-map", 3, learners, steps=4_000, seeds=[7])
 
@@ -46,7 +46,7 @@ def test_what_is_deployed_says_something_everywhere(table, hazard):
 
 
 def test_the_lagrangian_learns_a_price(hazard):
-    quick = Settings(lanes=16, rollout=32)
+    quick = Settings(n_envs=16, n_steps=32)
     free, dear = (
         LagrangianPPO(settings=quick, price_rate=rate).train(hazard, 0, steps=6_000, seed=1) for rate in (0.0, 5.0)
     )
@@ -54,7 +54,7 @@ def test_the_lagrangian_learns_a_price(hazard):
 
 
 def test_the_same_seed_gives_the_same_row(hazard):
-    learner = ShieldedPPO(settings=Settings(lanes=8, rollout=16))
+    learner = ShieldedPPO(settings=Settings(n_envs=8, n_steps=16))
     first, second = (learner.train(hazard, 2, steps=500, seed=3) for _ in range(2))
     assert first.policy == second.policy
     assert first.returns.tolist() == second.returns.tolist()

@@ -12,12 +12,12 @@ from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 
 import almostsure as asure
-from almostsure.errors import ArgumentError, Infeasible, Interrupted, NoSafeAction, PolicyError
+from almostsure.errors import ArgumentError, Infeasible, Interrupted, NoSafeAction, PolicyError, WrongWord
 from almostsure.gym import ShieldedEnv, read_ledger, to_gymnasium
-from almostsure.gym.deep import Settings, train_maskable_ppo
-from almostsure.gym.deep.ground import ground_of
+from almostsure.gym.deep import Settings, load_agent, train_maskable_ppo
+from almostsure.gym.deep.training_env import training_env
 
-QUICK = Settings(lanes=4, rollout=16, batch=32, epochs=1, hidden=(16,))
+QUICK = Settings(n_envs=4, n_steps=16, batch_size=32, n_epochs=1, net_arch=(16,))
 
 
 def frozen_lake():
@@ -66,14 +66,14 @@ def test_it_learns_the_corridor():
     """Only those with 3 to spare may enter; two actions are worth learning: in, or round."""
     mdp = asure.example("corridor")
     for budget, best in ((2, 9), (3, 13)):
-        agent = train_maskable_ppo(mdp, budget, steps=12_000, seed=3)
+        agent = train_maskable_ppo(mdp, budget, total_timesteps=12_000, seed=3)
         assert agent.evaluate().expected_return == pytest.approx(best)
         assert agent.evaluate().overspends == 0
 
 
 def test_the_same_seed_gives_the_same_agent(hazard):
     first, second, other = (
-        train_maskable_ppo(hazard, 2, steps=256, seed=seed, settings=QUICK).policy(deterministic=False)
+        train_maskable_ppo(hazard, 2, total_timesteps=256, seed=seed, settings=QUICK).policy(deterministic=False)
         for seed in (1, 1, 2)
     )
     assert first == second
@@ -82,7 +82,7 @@ def test_the_same_seed_gives_the_same_agent(hazard):
 
 def test_never_more_steps_than_asked_for(hazard):
     for steps in (2, 3, 70, 300, 1_000):
-        agent = train_maskable_ppo(hazard, 3, steps=steps, seed=0)
+        agent = train_maskable_ppo(hazard, 3, total_timesteps=steps, seed=0)
         assert 0 < agent.ppo.num_timesteps <= steps or steps == 3
 
 
@@ -100,7 +100,7 @@ def test_act_and_probabilities(agent, shield, hazard):
 
 
 def test_a_network_that_diverged_is_refused(hazard):
-    agent = train_maskable_ppo(hazard, 1, steps=64, seed=0, settings=QUICK)
+    agent = train_maskable_ppo(hazard, 1, total_timesteps=64, seed=0, settings=QUICK)
     import torch
 
     with torch.no_grad():
@@ -126,7 +126,7 @@ def test_ctrl_c_keeps_the_agent(hazard):
     signal.setitimer(signal.ITIMER_REAL, 1.0)
     try:
         with pytest.raises(Interrupted, match=r"training was stopped after .* steps; the agent is kept") as caught:
-            train_maskable_ppo(hazard, 3, steps=10_000_000, seed=0, settings=QUICK)
+            train_maskable_ppo(hazard, 3, total_timesteps=10_000_000, seed=0, settings=QUICK)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -134,8 +134,10 @@ def test_ctrl_c_keeps_the_agent(hazard):
 
 
 def test_every_episode_is_in_the_ledger(hazard, tmp_path):
-    settings = Settings(lanes=16, rollout=32, max_steps=40)
-    agent = train_maskable_ppo(hazard, 2, steps=2_000, seed=0, settings=settings, ledger=tmp_path / "run.jsonl")
+    settings = Settings(n_envs=16, n_steps=32, max_episode_steps=40)
+    agent = train_maskable_ppo(
+        hazard, 2, total_timesteps=2_000, seed=0, settings=settings, ledger=tmp_path / "run.jsonl"
+    )
     ledger = read_ledger(tmp_path / "run.jsonl")
     assert ledger.episodes == agent.damages.size > 20
     assert (ledger.damage, ledger.worst) == (agent.damages.sum(), agent.damages.max())
@@ -145,40 +147,69 @@ def test_every_episode_is_in_the_ledger(hazard, tmp_path):
     assert first["ended"] in ("terminated", "truncated")
 
 
+def test_what_is_sb3s_own_is_passed_on(hazard, tmp_path):
+    import torch
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    class Counts(BaseCallback):
+        calls = 0
+
+        def _on_step(self):
+            self.calls += 1
+            return True
+
+    counts, seen = Counts(), []
+    own = {"activation_fn": torch.nn.ReLU, "net_arch": [8]}
+    agent = train_maskable_ppo(
+        hazard,
+        1,
+        total_timesteps=128,
+        settings=QUICK,
+        policy_kwargs=own,
+        callback=[counts, lambda local, _: seen.append(local["dones"])],
+    )
+    assert counts.calls == len(seen) == 32  # steps of 4 environments
+    assert isinstance(agent.ppo.policy.mlp_extractor.policy_net[1], torch.nn.ReLU)
+    agent.save(tmp_path / "agent")
+    assert load_agent(tmp_path / "agent", hazard, policy_kwargs=own).policy() == agent.policy()
+    with pytest.raises(WrongWord, match="has no argument gamma; the word is discount"):
+        Settings(gamma=0.9)
+
+
 def test_inside_an_online_shield():
     mdp = asure.example("paper")
     env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, unknown="allow"), 2)
-    agent = train_maskable_ppo(env, steps=64, settings=QUICK)
+    agent = train_maskable_ppo(env, total_timesteps=64, settings=QUICK)
     assert agent.budget == 2
     with pytest.raises(ArgumentError, match="has no model that could be evaluated exactly"):
         agent.evaluate()
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    ({"steps": 1}, "steps must be 2 or more; got 1"),
-    ({"steps": 2.5}, "steps must be a whole number"),
+    ({"total_timesteps": 1}, "total_timesteps must be 2 or more; got 1"),
+    ({"total_timesteps": 2.5}, "total_timesteps must be a whole number"),
     ({"seed": -1}, "seed must lie in 0 … 4294967295; got -1"),
     ({"device": "moon"}, "device must be 'auto', 'cpu' or one that torch has here; got 'moon'"),
 ])  # fmt: skip
 def test_refused(hazard, arguments, said):
     with pytest.raises(ArgumentError, match=said):
-        train_maskable_ppo(hazard, 3, **{"settings": QUICK, "steps": 64, **arguments})
+        train_maskable_ppo(hazard, 3, **{"settings": QUICK, "total_timesteps": 64, **arguments})
 
 
 def test_a_budget_that_is_too_small():
     with pytest.raises(Infeasible, match=r"a budget of 1 is not enough at the start: .* needs 2"):
-        train_maskable_ppo("quicksand", 1, steps=64)
+        train_maskable_ppo("quicksand", 1, total_timesteps=64)
     with pytest.raises(ArgumentError, match="budget must be given with a model"):
-        train_maskable_ppo("quicksand", steps=64)
+        train_maskable_ppo("quicksand", total_timesteps=64)
 
 
 @pytest.mark.parametrize(("numbers", "said"), [
-    ({"lanes": 0}, "lanes must be 1 or more; got 0"),
-    ({"batch": 1}, "batch must be 2 or more"),
+    ({"n_envs": 0}, "n_envs must be 1 or more; got 0"),
+    ({"batch_size": 1}, "batch_size must be 2 or more"),
     ({"discount": 1.5}, r"discount must lie in \(0, 1\]; got 1.5"),
-    ({"entropy": (-1, 0)}, "rate must be positive and entropy 0 or more"),
-    ({"rate": 0.0}, "rate must be positive"),
-    ({"hidden": (0,)}, "hidden must be 1 or more; got 0"),
+    ({"ent_coef": (-1, 0)}, "learning_rate must be positive, and ent_coef two numbers, 0 or more"),
+    ({"learning_rate": 0.0}, "learning_rate must be positive"),
+    ({"net_arch": (0,)}, "net_arch must be 1 or more; got 0"),
 ])  # fmt: skip
 def test_settings_are_checked(numbers, said):
     with pytest.raises(ArgumentError, match=said):
@@ -186,7 +217,7 @@ def test_settings_are_checked(numbers, said):
 
 
 def test_settings_survive_text():
-    settings = Settings(hidden=(7, 9), entropy=(1, 0.5))
+    settings = Settings(net_arch=(7, 9), ent_coef=(1, 0.5))
     assert Settings.from_json(settings.to_json()) == settings
 
 
@@ -200,15 +231,15 @@ def test_the_example_script(tmp_path, monkeypatch, capsys):
     assert f"saved to {tmp_path / 'agent'}" in printed
 
 
-# ---------------------------------------------------------------------- as sb3 sees the lanes
+# ---------------------------------------------------------------------- as sb3 sees the environments of a model
 
 
 def test_masks_are_found_as_sb3_contrib_looks_for_them(hazard, shield):
-    env = ground_of(hazard, 0, QUICK).env
+    env = training_env(hazard, 0, QUICK).env
     env.seed(3)
     env.reset()
     assert is_masking_supported(env)
-    assert np.array_equal(get_action_masks(env), shield.mask(env.lanes.states, env.lanes.remaining))
+    assert np.array_equal(get_action_masks(env), shield.mask(env.states, env.remaining))
     assert env.env_is_wrapped(gymnasium.wrappers.TimeLimit) == [False] * 4
     with pytest.raises(AttributeError, match="no method 'render'"):
         env.env_method("render")
@@ -217,24 +248,24 @@ def test_masks_are_found_as_sb3_contrib_looks_for_them(hazard, shield):
 
 
 def test_sb3_contrib_evaluates_with_masks_on(agent, hazard):
-    env = ground_of(hazard, 3, Settings(lanes=16)).env
+    env = training_env(hazard, 3, Settings(n_envs=16)).env
     returns, lengths = evaluate_policy(
         agent.ppo, env, n_eval_episodes=40, deterministic=False, return_episode_rewards=True
     )
     assert len(returns) == len(lengths) >= 40
-    assert max(env.lanes.record.damages) <= 3
+    assert max(env.record.damages) <= 3
 
 
-def test_any_sb3_code_may_train_on_the_lanes(hazard):
-    env = ground_of(hazard, 2, QUICK).env
+def test_any_sb3_code_may_train_on_them(hazard):
+    env = training_env(hazard, 2, QUICK).env
     MaskablePPO("MlpPolicy", env, n_steps=16, batch_size=32, n_epochs=1, device="cpu").learn(128)
-    assert max(env.lanes.record.damages, default=0) <= 2
+    assert max(env.record.damages, default=0) <= 2
 
 
 def test_an_sb3_algorithm_without_masks_is_stopped(hazard):
     from stable_baselines3 import A2C
 
-    env = ground_of(hazard, 0, QUICK).env
+    env = training_env(hazard, 0, QUICK).env
     with pytest.raises(NoSafeAction, match="where it is masked out"):
         A2C("MlpPolicy", env, n_steps=16, device="cpu", seed=0).learn(5_000)
 
@@ -243,7 +274,7 @@ def test_an_sb3_algorithm_without_masks_is_stopped(hazard):
 
 
 def test_on_a_shielded_environment(hazard):
-    agent = train_maskable_ppo(shielded(hazard, 3), steps=512, settings=QUICK, seed=0)
+    agent = train_maskable_ppo(shielded(hazard, 3), total_timesteps=512, settings=QUICK, seed=0)
     assert agent.budget == 3
     assert agent.damages.size
     assert agent.damages.max() <= 3
@@ -256,7 +287,7 @@ def test_on_a_shielded_environment(hazard):
 def test_in_every_form_of_observation_the_exact_policy_is_what_is_played(observe, normalised):
     mdp = frozen_lake()
     env = shielded(mdp, 1, observe=observe, normalised=normalised)
-    agent = train_maskable_ppo(env, steps=128, settings=QUICK, seed=1)
+    agent = train_maskable_ppo(env, total_timesteps=128, settings=QUICK, seed=1)
     policy = agent.policy(deterministic=True)
     observation, info = env.reset(seed=3)
     for _ in range(30):
@@ -268,7 +299,7 @@ def test_in_every_form_of_observation_the_exact_policy_is_what_is_played(observe
             observation, info = env.reset()
 
 
-def test_a_function_makes_as_many_copies_as_there_are_lanes():
+def test_a_function_makes_as_many_environments_as_the_settings_say():
     mdp = frozen_lake()
     made = []
 
@@ -276,7 +307,7 @@ def test_a_function_makes_as_many_copies_as_there_are_lanes():
         made.append(gymnasium.wrappers.TimeLimit(shielded(mdp, 1), 100))
         return made[-1]
 
-    agent = train_maskable_ppo(make, 1, steps=256, settings=QUICK)
+    agent = train_maskable_ppo(make, 1, total_timesteps=256, settings=QUICK)
     assert len(made) == 4
     assert agent.ppo.n_envs == 4
     assert agent.evaluate().overspends == 0
@@ -286,26 +317,26 @@ def test_gymnasiums_own_frozen_lake():
     """A real environment, its model from its own table, an end that the model has and the environment has not."""
     mdp = frozen_lake()
     env = ShieldedEnv(gymnasium.make("FrozenLake-v1"), asure.Shield(asure.minimal_budget(mdp)), 1)
-    agent = train_maskable_ppo(env, steps=512, settings=QUICK)
+    agent = train_maskable_ppo(env, total_timesteps=512, settings=QUICK)
     assert agent.damages.max() <= 1
     assert agent.evaluate().overspends == 0
 
 
 def test_observations_that_are_changed_above_the_shield_have_no_exact_table(hazard):
     env = gymnasium.wrappers.FlattenObservation(shielded(hazard, 3, observe="dict"))
-    agent = train_maskable_ppo(env, steps=64, settings=QUICK)
+    agent = train_maskable_ppo(env, total_timesteps=64, settings=QUICK)
     with pytest.raises(ArgumentError, match="what the network observes in a state of the model is not known"):
         agent.policy()
 
 
 def test_environments_that_are_refused(hazard):
     with pytest.raises(ArgumentError, match=r"has no shield\. Wrap it: almostsure\.gym\.ShieldedEnv"):
-        train_maskable_ppo(to_gymnasium(hazard), steps=64)
+        train_maskable_ppo(to_gymnasium(hazard), total_timesteps=64)
     with pytest.raises(ArgumentError, match="budget must be that of the environment, 3, or left out; got 2"):
-        train_maskable_ppo(shielded(hazard, 3), 2, steps=64)
+        train_maskable_ppo(shielded(hazard, 3), 2, total_timesteps=64)
     with pytest.raises(ArgumentError, match="features are for models"):
-        train_maskable_ppo(shielded(hazard, 3), steps=64, features=[[1]])
+        train_maskable_ppo(shielded(hazard, 3), total_timesteps=64, features=[[1]])
     with pytest.raises(ArgumentError, match="a ShieldedEnv keeps a ledger of its own"):
-        train_maskable_ppo(shielded(hazard, 3), steps=64, ledger="x")
+        train_maskable_ppo(shielded(hazard, 3), total_timesteps=64, ledger="x")
     with pytest.raises(ArgumentError, match="a function must return a Gymnasium environment"):
-        train_maskable_ppo(lambda: 3, steps=64)
+        train_maskable_ppo(lambda: 3, total_timesteps=64)

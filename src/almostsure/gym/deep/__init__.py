@@ -1,7 +1,7 @@
 """Deep agents that never overspend, and their rivals.  Needs the extra ``deep``.
 
 >>> from almostsure.gym.deep import train_maskable_ppo
->>> agent = train_maskable_ppo("corridor", 3, steps=512, seed=0)
+>>> agent = train_maskable_ppo("corridor", 3, total_timesteps=512, seed=0)
 >>> agent.evaluate().overspends
 0.0
 """
@@ -13,8 +13,7 @@ try:
 except ImportError:
     raise MissingExtra("sb3-contrib", "deep") from None
 
-from almostsure.gym.deep.agent import DeepAgent
-from almostsure.gym.deep.files import load_agent
+from almostsure.gym.deep.agent import DeepAgent, load_agent
 from almostsure.gym.deep.learners import (
     EarlyEndPPO,
     LagrangianPPO,

@@ -1,23 +1,42 @@
-"""``DeepAgent``: a trained network with its shield."""
+"""``DeepAgent``: a trained network with its shield, and agents in files; see :mod:`almostsure.files`.
+
+The arrays of a file are the network's parameters, under sb3's names, and ``features``, what the network sees of each
+state, for those that were trained on a model.  The strings are ``budget`` and ``settings``.  Nothing is pickled.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, final
 
+import gymnasium
 import numpy as np
+import numpy.typing as npt
+import torch
 
-from almostsure.errors import AlmostSureError, ArgumentError
+from almostsure.errors import AlmostSureError, ArgumentError, CorruptFile, ModelMismatch
+from almostsure.files import load_tensors, save_tensors
 from almostsure.gym.deep.deploy import Observe, as_table, distribution, table
-from almostsure.gym.deep.ground import Ground
+from almostsure.gym.deep.features import Features
+from almostsure.gym.deep.ppo import build, check_device
 from almostsure.gym.deep.settings import Settings
+from almostsure.gym.deep.training_env import Source, TrainingEnv, shielded_in, training_env
 from almostsure.learn.training import Training
 from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.source import as_model
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.shield.protocol import Guard
 from almostsure.shield.shield import Shield
+
+KIND = "deep agent"
+FEATURES = "features"
+MOST_STEPS = 1 << 24  # of a rollout that a file may ask for; the buffer is made when the file is read
+
+Arrays = dict[str, npt.NDArray[Any]]
 
 
 @final
@@ -94,9 +113,15 @@ class DeepAgent:
         ``agent.ppo.save`` writes sb3's own zip instead, which holds pickles: load such files only if you trust
         whoever made them.
         """
-        from almostsure.gym.deep.files import save_agent
-
-        save_agent(self, path)
+        if not isinstance(self.shield, Shield):
+            raise ArgumentError(
+                "an agent inside an OnlineShield belongs to no model; keep it with agent.ppo.save(path)"
+            )
+        arrays = {name: value.cpu().numpy() for name, value in self.ppo.policy.state_dict().items()}
+        if isinstance(self.observe, Features):
+            arrays[FEATURES] = self.observe.states
+        strings = {"budget": str(self.budget), "settings": self.settings.to_json()}
+        save_tensors(path, kind=KIND, model=self.shield.mdp.fingerprint, arrays=arrays, strings=strings)
 
     def __repr__(self) -> str:
         parameters = sum(x.numel() for x in self.ppo.policy.parameters())
@@ -128,16 +153,77 @@ class DeepAgent:
         return self.observe
 
 
-def agent_of(ppo: Any, ground: Ground) -> DeepAgent:
-    """The network with the ground that it was trained on."""
-    record = ground.record
+def agent_of(ppo: Any, on: TrainingEnv) -> DeepAgent:
+    """The network with what it was trained on."""
+    record = on.record
     return DeepAgent(
         ppo=ppo,
-        shield=ground.shield,
-        budget=ground.budget,
-        settings=ground.settings,
-        observe=ground.observe,
+        shield=on.shield,
+        budget=on.budget,
+        settings=on.settings,
+        observe=on.observe,
         ends=np.array(record.ends, np.int64),
         returns=np.array(record.returns, np.float64),
         damages=np.array(record.damages, np.int64),
     )
+
+
+# ---------------------------------------------------------------------- reading files
+
+
+def load_agent(
+    path: str | PathLike[str],
+    source: Source,
+    *,
+    device: str = "auto",
+    policy_kwargs: Mapping[str, Any] | None = None,
+) -> DeepAgent:
+    """Read an agent that was trained on ``source``: the same model, or the same environment.
+
+    ``policy_kwargs`` are those that it was trained with, if any.
+
+    Raises
+    ------
+    ModelMismatch
+        It was trained on another model.
+    CorruptFile
+        The file is damaged, foreign, or lies about its contents.
+    """
+    if device != "auto":
+        check_device(device)
+    arrays, strings = load_tensors(path, kind=KIND, model=_model_of(source).fingerprint)
+    try:
+        return _rebuild(source, arrays, strings, device, policy_kwargs)
+    except (AlmostSureError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise CorruptFile(f"{os.fspath(path)!r} does not hold an agent for this: {error}", path=path) from error
+
+
+def _model_of(source: Source) -> MDP:
+    if not isinstance(source, gymnasium.Env) and callable(source):
+        source = source()
+    if not isinstance(source, gymnasium.Env):
+        return as_model(source)
+    shield = shielded_in(source).guarded.guard
+    if not isinstance(shield, Shield):
+        raise ModelMismatch("an agent from a file belongs to a model; an OnlineShield has none")
+    return shield.mdp
+
+
+def _rebuild(
+    source: Source, arrays: Arrays, strings: dict[str, str], device: str, policy_kwargs: Mapping[str, Any] | None
+) -> DeepAgent:
+    settings, features = Settings.from_json(strings["settings"]), arrays.pop(FEATURES, None)
+    _check_sizes(settings, arrays)
+    on = training_env(source, int(strings["budget"]), settings, features=features)
+    ppo = build(on, seed=None, device=device, policy_kwargs=policy_kwargs)
+    ppo.policy.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+    if not all(bool(torch.isfinite(value).all()) for value in ppo.policy.state_dict().values()):
+        raise ValueError("a parameter is not finite")
+    return agent_of(ppo, on)
+
+
+def _check_sizes(settings: Settings, arrays: Arrays) -> None:
+    """Refuse a file that would have us make room for more than it holds, before that room is made."""
+    stored = max((array.size for array in arrays.values()), default=0)
+    if max(settings.net_arch, default=0) > max(stored, 1) or settings.n_envs * settings.n_steps > MOST_STEPS:
+        raise ValueError(f"its settings ask for much more than it holds: {settings}")

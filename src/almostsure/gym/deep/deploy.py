@@ -63,7 +63,7 @@ def _on_cpu(network: Any) -> Iterator[None]:
         network.to(device)
 
 
-def greedy(mdp: MDP, probability: Floats) -> Floats:
+def likeliest(mdp: MDP, probability: Floats) -> Floats:
     """The likeliest choice of each state, the first of several; where nothing is said, nothing."""
     starts, owner = mdp.choice_ptr[:-1].astype(np.int64), mdp.choice_states()
     best = np.maximum.reduceat(probability, starts, axis=1)
@@ -74,10 +74,10 @@ def greedy(mdp: MDP, probability: Floats) -> Floats:
 
 
 def as_table(mdp: MDP, rows: list[Floats], budget: int | None, *, deterministic: bool | None) -> Policy:
-    """The policy of one row a layer: sampled, greedy, or (None) whichever of the two returns more, exactly."""
+    """The policy of one row per layer: sampled, greedy, or (None) whichever of the two returns more, exactly."""
     require(8 * 4 * len(rows) * mdp.num_choices, "the table of a network", "Use a smaller budget.")
     probability = np.stack(rows)
-    sampled, sure = (Policy(mdp, probability=x, budget=budget) for x in (probability, greedy(mdp, probability)))
+    sampled, sure = (Policy(mdp, probability=x, budget=budget) for x in (probability, likeliest(mdp, probability)))
     if deterministic is None:
         return max(sure, sampled, key=lambda policy: _returns(mdp, policy))
     return sure if deterministic else sampled

@@ -35,7 +35,7 @@ class Features:
     budget
         The budget at the start; None for agents that do not look at it.
     states
-        One row of numbers a state, where the user knows better.
+        One row of numbers per state, where the user knows better.
     """
 
     def __init__(self, mdp: MDP, budget: int | None, *, states: npt.ArrayLike | None = None) -> None:
@@ -63,7 +63,7 @@ def _of_states(mdp: MDP) -> Rows:
     if not drawn:
         raise ArgumentError(
             f"a model of {mdp.num_states:,} states without a map must come with features=, an array of one row of "
-            f"numbers a state; up to {MOST_STATES:,} states are told apart without it"
+            f"numbers per state; up to {MOST_STATES:,} states are told apart without it"
         )
     return _on_map(mdp)
 

@@ -23,10 +23,10 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.gym.deep import regimes
 from almostsure.gym.deep.deploy import as_table, table
 from almostsure.gym.deep.features import Features
-from almostsure.gym.deep.ground import of_model
 from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.regimes import Regime
 from almostsure.gym.deep.settings import DEFAULT, Settings
+from almostsure.gym.deep.training_env import of_model
 from almostsure.learn.training import Learner, Training
 from almostsure.model.mdp import MDP
 from almostsure.policy.policy import Policy
@@ -36,17 +36,17 @@ from almostsure.shield.shield import Shield
 def run(mdp: MDP, budget: int, regime: Regime, settings: Settings, *, steps: int, seed: int) -> Training:
     """Train PPO in a regime, on one core, and say how it went."""
     shield = Shield(minimal_budget(mdp))
-    ground = of_model(mdp, budget, regime, settings.for_steps(steps), shield=shield)
-    ppo = build(ground, seed=seed, device="cpu")
-    learn(ppo, ground, steps=steps)
-    lanes, record = ground.env.lanes, ground.record
-    lanes.finish()
+    on = of_model(mdp, budget, regime, settings.for_steps(steps), shield=shield)
+    ppo = build(on, seed=seed, device="cpu")
+    learn(ppo, on, total_timesteps=steps)
+    env, record = on.env, on.record
+    env.finish()
     return Training(
-        policy=deployed(ppo, mdp, budget, regime, lanes.features),
+        policy=deployed(ppo, mdp, budget, regime, env.features),
         ends=np.array(record.ends, np.int64),
         returns=np.array(record.returns),
         damages=np.array(record.damages, np.int64),
-        interventions=lanes.refusals,
+        interventions=env.restricted_steps,
     )
 
 

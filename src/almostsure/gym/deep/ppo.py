@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,26 +13,26 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 
 from almostsure.errors import ArgumentError
-from almostsure.gym.deep.ground import Ground
+from almostsure.gym.deep.training_env import TrainingEnv
 from almostsure.progress import Bar
 
 
-def build(ground: Ground, *, seed: int | None, device: str) -> Any:
-    """A ``MaskablePPO`` that has learnt nothing yet."""
+def build(on: TrainingEnv, *, seed: int | None, device: str, policy_kwargs: Mapping[str, Any] | None = None) -> Any:
+    """A ``MaskablePPO`` that has learned nothing yet."""
     if device != "auto":
         check_device(device)
-    settings = ground.settings
+    settings = on.settings
     return MaskablePPO(
-        "MultiInputPolicy" if isinstance(ground.env.observation_space, Dict) else "MlpPolicy",
-        ground.env,
-        n_steps=settings.rollout,
-        batch_size=settings.batch,
-        n_epochs=settings.epochs,
-        learning_rate=lambda left: settings.rate * left,
+        "MultiInputPolicy" if isinstance(on.env.observation_space, Dict) else "MlpPolicy",
+        on.env,
+        n_steps=settings.n_steps,
+        batch_size=settings.batch_size,
+        n_epochs=settings.n_epochs,
+        learning_rate=lambda left: settings.learning_rate * left,
         gamma=settings.discount,
-        gae_lambda=settings.trace,
-        ent_coef=settings.entropy[0],
-        policy_kwargs={"net_arch": list(settings.hidden)},
+        gae_lambda=settings.gae_lambda,
+        ent_coef=settings.ent_coef[0],
+        policy_kwargs={"net_arch": list(settings.net_arch), **(policy_kwargs or {})},
         seed=seed,
         device=device,
     )
@@ -49,40 +49,53 @@ def check_device(device: str) -> None:
         ) from None
 
 
-def learn(ppo: Any, ground: Ground, *, steps: int) -> None:
-    """Learn for as many whole rollouts as fit into ``steps``."""
-    a_rollout = ppo.n_envs * ppo.n_steps
-    with one_thread(), Bar("training", steps) as bar:
-        ppo.learn(max(steps // a_rollout, 1) * a_rollout, callback=_Between(ground, bar))
+def learn(ppo: Any, on: TrainingEnv, *, total_timesteps: int, callback: Any = None) -> None:
+    """Learn for as many whole rollouts as fit into ``total_timesteps``."""
+    rollout = ppo.n_envs * ppo.n_steps
+    with one_thread(), Bar("training", total_timesteps) as bar:
+        also = [] if callback is None else callback if isinstance(callback, list) else [callback]
+        callbacks = [_Between(on, bar), *(each if isinstance(each, BaseCallback) else _Function(each) for each in also)]
+        ppo.learn(max(total_timesteps // rollout, 1) * rollout, callback=callbacks)
+
+
+class _Function(BaseCallback):  # type: ignore[misc]
+    """A user's function of (locals, globals) as a callback, as sb3 takes it."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def _on_step(self) -> bool:
+        return self.function(self.locals, self.globals) is not False
 
 
 class _Between(BaseCallback):  # type: ignore[misc]  # sb3's classes are untyped here
     """What happens between two rollouts: randomness gets cheaper, and the regime learns what the episodes took."""
 
-    def __init__(self, ground: Ground, bar: Bar) -> None:
+    def __init__(self, on: TrainingEnv, bar: Bar) -> None:
         super().__init__()
-        self.ground, self.bar, self._told = ground, bar, 0
+        self.on, self.bar, self._told = on, bar, 0
 
     def _on_step(self) -> bool:
-        if self.ground.regime is None:  # lanes keep their own record
-            for lane in np.flatnonzero(self.locals["dones"]).tolist():
-                self._keep(self.locals["infos"][lane])
+        if self.on.regime is None:  # a model's environments keep their own record
+            for at in np.flatnonzero(self.locals["dones"]).tolist():
+                self._keep(self.locals["infos"][at])
         return True
 
     def _keep(self, info: dict[str, Any]) -> None:
-        record = self.ground.record
+        record = self.on.record
         record.ends.append(self.num_timesteps)
         record.returns.append(float(info["episode"]["r"]))
         record.lengths.append(int(info["episode"]["l"]))
-        record.damages.append(self.ground.budget - int(info["remaining"]))
+        record.damages.append(self.on.budget - int(info["remaining"]))
 
     def _on_rollout_end(self) -> None:
-        first, last = self.ground.settings.entropy
+        first, last = self.on.settings.ent_coef
         self.model.ent_coef = last + (first - last) * self.model._current_progress_remaining
         self.bar.update(self.num_timesteps, f"{self.num_timesteps:,} steps")
-        if self.ground.regime is not None:
-            self.ground.regime.learn(self.ground.record.damages[self._told :])
-            self._told = len(self.ground.record.damages)
+        if self.on.regime is not None:
+            self.on.regime.learn(self.on.record.damages[self._told :])
+            self._told = len(self.on.record.damages)
 
 
 @contextmanager

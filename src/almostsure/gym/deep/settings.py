@@ -1,4 +1,4 @@
-"""The numbers of PPO.  The same ones serve every learner here."""
+"""The numbers of PPO, under Stable-Baselines3's names.  The same ones serve every learner here."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, final
 
-from almostsure.arguments import check_real, whole
+from almostsure.arguments import check_real, names_right_word, whole
 from almostsure.errors import ArgumentError
 
-COUNTS = {"lanes": 1, "rollout": 2, "batch": 2, "epochs": 1, "max_steps": 1}  # and the least that each may be
+LEAST = {"n_envs": 1, "n_steps": 2, "batch_size": 2, "n_epochs": 1, "max_episode_steps": 1}
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -21,62 +22,63 @@ class Settings:
 
     Parameters
     ----------
-    lanes
-        Copies of the model that are played at once.
-    rollout
-        Steps of each copy between two updates.
-    batch, epochs
-        Size of a minibatch, and how often each step is learnt from.
-    rate
-        Of learning; it falls to nothing in the course of the training.
-    discount, trace
+    n_envs
+        Environments that are played at once.
+    n_steps
+        Steps of each environment between two updates.
+    batch_size, n_epochs
+        Size of a minibatch, and how often each step is learned from.
+    learning_rate
+        At the beginning; it falls linearly to 0 in the course of the training.
+    discount, gae_lambda
         γ and λ of the advantage estimates.
-    entropy
-        What the first and the last update pay for randomness; in between it falls evenly.
-    hidden
+    ent_coef
+        The entropy coefficient of the first and of the last update; in between it changes linearly.
+    net_arch
         Sizes of the hidden layers.
-    max_steps
-        Episodes are truncated after so many steps while training.
+    max_episode_steps
+        Episodes are truncated after that many steps while training.
     """
 
-    lanes: int = 64
-    rollout: int = 32
-    batch: int = 256
-    epochs: int = 4
-    rate: float = 3e-3
+    n_envs: int = 64
+    n_steps: int = 32
+    batch_size: int = 256
+    n_epochs: int = 4
+    learning_rate: float = 3e-3
     discount: float = 0.995
-    trace: float = 0.95
-    entropy: tuple[float, float] = (0.3, 0.03)
-    hidden: tuple[int, ...] = (64, 64)
-    max_steps: int = 200
+    gae_lambda: float = 0.95
+    ent_coef: tuple[float, float] = (0.3, 0.03)
+    net_arch: tuple[int, ...] = (64, 64)
+    max_episode_steps: int = 200
 
     def __post_init__(self) -> None:
-        for name, least in COUNTS.items():
+        for name, least in LEAST.items():
             _keep(self, name, _at_least(name, getattr(self, name), least))
-        _keep(self, "hidden", tuple(_at_least("hidden", size, 1) for size in self.hidden))
-        for name in ("discount", "trace"):
+        _keep(self, "net_arch", tuple(_at_least("net_arch", size, 1) for size in self.net_arch))
+        for name in ("discount", "gae_lambda"):
             share = check_real(name, getattr(self, name))
             if not 0 < share <= 1:
                 raise ArgumentError(f"{name} must lie in (0, 1]; got {share:g}")
-        first, last = self.entropy
-        if not (self.rate > 0 and math.isfinite(self.rate) and first >= 0 and last >= 0):
+        first, last = self.ent_coef
+        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate) and first >= 0 and last >= 0):
             raise ArgumentError(
-                f"rate must be positive and entropy 0 or more, twice; got {self.rate!r} and {self.entropy!r}"
+                f"learning_rate must be positive, and ent_coef two numbers, 0 or more; got {self.learning_rate!r} and "
+                f"{self.ent_coef!r}"
             )
-        _keep(self, "entropy", (float(first), float(last)))
+        _keep(self, "ent_coef", (float(first), float(last)))
 
     def for_steps(self, steps: int) -> Settings:
-        """The same numbers, with rollouts that fit into so few steps."""
-        lanes = min(self.lanes, max(steps // 2, 1))
-        rollout = max(min(self.rollout, steps // lanes), 2)
-        size, batch = lanes * rollout, min(self.batch, lanes * rollout)
-        while size % batch == 1:  # a minibatch of one step has no spread to divide its advantages by
-            batch += 1
-        return dataclasses.replace(self, lanes=lanes, rollout=rollout, batch=batch)
+        """The same numbers, with rollouts that fit into that many steps."""
+        n_envs = min(self.n_envs, max(steps // 2, 1))
+        n_steps = max(min(self.n_steps, steps // n_envs), 2)
+        size, batch_size = n_envs * n_steps, min(self.batch_size, n_envs * n_steps)
+        while size % batch_size == 1:  # a minibatch of one step has no spread to divide its advantages by
+            batch_size += 1
+        return dataclasses.replace(self, n_envs=n_envs, n_steps=n_steps, batch_size=batch_size)
 
     def for_one_env(self) -> Settings:
         """The same numbers for a single environment: one long rollout instead of many short ones."""
-        return dataclasses.replace(self, lanes=1, rollout=self.lanes * self.rollout)
+        return dataclasses.replace(self, n_envs=1, n_steps=self.n_envs * self.n_steps)
 
     def to_json(self) -> str:
         """As a line of text."""
@@ -86,7 +88,7 @@ class Settings:
     def from_json(text: str) -> Settings:
         """From a line of text; refused unless every number is one."""
         found: Any = json.loads(text)
-        return Settings(**{**found, "entropy": tuple(found["entropy"]), "hidden": tuple(found["hidden"])})
+        return Settings(**{**found, "ent_coef": tuple(found["ent_coef"]), "net_arch": tuple(found["net_arch"])})
 
 
 def _at_least(name: str, value: object, least: int) -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
+from typing import Any
 
 import numpy.typing as npt
 
 from almostsure.arguments import names_right_word, whole
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.gym.deep.agent import DeepAgent, agent_of
-from almostsure.gym.deep.ground import Source, ground_of
 from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.settings import DEFAULT, Settings
+from almostsure.gym.deep.training_env import Source, training_env
 from almostsure.learn.ledger import Ledger
 
 
@@ -20,9 +22,11 @@ def train_maskable_ppo(
     source: Source,
     budget: int | None = None,
     *,
-    steps: int = 200_000,
+    total_timesteps: int = 200_000,
     seed: int = 0,
     settings: Settings = DEFAULT,
+    policy_kwargs: Mapping[str, Any] | None = None,
+    callback: Any = None,
     features: npt.ArrayLike | None = None,
     device: str = "auto",
     ledger: Ledger | str | PathLike[str] | None = None,
@@ -32,17 +36,19 @@ def train_maskable_ppo(
     Parameters
     ----------
     source
-        A model, an example's name or a file, of which many copies are stepped at once.  Or a Gymnasium environment
-        with a :class:`almostsure.gym.ShieldedEnv` in its stack, or a function that makes one: then there are as many
-        copies as ``settings.lanes``.
+        A model, an example's name or a file, of which ``settings.n_envs`` environments are stepped at once.  Or a
+        Gymnasium environment with a :class:`almostsure.gym.ShieldedEnv` in its stack, or a function that makes one and
+        is called ``settings.n_envs`` times.
     budget
         The budget of every episode, in training and afterwards.  A ShieldedEnv knows its own.
-    steps
-        Environment steps, over all copies together.
+    total_timesteps
+        Environment steps, of all environments together.
     seed
         The same seed gives the same agent on the same machine.
     settings
-        The numbers of PPO.
+        The numbers of PPO, under Stable-Baselines3's names.
+    policy_kwargs, callback
+        Passed on to Stable-Baselines3; ``net_arch`` is among the settings.
     features
         For models: one row of numbers for each state, for the network to see; by default the state one-hot, and its
         place on the map.
@@ -69,27 +75,27 @@ def train_maskable_ppo(
     Examples
     --------
     >>> from almostsure.gym.deep import train_maskable_ppo
-    >>> agent = train_maskable_ppo("corridor", 3, steps=4_000, seed=1)
+    >>> agent = train_maskable_ppo("corridor", 3, total_timesteps=4_000, seed=1)
     >>> result = agent.evaluate()
     >>> result.overspends, int(agent.damages.max()) <= 3
     (0.0, True)
     """
-    steps = _steps(steps)
-    ground = ground_of(source, budget, settings.for_steps(steps), features=features, ledger=ledger)
-    ppo = build(ground, seed=_seed(seed), device=device)
+    total_timesteps = _steps(total_timesteps)
+    on = training_env(source, budget, settings.for_steps(total_timesteps), features=features, ledger=ledger)
+    ppo = build(on, seed=_seed(seed), device=device, policy_kwargs=policy_kwargs)
     try:
-        learn(ppo, ground, steps=steps)
+        learn(ppo, on, total_timesteps=total_timesteps, callback=callback)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"training was stopped after {ppo.num_timesteps:,} steps; the agent is kept", kept=agent_of(ppo, ground)
+            f"training was stopped after {ppo.num_timesteps:,} steps; the agent is kept", kept=agent_of(ppo, on)
         ) from None
-    return agent_of(ppo, ground)
+    return agent_of(ppo, on)
 
 
 def _steps(steps: object) -> int:
-    number = whole("steps", steps)
+    number = whole("total_timesteps", steps)
     if number < 2:
-        raise ArgumentError(f"steps must be 2 or more; got {number}")
+        raise ArgumentError(f"total_timesteps must be 2 or more; got {number}")
     return number
 
 

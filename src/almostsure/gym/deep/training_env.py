@@ -1,4 +1,4 @@
-"""What an agent is trained on: copies of a model, or somebody's environment inside a ``ShieldedEnv``."""
+"""What an agent is trained on: many environments of a model, or somebody's environment inside a ``ShieldedEnv``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError
 from almostsure.gym.deep.deploy import Observe
 from almostsure.gym.deep.features import Features
-from almostsure.gym.deep.lanes import Lanes, Record
 from almostsure.gym.deep.regimes import Regime, shielded
 from almostsure.gym.deep.settings import Settings
-from almostsure.gym.deep.vec_env import LanesVecEnv
+from almostsure.gym.deep.vec_env import ModelVecEnv, Record
 from almostsure.gym.guarded import open_ledger
 from almostsure.gym.shielded import ShieldedEnv
 from almostsure.learn.ledger import Ledger
@@ -41,8 +40,8 @@ SEE_THROUGH = (TimeLimit, OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatis
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ground:
-    """Copies of one thing, as sb3 wants them, and what is known about it."""
+class TrainingEnv:
+    """Environments as sb3 wants them, and what is known about them."""
 
     env: Any  # a VecEnv with action masks
     shield: Guard
@@ -53,14 +52,14 @@ class Ground:
     regime: Regime | None = None
 
 
-def ground_of(
+def training_env(
     source: Source,
     budget: int | None,
     settings: Settings,
     *,
     features: npt.ArrayLike | None = None,
     ledger: Ledger | str | PathLike[str] | None = None,
-) -> Ground:
+) -> TrainingEnv:
     """What ``source`` is, ready for training."""
     if isinstance(source, gymnasium.Env) or callable(source):
         if features is not None:
@@ -73,21 +72,28 @@ def ground_of(
         raise ArgumentError("budget must be given with a model: the budget of every episode. See suggest_budget(mdp).")
     shield = Shield(minimal_budget(mdp))
     budget = require_budget(shield.minimal, budget)
-    ground = of_model(mdp, budget, shielded(shield), settings, shield=shield, features=features)
-    ground.env.lanes.ledger = None if ledger is None else open_ledger(ledger, shield)
-    return ground
+    made = of_model(mdp, budget, shielded(shield), settings, shield=shield, features=features)
+    made.env.ledger = None if ledger is None else open_ledger(ledger, shield)
+    return made
 
 
 def of_model(
     mdp: MDP, budget: int, regime: Regime, settings: Settings, *, shield: Shield, features: npt.ArrayLike | None = None
-) -> Ground:
-    """Lanes of a model under a regime."""
+) -> TrainingEnv:
+    """Environments of a model under a regime."""
     seen = Features(mdp, budget if regime.sees_remaining else None, states=features)
-    lanes = Lanes(mdp, budget, regime, seen, count=settings.lanes, max_steps=settings.max_steps)
-    return Ground(
-        env=LanesVecEnv(lanes, scale=1.0 / largest_reward(mdp)), shield=shield, budget=budget, settings=settings,
-        observe=seen, record=lanes.record, regime=regime,
-    )  # fmt: skip
+    env = ModelVecEnv(
+        mdp,
+        budget,
+        regime,
+        seen,
+        n_envs=settings.n_envs,
+        max_episode_steps=settings.max_episode_steps,
+        scale=1.0 / largest_reward(mdp),
+    )
+    return TrainingEnv(
+        env=env, shield=shield, budget=budget, settings=settings, observe=seen, record=env.record, regime=regime
+    )
 
 
 def largest_reward(mdp: MDP) -> float:
@@ -98,8 +104,8 @@ def largest_reward(mdp: MDP) -> float:
 # ---------------------------------------------------------------------- environments
 
 
-def of_env(source: Environment, budget: int | None, settings: Settings) -> Ground:
-    """One environment, or as many as there are lanes where a function makes them."""
+def of_env(source: Environment, budget: int | None, settings: Settings) -> TrainingEnv:
+    """One environment, or ``n_envs`` of them where a function makes them."""
     single = isinstance(source, gymnasium.Env)
     first = source if isinstance(source, gymnasium.Env) else _made(source)
     inner = shielded_in(first)
@@ -107,13 +113,17 @@ def of_env(source: Environment, budget: int | None, settings: Settings) -> Groun
         raise ArgumentError(f"budget must be that of the environment, {inner.budget}, or left out; got {budget}")
     shield = inner.guarded.guard
     scale = 1.0 / largest_reward(shield.mdp) if isinstance(shield, Shield) else 1.0
-    makers = [lambda: first] + ([] if single else [source] * (settings.lanes - 1))
+    makers = [lambda: first] + ([] if single else [source] * (settings.n_envs - 1))
     env = DummyVecEnv([lambda make=make: _ready(make(), scale, settings) for make in makers])
     settings = settings.for_one_env() if single else settings
-    return Ground(
-        env=env, shield=shield, budget=inner.budget, settings=settings, observe=_observer(first, inner),
-        record=Record([], [], [], []),
-    )  # fmt: skip
+    return TrainingEnv(
+        env=env,
+        shield=shield,
+        budget=inner.budget,
+        settings=settings,
+        observe=_observer(first, inner),
+        record=Record(),
+    )
 
 
 def _made(make: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
@@ -137,7 +147,7 @@ def shielded_in(env: gymnasium.Env[Any, Any]) -> ShieldedEnv:
 
 def _ready(env: gymnasium.Env[Any, Any], scale: float, settings: Settings) -> gymnasium.Env[Any, Any]:
     """The environment with a time limit, true returns on record, and rewards of a size that networks like."""
-    limited = TimeLimit(env, settings.max_steps)
+    limited = TimeLimit(env, settings.max_episode_steps)
     return TransformReward(Monitor(limited), lambda reward: float(reward) * scale)
 
 

@@ -6,25 +6,26 @@ from hypothesis import strategies as st
 from almostsure import Shield, evaluate, from_transitions, minimal_budget
 from almostsure.errors import NoSafeAction, UnknownName
 from almostsure.gym.deep.features import Features
-from almostsure.gym.deep.lanes import Lanes
 from almostsure.gym.deep.regimes import Price, early_end, one_step, saute, shielded, unconstrained
+from almostsure.gym.deep.vec_env import ModelVecEnv
 from almostsure.testing import mdps
 
 
-def lanes_of(mdp, budget, regime, count=8, max_steps=50):
-    lanes = Lanes(mdp, budget, regime, Features(mdp, budget), count=count, max_steps=max_steps)
-    lanes.seed(0)
-    return lanes
+def envs_of(mdp, budget, regime, n_envs=8, max_episode_steps=50):
+    features = Features(mdp, budget)
+    envs = ModelVecEnv(mdp, budget, regime, features, n_envs=n_envs, max_episode_steps=max_episode_steps)
+    envs.restart(0)
+    return envs
 
 
-def play(lanes, steps, seed=0):
+def play(envs, steps, seed=0):
     """Uniformly random play inside the mask."""
     rng = np.random.default_rng(seed)
     for _ in range(steps):
-        mask = lanes.mask()
+        mask = envs.action_masks()
         assert mask.any(axis=1).all()
-        lanes.step((rng.random(mask.shape) * mask).argmax(axis=1))
-    return lanes.record
+        envs.play((rng.random(mask.shape) * mask).argmax(axis=1))
+    return envs.record
 
 
 @settings(max_examples=80, deadline=None)
@@ -33,9 +34,9 @@ def test_shielded_random_play_never_overspends(mdp, more):
     needed = minimal_budget(mdp).smallest_budget()
     assume(needed < 20)
     shield = Shield(minimal_budget(mdp))
-    lanes = lanes_of(mdp, needed + more, shielded(shield), max_steps=10)
-    record = play(lanes, 40)
-    assert (lanes.remaining >= 0).all()
+    envs = envs_of(mdp, needed + more, shielded(shield), max_episode_steps=10)
+    record = play(envs, 40)
+    assert (envs.remaining >= 0).all()
     assert max(record.damages, default=0) <= needed + more
 
 
@@ -46,7 +47,7 @@ def test_random_play_is_what_exact_evaluation_says():
     ]  # fmt: skip
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[2], initial={0: 0.7, 1: 0.3})
     shield = Shield(minimal_budget(mdp))
-    record = play(lanes_of(mdp, 4, shielded(shield), count=200, max_steps=10**9), 3_000)
+    record = play(envs_of(mdp, 4, shielded(shield), n_envs=200, max_episode_steps=10**9), 3_000)
     exact = evaluate(mdp, shield.random_policy(4))
     assert len(record.damages) > 5_000
     assert np.mean(record.damages) == pytest.approx(exact.expected_damage, abs=0.05)
@@ -56,54 +57,54 @@ def test_random_play_is_what_exact_evaluation_says():
 
 
 def test_the_same_seed_gives_the_same_episodes(hazard, shield):
-    first, second = (play(lanes_of(hazard, 3, shielded(shield)), 300) for _ in range(2))
+    first, second = (play(envs_of(hazard, 3, shielded(shield)), 300) for _ in range(2))
     assert first == second
-    other = lanes_of(hazard, 3, shielded(shield))
-    other.seed(1)
+    other = envs_of(hazard, 3, shielded(shield))
+    other.restart(1)
     assert play(other, 300) != first
 
 
 def test_truncation_is_not_termination(hazard, shield):
-    lanes = lanes_of(hazard, 3, shielded(shield), count=4, max_steps=5)
+    envs = envs_of(hazard, 3, shielded(shield), n_envs=4, max_episode_steps=5)
     for number in range(1, 6):
-        mask = lanes.mask()
-        step = lanes.step(mask.argmax(axis=1))
+        mask = envs.action_masks()
+        step = envs.play(mask.argmax(axis=1))
         assert step.ended.all() == (number == 5)
     assert step.truncated.all()
-    assert step.last.shape == (4, lanes.features.width)
-    assert (lanes.remaining == 3).all()
-    assert (lanes.states == hazard.initial_state).all()
-    assert lanes.record.ends == [20] * 4
-    assert lanes.record.lengths == [5] * 4
+    assert step.last.shape == (4, envs.features.width)
+    assert (envs.remaining == 3).all()
+    assert (envs.states == hazard.initial_state).all()
+    assert envs.record.ends == [20] * 4
+    assert envs.record.lengths == [5] * 4
 
 
 def test_what_is_masked_cannot_be_played(hazard, shield):
-    lanes = lanes_of(hazard, 0, shielded(shield), count=1)
+    envs = envs_of(hazard, 0, shielded(shield), n_envs=1)
     refused, rng = 0, np.random.default_rng(0)
     for _ in range(200):
-        mask = lanes.mask()[0]
+        mask = envs.action_masks()[0]
         if not mask.all():
             refused += 1
             with pytest.raises(
                 NoSafeAction, match=r"left, where it is masked out\. Give the agent the masks"
             ) as caught:
-                lanes.step(np.array([np.argmin(mask)]))
-            assert caught.value.state == lanes.states[0]
-        lanes.step(rng.choice(np.flatnonzero(mask), 1))
+                envs.play(np.array([np.argmin(mask)]))
+            assert caught.value.state == envs.states[0]
+        envs.play(rng.choice(np.flatnonzero(mask), 1))
     assert refused
-    assert lanes.refusals >= refused
+    assert envs.restricted_steps >= refused
 
 
 @pytest.mark.parametrize("actions", [[0, 0], [4], [-1], [[0]]])
 def test_strange_actions(hazard, shield, actions):
     with pytest.raises(UnknownName, match=r"Give 1 actions 0 … 3"):
-        lanes_of(hazard, 3, shielded(shield), count=1).step(np.array(actions))
+        envs_of(hazard, 3, shielded(shield), n_envs=1).play(np.array(actions))
 
 
 def test_a_start_that_is_terminal_already():
     mdp = from_transitions([0], [0], [1], [1], [1], [0], terminal=[1], initial={0: 0.5, 1: 0.5})
     shield = Shield(minimal_budget(mdp))
-    record = play(lanes_of(mdp, 0, shielded(shield), count=64), 50)
+    record = play(envs_of(mdp, 0, shielded(shield), n_envs=64), 50)
     assert set(record.returns) == {0.0, 1.0}
     assert np.mean(record.returns) == pytest.approx(0.5, abs=0.05)
 
@@ -123,7 +124,7 @@ def test_one_step_masks_see_the_trap_too_late(trap):
     assert mask.tolist() == [[True, True], [True, True], [True, True]]
     exact = shielded(Shield(minimal_budget(trap))).mask(np.array([0]), np.array([1]))
     assert exact.tolist() == [[False, True]]
-    record = play(lanes_of(trap, 1, one_step(trap)), 20)
+    record = play(envs_of(trap, 1, one_step(trap)), 20)
     assert max(record.damages) == 2
 
 
@@ -135,24 +136,24 @@ def test_a_one_step_mask_refuses_what_hurts_at_once():
 
 
 def test_early_end(trap):
-    lanes = lanes_of(trap, 1, early_end(trap, 10.0), count=1)
-    lanes.step(np.array([0]))
-    step = lanes.step(np.array([0]))
+    envs = envs_of(trap, 1, early_end(trap, 10.0), n_envs=1)
+    envs.play(np.array([0]))
+    step = envs.play(np.array([0]))
     assert step.ended.tolist() == [True]
     assert not step.truncated.any()
     assert step.rewards.tolist() == [-5.0]
-    assert lanes.record.returns == [5.0]
-    assert lanes.record.damages == [2]
+    assert envs.record.returns == [5.0]
+    assert envs.record.damages == [2]
 
 
 def test_saute_pays_a_penalty_instead_while_overspent():
     rows = [(0, 0, 0, 1, 1, 1), (0, 1, 1, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
-    lanes = lanes_of(mdp, 1, saute(mdp, 7.0), count=1)
-    paid = [float(lanes.step(np.array([0])).rewards[0]) for _ in range(4)]
+    envs = envs_of(mdp, 1, saute(mdp, 7.0), n_envs=1)
+    paid = [float(envs.play(np.array([0])).rewards[0]) for _ in range(4)]
     assert paid == [1.0, -7.0, -7.0, -7.0]
-    lanes.finish()
-    assert (lanes.record.damages, lanes.record.returns) == ([4], [4.0])
+    envs.finish()
+    assert (envs.record.damages, envs.record.returns) == ([4], [4.0])
 
 
 def test_the_price_of_damage_rises_and_falls():
@@ -175,7 +176,7 @@ def test_without_constraints_the_model_decides(trap):
 
 
 def test_running_episodes_count_only_once_overspent(trap):
-    lanes = lanes_of(trap, 5, unconstrained(trap))
-    lanes.step(np.zeros(8, int))
-    lanes.finish()
-    assert lanes.record.ends == []
+    envs = envs_of(trap, 5, unconstrained(trap))
+    envs.play(np.zeros(8, int))
+    envs.finish()
+    assert envs.record.ends == []

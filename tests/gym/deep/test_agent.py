@@ -5,6 +5,7 @@ from safetensors.numpy import save_file
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, CorruptFile, FileError, ModelMismatch
+from almostsure.files import checksum
 from almostsure.gym import ShieldedEnv, to_gymnasium
 from almostsure.gym.deep import Settings, load_agent, train_maskable_ppo
 
@@ -21,7 +22,8 @@ def changed(path, *, arrays=None, drop=(), **strings):
     with safe_open(path, framework="np") as content:
         tensors = {name: content.get_tensor(name) for name in content.keys()} | (arrays or {})  # noqa: SIM118
         header = content.metadata() | strings
-    save_file({name: array for name, array in tensors.items() if name not in drop}, path, header)
+    kept = {name: array for name, array in tensors.items() if name not in drop}
+    save_file(kept, path, header | {"sha256": checksum(kept, header)})  # whoever lies knows how to sign it
     return path
 
 
@@ -40,8 +42,8 @@ def test_no_pickle_in_it(file):
 
 def test_features_of_ones_own_are_kept(hazard, tmp_path):
     own = np.random.default_rng(0).normal(size=(hazard.num_states, 5))
-    quick = Settings(lanes=4, rollout=16, batch=32, epochs=1, hidden=())
-    agent = train_maskable_ppo(hazard, 1, steps=64, features=own, settings=quick)
+    quick = Settings(n_envs=4, n_steps=16, batch_size=32, n_epochs=1, net_arch=())
+    agent = train_maskable_ppo(hazard, 1, total_timesteps=64, features=own, settings=quick)
     agent.save(tmp_path / "own")
     assert load_agent(tmp_path / "own", hazard).policy() == agent.policy()
 
@@ -50,8 +52,8 @@ def test_an_agent_of_an_environment(hazard, tmp_path):
     def make():
         return ShieldedEnv(to_gymnasium(hazard), asure.Shield(asure.minimal_budget(hazard)), 2)
 
-    quick = Settings(lanes=4, rollout=16, batch=32, epochs=1, hidden=(8,))
-    agent = train_maskable_ppo(make(), steps=64, settings=quick)
+    quick = Settings(n_envs=4, n_steps=16, batch_size=32, n_epochs=1, net_arch=(8,))
+    agent = train_maskable_ppo(make(), total_timesteps=64, settings=quick)
     agent.save(tmp_path / "agent")
     assert load_agent(tmp_path / "agent", make()).policy() == agent.policy()
     assert load_agent(tmp_path / "agent", make).policy() == agent.policy()
@@ -80,9 +82,9 @@ def test_an_agent_inside_an_online_shield_belongs_to_no_model(agent, tmp_path):
     ({"budget": "many"}, "does not hold an agent"),
     ({"budget": "-1"}, "budget must be 0 or more"),
     ({"budget": "30"}, "does not hold an agent"),
-    ({"settings": Settings(hidden=(64, 63)).to_json()}, "does not hold an agent"),
-    ({"settings": Settings(hidden=(10**9,)).to_json()}, "ask for much more than it holds"),
-    ({"settings": Settings(lanes=10**6, rollout=10**6).to_json()}, "ask for much more than it holds"),
+    ({"settings": Settings(net_arch=(64, 63)).to_json()}, "does not hold an agent"),
+    ({"settings": Settings(net_arch=(10**9,)).to_json()}, "ask for much more than it holds"),
+    ({"settings": Settings(n_envs=10**6, n_steps=10**6).to_json()}, "ask for much more than it holds"),
     ({"format": "almostsure policy"}, "is not a deep agent file"),
 ])  # fmt: skip
 def test_files_that_lie(file, hazard, strings, said):
