@@ -11,8 +11,7 @@ import almostsure.learn.plan as plan_module
 from almostsure.errors import ArgumentError, FileError, Infeasible, Interrupted, LimitReached, ModelError
 from almostsure.learn import learn_minimal_budget, samples_needed
 from almostsure.learn.minimal import reachable_choices
-from almostsure.shield.explore import explore
-from almostsure.shield.table import spans
+from almostsure.policy.explore import Played, explore, spans
 from almostsure.testing import mdps
 
 
@@ -20,12 +19,12 @@ def explored(mdp, of_choice, budget):
     """The choices that a shield allows where it leads, by walking through all pairs (state, remaining)."""
 
     def allowed(states, remaining):
-        choice, _ = spans(mdp.choice_ptr, states)
-        return choice[of_choice[choice] <= remaining]
+        choice, owner = spans(mdp.choice_ptr, states)
+        return Played(choice[of_choice[choice] <= remaining], owner[of_choice[choice] <= remaining])
 
     found = np.zeros(mdp.num_choices, bool)
     for step in explore(mdp, allowed, budget):
-        found[step.choices] = True
+        found[step.choice] = True
     return found
 
 

@@ -1,3 +1,5 @@
+from importlib import import_module
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,13 +7,14 @@ from hypothesis import strategies as st
 
 from almostsure import from_transitions
 from almostsure.errors import ArgumentError, Interrupted, ModelMismatch, NoSafeAction
-from almostsure.policy import simulate as module
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
 from almostsure.policy.simulate import play_compiled, simulate
 from almostsure.policy.simulate_plain import play_plain
 from almostsure.policy.streams import open_streams
 from almostsure.testing import mdps
+
+module = import_module("almostsure.policy.simulate")  # the function has its name
 
 
 def columns(episodes):

@@ -161,28 +161,24 @@ def test_large_totals_and_long_plays() -> None:
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ([0, 0, 1], r"must have shape \[4\] or \[budgets, 4\]; got \[3\]"),
-        ([[0.5] * 4], r"must have shape \[4, 3\] or \[budgets, 4, 3\]; got \[1, 4\]"),
+        ([0, 0, 1], r"must have shape \[4\] or \[budgets, 4\] \(one action per state\); got \[3\]"),
+        ([[0.5] * 4], r"must have shape \[4, 3\] or \[budgets, 4, 3\] .* got \[1, 4\]"),
         (np.zeros((0, 4), int), "must have shape"),
         (np.zeros((1, 1, 4), int), "must have shape"),
         (7, "must have shape"),
         ([[0], [0, 1]], "must be an array"),
-        ([True] * 4, "must hold actions or probabilities; got bool"),
-        ([1, 1, 1, 0], "only actions that the state has; at state 1 'ledge': unknown action 'climb'"),
-        ([5, 0, 1, 0], "only actions that the state has; at state 0 'start': unknown action 5"),
-        ([-2, 0, 1, 0], "only actions that the state has; at state 0 'start': unknown action -2"),
+        ([True] * 4, r"must hold actions \(integers or names\) or probabilities \(floats\); got bool"),
+        ([1, 1, 1, 0], "only actions that the state has; got climb at state 1 'ledge'"),
+        ([5, 0, 1, 0], "only actions that the state has; got 5 at state 0 'start'"),
+        ([-2, 0, 1, 0], "only actions that the state has; got -2 at state 0 'start'"),
         (np.array([2**64 - 2, 0, 1, 0], np.uint64), "only actions that the state has"),
-        ([-1, 0, 1, 0], "reaches state 0 'start' with 2 left and says nothing there"),
-        ([None, 0, 1, 0], "reaches state 0 'start' with 2 left and says nothing there"),
         (["jmp", "jump", "climb", "jump"], "at state 0 'start': unknown action 'jmp'. Did you mean 'jump'"),
-        (np.zeros((4, 3)), "says nothing there"),
-        (np.full((4, 3), 0.5), "must be 0 or more and sum to 1"),
-        ([[2.0, -1.0, 0.0]] * 4, "must be 0 or more and sum to 1"),
-        ([[float("nan"), 0.0, 0.0]] * 4, "must be 0 or more and sum to 1"),
-        ({}, "says nothing there"),
-        ({0: 1}, "reaches state 1 'ledge' with 2 left and says nothing"),
-        ({(0, 2): 1, (1, 1): 0}, "reaches state 1 'ledge' with 2 left and says nothing"),
-        (lambda s: None, "says nothing there"),
+        (np.full((4, 3), 0.5), "only actions that the state has"),
+        (
+            np.diag([0.5, 1, 1])[[0, 0, 1, 0]],
+            "at state 0 'start' must sum to 1 within 1e-09; got 0.5",
+        ),
+        (np.diag([np.nan, 1, 1])[[0, 0, 1, 0]], "must lie in 0 … 1; got nan"),
         (lambda s: True, "must be an action or a distribution; got True"),
         (lambda s: {1, 2}, "must be an action or a distribution"),
         (lambda s: float("nan"), "unknown action nan"),
@@ -198,8 +194,42 @@ def test_policies_that_are_none(shield: Shield, policy: Any, message: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ([-1, 0, 1, 0], "reaches state 0 'start', and says nothing about it"),
+        ([None, 0, 1, 0], "reaches state 0 'start', and says nothing about it"),
+        (np.zeros((4, 3)), "says nothing about it"),
+        ({}, "says nothing about it"),
+        ({0: 1}, "reaches state 1 'ledge', and says nothing"),
+        ({(0, 2): 1, (1, 1): 0}, "reaches state 1 'ledge' with 2 left, and says nothing"),
+        (lambda s: None, "says nothing about it"),
+    ],
+)
+def test_policies_that_say_nothing_where_they_get(shield: Shield, policy: Any, message: str) -> None:
+    with pytest.raises(NoSafeAction, match=message):
+        shield.is_feasible(policy, 2)
+
+
+def test_feasible_and_simulate_ask_a_function_alike(shield: Shield) -> None:
+    def bold(state: int, left: int = 0) -> int:
+        return [1 if left else 0, 0, 1, 0][state]  # climbs, which needs 2, with anything left
+
+    assert shield.is_feasible(bold, 2)
+    assert asure.simulate(shield.mdp, bold, 100, budget=2, seed=0).damages.max() <= 2
+    assert not shield.is_feasible(bold, 1)
+    with pytest.raises(NoSafeAction, match="overspent its budget"):
+        asure.simulate(shield.mdp, bold, 2000, budget=1, seed=0)
+
+
+@pytest.mark.parametrize(
     "policy",
-    [[0, 0, 1, 2], [0, 0, 1, -1], {0: 0}, lambda state: {0: "jump"}[state], np.array([[1.0, 0, 0]] * 3 + [[0, 7, 0]])],
+    [
+        [0, 0, 1, 2],
+        [0, 0, 1, -1],
+        {0: 0},
+        lambda state: {0: "jump"}[state],
+        np.diag([1.0, 1, 7])[[0, 0, 1, 2]],
+    ],
 )
 def test_what_is_said_about_terminal_states_is_ignored(shield: Shield, policy: Any) -> None:
     assert shield.is_feasible(policy, 1)

@@ -28,7 +28,7 @@ from almostsure.model.build import from_transitions
 from almostsure.model.examples import MAPS, example
 from almostsure.model.grid import Map, from_map
 from almostsure.model.mdp import MDP
-from almostsure.shield.table import spans
+from almostsure.policy.explore import spans
 
 Drawn = tuple[MDP, Draw | None]  # a model, and how it is drawn where it has no map
 

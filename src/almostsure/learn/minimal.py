@@ -60,9 +60,9 @@ from almostsure.learn.plan import Counter
 from almostsure.learn.sampler import Source, as_source
 from almostsure.learn.tally import Tally
 from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.policy.explore import Played, explore, spans
 from almostsure.progress import Bar
 from almostsure.shield.shield import Shield
-from almostsure.shield.table import spans
 
 FIRST_LOOK = 0.5  # samples, in units of 1/μ, before anything is concluded from a choice
 STRIDE = 0.25  # samples, in units of 1/μ, between two looks at whether a choice has had enough
@@ -307,21 +307,15 @@ def reachable_choices(mdp: MDP, of_choice: Ints, budget: int) -> Bools:
     The more remains, the more is allowed; so it suffices to look at the most that can remain in each state.  States are
     found in the order of what remains, as damage only lowers it.
     """
-    result, seen = np.zeros(mdp.num_choices, np.bool_), np.zeros(mdp.num_states, np.bool_)
-    waiting: dict[int, list[Ints]] = {budget: [mdp.initial_states.astype(np.int64)]}
-    while waiting:
-        remaining = max(waiting)
-        frontier = np.unique(np.concatenate(waiting.pop(remaining)))
-        while (frontier := frontier[~seen[frontier]]).size:
-            seen[frontier] = True
-            choice, _ = spans(mdp.choice_ptr, frontier)
-            allowed = choice[of_choice[choice] <= remaining]
-            result[allowed] = True
-            outcome, _ = spans(mdp.outcome_ptr, allowed)
-            after, damage = mdp.successor[outcome].astype(np.int64), mdp.damage[outcome]
-            for hurt in np.unique(damage[damage > 0]).tolist():
-                waiting.setdefault(remaining - hurt, []).append(after[damage == hurt])
-            frontier = np.unique(after[damage == 0])
+
+    def allowed(states: Ints, remaining: int) -> Played:
+        choice, owner = spans(mdp.choice_ptr, states)
+        safe = of_choice[choice] <= remaining
+        return Played(choice[safe], owner[safe])
+
+    result = np.zeros(mdp.num_choices, np.bool_)
+    for step in explore(mdp, allowed, budget, once=True):
+        result[step.choice] = True
     return result
 
 

@@ -373,7 +373,7 @@ def _achieved(
         raise LimitReached(
             f"the policy found uses {used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this."
         )
-    lower = result.expected_return - result.accuracy - price * max(excess, 0.0)
+    lower = result.lower - price * max(excess, 0.0)
     return result.expected_return, used, lower
 
 

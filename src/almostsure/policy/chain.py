@@ -1,121 +1,145 @@
-"""The Markov chain of a policy, one layer at a time, and exact sparse solves on it.
+"""The Markov chain of a policy, one layer at a time, and exact solves on it.
 
 A *layer* holds the states that a policy reaches with the same remaining budget.  Its moves either stay in the
 layer or leave it; a state whose moves can neither leave nor reach a state from which something leaves is
-*recurrent*, every other one *transient*.  On the transient states I − A is invertible (A: the moves inside), and one
-sparse factorisation solves both
+*recurrent*, every other one *transient*.  On the transient states the equations
 
     values      V = b + A V        what is collected from each state on
     visits      n = m + Aᵀ n       how often each state is visited when the layer is entered with the masses m
 
-Recurrence is read off the graph, never off the numbers.
+have one solution (A: the moves inside); :mod:`almostsure.policy.linear` finds it, with a proved error.  Recurrence is
+read off the graph, never off the numbers.
+
+What probabilities mean: those of a choice are the stored floats divided by their exact sum, and so are those of a
+policy in a state and those of the initial states.  A move's weight is computed with twice the digits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import NoSafeAction
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.policy import read
+from almostsure.policy.explore import OVERSPENT, Played, Rule, Step, explore, spans
+from almostsure.policy.linear import Leaking
 from almostsure.policy.policy import Policy
+from almostsure.policy.wide import Groups, Wide, add, divide, multiply, two_sum, wide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moves:
     """The states reached in one layer, and what happens in them under the policy."""
 
+    remaining: int  # OVERSPENT for the last layer, in which all moves stay
     states: Ints  # [n], ascending
     is_terminal: Bools  # [n]
     rests: Floats  # [n], the probability of coming to rest on arrival
-    row: Ints  # [m], position in ``states`` of each move
+    row: Ints  # [m], position in ``states`` of each move, ascending
+    outcome: Ints  # [m], the model's outcome
+    share: Floats  # [m], how much the policy plays its choice, as stored
     successor: Ints  # [m], a state of the model
-    weight: Floats  # [m], probability of the move, rest and action included
+    weight: Wide  # [m], probability of the move, rest and action included
     reward: Floats  # [m]
     damage: npt.NDArray[np.int64]  # [m]
+
+    @property
+    def stays(self) -> Bools:
+        """Which moves remain in the layer, [m]."""
+        return np.full(self.row.size, True) if self.remaining == OVERSPENT else self.damage == 0
 
     def position(self, states: Ints) -> Ints:
         """Where ``states``, which must be among them, stand in the layer."""
         return np.searchsorted(self.states, states)
 
-    def budgets(self, values: Floats) -> Floats:
-        """The sum of ``weight * values`` over the moves of each state, [n]."""
-        return add_up(self.row, self.weight * values, self.states.size)
 
+def layers_of(mdp: MDP, policy: Policy, budget: int | None) -> Iterator[Moves]:
+    """The layers that a policy reaches from the start, most remaining first.
 
-def explore(
-    mdp: MDP, policy: Policy, remaining: int | None, sources: Ints, *, inside: str, is_terminal: Bools
-) -> Moves:
-    """Everything that the policy reaches from ``sources`` without leaving the layer of ``remaining``.
-
-    ``inside`` says which moves stay: ``"harmless"`` ones, or ``"all"``.
+    What overspends is followed where the policy says what it does then.
     """
+    start = None if policy.budget is None else budget
+    is_terminal = mdp.is_terminal()
+    steps = explore(mdp, rule_of(policy), start, overspend=policy.knows_overspent)
+    for remaining, group in groupby(steps, key=lambda step: step.remaining):
+        yield _moves(mdp, policy, remaining, list(group), is_terminal)
+
+
+def rule_of(policy: Policy) -> Rule:
+    """What a policy plays, for exploring: nothing where an episode is over, nor where it surely comes to rest."""
+    mdp, rest = policy.mdp, policy.rest
+    is_terminal = mdp.is_terminal()
+
+    def rule(states: Ints, remaining: int) -> Played:
+        layer = policy.layer(remaining)
+        goes_on = ~is_terminal[states]
+        if rest is not None:
+            goes_on &= rest.probability[layer, states] < 1
+        at = np.flatnonzero(goes_on)
+        if policy.choice is not None:
+            choice, owner = policy.choice[layer, states[at]].astype(np.int64), at
+            silent = choice < 0
+        else:
+            assert policy.probability is not None
+            choice, place = spans(mdp.choice_ptr, states[at])
+            played = policy.probability[layer, choice] > 0
+            choice, owner = choice[played], at[place[played]]
+            silent = np.bincount(place[played], minlength=at.size) == 0
+        if silent.any():
+            raise read.silent(mdp, int(states[at[np.argmax(silent)]]), None if policy.budget is None else remaining)
+        return Played(choice, owner)
+
+    return rule
+
+
+def _moves(mdp: MDP, policy: Policy, remaining: int, steps: Sequence[Step], is_terminal: Bools) -> Moves:
     layer = policy.layer(remaining)
-    seen = np.zeros(mdp.num_states, np.bool_)
-    frontier = np.unique(sources)
-    parts = []
-    while frontier.size:
-        seen[frontier] = True
-        part = _moves(mdp, policy, layer, remaining, frontier[~is_terminal[frontier]])
-        parts.append(part)
-        ahead = part[1] if inside == "all" else part[1][part[4] == 0]
-        frontier = np.unique(ahead[~seen[ahead]])
-    states = np.flatnonzero(seen)
-    state, successor, weight, reward, damage = (np.concatenate(x) for x in zip(*parts, strict=True))
+    states = np.sort(np.concatenate([step.states for step in steps]))
+    choice = np.concatenate([step.choice for step in steps])
+    owner = np.searchsorted(states, np.concatenate([step.states[step.owner] for step in steps]))
+    order = np.argsort(owner, kind="stable")
+    choice, owner = choice[order], owner[order]
+    outcome, of = spans(mdp.outcome_ptr, choice)
     rests = np.zeros(states.size) if policy.rest is None else policy.rest.probability[layer, states]
+    rests = np.where(is_terminal[states], 0.0, rests)
+    share = np.ones(choice.size) if policy.probability is None else policy.probability[layer, choice]
     return Moves(
-        states=states, is_terminal=is_terminal[states], rests=np.where(is_terminal[states], 0.0, rests),
-        row=np.searchsorted(states, state), successor=successor, weight=weight, reward=reward, damage=damage,
-    )  # fmt: skip
-
-
-Columns = tuple[Ints, Ints, Floats, Floats, npt.NDArray[np.int64]]
-
-
-def _moves(mdp: MDP, policy: Policy, layer: int, remaining: int | None, states: Ints) -> Columns:
-    """State, successor, weight, reward and damage of every move out of ``states``."""
-    stays = np.ones(states.size) if policy.rest is None else 1 - policy.rest.probability[layer, states]
-    states, stays = states[stays > 0], stays[stays > 0]
-    if policy.choice is not None:
-        choice, owner = policy.choice[layer, states].astype(np.int64), np.arange(states.size)
-        share = stays
-        silent = choice < 0
-    else:
-        assert policy.probability is not None
-        begin, end = mdp.choice_ptr[states].astype(np.int64), mdp.choice_ptr[states + 1].astype(np.int64)
-        choice, owner = spans(begin, end)
-        share = policy.probability[layer, choice]
-        silent = np.bincount(owner, share, minlength=states.size) == 0
-        played = share > 0
-        choice, owner, share = choice[played], owner[played], share[played] * stays[owner[played]]
-    if silent.any():
-        _refuse(mdp, int(states[np.argmax(silent)]), remaining)
-    outcome, at = spans(mdp.outcome_ptr[choice].astype(np.int64), mdp.outcome_ptr[choice + 1].astype(np.int64))
-    return (
-        states[owner[at]], mdp.successor[outcome].astype(np.int64), share[at] * mdp.probability[outcome],
-        mdp.reward[outcome], mdp.damage[outcome].astype(np.int64),
-    )  # fmt: skip
-
-
-def spans(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """All indices of the ranges ``begin[i] … end[i] − 1``, and the i of each."""
-    lengths = (end - begin).astype(np.int64)
-    owner = np.repeat(np.arange(lengths.size), lengths)
-    starts = np.cumsum(lengths) - lengths
-    return np.arange(int(lengths.sum())) + (begin - starts)[owner], owner
-
-
-def _refuse(mdp: MDP, state: int, remaining: int | None) -> None:
-    left = "" if remaining is None else f" with {remaining} left" if remaining >= 0 else " once overspent"
-    raise NoSafeAction(
-        f"the policy reaches {mdp.describe_state(state)}{left}, and says nothing about it",
-        state=state,
         remaining=remaining,
+        states=states,
+        is_terminal=is_terminal[states],
+        rests=rests,
+        row=owner[of],
+        outcome=outcome,
+        share=share[of],
+        successor=mdp.successor[outcome].astype(np.int64),
+        weight=_weights(mdp.probability[outcome], of, share, owner, rests),
+        reward=mdp.reward[outcome],
+        damage=mdp.damage[outcome].astype(np.int64),
     )
+
+
+def _weights(probability: Floats, of: Ints, share: Floats, owner: Ints, rests: Floats) -> Wide:
+    """The probability of each move: of the outcome, of its choice, and of not coming to rest."""
+    weight = normalised(probability, of, share.size)
+    if (share != 1).any():
+        played = normalised(share, owner, rests.size)
+        weight = multiply(weight, played[of])
+    if rests.any():
+        goes_on = two_sum(np.ones(rests.size), -rests)
+        weight = multiply(weight, goes_on[owner[of]])
+    return weight
+
+
+def normalised(values: Floats, group: Ints, count: int) -> Wide:
+    """Floats divided by the exact sum of their group."""
+    total = Groups(group, count).add_up(wide(values))
+    if ((total.high == 1) & (total.low == 0)).all():
+        return wide(values)
+    return divide(wide(values), total[group])
 
 
 # ---------------------------------------------------------------------- solving
@@ -123,73 +147,51 @@ def _refuse(mdp: MDP, state: int, remaining: int | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
-    """One layer's transient part, factorised.  ``discount`` below 1 makes every state transient."""
+    """One layer's transient part.  A discount below 1 makes every state but the terminal ones transient."""
 
-    inner: Any  # CSR [n, n], the discounted moves that stay
-    core: Any  # CSR [t, t], those among transient states
-    edge: Any  # CSR [t, n − t], those from transient to other states
     transient: Bools  # [n], t of them
     label: Ints  # [n], strongly connected component
-    factor: Any  # LU of I − core, or None if no state is transient
-
-    def values(self, constant: Floats) -> Floats:
-        """Solve V = constant + inner V on the transient states; on the others V is the constant."""
-        values = constant.copy()
-        if self.factor is not None:
-            known = constant[self.transient] + self.edge @ constant[~self.transient]
-            values[self.transient] = _refined(known, self.factor.solve, lambda x: x - self.core @ x)
-        return values
-
-    def visits(self, mass: Floats) -> Floats:
-        """Solve n = mass + innerᵀ n on the transient states; on the others n is the mass that arrives."""
-        visits = mass.copy()
-        if self.factor is not None:
-            t = self.transient
-            n = _refined(mass[t], lambda x: self.factor.solve(x, trans="T"), lambda x: x - self.core.T @ x)
-            visits[t] = np.maximum(n, 0.0)
-            visits[~t] += self.edge.T @ visits[t]
-        return visits
-
-    def residual(self, values: Floats, constant: Floats) -> Floats:
-        """How much V = constant + inner V is missed by, at most; what rounding may hide is included."""
-        miss = np.abs(constant + self.inner @ values - values)
-        size = np.abs(constant) + np.abs(values) + self.inner @ np.abs(values)
-        result: Floats = (miss + 8 * np.finfo(np.float64).eps * size)[self.transient]
-        return result
-
-
-def _refined(right: Floats, solve: Callable[[Floats], Floats], apply: Callable[[Floats], Floats]) -> Floats:
-    """Solve with one step of refinement, which brings back what the factorisation rounds away."""
-    x = solve(right)
-    return x + solve(right - apply(x))
+    inside: Bools  # [m], the moves from transient to transient states of the layer
+    leaving: Bools  # [m], the other moves from transient states
+    system: Leaking  # of the t states
 
 
 def block(moves: Moves, stays: Bools, *, discount: float = 1.0) -> Block:
-    """Factorise one layer; ``stays[i]`` says whether move i remains in it."""
+    """The equations of one layer; ``stays[i]`` says whether move i remains in it."""
+    label, transient = _classes(moves, stays)
+    if discount < 1:
+        transient = ~moves.is_terminal
+    place = np.cumsum(transient) - 1
+    target = np.zeros(moves.row.size, np.int64)
+    target[stays] = moves.position(moves.successor[stays])
+    inside = stays & transient[moves.row] & transient[target]
+    leaving = transient[moves.row] & ~inside
+    count = int(np.count_nonzero(transient))
+    exits = Groups(place[moves.row[leaving]], count).add_up(moves.weight[leaving])
+    leak = add(exits, wide(moves.rests[transient]))
+    weight = moves.weight[inside]
+    if discount < 1:
+        factor = wide(np.array(discount))
+        weight = multiply(weight, factor)
+        leak = add(multiply(leak, factor), two_sum(np.ones(count), np.full(count, -discount)))
+    system = Leaking(place[moves.row[inside]], place[target[inside]], weight, leak)
+    return Block(transient=transient, label=label, inside=inside, leaving=leaving, system=system)
+
+
+def _classes(moves: Moves, stays: Bools) -> tuple[Ints, Bools]:
+    """The strongly connected component of each state, and whether it is left eventually."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
     size = moves.states.size
     row, column = moves.row[stays], moves.position(moves.successor[stays])
-    inner = csr_array((discount * moves.weight[stays], (row, column)), shape=(size, size))
-    _, label = connected_components(inner, connection="strong")
-    if discount < 1:
-        transient = ~moves.is_terminal
-    else:
-        leaves = np.zeros(label.max() + 1, np.bool_)
-        leaves[label[moves.row[~stays]]] = True
-        leaves[label[moves.rests > 0]] = True
-        leaves[label[row[label[row] != label[column]]]] = True
-        transient = leaves[label]
-    core, edge = inner[transient][:, transient], inner[transient][:, ~transient]
-    return Block(inner=inner, core=core, edge=edge, transient=transient, label=label, factor=_factorise(core))
-
-
-def _factorise(core: Any) -> Any:
-    from scipy.sparse import csc_array, eye_array
-    from scipy.sparse.linalg import splu
-
-    return splu(csc_array(eye_array(core.shape[0]) - core)) if core.shape[0] else None
+    graph = csr_array((np.ones(row.size), (row, column)), shape=(size, size))
+    count, label = connected_components(graph, connection="strong")
+    leaves = np.zeros(count, np.bool_)
+    leaves[label[moves.row[~stays]]] = True
+    leaves[label[moves.rests > 0]] = True
+    leaves[label[row[label[row] != label[column]]]] = True
+    return label, leaves[label]
 
 
 def add_up(places: Ints, weights: Floats, count: int) -> Floats:

@@ -7,22 +7,24 @@ policy, or what a policy does once the budget is overspent) is one layer for the
 the distribution, until less than 1e-13 of the finite damage is unaccounted for.  A long tail is cut after
 ``LEVELS`` layers, or ``WORK`` states in all, though never before the budget; its mass is in ``beyond``.
 
-Accuracy.  If V misses its equation by at most ρ(s) at s, and n(s) is how often s is visited, then V is wrong by at
-most Σ n ρ at the start.  That sum, with what rounding may hide, is ``accuracy``; the same holds for probabilities
-with the masses that a solve loses.
+Accuracy.  Probabilities are what is stored, divided by its exact sum.  Every value is a sum of two floats, its
+equation's residual is computed with twice the digits, and a bound on its error is proved, rounding included
+(:mod:`almostsure.policy.linear`).  ``lower`` and ``upper`` enclose the return; ``accuracy`` is the largest error of
+any number in the result, so that a long expected length, which floats cannot hold more exactly, shows in it.
 
-What goes on for ever.  Undiscounted, a policy may end in a recurrent class that is not terminal.  If its steps have
-no expected reward and no damage, nothing is added; its length is infinite.  If it takes damage, the total damage is
-infinite with that probability.  If its mean reward per step is positive or negative the return is plus or minus
-infinity; if rewards merely cancel out in the long run, or some classes go to plus and others to minus infinity, the
-return is NaN: it has no value.
+What goes on for ever.  Undiscounted, a policy may end in a recurrent class that is not terminal.  If no step of it has
+an expected reward and none does damage, nothing is added; its length is infinite.  If it takes damage, the total
+damage is infinite with that probability.  If its mean reward per step is positive or negative the return is plus or
+minus infinity: what is collected from one visit of a state to the next decides, exactly.  If rewards merely cancel out
+in the long run, or some classes go to plus and others to minus infinity, the return is NaN: it has no value.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from fractions import Fraction
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -30,13 +32,16 @@ from almostsure.arguments import check_budget, check_discount, names_right_word
 from almostsure.errors import ArgumentError
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
-from almostsure.policy.chain import Block, Moves, block, explore
+from almostsure.policy.chain import Block, Moves, add_up, block, layers_of, normalised
+from almostsure.policy.explore import OVERSPENT
+from almostsure.policy.linear import EPS, Leaking
 from almostsure.policy.policy import Policy, as_policy
+from almostsure.policy.wide import LOST, TINY, Groups, Wide, add, multiply, put, wide
 
 LEVELS = 1_000
 WORK = 10_000_000
 NEGLIGIBLE = 1e-13
-BALANCED = 1e-9  # a mean reward below this share of the rewards' size is zero
+EXACT = 40  # states of a class whose drift is computed in fractions, where nothing else decides it
 
 RETURN, DAMAGE, STEPS, ENDS, HURTS = range(5)  # the columns that are solved for together
 
@@ -56,6 +61,8 @@ class Evaluation:
     endless: float  # probability of infinite damage
     budget: int | None  # the starting budget
     discount: float
+    lower: float  # of the expected return: not above its exact value
+    upper: float  # not below it
     accuracy: float  # bound on the absolute error of every number here
 
     def exceeds(self, budget: int) -> float:
@@ -120,148 +127,137 @@ def evaluate(mdp: Model, policy: Any, *, budget: int | None = None, discount: fl
     return _Evaluator(mdp, policy, start, discount).run()
 
 
+class Values(NamedTuple):
+    """What is collected from states on, or from moves on, and how much each number may be wrong by."""
+
+    value: Wide  # [n, columns]
+    error: Floats  # [n, columns]
+
+    def at(self, places: Any) -> Values:
+        """Those of some states."""
+        return Values(self.value[places], self.error[places])
+
+
+class Number(NamedTuple):
+    """A number, and how much it may be wrong by."""
+
+    value: float
+    error: float
+
+
 class _Evaluator:
     """One evaluation: explore downwards, values upwards, masses downwards, then the stationary part's distribution."""
 
     def __init__(self, mdp: MDP, policy: Policy, start: int | None, discount: float) -> None:
         self.mdp, self.policy, self.start, self.discount = mdp, policy, start, discount
-        self.is_terminal = mdp.is_terminal()
-        self.layers: dict[int, _Layer] = {}  # by remaining budget
-        self.tail: _Layer | None = None  # the stationary part
-        self.overspends = False
-        self.error = 0.0
+        self.layers: dict[int, _Layer] = {}  # by remaining budget, OVERSPENT for the stationary part
+        self.lost = 0.0  # mass
 
     def run(self) -> Evaluation:
-        self._explore()
-        undefined = self.overspends and self.tail is None
+        for moves in layers_of(self.mdp, self.policy, self.start):
+            self.layers[moves.remaining] = _Layer(self.mdp, moves, moves.stays, self.discount)
         for remaining in sorted(self.layers):
             self._value_layer(remaining)
-        first = self.tail if self.policy.budget is None else self.layers[self.start]  # type: ignore[index]
-        assert first is not None
+        first = self.layers[max(self.layers)]
+        probability = normalised(
+            self.mdp.initial_probabilities, np.zeros(self.mdp.initial_states.size, np.int64), 1
+        )  # fmt: skip
         initial = np.zeros(first.moves.states.size)
-        initial[first.moves.position(self.mdp.initial_states)] = self.mdp.initial_probabilities
-        numbers = initial @ first.values
-        discounted = initial @ first.discounted
+        initial[first.moves.position(self.mdp.initial_states)] = probability.high
         distribution, beyond = self._masses(initial)
-        every = [*self.layers.values(), *([self.tail] if self.tail else [])]
+        starts = first.moves.position(self.mdp.initial_states)
+        numbers = [_mean(probability, first.values.at((starts, column))) for column in range(5)]
+        discounted = [_mean(probability, first.discounted.at((starts, column))) for column in (RETURN, DAMAGE)]
+        return self._result(numbers, discounted, distribution, beyond)
+
+    def _result(
+        self, numbers: list[Number], discounted: list[Number], distribution: Floats, beyond: float
+    ) -> Evaluation:
+        every = list(self.layers.values())
+        overspends = any(x.overspends for x in every)
+        nothing = Number(math.nan, 0.0) if overspends and not self.policy.knows_overspent else None
+        infinite = Number(math.inf, 0.0)
+        damage = infinite if any(x.hurts_for_ever for x in every) else numbers[DAMAGE]
+        length = infinite if any(x.goes_on for x in every) else numbers[STEPS]
+        gain = nothing or (discounted[RETURN] if self.discount < 1 else self._return(numbers[RETURN]))
+        discounted_damage = nothing or (discounted[DAMAGE] if self.discount < 1 else damage)
+        damage, length = nothing or damage, nothing or length
+        ends, endless = (nothing or _share(numbers[column]) for column in (ENDS, HURTS))
+        errors = [x.error for x in (gain, damage, discounted_damage, length, ends, endless)]
         return Evaluation(
-            expected_return=_or_nan(undefined, self._return(every, numbers, discounted)),
-            expected_damage=_or_nan(undefined, math.inf if any(x.hurts_for_ever for x in every) else numbers[DAMAGE]),
-            discounted_damage=_or_nan(undefined, self._discounted_damage(every, numbers, discounted)),
-            expected_length=_or_nan(undefined, math.inf if any(x.goes_on for x in every) else numbers[STEPS]),
-            ends=_or_nan(undefined, float(np.clip(numbers[ENDS], 0.0, 1.0))),
-            damage_distribution=distribution,
-            beyond=beyond,
-            endless=_or_nan(undefined, float(np.clip(numbers[HURTS], 0.0, 1.0))),
+            expected_return=gain.value,
+            expected_damage=damage.value,
+            discounted_damage=discounted_damage.value,
+            expected_length=length.value,
+            ends=ends.value,
+            damage_distribution=np.minimum(distribution, 1.0),
+            beyond=min(beyond, 1.0),
+            endless=endless.value,
             budget=self.start,
             discount=self.discount,
-            accuracy=float(self.error),
+            lower=_outwards(gain.value, -gain.error),
+            upper=_outwards(gain.value, gain.error),
+            accuracy=max(*errors, self.lost),
         )
 
-    # ------------------------------------------------------------------ which states are reached
-
-    def _explore(self) -> None:
-        sources: dict[int, list[Ints]] = {}
-        overspent: list[Ints] = []
-        if self.policy.budget is None:
-            overspent.append(self.mdp.initial_states)
-        else:
-            assert self.start is not None
-            sources[self.start] = [self.mdp.initial_states]
-        while sources:
-            remaining = max(sources)
-            moves = self._moves(remaining, np.concatenate(sources.pop(remaining)), "harmless")
-            self.layers[remaining] = _Layer(self, moves, moves.damage == 0)
-            for damage in np.unique(moves.damage[moves.damage > 0]).tolist():
-                reached = np.unique(moves.successor[moves.damage == damage])
-                below = remaining - damage
-                (sources.setdefault(below, []) if below >= 0 else overspent).append(reached)
-        self.overspends = self.policy.budget is not None and bool(overspent)
-        if overspent and self.policy.knows_overspent:
-            moves = self._moves(-1, np.concatenate(overspent), "all")
-            self.tail = _Layer(self, moves, np.ones(moves.row.size, np.bool_))
-            self.tail.solve(np.zeros((moves.row.size, 5)), np.zeros((moves.row.size, 2)))
-
-    def _moves(self, remaining: int, sources: Ints, inside: str) -> Moves:
-        asked = None if self.policy.budget is None else remaining
-        return explore(self.mdp, self.policy, asked, sources, inside=inside, is_terminal=self.is_terminal)
+    def _return(self, number: Number) -> Number:
+        signs = set().union(*(x.drifts for x in self.layers.values()))
+        if not signs:
+            return number
+        return Number(math.inf if signs == {1} else -math.inf if signs == {-1} else math.nan, 0.0)
 
     # ------------------------------------------------------------------ values, from below
 
     def _value_layer(self, remaining: int) -> None:
         layer = self.layers[remaining]
-        moves = layer.moves
-        after, discounted = np.zeros((moves.row.size, 5)), np.zeros((moves.row.size, 2))
-        for damage in np.unique(moves.damage[moves.damage > 0]).tolist():
-            target = self.layers[remaining - damage] if damage <= remaining else self.tail
+        damage, successor = layer.moves.damage, layer.moves.successor
+        after, discounted = _nothing(damage.size, 5), _nothing(damage.size, 2)
+        for hurt in np.unique(damage[~layer.stays]).tolist():
+            target = self.layers.get(max(remaining - hurt, OVERSPENT))
             if target is not None:
-                at = moves.damage == damage
-                place = target.moves.position(moves.successor[at])
-                after[at], discounted[at] = target.values[place], target.discounted[place]
+                at = np.flatnonzero(~layer.stays & (damage == hurt))
+                place = target.moves.position(successor[at])
+                _write(after, at, target.values.at(place))
+                _write(discounted, at, target.discounted.at(place))
         layer.solve(after, discounted)
-
-    def _return(self, every: list[_Layer], numbers: Floats, discounted: Floats) -> float:
-        if self.discount < 1:
-            return float(discounted[0])
-        signs = set().union(*(x.drifts for x in every))
-        if not signs:
-            return float(numbers[RETURN])
-        return math.inf if signs == {1} else -math.inf if signs == {-1} else math.nan
-
-    def _discounted_damage(self, every: list[_Layer], numbers: Floats, discounted: Floats) -> float:
-        if self.discount < 1:
-            return float(discounted[1])
-        return math.inf if any(x.hurts_for_ever for x in every) else float(numbers[DAMAGE])
 
     # ------------------------------------------------------------------ masses, from above
 
     def _masses(self, initial: Floats) -> tuple[Floats, float]:
+        """The probability of each damage, and of more than these."""
         if self.policy.budget is None:
-            assert self.tail is not None
-            self._account(self.tail, initial)
-            return self._levels([(0, self.tail.moves.states, initial)], [])
+            return self._levels([(0, self.layers[OVERSPENT].moves.states, initial)], [])
         assert self.start is not None
         ended = np.zeros(self.start + 1)
-        arriving = {k: np.zeros(x.moves.states.size) for k, x in self.layers.items()}
+        arriving = {k: np.zeros(x.moves.states.size) for k, x in self.layers.items() if k != OVERSPENT}
         arriving[self.start] += initial
         spilled: list[tuple[int, Ints, Floats]] = []
-        for remaining in sorted(self.layers, reverse=True):
+        for remaining in sorted(arriving, reverse=True):
             layer = self.layers[remaining]
-            visits = self._account(layer, arriving[remaining])
-            ended[self.start - remaining] = layer.ended(visits)
-            for damage, reached, mass in layer.outflow(visits):
+            flow = self._account(layer, arriving[remaining])
+            ended[self.start - remaining] = flow.ended
+            for damage, reached, mass in flow.left:
                 if damage <= remaining:
                     target = self.layers[remaining - damage].moves
                     np.add.at(arriving[remaining - damage], target.position(reached), mass)
                 else:
                     spilled.append((self.start - remaining + damage, reached, mass))
-        if self.tail is None:
+        if OVERSPENT not in self.layers:
             return ended, float(sum(mass.sum() for _, _, mass in spilled))
-        mass = np.zeros(self.tail.moves.states.size)
-        for _, reached, share in spilled:
-            np.add.at(mass, self.tail.moves.position(reached), share)
-        self._account(self.tail, mass)
         return self._levels(spilled, ended.tolist())
 
-    def _account(self, layer: _Layer, mass: Floats) -> Floats:
-        """The visits of a layer that is entered with ``mass``; adds the layer's share of the error."""
-        visits = layer.block.visits(mass)
-        t = layer.block.transient
-        lost = np.abs(mass[t] + layer.block.core.T @ visits[t] - visits[t]).sum() if t.any() else 0.0
-        if layer.residual.size:
-            self.error += float((visits[t] @ layer.residual).max())
-        if layer.discounted_residual.size:
-            with_discount = layer.discounting.visits(mass)[layer.discounting.transient]
-            self.error += float((with_discount @ layer.discounted_residual).max())
-        self.error += float(lost) + 4 * np.finfo(np.float64).eps * float(mass.sum())
-        return visits
+    def _account(self, layer: _Layer, mass: Floats) -> _Flow:
+        """What becomes of the mass that enters a layer; what is lost of it is noted."""
+        flow = layer.flow(mass)
+        self.lost += flow.lost
+        return flow
 
     def _levels(self, entering: list[tuple[int, Ints, Floats]], ended: list[float]) -> tuple[Floats, float]:
         """The distribution of damage of the stationary part, level by level."""
-        assert self.tail is not None
-        moves, size = self.tail.moves, self.tail.moves.states.size
-        layer = _Layer(self, moves, moves.damage == 0)
-        finite = 1 - np.clip(self.tail.values[:, HURTS], 0.0, 1.0)
+        tail = self.layers[OVERSPENT]
+        moves, size = tail.moves, tail.moves.states.size
+        layer = _Layer(self.mdp, moves, moves.damage == 0, 1.0)
+        finite = 1 - np.clip(tail.values.value.high[:, HURTS], 0.0, 1.0)
         waiting: dict[int, Floats] = {}
         for level, reached, mass in entering:
             np.add.at(waiting.setdefault(level, np.zeros(size)), moves.position(reached), mass)
@@ -271,91 +267,200 @@ class _Evaluator:
                 break
             level = min(waiting)
             ended += [0.0] * (level + 1 - len(ended))
-            visits = layer.block.visits(waiting.pop(level))
-            ended[level] = layer.ended(visits)
-            for damage, reached, mass in layer.outflow(visits):
+            flow = self._account(layer, waiting.pop(level))
+            ended[level] = flow.ended
+            for damage, reached, mass in flow.left:
                 np.add.at(waiting.setdefault(level + damage, np.zeros(size)), moves.position(reached), mass)
         return np.array(ended), float(sum(x.sum() for x in waiting.values()))
 
 
-class _Layer:
-    """One layer with its factorisation and its values."""
+class _Flow(NamedTuple):
+    """What becomes of the mass that enters a layer."""
 
-    def __init__(self, owner: _Evaluator, moves: Moves, stays: Bools) -> None:
-        self.moves, self.stays = moves, stays
-        self.block: Block = block(moves, stays)
-        self.discount = owner.discount
-        self.discounting: Block = block(moves, stays, discount=owner.discount) if owner.discount < 1 else self.block
+    ended: float  # never leaves it
+    left: list[tuple[int, Ints, Floats]]  # damage, states reached and their masses
+    lost: float  # bound on what is missing or too much
+
+
+class _Layer:
+    """One layer with its equations and its values."""
+
+    def __init__(self, mdp: MDP, moves: Moves, stays: Bools, discount: float) -> None:
+        self.moves, self.stays, self.discount = moves, stays, discount
+        self.block = block(moves, stays)
+        self.discounting = block(moves, stays, discount=discount) if discount < 1 else self.block
         closed, label = ~self.block.transient, self.block.label
         hurting = np.zeros(label.max() + 1, np.bool_)
         hurting[label[moves.row[stays & (moves.damage > 0)]]] = True
         self.hurting = closed & hurting[label]
         self.hurts_for_ever = bool(self.hurting.any())
         self.goes_on = bool((closed & ~moves.is_terminal).any() or (moves.rests > 0).any())
-        self.drifts = _drifts(moves, self.block)
+        self.overspends = bool((moves.damage[~stays] > moves.remaining).any())
+        self.drifts = set() if discount < 1 else _drifts(mdp, moves, self.block)
+        _, arrivals = np.unique(moves.successor[~stays], return_counts=True)
+        self._most = 16 + int(arrivals.max(initial=0)) + math.log2(moves.row.size + 2)  # additions to a number
 
-    def solve(self, after: Floats, discounted: Floats) -> None:
+    def solve(self, after: Values, discounted: Values) -> None:
         """Values of every state, given those of the states in other layers that each move leads to."""
-        moves, t = self.moves, self.block.transient
-        out = ~self.stays
-        gains = np.stack([moves.reward, moves.damage, np.ones(moves.row.size)], axis=1)
-        constant = np.zeros((moves.states.size, 5))
-        for column in range(5):
-            collected = after[:, column] * out + (gains[:, column] if column <= STEPS else 0.0)
-            constant[:, column] = moves.budgets(collected)
-        constant[~t] = 0.0
-        constant[~t, ENDS] = moves.is_terminal[~t]
-        constant[~t, HURTS] = self.hurting[~t]
-        self.values = self.block.values(constant)
-        self.residual = self.block.residual(self.values, constant)
-        pairs = [moves.budgets(gains[:, c] + self.discount * discounted[:, c] * out) for c in (RETURN, DAMAGE)]
+        moves, closed = self.moves, ~self.block.transient
+        nobody = np.zeros(moves.states.size)
+        known = [nobody, nobody, nobody, (closed & moves.is_terminal).astype(float), self.hurting.astype(float)]
+        gains = [moves.reward, moves.damage.astype(float), np.ones(moves.row.size), None, None]
+        self.values = self._solved(self.block, gains, known, after, 1.0)
         if self.discount < 1:
-            known = np.stack(pairs, axis=1)
-            self.discounted = self.discounting.values(known)
-            self.discounted_residual = self.discounting.residual(self.discounted, known)
+            self.discounted = self._solved(self.discounting, gains[:2], known[:2], discounted, self.discount)
         else:
-            self.discounted, self.discounted_residual = self.values[:, :2], np.zeros((0, 2))
+            self.discounted = self.values.at((slice(None), slice(2)))
 
-    def ended(self, visits: Floats) -> float:
-        """The mass that never leaves the layer."""
-        t = self.block.transient
-        return float(visits[~t].sum() + visits[t] @ self.moves.rests[t])
+    def _solved(
+        self, solved: Block, gains: list[Floats | None], known: list[Floats], after: Values, discount: float
+    ) -> Values:
+        """The columns' values; ``known`` are those of the states that are not transient."""
+        moves, t = self.moves, solved.transient
+        mine, stays = t[moves.row], np.flatnonzero(self.stays & solved.leaving)
+        target = moves.position(moves.successor[stays])
+        weight, row = moves.weight[mine], (np.cumsum(t) - 1)[moves.row[mine]]
+        count = int(np.count_nonzero(t))
+        groups = Groups(row, count)
+        right, slack = Wide(*np.zeros((2, count, len(gains)))), np.zeros((count, len(gains)))
+        for column, gain in enumerate(gains):
+            onward, error = Wide(*(x[:, column].copy() for x in after.value)), after.error[:, column]
+            onward.high[stays] = known[column][target]
+            if discount < 1:
+                onward = multiply(onward, wide(np.array(discount)))
+            collected = onward if gain is None else add(wide(gain), onward)
+            put(right, (slice(None), column), groups.add_up(multiply(weight, collected[mine])))
+            size = (onward.size if gain is None else onward.size + np.abs(gain)) * (groups.rounds + 16) * TINY
+            slack[:, column] = add_up(row, 1.01 * weight.high * (size + error)[mine], count)
+        found, result = solved.system.solve(right, slack), _nothing(moves.states.size, len(gains))
+        _write(result, np.flatnonzero(t), Values(*found))
+        result.value.high[~t] = np.stack(known, axis=1)[~t]
+        return result
 
-    def outflow(self, visits: Floats) -> list[tuple[int, Ints, Floats]]:
-        """Damage, states reached and their masses, of the moves that leave."""
-        moves, out = self.moves, ~self.stays
-        flow = visits[moves.row[out]] * moves.weight[out]
-        damage, reached = moves.damage[out], moves.successor[out]
-        return [(d, reached[damage == d], flow[damage == d]) for d in np.unique(damage).tolist()]
+    def flow(self, mass: Floats) -> _Flow:
+        """What becomes of the mass that enters the layer."""
+        moves, solved, t = self.moves, self.block, self.block.transient
+        visits = mass.copy()
+        visits[t], lost = solved.system.visits(mass[t])
+        out = solved.leaving
+        leaving = visits[moves.row[out]] * moves.weight.high[out]
+        closed = self.stays[out]  # leads to where nothing is ever left
+        ended = float(mass[~t].sum() + leaving[closed].sum() + visits[t] @ moves.rests[t])
+        damage, reached, gone = moves.damage[out][~closed], moves.successor[out][~closed], leaving[~closed]
+        left = [(d, reached[damage == d], gone[damage == d]) for d in np.unique(damage).tolist()]
+        return _Flow(ended, left, lost + self._most * EPS * float(mass.sum()))
 
 
-def _drifts(moves: Moves, solved: Block) -> set[int]:
+# ---------------------------------------------------------------------- drifts
+
+
+def _drifts(mdp: MDP, moves: Moves, solved: Block) -> set[int]:
     """For each recurrent class with rewards: 1 or −1 if the return drifts that way, 0 if it has no value."""
-    mean = moves.budgets(moves.reward)
-    size = moves.budgets(np.abs(moves.reward))
-    busy = ~solved.transient & (np.abs(mean) > BALANCED * size)
+    closed = ~solved.transient
+    rewarding = np.zeros(moves.states.size, np.bool_)
+    rewarding[moves.row[moves.reward != 0]] = True
     result = set()
-    for label in np.unique(solved.label[busy]).tolist():
-        members = np.flatnonzero(solved.label == label)
-        share = _stationary(solved.inner[members][:, members])
-        gain = float(share @ mean[members])
-        result.add(0 if abs(gain) <= BALANCED * float(share @ size[members]) else 1 if gain > 0 else -1)
+    for label in np.unique(solved.label[closed & rewarding]).tolist():
+        chain = _Class(mdp, moves, np.flatnonzero(solved.label == label))
+        if chain.is_busy():
+            result.add(chain.drift())
     return result
 
 
-def _stationary(matrix: Any) -> Floats:
-    """The long-run share of each state of an irreducible chain: how often it is visited between visits to the first."""
-    from scipy.sparse import csc_array, eye_array
-    from scipy.sparse.linalg import splu
+class _Class:
+    """A recurrent class: who is in it, and what is expected of a step in each state."""
 
-    size = matrix.shape[0]
-    share = np.ones(size)
-    if size > 1:
-        others: Any = splu(csc_array(eye_array(size - 1) - matrix[1:, 1:]))
-        share[1:] = others.solve(np.asarray(matrix[[0], 1:].todense()).ravel(), trans="T")
-    result: Floats = share / share.sum()
-    return result
+    def __init__(self, mdp: MDP, moves: Moves, members: Ints) -> None:
+        self.mdp, self.moves, self.members = mdp, moves, members
+        at = np.flatnonzero(np.isin(moves.row, members))
+        self._at, self._row = at, np.searchsorted(members, moves.row[at])
+        self._column = np.searchsorted(members, moves.position(moves.successor[at]))
+        self._weight = moves.weight[at]
+        groups = Groups(self._row, members.size)
+        self.mean = groups.add_up(multiply(self._weight, wide(moves.reward[at])))
+        size = add_up(self._row, self._weight.high * np.abs(moves.reward[at]), members.size)
+        self.slack: Floats = (groups.rounds + 16) * TINY * size + LOST
+
+    def is_busy(self) -> bool:
+        """Whether some step has an expected reward."""
+        if (np.abs(self.mean.high) > self.slack).any():
+            return True
+        rewarding = np.unique(self._row[self.moves.reward[self._at] != 0])
+        return any(self._exact(row)[0] != 0 for row in rewarding.tolist())
+
+    def drift(self) -> int:
+        """The sign of what is collected from one visit of the first member to the next."""
+        size = self.members.size - 1
+        others = (self._row > 0) & (self._column > 0)
+        home = (self._row > 0) & (self._column == 0)
+        leak = Groups(self._row[home] - 1, size).add_up(self._weight[home])
+        system = Leaking(self._row[others] - 1, self._column[others] - 1, self._weight[others], leak)
+        value, error = system.solve(self.mean[1:, None], self.slack[1:, None])
+        first = (self._row == 0) & (self._column > 0)
+        ahead = Values(value[self._column[first] - 1, 0], error[self._column[first] - 1, 0])
+        step = _mean(self._weight[first], ahead) if first.any() else Number(0.0, 0.0)
+        total = math.fsum([float(self.mean.high[0]), float(self.mean.low[0]), step.value])
+        if abs(total) > 2 * (step.error + float(self.slack[0]) + EPS * abs(total)):
+            return 1 if total > 0 else -1
+        return self._exact_drift() if size < EXACT else 0
+
+    def _exact(self, row: int) -> tuple[Fraction, dict[int, Fraction]]:
+        """The expected reward of a step, and where it leads, in fractions."""
+        at = self._at[self._row == row]
+        mdp, outcome = self.mdp, self.moves.outcome[at]
+        choice = np.searchsorted(mdp.outcome_ptr, outcome, side="right") - 1
+        shares = dict(zip(choice.tolist(), map(Fraction, self.moves.share[at].tolist()), strict=True))
+        totals = {c: sum(map(Fraction, mdp.probability[slice(*mdp.outcome_ptr[c : c + 2])].tolist())) for c in shares}
+        played, mean = sum(shares.values()), Fraction(0)
+        leads: dict[int, Fraction] = {}
+        for i, c, column in zip(
+            outcome.tolist(), choice.tolist(), self._column[self._row == row].tolist(), strict=True
+        ):
+            weight = shares[c] * Fraction(float(mdp.probability[i])) / (played * totals[c])
+            mean += weight * Fraction(float(mdp.reward[i]))
+            leads[column] = leads.get(column, Fraction(0)) + weight
+        return mean, leads
+
+    def _exact_drift(self) -> int:
+        """The same in fractions: states are left out one by one, what is collected there going to who leads there."""
+        rows = [self._exact(row) for row in range(self.members.size)]
+        means, leads = [mean for mean, _ in rows], [dict(lead) for _, lead in rows]
+        for k in range(self.members.size - 1, 0, -1):
+            back = leads[k].pop(k, Fraction(0))
+            for i in range(k):
+                share = leads[i].pop(k, Fraction(0)) / (1 - back)
+                if share:
+                    means[i] += share * means[k]
+                    for j, weight in leads[k].items():
+                        leads[i][j] = leads[i].get(j, Fraction(0)) + share * weight
+        return (means[0] > 0) - (means[0] < 0)
 
 
-def _or_nan(undefined: bool, value: float) -> float:
-    return math.nan if undefined else float(value)
+# ---------------------------------------------------------------------- pieces
+
+
+def _nothing(size: int, columns: int) -> Values:
+    return Values(Wide(np.zeros((size, columns)), np.zeros((size, columns))), np.zeros((size, columns)))
+
+
+def _write(values: Values, at: Ints, given: Values) -> None:
+    values.value.high[at], values.value.low[at], values.error[at] = *given.value, given.error
+
+
+def _mean(weight: Wide, values: Values) -> Number:
+    """The weighted sum of values."""
+    groups = Groups(np.zeros(weight.high.size, np.int64), 1)
+    total = groups.add_up(multiply(weight, values.value))
+    size = float(weight.high @ values.value.size)
+    error = 1.01 * float(weight.high @ values.error) + (groups.rounds + 16) * TINY * size
+    return Number(float(total.high[0]), error + abs(float(total.low[0])))
+
+
+def _share(number: Number) -> Number:
+    return Number(min(max(number.value, 0.0), 1.0), number.error)
+
+
+def _outwards(value: float, error: float) -> float:
+    """Their sum, rounded away from the value."""
+    total = value + error
+    return total if error == 0 or not math.isfinite(total) else math.nextafter(total, math.copysign(math.inf, error))

@@ -33,7 +33,7 @@ from almostsure.arguments import check_budget
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, PolicyError
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
-from almostsure.policy import tables
+from almostsure.policy import read
 from almostsure.policy.rows import Rest, check_choices, check_rest, pure, shaped
 
 
@@ -81,7 +81,7 @@ class Policy:
             raise PolicyError("a policy must have either choices or probabilities")
         if probability is not None:
             probability = shaped("probability", np.asarray(probability, np.float64), mdp.num_choices, budget)
-            tables.check_probabilities(mdp, probability)
+            read.check_probabilities(mdp, probability)
             choice = pure(mdp, probability)
             probability = probability if choice is None else None
         if choice is not None:
@@ -134,9 +134,9 @@ class Policy:
             if budget is None and table and all(isinstance(key, tuple) and len(key) == 2 for key in table):
                 budget = max(check_budget(remaining, "remaining") for _, remaining in table)
             return cls._from(
-                mdp, tables.from_mapping(mdp, table, None if budget is None else budget + 1), budget, overspent
+                mdp, read.from_mapping(mdp, table, None if budget is None else budget + 1), budget, overspent
             )
-        content, layered = tables.from_array(mdp, table)
+        content, layered = read.from_array(mdp, table)
         rows = content.num_layers
         if (layered and budget not in (None, rows - 1)) or (not layered and budget is not None):
             found = f"{rows} rows" if layered else "one action a state"
@@ -145,7 +145,7 @@ class Policy:
 
     @classmethod
     def from_function(
-        cls, mdp: Model, function: tables.Function, *, budget: int | None = None, overspent: Any = None
+        cls, mdp: Model, function: read.Function, *, budget: int | None = None, overspent: Any = None
     ) -> Policy:
         """Build a policy by asking ``function(state)``, or with ``budget`` ``function(state, remaining)``.
 
@@ -154,11 +154,11 @@ class Policy:
         says nothing; raising NoSafeAction, as a shield does, says nothing too.
         """
         mdp, budget = as_model(mdp), None if budget is None else check_budget(budget)
-        content = tables.from_function(mdp, function, None if budget is None else budget + 1)
+        content = read.from_function(mdp, function, None if budget is None else budget + 1)
         return cls._from(mdp, content, budget, overspent)
 
     @classmethod
-    def _from(cls, mdp: MDP, content: tables.Table, budget: int | None, overspent: Any) -> Policy:
+    def _from(cls, mdp: MDP, content: read.Table, budget: int | None, overspent: Any) -> Policy:
         policy = cls(mdp, choice=content.choice, probability=content.probability, budget=budget)
         return policy if overspent is None else policy.with_overspent(overspent)
 
@@ -353,37 +353,31 @@ class Play:
 
 
 def as_policy(mdp: MDP, policy: Any, *, budget: int | None = None) -> Policy:
-    """A policy of ``mdp`` from a Policy or Solution, a table, mapping or function.
+    """A policy of ``mdp`` from a Policy or Solution, a table, a mapping or a function.
 
     With a budget, a function may ask what remains.
     """
-    policy = policy.policy if isinstance(getattr(policy, "policy", None), Policy) else policy  # of a Solution
+    policy = unwrapped(policy)
     if isinstance(policy, Policy):
         policy.check_model(mdp)
         return policy
-    if isinstance(policy, Mapping):
-        return Policy.from_table(mdp, policy)
     if callable(policy):
-        return Policy.from_function(mdp, policy, budget=budget if _takes_remaining(policy, budget) else None)
+        told = read.takes_remaining(policy, budget)
+        return Policy.from_function(mdp, policy, budget=budget if told else None)
     return Policy.from_table(mdp, policy)
 
 
+def unwrapped(policy: Any) -> Any:
+    """The policy of a Solution; for another object that has ``probabilities(state, remaining)``, that function."""
+    inner = getattr(policy, "policy", None)
+    if isinstance(inner, Policy):
+        return inner
+    if isinstance(policy, (Policy, Mapping)) or callable(policy):
+        return policy
+    return getattr(policy, "probabilities", policy)
+
+
 # ---------------------------------------------------------------------- pieces
-
-
-def _takes_remaining(function: tables.Function, budget: int | None) -> bool:
-    import inspect
-
-    def takes(count: int) -> bool:
-        try:
-            inspect.signature(function).bind(*range(count))
-        except (TypeError, ValueError):  # ValueError: a builtin without a signature
-            return False
-        return True
-
-    if budget is None and takes(2) and not takes(1):
-        raise ArgumentError("this policy looks at the remaining budget: say the budget")
-    return takes(2)
 
 
 def _draw(probabilities: Floats, rng: np.random.Generator | None) -> int:

@@ -17,9 +17,10 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import NoSafeAction
 from almostsure.model.build import from_transitions
-from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.mdp import MDP, Ints
 from almostsure.model.source import Model, as_model
-from almostsure.policy.chain import explore
+from almostsure.policy.chain import rule_of
+from almostsure.policy.explore import Waiting, explore
 from almostsure.policy.policy import Policy, as_policy
 
 
@@ -47,30 +48,23 @@ def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float
     mdp = as_model(mdp)
     budget = None if budget is None else check_budget(budget)
     policy = as_policy(mdp, policy, budget=budget)
-    is_terminal = mdp.is_terminal()
     if policy.budget is None:
-        return _stationary(mdp, policy, mdp.initial_states, np.zeros(mdp.initial_states.size, np.int64), is_terminal)
-    start = policy.budget if budget is None else budget
-    return _layered(mdp, policy, start, is_terminal)
+        return _stationary(mdp, policy, mdp.initial_states, np.zeros(mdp.initial_states.size, np.int64))
+    return _layered(mdp, policy, policy.budget if budget is None else budget)
 
 
-def _layered(mdp: MDP, policy: Policy, start: int, is_terminal: Bools) -> float:
+def _layered(mdp: MDP, policy: Policy, start: int) -> float:
     """From the top layer down; what falls through goes on in the policy's last layer, if it has one."""
-    waiting: dict[int, list[Ints]] = {start: [mdp.initial_states.astype(np.int64)]}
     fallen: list[tuple[Ints, Ints]] = []  # states reached beyond the budget, and the damage done by then
     worst, cycle = 0, _Cycle(max(_plateau(policy), mdp.max_damage))
-    while waiting:
-        waiting = cycle.skip(waiting)
-        remaining = max(waiting)
-        worst = start - remaining
-        sources = np.concatenate(waiting.pop(remaining))
-        moves = explore(mdp, policy, remaining, sources, inside="harmless", is_terminal=is_terminal)
-        for damage in np.unique(moves.damage[moves.damage > 0]).tolist():
-            reached = np.unique(moves.successor[moves.damage == damage])
-            if damage <= remaining:
-                waiting.setdefault(remaining - damage, []).append(reached)
-            else:
-                fallen.append((reached, np.full(reached.size, worst + damage)))
+    for step in explore(mdp, rule_of(policy), start, skip=cycle.skip):
+        worst = start - step.remaining
+        damage = mdp.damage[step.outcome]
+        beyond = damage > step.remaining
+        if beyond.any():
+            fallen.append(
+                (mdp.successor[step.outcome[beyond]].astype(np.int64), worst + damage[beyond].astype(np.int64))
+            )
     if not fallen:
         return float(worst)
     states, spent = (np.concatenate(parts) for parts in zip(*fallen, strict=True))
@@ -79,7 +73,7 @@ def _layered(mdp: MDP, policy: Policy, start: int, is_terminal: Bools) -> float:
             f"the policy overspends at {mdp.describe_state(int(states[0]))}, and does not say what it does then",
             state=int(states[0]),
         )
-    return _stationary(mdp, policy, states, spent, is_terminal)
+    return _stationary(mdp, policy, states, spent)
 
 
 class _Cycle:
@@ -93,7 +87,7 @@ class _Cycle:
         self._then: tuple[int, dict[int, bytes]] | None = None
         self._steps, self._power = 0, 1
 
-    def skip(self, waiting: dict[int, list[Ints]]) -> dict[int, list[Ints]]:
+    def skip(self, waiting: Waiting) -> Waiting:
         """What waits, moved down by as many whole periods as there is room for."""
         remaining = max(waiting)
         if remaining <= self.floor:
@@ -120,16 +114,18 @@ def _plateau(policy: Policy) -> int:
     return 0
 
 
-def _stationary(mdp: MDP, policy: Policy, sources: Ints, spent: Ints, is_terminal: Bools) -> float:
+def _stationary(mdp: MDP, policy: Policy, sources: Ints, spent: Ints) -> float:
     """The most that has been spent on arrival and is still to come."""
-    remaining = None if policy.budget is None else -1
-    moves = explore(mdp, policy, remaining, sources, inside="all", is_terminal=is_terminal)
-    moving = np.zeros(moves.states.size, np.bool_)
-    moving[moves.row] = True
+    steps = list(explore(mdp, rule_of(policy), None, sources=sources))
+    states = np.sort(np.concatenate([step.states for step in steps]))
+    row = np.searchsorted(states, np.concatenate([step.states[step.owner[step.of]] for step in steps]))
+    outcome = np.concatenate([step.outcome for step in steps])
+    moving = np.zeros(states.size, np.bool_)
+    moving[row] = True
+    nothing = np.zeros(row.size)
     chain = from_transitions(
-        moves.row, np.zeros(moves.row.size, np.int64), moves.position(moves.successor), moves.weight,
-        np.zeros(moves.row.size), moves.damage, num_states=moves.states.size, terminal=np.flatnonzero(~moving),
-        normalise=True,
+        row, nothing.astype(np.int64), np.searchsorted(states, mdp.successor[outcome]), mdp.probability[outcome],
+        nothing, mdp.damage[outcome], num_states=states.size, terminal=np.flatnonzero(~moving), normalise=True,
     )  # fmt: skip
-    ahead = minimal_budget(chain).of_state[moves.position(sources)].astype(np.int64)
+    ahead = minimal_budget(chain).of_state[np.searchsorted(states, sources)].astype(np.int64)
     return math.inf if (ahead == INFINITE).any() else float((spent + ahead).max())

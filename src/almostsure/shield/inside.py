@@ -22,9 +22,8 @@ from almostsure.budget.minimal import MinimalBudget
 from almostsure.memory import require
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
+from almostsure.policy.explore import Played, explore, spans
 from almostsure.shield.checks import require_budget
-from almostsure.shield.explore import explore
-from almostsure.shield.table import spans
 
 BYTES_AN_OUTCOME = 150  # while it is built
 FREE = 1_000_000  # outcomes for which nobody asks whether they fit
@@ -108,15 +107,16 @@ def restrict(minimal: MinimalBudget, budget: int) -> Restricted:
     """
     mdp, budget = _checked(minimal, budget)
 
-    def allowed(states: Ints, remaining: int) -> Ints:
-        choice, _ = spans(mdp.choice_ptr, states)
-        return choice[minimal.of_choice[choice] <= remaining]
+    def allowed(states: Ints, remaining: int) -> Played:
+        choice, owner = spans(mdp.choice_ptr, states)
+        safe = minimal.of_choice[choice] <= remaining
+        return Played(choice[safe], owner[safe])
 
     reached = []
     size, room = 0, FREE  # outcomes; how many there will be shows only as they are reached
     for step in explore(mdp, allowed, budget):
         reached.append((step.remaining, step.states))
-        size += int((mdp.outcome_ptr[step.choices + 1] - mdp.outcome_ptr[step.choices]).sum())
+        size += step.outcome.size
         if size > room:
             room = 2 * size
             require(size * BYTES_AN_OUTCOME, "the restricted model", "Restrict to a smaller budget.")

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.policy.explore import spans
 
 DENSE_ANYWAY = 1 << 20  # entries up to which nobody minds a dense table
 DENSE_SHARE = 8  # otherwise at least one entry in so many must be a choice
@@ -123,12 +124,3 @@ def _padded(num_actions: int, itemsize: int) -> int:
 def narrowest(largest: int) -> np.dtype[np.unsignedinteger[Any]]:
     """The narrowest unsigned type that holds ``largest`` and has room for "never" above it."""
     return next(np.dtype(f"u{size}") for size in (1, 2, 4) if largest < 2 ** (8 * size) - 1 or size == 4)
-
-
-def spans(ptr: Ints, owners: Ints) -> tuple[Ints, Ints]:
-    """All items of the given owners, ``ptr[i] … ptr[i + 1] − 1`` for each, and the position of their owner."""
-    begin = ptr[owners].astype(np.int64)
-    lengths = ptr[owners + 1] - begin
-    position = np.repeat(np.arange(lengths.size), lengths)
-    before = np.cumsum(lengths) - lengths
-    return np.arange(position.size) + (begin - before)[position], position

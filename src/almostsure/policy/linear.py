@@ -1,0 +1,291 @@
+"""Linear equations of chains that are left eventually, solved with proved errors.
+
+:class:`Leaking` stands for x = b + A x, where A ≥ 0 are the probabilities of moving from state to state and what is
+missing in a row of A, its *leak*, is the probability of leaving.  Written as
+
+    leak(i) x(i) + Σ over j ≠ i of A(i,j) (x(i) − x(j)) = b(i)
+
+it needs no difference like 1 − A(i,i), however slowly a state is left.  Small systems are eliminated, large ones
+factorised.
+
+*Elimination* without any subtraction (Grassmann, Taksar and Heyman, 1985): the diagonal is always the sum of what is
+beside it.  So every entry of (I − A)⁻¹ keeps its digits, whatever the condition of the system.  Proof: leaving a state
+out of n changes each entry that is left by a factor within (1 ± ε)^(n+4), if that bounds every operation.  By the
+matrix-tree theorem an entry of the inverse is a quotient of two sums of products of at most n entries each, so it
+changes by a factor within (1 ± ε)^(2n(n+4)), and over all states by one within (1 ± ε)^((n+4)³).  All of it is done
+with twice the digits (:mod:`almostsure.policy.wide`), so this is nothing.  The error of x is that factor times
+(I − A)⁻¹ |b|.
+
+*Factorisation* by SuperLU, and *refinement*: the residual of the equation is computed with twice the digits, solved for
+and added, until it cannot be told from rounding.  Proof: if u ≥ 0 satisfies leak u + Σ A (u(i) − u(j)) ≥ |residual|
+everywhere, then no x(i) is wrong by more than u(i), as (I − A)⁻¹ ≥ 0.  That is checked, whoever computed x and u; where
+the check fails, the error is infinite.
+
+For the transposed equations, n = m + Aᵀ n (how often each state is visited when it is entered with the masses m), the
+proof is simpler: a residual is mass that was lost or made, and no probability that follows from n is wrong by more than
+its sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from almostsure.model.mdp import Floats, Ints
+from almostsure.policy.wide import LOST, TINY, Groups, Wide, add, divide, multiply, put, subtract, total, wide
+
+EPS = 2.0**-52
+ELIMINATED = 16  # states up to which a system is eliminated at once
+ELIMINATED_LAST = 300  # states up to which it is if nothing else gives good digits
+STEPS = 8  # of refinement, at most
+GOOD = 1e-14  # an error that is not worth more work, as a share of the largest value
+CLOSE = 1e-14  # a share of the masses whose loss is not worth more work
+
+
+class Solved(NamedTuple):
+    """Numbers, and how much each may be wrong by."""
+
+    value: Wide  # [n, columns]
+    error: Floats  # [n, columns]
+
+
+class Visits(NamedTuple):
+    """How often states are visited, and the mass that was lost or made on the way."""
+
+    often: Floats  # [n], rounded
+    lost: float
+
+
+@final
+class Leaking:
+    """x = b + A x on states that are all left eventually: see the module.
+
+    Parameters
+    ----------
+    row, column
+        Of the entries of A, [m]; several may belong together, and those on the diagonal are ignored.
+    weight
+        The entries, [m].
+    leak
+        What leaves each state, [n].
+    """
+
+    def __init__(self, row: Ints, column: Ints, weight: Wide, leak: Wide) -> None:
+        beside = row != column
+        self.size = leak.high.size
+        self._row, self._column, self._weight, self._leak = row[beside], column[beside], weight[beside], leak
+        self._eliminated: Eliminated | None = None
+        self._refining: Refining | None = None
+
+    def solve(self, right: Wide, slack: Floats) -> Solved:
+        """Solve for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
+        if self.size <= ELIMINATED:
+            return self._elimination().solve(right, slack)
+        found = self._refinement().solve(right, slack)
+        is_good = (found.error <= GOOD * np.abs(found.value.high).max(axis=0, initial=0.0)).all()
+        return found if is_good or self.size > ELIMINATED_LAST else self._elimination().solve(right, slack)
+
+    def visits(self, mass: Floats) -> Visits:
+        """How often each state is visited when the states are entered with these masses."""
+        if self.size <= ELIMINATED:
+            return self._elimination().visits(mass)
+        found = self._refinement().visits(mass)
+        is_good = found.lost <= CLOSE * mass.sum()
+        return found if is_good or self.size > ELIMINATED_LAST else self._elimination().visits(mass)
+
+    def _elimination(self) -> Eliminated:
+        if self._eliminated is None:
+            self._eliminated = Eliminated(self._row, self._column, self._weight, self._leak)
+        return self._eliminated
+
+    def _refinement(self) -> Refining:
+        if self._refining is None:
+            self._refining = Refining(self._row, self._column, self._weight, self._leak)
+        return self._refining
+
+
+# ---------------------------------------------------------------------- elimination
+
+
+class Eliminated:
+    """Elimination without subtraction, of a dense matrix."""
+
+    def __init__(self, row: Ints, column: Ints, weight: Wide, leak: Wide) -> None:
+        size = leak.high.size
+        self.size, self.share_lost = size, ((size + 4) ** 3 + 64 * size) * TINY
+        entries = Groups(row * size + column, size * size).add_up(weight)
+        matrix, leak = Wide(*(x.reshape(size, size) for x in entries)), Wide(*(x.copy() for x in leak))
+        pivots = []
+        with np.errstate(all="ignore"):  # what underflows ends in an error that is not finite
+            for k in range(size):
+                later = slice(k + 1, size)
+                beside = matrix[k, later]
+                pivots.append(add(total(beside), leak[k]))
+                share = divide(matrix[later, k], pivots[k])
+                put(matrix, (later, k), share)
+                put(matrix, (later, later), add(matrix[later, later], multiply(share[:, None], beside)))
+                put(leak, later, add(leak[later], multiply(share, leak[k])))
+        self._matrix, self._pivots = matrix, pivots
+        self._inverse: Floats | None = None  # [n, n], rounded; made when first needed
+
+    def solve(self, right: Wide, slack: Floats) -> Solved:
+        """Solve x = b + A x for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
+        sizes = np.concatenate([np.abs(right.high), slack + LOST], axis=1)
+        everything = Wide(*(np.concatenate(parts, axis=1) for parts in zip(right, wide(sizes), strict=True)))
+        solved, columns = self._solve(everything), right.high.shape[1]
+        size = solved.high[:, columns : 2 * columns] + np.abs(solved.high[:, :columns])
+        error = 1.01 * (self.share_lost * size + solved.high[:, 2 * columns :])
+        return Solved(solved[:, :columns], np.where(np.isfinite(error), error, np.inf))
+
+    def _solve(self, right: Wide) -> Wide:
+        x, matrix = Wide(*(part.copy() for part in right)), self._matrix
+        with np.errstate(all="ignore"):
+            for k in range(self.size - 1):
+                later = slice(k + 1, self.size)
+                put(x, later, add(x[later], multiply(matrix[later, k][:, None], x[k])))
+            for k in range(self.size - 1, -1, -1):
+                put(x, k, divide(x[k], self._pivots[k]))
+                put(x, slice(k), add(x[:k], multiply(matrix[:k, k][:, None], x[k])))
+        return x
+
+    def visits(self, mass: Floats) -> Visits:
+        """Solve n = m + Aᵀ n: all that is added up is positive."""
+        if self._inverse is None:
+            self._inverse = self._solve(wide(np.eye(self.size))).high
+        count: Floats = mass @ self._inverse
+        lost = (self.share_lost + (self.size + 4) * EPS) * float(mass.sum()) + LOST
+        return Visits(count, lost if np.isfinite(count).all() else np.inf)
+
+
+# ---------------------------------------------------------------------- factorisation and refinement
+
+
+class Refining:
+    """Sparse factorisation, residuals with twice the digits, and proofs of what comes out."""
+
+    def __init__(self, row: Ints, column: Ints, weight: Wide, leak: Wide) -> None:
+        self.size = leak.high.size
+        self._row, self._column, self._weight, self._leak = row, column, weight, leak
+        self._by_row, self._by_column = Groups(row, self.size), Groups(column, self.size)
+        self._rounds = max(self._by_row.rounds, self._by_column.rounds) + 16
+        self._diagonal = add(self._by_row.add_up(weight), leak)
+        self._factor = self._factorise()
+
+    def _factorise(self) -> SuperLU | None:
+        from scipy.sparse import csc_array
+
+        everybody = np.arange(self.size)
+        entries = np.concatenate([self._diagonal.high, -self._weight.high])
+        places = np.concatenate([everybody, self._row]), np.concatenate([everybody, self._column])
+        try:
+            return SuperLU(csc_array((entries, places), shape=(self.size, self.size)))
+        except RuntimeError:  # singular, to its eyes
+            return None
+
+    def solve(self, right: Wide, slack: Floats) -> Solved:
+        """Solve x = b + A x for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
+        values, errors = Wide(np.zeros_like(right.high), np.zeros_like(right.high)), np.full(slack.shape, np.inf)
+        if self._factor is not None:
+            for column in range(right.high.shape[1]):
+                x, miss = self._refined(self._factor, right[:, column])
+                put(values, (slice(None), column), x)
+                errors[:, column] = self._proved(self._factor, miss + slack[:, column])
+        return Solved(values, errors)
+
+    def _refined(self, factor: SuperLU, right: Wide) -> tuple[Wide, Floats]:
+        """A solution, and a bound on its residual."""
+        x, last = wide(np.zeros(self.size)), np.inf
+        for _ in range(STEPS):
+            residual, rounding = self._residual(x, right)
+            step = factor.solve(residual)
+            size = float(np.abs(step).sum())
+            if not size < last / 2:
+                break
+            x, last = add(x, wide(step)), size
+        else:
+            residual, rounding = self._residual(x, right)
+        return x, np.abs(residual) + rounding
+
+    def _proved(self, factor: SuperLU, miss: Floats) -> Floats:
+        """A bound on the error of a solution that misses its equation by no more than this."""
+        if not np.isfinite(miss).all():
+            return np.full(self.size, np.inf)
+        bound, _ = self._refined(factor, wide(miss * (1 + 2.0**-10) + 4 * LOST))
+        residual, rounding = self._residual(bound, wide(np.zeros(self.size)))
+        is_proved = bool((residual + rounding <= -miss).all() and (bound.high >= 0).all())
+        return bound.size if is_proved else np.full(self.size, np.inf)
+
+    def _residual(self, x: Wide, right: Wide) -> tuple[Floats, Floats]:
+        """What b + A x − x is, and how much of it may be rounding."""
+        differences = subtract(x[self._column], x[self._row])
+        moves = self._by_row.add_up(multiply(self._weight, differences))
+        whole = add(subtract(right, multiply(self._leak, x)), moves).high
+        sizes = self._weight.high * (x.size[self._column] + x.size[self._row])
+        size = right.size + self._leak.high * x.size + np.bincount(self._row, sizes, minlength=self.size)
+        return whole, self._rounds * TINY * size + EPS * np.abs(whole) + LOST
+
+    # ------------------------------------------------------------------ visits
+
+    def visits(self, mass: Floats) -> Visits:
+        """Solve n = m + Aᵀ n."""
+        if self._factor is None:
+            return Visits(mass, np.inf)
+        count = np.maximum(self._factor.solve_transposed(mass), 0.0)
+        count = np.maximum(count + self._factor.solve_transposed(self._lost(count, mass)[0]), 0.0)
+        lost, rounding = self._lost(count, mass)
+        found = Visits(count, float(np.abs(lost).sum() + rounding.sum()))
+        return found if found.lost <= CLOSE * mass.sum() else self._visits_refined(self._factor, mass)
+
+    def _lost(self, count: Floats, mass: Floats) -> tuple[Floats, Floats]:
+        """What m + Aᵀ n − n is, and how much of it may be rounding."""
+        arriving = np.bincount(self._column, count[self._row] * self._weight.high, minlength=self.size)
+        leaving = count * self._diagonal.high
+        return mass + arriving - leaving, (self._by_column.most + 4) * EPS * (mass + arriving + leaving)
+
+    def _visits_refined(self, factor: SuperLU, mass: Floats) -> Visits:
+        """The same with twice the digits; the result is rounded to floats, which is not counted as lost."""
+        count, last = wide(np.zeros(self.size)), np.inf
+        for _ in range(STEPS):
+            lost, rounding = self._lost_widely(count, mass)
+            step = factor.solve_transposed(lost)
+            size = float(np.abs(step).sum())
+            if not size < last / 2:
+                break
+            count, last = add(count, wide(step)), size
+            count = Wide(*(np.where(count.high < 0, 0.0, part) for part in count))
+        else:
+            lost, rounding = self._lost_widely(count, mass)
+        return Visits(count.high, float((np.abs(lost) + rounding).sum()))
+
+    def _lost_widely(self, count: Wide, mass: Floats) -> tuple[Floats, Floats]:
+        arriving = self._by_column.add_up(multiply(self._weight, count[self._row]))
+        leaving = multiply(self._diagonal, count)
+        lost = add(wide(mass), subtract(arriving, leaving)).high
+        return lost, self._rounds * TINY * (mass + arriving.size + leaving.size) + EPS * np.abs(lost) + LOST
+
+
+class SuperLU:
+    """SciPy's sparse factorisation of a matrix.  Raises RuntimeError if it is singular to working precision."""
+
+    def __init__(self, matrix: Any) -> None:
+        from scipy.sparse.linalg import splu
+
+        factor: Any = splu(matrix)  # SciPy's stubs miss solve's second argument
+        self._matrix, self._factor = matrix, factor
+
+    def solve(self, right: Floats) -> Floats:
+        """Solve M x = right."""
+        result: Floats = self._factor.solve(right)
+        return result
+
+    def solve_transposed(self, right: Floats) -> Floats:
+        """Solve Mᵀ x = right."""
+        result: Floats = self._factor.solve(right, trans="T")
+        return result
+
+    def refined(self, right: Floats, *, transposed: bool = False) -> Floats:
+        """The same with one step of refinement, which brings back what the factorisation rounds away."""
+        solve, matrix = (self.solve_transposed, self._matrix.T) if transposed else (self.solve, self._matrix)
+        x = solve(right)
+        return x + solve(right - matrix @ x)

@@ -1,0 +1,305 @@
+"""Reading a policy from what a user has: an array, a mapping, a matrix of probabilities, a function.
+
+Everything ends as one of two arrays with one row per layer (see :mod:`almostsure.policy.policy`): the choice of
+each state, −1 where the policy says nothing, or the probability of each choice, all zero where it says nothing.  A
+function may also be asked where play gets to and nowhere else (:func:`rule_of_function`).
+
+In terminal states nothing happens any more, so what is said about them is ignored, whether it fits their actions or
+not: every policy that is read here plays the first choice there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import and_more, check_budget
+from almostsure.errors import ArgumentError, NoSafeAction, PolicyError, UnknownName
+from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.validate import SUM_TOLERANCE
+from almostsure.policy.explore import Played, Rule
+
+Decision = Any  # an action (id or name), a distribution over actions, or None or −1: says nothing
+Function = Callable[..., Decision]
+
+
+class Table(NamedTuple):
+    """One of the two arrays, with one row per layer."""
+
+    choice: npt.NDArray[Any] | None  # [layers, num_states]
+    probability: Floats | None  # [layers, num_choices]
+
+    @property
+    def num_layers(self) -> int:
+        """How many rows there are."""
+        return sum(len(array) for array in self if array is not None)
+
+
+def from_array(mdp: MDP, values: npt.ArrayLike) -> tuple[Table, bool]:
+    """Read an array of actions or of probabilities; the flag says whether it has one row per layer.
+
+    Integers and strings are actions, [num_states] or [budgets, num_states]; floats are probabilities,
+    [num_states, num_actions] or [budgets, num_states, num_actions].
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+        raise PolicyError(f"a policy's table must be an array; {error}") from None
+    if array.dtype.kind == "f":
+        rows = _as_rows(array.astype(np.float64), (mdp.num_states, mdp.num_actions), "one probability per action")
+        return Table(None, _probabilities_of_matrix(mdp, rows)), array.ndim == 3
+    if array.dtype.kind not in "iuUSO":
+        raise PolicyError(
+            f"a policy's table must hold actions (integers or names) or probabilities (floats); got {array.dtype}"
+        )
+    rows = _as_rows(array, (mdp.num_states,), "one action per state")
+    return Table(choices_of_actions(mdp, rows if array.dtype.kind in "iu" else _ids(mdp, rows)), None), array.ndim == 2
+
+
+def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) -> Table:
+    """Read a mapping from states, or from (state, remaining), to decisions; what is missing says nothing."""
+    decisions: dict[tuple[int, int], Decision] = {}
+    for key, decision in mapping.items():
+        if layers is None:
+            decisions[0, mdp.state(key)] = decision
+            continue
+        if not (isinstance(key, tuple) and len(key) == 2):
+            raise PolicyError(f"with a budget, a mapping's keys must be (state, remaining); got {key!r}")
+        if check_budget(key[1], "remaining") >= layers:
+            raise PolicyError(f"remaining must lie in 0 … {layers - 1}; got {key[1]!r}")
+        decisions[int(key[1]), mdp.state(key[0])] = decision
+    return _collect(mdp, decisions, layers or 1)
+
+
+def from_function(mdp: MDP, function: Function, layers: int | None) -> Table:
+    """Ask a function for every state, or for every state and remaining budget; not where nothing happens any more.
+
+    A NoSafeAction, such as a shield raises, says nothing there: that matters only if the policy gets there.
+    """
+
+    def ask(*pair: int) -> Decision:
+        try:
+            return function(*pair)
+        except NoSafeAction:
+            return None
+
+    living = np.flatnonzero(~mdp.is_terminal()).tolist()
+    if layers is None:
+        return _collect(mdp, {(0, state): ask(state) for state in living}, 1)
+    return _collect(mdp, {(row, state): ask(state, row) for row in range(layers) for state in living}, layers)
+
+
+def rule_of_function(mdp: MDP, function: Function, budget: int | None) -> Rule:
+    """What a function plays, for exploring: it is asked only where play gets to."""
+    is_terminal, told = mdp.is_terminal(), takes_remaining(function, budget)
+
+    def rule(states: Ints, remaining: int) -> Played:
+        choices, owners = [], []
+        for at in np.flatnonzero(~is_terminal[states]).tolist():
+            state = int(states[at])
+            played = _played(mdp, state, function(state, remaining) if told else function(state))
+            if not played:
+                raise silent(mdp, state, remaining)
+            choices += sorted(played)
+            owners += [at] * len(played)
+        return Played(np.array(choices, np.int64), np.array(owners, np.int64))
+
+    return rule
+
+
+def takes_remaining(function: Function, budget: int | None) -> bool:
+    """Whether a function is called with the state and what remains, or with the state alone.
+
+    A second parameter is what remains if it must be given, is called ``remaining``, or is a whole number by default;
+    any other default (a table, a generator) is the function's own affair.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(positional) < 2:
+        return budget is not None and any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    second = positional[1]
+    if budget is None:
+        if second.default is second.empty:
+            raise ArgumentError("this policy looks at the remaining budget: say the budget")
+        return False
+    is_number = isinstance(second.default, int) and not isinstance(second.default, bool)
+    return second.default is second.empty or second.name == "remaining" or is_number
+
+
+def silent(mdp: MDP, state: int, remaining: int | None) -> NoSafeAction:
+    """The error of a policy that gets to where it says nothing."""
+    left = "" if remaining is None else f" with {remaining} left" if remaining >= 0 else " once overspent"
+    return NoSafeAction(
+        f"the policy reaches {mdp.describe_state(state)}{left}, and says nothing about it",
+        state=state,
+        remaining=remaining,
+    )
+
+
+def choices_of_actions(mdp: MDP, actions: Ints) -> npt.NDArray[Any]:
+    """The choice of each action id, [layers, num_states]; −1 stays −1, and a terminal state's is its first."""
+    width, is_terminal = mdp.num_actions, mdp.is_terminal()
+    keys = mdp.choice_states().astype(np.int64) * width + mdp.choice_action
+    wanted = np.arange(mdp.num_states, dtype=np.int64) * width + actions
+    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    bad = ~is_terminal & (actions != -1) & ((actions < 0) | (actions >= width) | (keys[at] != wanted))
+    if bad.any():
+        row, state = (int(x[0]) for x in np.nonzero(bad))
+        _refuse_action(mdp, state, int(actions[row, state]), int(np.count_nonzero(bad)) - 1)
+    dtype = np.int32 if mdp.num_choices < 2**31 else np.int64
+    return np.where(is_terminal, mdp.choice_ptr[:-1], np.where(actions == -1, -1, at)).astype(dtype)
+
+
+def check_probabilities(mdp: MDP, probability: Floats) -> None:
+    """Every state's probabilities must be a distribution, or all zero where the policy says nothing."""
+    bad = ~((probability >= 0) & (probability <= 1 + SUM_TOLERANCE))
+    if bad.any():
+        row, choice = (int(x[0]) for x in np.nonzero(bad))
+        raise PolicyError(
+            f"a policy's probabilities must lie in 0 … 1; got {probability[row, choice]:g} at "
+            f"{mdp.describe_choice(choice)}{and_more(int(bad.sum()) - 1, 'choice')}.",
+            choice=choice,
+        )
+    sums = np.add.reduceat(probability, mdp.choice_ptr[:-1].astype(np.int64), axis=1)
+    wrong = (sums != 0) & (np.abs(sums - 1) > SUM_TOLERANCE)
+    if wrong.any():
+        row, state = (int(x[0]) for x in np.nonzero(wrong))
+        raise PolicyError(
+            f"a policy's probabilities at {mdp.describe_state(state)} must sum to 1 within {SUM_TOLERANCE:g}; "
+            f"got {sums[row, state]:.12g}{and_more(int(wrong.sum()) - 1, 'state')}.",
+            state=state,
+        )
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _as_rows(array: npt.NDArray[Any], shape: tuple[int, ...], meaning: str) -> npt.NDArray[Any]:
+    flat = len(shape)
+    if array.ndim not in (flat, flat + 1) or array.shape[-flat:] != shape or 0 in array.shape:
+        wanted = ", ".join(map(str, shape))
+        raise PolicyError(
+            f"a policy's table must have shape [{wanted}] or [budgets, {wanted}] ({meaning}); got {list(array.shape)}"
+        )
+    return array[None] if array.ndim == flat else array
+
+
+def _ids(mdp: MDP, names: npt.NDArray[Any]) -> Ints:
+    """The action ids of names, state by state."""
+    rows = [
+        [-1 if _says_nothing(name) else _action(mdp, state, name) for state, name in enumerate(row)]
+        for row in names.tolist()
+    ]
+    return np.array(rows, np.int64)
+
+
+def _probabilities_of_matrix(mdp: MDP, matrix: Floats) -> Floats:
+    state, action = mdp.choice_states(), mdp.choice_action.astype(np.int64)
+    absent = np.repeat(~mdp.is_terminal()[:, None], matrix.shape[2], axis=1)
+    absent[state, action] = False
+    bad = absent & (matrix != 0)
+    if bad.any():
+        _, at_state, at_action = (int(x[0]) for x in np.nonzero(bad))
+        _refuse_action(mdp, at_state, at_action, int(np.count_nonzero(bad)) - 1)
+    return _rest_at_the_end(mdp, np.ascontiguousarray(matrix[:, state, action]))
+
+
+def _rest_at_the_end(mdp: MDP, probability: Floats) -> Floats:
+    """The same, with the first choice in every terminal state, whatever it was."""
+    is_terminal = mdp.is_terminal()
+    probability[:, is_terminal[mdp.choice_states()]] = 0.0
+    probability[:, mdp.choice_ptr[:-1][is_terminal]] = 1.0
+    return probability
+
+
+def _collect(mdp: MDP, decisions: Mapping[tuple[int, int], Decision], layers: int) -> Table:
+    is_terminal = mdp.is_terminal()
+    played = {pair: _played(mdp, pair[1], said) for pair, said in decisions.items() if not is_terminal[pair[1]]}
+    if all(share == 1 for shares in played.values() for share in shares.values()):
+        dtype = np.int32 if mdp.num_choices < 2**31 else np.int64
+        choice: npt.NDArray[Any] = np.where(is_terminal, mdp.choice_ptr[:-1], -1)[None].repeat(layers, axis=0)
+        for pair, shares in played.items():
+            for at in shares:
+                choice[pair] = at
+        return Table(choice.astype(dtype), None)
+    probability = np.zeros((layers, mdp.num_choices))
+    for (row, _), shares in played.items():
+        for at, share in shares.items():
+            probability[row, at] = share
+    return Table(None, _rest_at_the_end(mdp, probability))
+
+
+def _played(mdp: MDP, state: int, decision: Decision) -> dict[int, float]:
+    """The choices that a decision plays, and their probabilities; none if it says nothing."""
+    if _says_nothing(decision):
+        return {}
+    if isinstance(decision, Mapping):
+        return _distribution(mdp, state, list(decision.items()))
+    if isinstance(decision, (list, tuple)) or (isinstance(decision, np.ndarray) and decision.ndim == 1):
+        if len(decision) != mdp.num_actions:
+            raise PolicyError(
+                f"a distribution must have one probability for each of the {mdp.num_actions} actions; "
+                f"got {len(decision)} at {mdp.describe_state(state)}",
+                state=state,
+            )
+        return _distribution(mdp, state, list(enumerate(decision)))
+    return {_choice(mdp, state, _action(mdp, state, decision)): 1.0}
+
+
+def _distribution(mdp: MDP, state: int, shares: list[tuple[Any, Any]]) -> dict[int, float]:
+    try:
+        values = [float(share) for _, share in shares]
+    except (TypeError, ValueError):
+        values = [float("nan")]
+    if not (all(share >= 0 for share in values) and abs(sum(values) - 1) <= SUM_TOLERANCE):
+        raise PolicyError(
+            f"a policy's probabilities at {mdp.describe_state(state)} must be 0 or more and sum to 1; "
+            f"got {[share for _, share in shares]}",
+            state=state,
+        )
+    actions = [_action(mdp, state, action) for action, _ in shares]
+    return {_choice(mdp, state, a): share for a, share in zip(actions, values, strict=True) if share > 0}
+
+
+def _says_nothing(decision: Decision) -> bool:
+    return decision is None or (isinstance(decision, (int, np.integer)) and decision == -1)
+
+
+def _action(mdp: MDP, state: int, decision: Decision) -> int:
+    if isinstance(decision, np.ndarray) and decision.ndim == 0:
+        decision = decision.item()
+    if not isinstance(decision, (int, float, np.number, str)) or isinstance(decision, bool):
+        raise PolicyError(
+            f"a policy's decision must be an action or a distribution; got {decision!r} at {mdp.describe_state(state)}",
+            state=state,
+        )
+    try:
+        return mdp.action(decision)  # type: ignore[arg-type]
+    except UnknownName as error:
+        raise PolicyError(f"the policy's action at {mdp.describe_state(state)}: {error}", state=state) from None
+
+
+def _choice(mdp: MDP, state: int, action: int) -> int:
+    actions = mdp.actions(state)
+    at = int(np.searchsorted(actions, action))
+    if at == actions.size or actions[at] != action:
+        _refuse_action(mdp, state, action, 0)
+    return int(mdp.choice_ptr[state]) + at
+
+
+def _refuse_action(mdp: MDP, state: int, action: int, more: int) -> None:
+    known = ", ".join(mdp.action_name(int(a)) for a in mdp.actions(state))
+    name = mdp.action_name(action) if 0 <= action < mdp.num_actions else str(action)
+    raise PolicyError(
+        f"a policy must play only actions that the state has; got {name} at {mdp.describe_state(state)}"
+        f"{and_more(more, 'state')}, which has: {known}.",
+        state=state,
+        action=action,
+    )
