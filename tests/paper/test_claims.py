@@ -16,23 +16,23 @@ from matplotlib.image import imread
 
 import almostsure as asure
 from almostsure import paper
-from almostsure.errors import ArgumentError, Interrupted
-from almostsure.paper import experiments, feasibility, fixed_point, memory, sampling, small
-from almostsure.paper.claim import FAILS, HOLDS, LOOSE, Trial, check
+from almostsure.errors import ArgumentError, Interrupted, UnknownName
+from almostsure.paper import experiments, memory, minimal, sampling, small
+from almostsure.paper.claim import FAILS, HOLDS, LOOSE, Trial, claim
 
 DRAW = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "pictures" / "paper" / "draw.py"))
-NAMES = [function.__name__ for function in paper.CHECKS]
+NAMES = [check.key for check in paper.CLAIMS]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_claim_passes(name):
-    claim = getattr(paper, name)()
-    assert claim.passed, claim
-    assert claim.verdict in (HOLDS, LOOSE)
-    assert claim.statement
-    assert claim.value
-    assert claim.comment or claim.verdict == HOLDS, "what is loose must be explained"
-    assert DRAW["row"](claim) in DRAW["PAGE"].read_text("utf-8"), "run: python docs/pictures/paper/draw.py"
+    found = paper.check(name)
+    assert found.passed, found
+    assert found.verdict in (HOLDS, LOOSE)
+    assert found.statement
+    assert found.value
+    assert found.comment or found.verdict == HOLDS, "what is loose must be explained"
+    assert DRAW["row"](found) in DRAW["PAGE"].read_text("utf-8"), "run: python docs/pictures/paper/draw.py"
 
 
 @pytest.mark.parametrize("name", DRAW["PICTURES"])
@@ -44,36 +44,70 @@ def test_the_page_has_the_pictures_of_today(name):
 
 def test_nothing_of_the_paper_is_left_out():
     """Seven definitions, two propositions, five lemmas, three theorems, two algorithms, and so on."""
-    names = {_name(function) for function in paper.CHECKS}
+    names = {check.name for check in paper.CLAIMS}
     for kind, number in (("Definition", 7), ("Proposition", 2), ("Lemma", 5), ("Theorem", 3), ("Algorithm", 2)):
         assert {f"{kind} {n}" for n in range(1, number + 1)} <= names
     assert {"Remark 1", "Remark 2", "Equations (9), (10)", "Experiment I", "Experiment II"} <= names
     assert len(set(NAMES)) == len(NAMES)
-    assert set(NAMES) <= set(paper.__all__)
 
 
-def _name(function):
-    """The claim's name as it is written in code: lemma_3_bellman is part of Lemma 3."""
-    if function.__name__ == "monotonicity":
-        return "Equations (9), (10)"
-    kind, *rest = function.__name__.split("_")
-    return f"{kind.capitalize()} {'I' * int(rest[0]) if kind == 'experiment' else rest[0]}" if rest else kind
+def test_claims_are_found_by_name_and_by_key():
+    assert paper.check("Definition 5") == paper.check("definition_5")
+    with pytest.raises(UnknownName, match=r"unknown claim 'theorem_22'. Did you mean 'theorem_2'\?"):
+        paper.check("theorem_22")
+    with pytest.raises(ArgumentError, match="Lemma 3 has several parts: lemma_3_decomposition, lemma_3_bellman"):
+        paper.check("Lemma 3")
+
+
+# ---------------------------------------------------------------------- on a model of the user's
+
+
+@pytest.mark.parametrize("check", [check for check in paper.CLAIMS if check.takes_model], ids=lambda check: check.key)
+def test_the_claim_passes_on_a_model_of_the_users(check):
+    """A model without cycles, on which every claim can be tried, with damages above 1."""
+    rows = [(0, 0, 1, 0.5, 1, 1), (0, 0, 2, 0.5, 0, 0), (0, 1, 2, 1, 0, 2), (1, 0, 3, 1, 2, 1), (2, 0, 3, 1, 1, 0)]
+    mdp = asure.from_transitions(*(list(column) for column in zip(*rows, strict=True)), terminal=[3])
+    found = check(mdp)
+    assert found.passed, found
+    assert "random models" not in found.value
+
+
+@pytest.mark.parametrize("name", ["definition_4", "theorem_1", "theorem_2", "theorem_3", "algorithm_1", "remark_2"])
+def test_claims_take_examples_with_cycles(name):
+    assert paper.check(name, "corridor").passed
+
+
+def test_models_on_which_a_claim_cannot_be_tried():
+    with pytest.raises(ArgumentError, match="is about the paper's own example; leave out the model"):
+        paper.check("termination", "corridor")
+    with pytest.raises(ArgumentError, match=r"no state of the model may be visited twice; this one has cycles"):
+        paper.check("lemma_2", "quicksand")
+    with pytest.raises(ArgumentError, match=r"models of at most 500 states; got 1,600"):
+        paper.check("theorem_2", "archipelago")
+
+
+def test_a_wrong_solver_is_noticed_on_a_model_of_the_users(monkeypatch):
+    monkeypatch.setattr(minimal, "minimal_budget", wrong_minimal(lambda k: np.minimum(k, 1)))
+    found = paper.check("Theorem 2", "quicksand")
+    assert found.verdict == FAILS
+    assert found.comment.startswith("counterexample: ")
 
 
 @pytest.mark.parametrize("name", ["lemma_2", "theorem_1", "definition_4", "algorithm_2", "theorem_3"])
 def test_other_seeds_pass_too(name):
-    other = getattr(paper, name)(11)
+    other = paper.check(name, seed=11)
     assert other.passed, other
 
 
 def test_the_same_seed_gives_the_same_claim():
-    assert paper.definition_4(1) == paper.definition_4(1) != paper.definition_4(2)
+    one, same, other = (paper.check("Theorem 2", seed=seed) for seed in (1, 1, 2))
+    assert one == same != other
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "x", None, 2**64 - 1])
 def test_seeds_are_whole_numbers(seed):
     with pytest.raises(ArgumentError, match="seed must be"):
-        paper.proposition_1(seed)
+        paper.check("Proposition 1", seed=seed)
 
 
 # ---------------------------------------------------------------------- what is broken is noticed
@@ -104,19 +138,19 @@ BREAKS = [
     ("definition_1", memory, "_shares", lambda often: dict.fromkeys(often, 1 / len(often))),
     ("proposition_1", memory, "solve_policy", lambda mdp, c: asure.solve_policy(mdp, asure.AlmostSure(c.budget // 2))),
     ("definition_2", memory, "augment_history", lambda history, budget: (history[0], budget + 1)),
-    ("definition_3", memory, "augment", lambda mdp, budget: asure.paper.augment(mdp, budget + 1)),
+    ("definition_3", memory, "augment", lambda mdp, budget: paper.augment(mdp, budget + 1)),
     ("lemma_1", memory, "forget_budget", lambda image: tuple(image[:1])),
     ("lemma_2", memory, "solve_policy", lambda mdp, c: asure.solve_policy(mdp, asure.Expected(c.budget))),
-    ("lemma_3_decomposition", feasibility, "evaluate", lambda m, p, budget: asure.evaluate(m, p, budget=budget + 1)),
-    ("lemma_3_bellman", feasibility, "barrier", lambda mdp, budget: np.zeros((budget + 1, mdp.num_choices))),
-    ("monotonicity", feasibility, "barrier", lambda mdp, budget: asure.paper.barrier(mdp, budget)[::-1]),
-    ("definition_4", feasibility, "minimal_budget", wrong_minimal(lambda k: np.minimum(k, 1))),
+    ("lemma_3_decomposition", minimal, "evaluate", lambda m, p, budget: asure.evaluate(m, p, budget=budget + 1)),
+    ("lemma_3_bellman", minimal, "barrier", lambda mdp, budget: np.zeros((budget + 1, mdp.num_choices))),
+    ("monotonicity", minimal, "barrier", lambda mdp, budget: paper.barrier(mdp, budget)[::-1]),
+    ("definition_4", minimal, "minimal_budget", wrong_minimal(lambda k: np.minimum(k, 1))),
     ("theorem_1", asure.Shield, "is_feasible", lambda *arguments: True),
-    ("theorem_2", feasibility, "minimal_budget", wrong_minimal(lambda k: np.minimum(k, 2))),
-    ("definition_5", fixed_point.reference, "budget_operator", lambda mdp, k: np.asarray(k)),
-    ("proposition_2", fixed_point.reference, "budget_operator", lambda mdp, k: -np.asarray(k)),
-    ("algorithm_1", fixed_point.reference, "budget_operator", lambda mdp, k: np.asarray(k)),
-    ("theorem_3", fixed_point, "minimal_budget", wrong_minimal(lambda k: k + 1)),
+    ("theorem_2", minimal, "minimal_budget", wrong_minimal(lambda k: np.minimum(k, 2))),
+    ("definition_5", minimal.reference, "budget_operator", lambda mdp, k: np.asarray(k)),
+    ("proposition_2", minimal.reference, "budget_operator", lambda mdp, k: -np.asarray(k)),
+    ("algorithm_1", minimal.reference, "budget_operator", lambda mdp, k: np.asarray(k)),
+    ("theorem_3", minimal, "minimal_budget", wrong_minimal(lambda k: k + 1)),
     ("algorithm_2", sampling, "build_kernel", too_hopeful),
     ("definition_6", sampling, "build_kernel", too_hopeful),
     ("lemma_4", sampling, "samples_needed", lambda *size, **options: asure.samples_needed(*size, **options) // 2),
@@ -142,32 +176,32 @@ def test_a_broken_library_makes_the_claim_fail(name, where, what, broken, monkey
         monkeypatch.setattr(experiments, "Expected", lambda limit: asure.Expected(2 * limit))
     if name == "experiment_1_assured":
         monkeypatch.setattr(experiments, "AlmostSure", lambda budget: asure.AlmostSure(budget + 1))
-    claim = getattr(paper, name)()
-    assert claim.verdict == FAILS
-    assert not claim.passed
-    assert claim.comment.startswith("counterexample: ") or re.match(r"\w+: ", claim.comment)
+    found = paper.check(name)
+    assert found.verdict == FAILS
+    assert not found.passed
+    assert found.comment.startswith("counterexample: ") or re.match(r"\w+: ", found.comment)
 
 
 def test_an_error_of_the_library_refutes_a_claim(monkeypatch):
     def refuse(*_):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(feasibility, "barrier", refuse)
-    claim = paper.lemma_3_bellman()
-    assert (claim.verdict, claim.comment) == (FAILS, "RuntimeError: no")
+    monkeypatch.setattr(minimal, "barrier", refuse)
+    found = paper.check("lemma_3_bellman")
+    assert (found.verdict, found.comment) == (FAILS, "RuntimeError: no")
 
 
 def test_an_interruption_is_not_a_refutation(monkeypatch):
     def stop(*_):
         raise Interrupted("stopped")
 
-    monkeypatch.setattr(feasibility, "barrier", stop)
+    monkeypatch.setattr(minimal, "barrier", stop)
     with pytest.raises(Interrupted, match="stopped"):
-        paper.lemma_3_bellman()
+        paper.check("lemma_3_bellman")
 
 
 def test_a_check_that_tries_nothing_fails():
-    @check("Nothing", "at all")
+    @claim("Nothing", "at all")
     def nothing(trial: Trial) -> str:
         """Say nothing."""
         return "all is well"
@@ -206,7 +240,7 @@ def test_the_probability_of_a_missing_outcome(samples):
 
 def test_the_search_over_policies_is_right_on_a_known_model():
     mdp = asure.example("paper")
-    assert small.least_budgets(mdp) == [1, 0, 0]
+    assert small.least_budgets(mdp, small.stationary(mdp, np.random.default_rng(0))) == [1, 0, 0]
     assert small.worst_damages(mdp, [0, 2]) == [asure.INFINITE, 0]
     assert len(small.plans(mdp, 2, np.random.default_rng(0))) == 8
     assert small.overspends(mdp, {(0, 0): 0, (0, 1): 1}, 0)

@@ -11,20 +11,17 @@ import pytest
 
 from almostsure import paper
 from almostsure.errors import ArgumentError, FileError, Interrupted, MissingExtra
-from almostsure.paper import experiments, figures, sampling
-from almostsure.paper.claim import Claim
-from almostsure.paper.reproduce import as_csv, as_text
+from almostsure.paper import experiments, figures, reproduction, sampling
+from almostsure.paper.claim import Claim, claim, find
+from almostsure.paper.reproduction import as_csv, as_text
 
-# The attribute of the package of that name is the function.
-reproduce_module = sys.modules["almostsure.paper.reproduce"]
-
-FEW = (paper.definition_2, paper.definition_5, paper.experiment_2_concentration)
+FEW = tuple(find(paper.CLAIMS, key) for key in ("definition_2", "definition_5", "experiment_2_concentration"))
 FIGURES = ("damage-per-episode", "return-per-episode", "sample-bound")
 
 
 @pytest.fixture
 def few(monkeypatch, fresh):
-    monkeypatch.setattr(reproduce_module, "CHECKS", FEW)
+    monkeypatch.setattr(reproduction, "CLAIMS", FEW)
     monkeypatch.setattr(sampling, "REPEATS", 20)
 
 
@@ -79,11 +76,11 @@ def figures_are_in_the_report_and_without_dates(folder):
 
 @pytest.mark.usefixtures("few")
 def test_ctrl_c_keeps_what_is_done(tmp_path, monkeypatch):
-    def stop(seed=0):
+    @claim("Stop", "here")
+    def stop(trial):
         raise KeyboardInterrupt
 
-    stop.__name__ = "stop"
-    monkeypatch.setattr(reproduce_module, "CHECKS", (FEW[1], stop, FEW[0]))
+    monkeypatch.setattr(reproduction, "CLAIMS", (FEW[1], stop, FEW[0]))
     with pytest.raises(Interrupted, match="interrupted after 1 of 3 claims; they are in ") as caught:
         paper.reproduce(tmp_path)
     kept = caught.value.kept
@@ -111,6 +108,16 @@ def test_bad_places_and_seeds(tmp_path):
     with pytest.raises(ArgumentError, match="seed must be"):
         paper.reproduce(tmp_path / "new", seed=-1)
     assert not (tmp_path / "new").exists()
+
+
+def test_on_a_model_of_the_users_there_are_tables_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduction, "CLAIMS", (*FEW, find(paper.CLAIMS, "lemma_2")))
+    found = paper.reproduce(tmp_path, mdp="corridor", progress=False)
+    assert [one.name for one in found.claims] == ["Definition 2", "Definition 5"]
+    assert found.passed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["claims.csv", "claims.json", "claims.txt"]
+    with pytest.raises(ArgumentError, match="at most 500 states"):
+        paper.reproduce(tmp_path, mdp="archipelago")
 
 
 def test_a_failing_claim_shows():

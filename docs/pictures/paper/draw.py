@@ -37,7 +37,7 @@ def main() -> None:
         (FOLDER / name).write_bytes(picture(name))
     text = PAGE.read_text("utf-8")
     before, after = text.split(BEGIN)[0], text.split(END)[1]
-    written = table([check() for check in paper.CHECKS])
+    written = table([check() for check in paper.CLAIMS])
     PAGE.write_text(f"{before}{BEGIN}\n{written}\n{END}{after}", "utf-8")
 
 

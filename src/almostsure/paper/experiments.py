@@ -21,8 +21,7 @@ import numpy.typing as npt
 from almostsure.model.build import from_transitions
 from almostsure.model.examples import example
 from almostsure.model.mdp import MDP, Floats
-from almostsure.paper.claim import LOOSE, Trial, check
-from almostsure.paper.memory import CLOSE
+from almostsure.paper.claim import CLOSE, LOOSE, Trial, claim
 from almostsure.plan.constraints import AlmostSure, Expected
 from almostsure.plan.solve import Solution, solve_policy
 from almostsure.policy.augment import augment
@@ -144,7 +143,7 @@ def _expect_simulated(trial: Trial, sampled: npt.NDArray[Any], exact: Floats) ->
 # ---------------------------------------------------------------------- Experiment I
 
 
-@check("Experiment I", "The assured policy always takes Δ = 5 damage")
+@claim("Experiment I", "The assured policy always takes Δ = 5 damage", takes_model=False)
 def experiment_1_assured(trial: Trial) -> str:
     """Under the probability-one constraint the best policy plays left Δ times: damage and return are always 5."""
     run = experiment(1, trial.seed).assured
@@ -155,7 +154,7 @@ def experiment_1_assured(trial: Trial) -> str:
     return f"damage 5 with probability 1, and in each of {EPISODES:,} episodes; return {run.solution.value:g}"
 
 
-@check("Experiment I", "The policy for E[damage] ≤ c plays left with probability c/(1 + c)")
+@claim("Experiment I", "The policy for E[damage] ≤ c plays left with probability c/(1 + c)", takes_model=False)
 def experiment_1_expected(trial: Trial) -> str:
     """The best policy for an expected damage of at most c plays left with probability c/(1 + c), and returns c."""
     for limit, run in experiment(1, trial.seed).expected.items():
@@ -167,7 +166,7 @@ def experiment_1_expected(trial: Trial) -> str:
     return f"so it is for c = {_listed(LIMITS)}; the damage is geometric with mean c"
 
 
-@check("Experiment I", "Damage under E[damage] ≤ c is highly variable")
+@claim("Experiment I", "Damage under E[damage] ≤ c is highly variable", takes_model=False)
 def experiment_1_variability(trial: Trial) -> str:
     """While the assured policy always takes 5, the damage of the other one varies much, whatever c is."""
     found = []
@@ -182,7 +181,7 @@ def experiment_1_variability(trial: Trial) -> str:
 # ---------------------------------------------------------------------- Experiment II
 
 
-@check("Experiment II", "Returns of the assured policy are at least 5")
+@claim("Experiment II", "Returns of the assured policy are at least 5", takes_model=False)
 def experiment_2_minimum(trial: Trial) -> str:
     """With damage probability 0.6 the assured policy always achieves a return of at least 5."""
     run = experiment(2, trial.seed).assured
@@ -192,9 +191,10 @@ def experiment_2_minimum(trial: Trial) -> str:
     return f"the minimum is 5, attained with probability 0.6⁵ = {run.reward[BUDGET]:.1%}; least of {EPISODES:,}: 5"
 
 
-@check(
+@claim(
     "Experiment II",
     "Returns of the assured policy concentrate tightly around 10",
+    takes_model=False,
     verdict=LOOSE,
     comment="The return is a negative-binomial count with mean 5/0.6 = 25/3, not 10, and hardly tight.",
 )
@@ -210,9 +210,10 @@ def experiment_2_concentration(trial: Trial) -> str:
     return f"mean 25/3 ≈ 8.33, most likely 7, standard deviation {spread(exact):.2f}; P(10 or more) = {high:.1%}"
 
 
-@check(
+@claim(
     "Experiment II",
     "The optimal assured policy remains unchanged",
+    takes_model=False,
     verdict=LOOSE,
     comment="Unchanged as a policy on (s, K), left while K > 0; not as 'left Δ times', which would return 5.",
 )
@@ -225,9 +226,10 @@ def experiment_2_policy(trial: Trial) -> str:
     return "left while K > 0, then right, in both; it now plays left 25/3 times on average, and 5 times at least"
 
 
-@check(
+@claim(
     "Experiment II",
     "The policy for E[damage] ≤ c plays left with probability c/(0.6 + c)",
+    takes_model=False,
     comment="For c = Δ it returns as much on average as the assured policy, 25/3: here certainty costs nothing.",
 )
 def experiment_2_expected(trial: Trial) -> str:
@@ -243,9 +245,10 @@ def experiment_2_expected(trial: Trial) -> str:
     return f"so it is for c = {_listed(LIMITS)}; the return is geometric with mean c/0.6"
 
 
-@check(
+@claim(
     "Experiment II",
     "The policy for E[damage] ≤ c is essentially insensitive to c",
+    takes_model=False,
     verdict=LOOSE,
     comment="Its mean return c/0.6 is proportional to c, and so is, nearly, its spread. What stays is the shape: the "
     "most likely return is 0 for every c.",
@@ -261,9 +264,10 @@ def experiment_2_sensitivity(trial: Trial) -> str:
     return f"for c = {_listed(LIMITS)} the mean return is {means}, and it is 0 with probability {zeros}"
 
 
-@check(
+@claim(
     "Experiment II",
     "The observed damage is similar to that of Experiment I",
+    takes_model=False,
     comment="Not only similar: the distributions are the same, as a geometric count that is thinned stays geometric.",
 )
 def experiment_2_damage(trial: Trial) -> str:
@@ -277,9 +281,10 @@ def experiment_2_damage(trial: Trial) -> str:
     return f"identical, for the assured policy and for c = {_listed(LIMITS)}"
 
 
-@check(
+@claim(
     "Conclusions",
     "Less than Δ units of damage",
+    takes_model=False,
     verdict=LOOSE,
     comment="Meant is 'at most Δ', as in the problem: the optimal policy takes exactly Δ.",
 )

@@ -19,9 +19,10 @@ from almostsure.model.mdp import MDP, Outcome
 
 Plan = Mapping[tuple[int, int], int]  # (state, remaining) → action
 MOST_PLANS = 400  # policies of one model that are tried
+MOST_ROUNDS = 50_000  # states times policies whose longest walks are searched
 
 
-def models(
+def random_models(
     rng: np.random.Generator,
     count: int,
     *,
@@ -29,7 +30,7 @@ def models(
     actions: int = 2,
     outcomes: int = 2,
     damage: int = 1,
-    ends: bool = False,
+    ends: int = False,
 ) -> Iterator[MDP]:
     """Random models whose last state is terminal; the larger ``count``, the stranger the strangest of them.
 
@@ -41,7 +42,7 @@ def models(
         rows: list[tuple[Any, ...]] = []
         for state in range(size - 1):
             for action in range(int(rng.integers(1, actions + 1))):
-                rows += _outcomes(rng, state, action, size, outcomes, damage, ends)
+                rows += _outcomes(rng, state, action, size, outcomes, damage, bool(ends))
         columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
         yield from_transitions(*columns, num_states=size, terminal=[size - 1])
 
@@ -106,10 +107,19 @@ def worst_damages(mdp: MDP, choices: Sequence[int]) -> list[int]:
     return worst
 
 
-def least_budgets(mdp: MDP) -> list[int]:
-    """The least worst damage of each choice over all stationary policies, one after the other."""
+def stationary(mdp: MDP, rng: np.random.Generator) -> list[tuple[int, ...]]:
+    """All deterministic stationary policies, as choices, or a sample of them where there are too many to try."""
+    options = [list(mdp.choices(s)) for s in range(mdp.num_states)]
+    most = max(MOST_ROUNDS // mdp.num_states, 10)
+    if math.prod(map(len, options)) <= most:
+        return list(itertools.product(*options))
+    return [tuple(int(rng.choice(option)) for option in options) for _ in range(most // 10)]
+
+
+def least_budgets(mdp: MDP, policies: Iterable[Sequence[int]]) -> list[int]:
+    """The least worst damage of each choice over stationary policies, one after the other."""
     least = [INFINITE] * mdp.num_choices
-    for choices in itertools.product(*(mdp.choices(s) for s in range(mdp.num_states))):
+    for choices in policies:
         worst = worst_damages(mdp, choices)
         for c in range(mdp.num_choices):
             need = max(o.damage + worst[o.next_state] for o in _outcomes_of(mdp, c))
@@ -139,6 +149,19 @@ def histories(mdp: MDP, longest: int) -> Iterator[tuple[Any, ...]]:
                 for action in mdp.actions(history[-1])
                 for o in mdp.outcomes(history[-1], int(action))
             ]
+
+
+def is_acyclic(mdp: MDP) -> bool:
+    """Whether no state that is not terminal can be visited twice."""
+    is_terminal, owner = mdp.is_terminal(), mdp.choice_states()[mdp.outcome_choices()]
+    left = ~is_terminal
+    while left.any():
+        inner = left[owner] & left[mdp.successor]
+        last = left & ~np.isin(np.arange(mdp.num_states), owner[inner])  # whose successors are all done
+        if not last.any():
+            return False
+        left &= ~last
+    return True
 
 
 def starting_in(mdp: MDP, state: int) -> MDP:

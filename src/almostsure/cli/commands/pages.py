@@ -12,7 +12,7 @@ import typer
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.options import Task, check_output
-from almostsure.cli.output import clean, emit, heading, next_step, say, table
+from almostsure.cli.output import clean, described, emit, heading, next_step, say, table
 from almostsure.files import HTML
 
 FIGURES = Path("almostsure-paper")
@@ -55,20 +55,29 @@ def report(
 
 def paper(
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the figures.")] = FIGURES,
+    model: Annotated[
+        str | None, typer.Option(help="Check the claims on this model instead.", autocompletion=opt.complete_model)
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for tables and figures.")] = FIGURES,
     seed: opt.Seed = 0,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
-    """Reproduce the paper: every lemma and theorem checked, both experiments, claim by claim."""
+    """Check the paper claim by claim, and draw both experiments; or check the claims on a model of yours."""
     from almostsure.paper import reproduce
 
-    result = reproduce(output, seed=seed, progress=not json)
+    task = Task("paper", model or "", damage, reward, cost, constants, json)
+    result = reproduce(output, mdp=None if model is None else task.mdp, seed=seed, progress=not json)
     if json:
         rows = [claim.row() for claim in result.claims]
         files = {"figures": result.figures, "tables": result.tables, "report": result.report}
-        emit("paper", None, passed=result.passed, claims=rows, seed=seed, **files)
+        known = None if model is None else described(model, task.mdp)
+        emit("paper", known, passed=result.passed, claims=rows, seed=seed, **files)
     else:
-        _show_paper(result)
+        _show_paper(result, task)
     if not result.passed:
         raise Rejected
 
@@ -78,11 +87,15 @@ def _command_line() -> str:
     return clean(shlex.join(["almostsure", *sys.argv[1:]]))
 
 
-def _show_paper(result: Any) -> None:
-    heading("Reinforcement Learning with Almost Sure Constraints, claim by claim")
+def _show_paper(result: Any, task: Task) -> None:
+    heading("Reinforcement Learning with Almost Sure Constraints, claim by claim" + (task.name and f", on {task.name}"))
     rows = [(claim.name, claim.title, claim.verdict, claim.value) for claim in result.claims]
     table(("", "about", "verdict", "found here"), rows)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in result.counts().items() if count)
     say(f"\n{len(result.claims)} claims; verdicts: {counts}. Where the text is loose, claims.txt has what holds.")
-    say(f"Figures, tables and the report are in {result.folder}; open {result.report}.")
-    next_step("almostsure report paper", note="the paper's model, to play with")
+    if task.name:
+        say(f"The tables are in {result.folder}.")
+        next_step(f"almostsure report {task.arguments}")
+    else:
+        say(f"Figures, tables and the report are in {result.folder}; open {result.report}.")
+        next_step("almostsure report paper", note="the paper's model, to play with")
