@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from almostsure.budget import reference
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.budget.reference import barrier
 from almostsure.budget.solve import minimal_budget
 from almostsure.model.build import from_transitions

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from almostsure.budget import reference
-from almostsure.budget.answer import INFINITE
+from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.learn.bounds import delta_bought, samples_needed
 from almostsure.learn.kernel import Kernel, build_kernel
