@@ -93,6 +93,6 @@ def test_every_constructor_takes_labels() -> None:
 def test_a_model_does_not_take_the_place_of_a_source(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text("precious")
-    with pytest.raises(FileError, match=r"holds something else. The name of a written model ends in .umb"):
+    with pytest.raises(FileError, match=r"holds something else. The name of a written model ends in .umb or .drn"):
         model().save(path)
     assert path.read_text() == "precious"

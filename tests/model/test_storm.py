@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from almostsure import (
@@ -852,3 +852,36 @@ def test_parameters(race: Path) -> None:
     race.write_text(race.read_text().replace("400", "p"))
     with pytest.raises(ModelError, match=r"a reward structure has parameters"):
         from_prism(race, damage="hot", parameters=["p"])
+
+
+# ---------------------------------------------------------------------- DRN files of our own
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(mdp=models())
+def test_drn_files_keep_budgets_and_returns(mdp: MDP, tmp_path: Path) -> None:
+    import stormpy
+
+    assume(mdp.damage.any() and mdp.reward.any())  # Storm forgets a reward structure of zeros
+    path = tmp_path / "model.drn"
+    mdp.save(path)
+    options = stormpy.io.DirectEncodingParserOptions()
+    options.build_choice_labeling = True
+    model = stormpy.build_model_from_drn(str(path), options=options)
+    stormpy.io.export_to_umb(model, str(tmp_path / "back.umb"))
+    back = load(tmp_path / "back.umb")
+    assert minimal_budget(back).of_state[: mdp.num_states].tolist() == minimal_budget(mdp).of_state.tolist()
+    assert back.num_states == mdp.num_states + back.label("relay").sum() if "relay" in back.labels else mdp.num_states
+    per_step = (back.probability * back.reward).sum() - (mdp.probability * mdp.reward).sum()
+    assert "relay" in back.labels or per_step == pytest.approx(0)
+
+
+def test_drn_comes_back(race: Path, tmp_path: Path) -> None:
+    mdp = from_prism(race, damage="heat", scale=2, goal="done", cost="steps")
+    mdp.save(tmp_path / "race.drn")
+    back = from_prism(tmp_path / "race.drn", damage="damage", reward="reward")
+    assert _by_name(back) == _by_name(mdp)
+    assert back.label("done").tolist() == mdp.label("done").tolist()
+    assert back.origin is not None
+    assert mdp.origin is not None
+    assert sorted(back.origin.rewards["heat"]) == pytest.approx(sorted(mdp.origin.rewards["heat"]))

@@ -31,18 +31,20 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
-from almostsure.files import HTML, MAPS, STORM, TENSORS, UMB, atomic_write, tensors_kind
+from almostsure.files import HTML, MAPS, STORM, TENSORS, atomic_write, tensors_kind
 from almostsure.model.archive import Archive, Path, Writer
 from almostsure.model.foreign import Roles, Scale, to_mdp
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.origin import Origin
 from almostsure.model.relay import with_relays
+from almostsure.model.storm.drn import write_drn
 from almostsure.model.umb import Umb
 from almostsure.model.validate import CHUNK, MAX_DAMAGE
 from almostsure.model.valuations import Variables, described, write_variables
 
 TOOL = "almostsure"
+WRITTEN = (".umb", ".drn")  # endings of models that can be written
 VERSION = 1
 GROUP = "almostsure"
 NAMES = "almostsure/state-names"
@@ -54,14 +56,15 @@ BIT = {"type": "bool", "size": 1}
 
 
 def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
-    """Write a model to a UMB file, atomically: after a failure the old file is untouched.
+    """Write a model to a UMB or DRN file, atomically: after a failure the old file is untouched.
 
     Parameters
     ----------
     mdp
         The model.
     path
-        Where to write; the name ends in ``.umb``.
+        Where to write; the name ends in ``.umb``, or in ``.drn`` for Storm's text format, which keeps damage, reward,
+        labels and reward structures (see :mod:`almostsure.model.storm.drn`), but no names of states.
     relay
         Storm refuses a choice with two outcomes that have the same successor but different rewards or damages.
         With ``relay``, all but the first of them pass through relay states: damage and reward are taken on the
@@ -75,6 +78,10 @@ def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
     load : The way back.
     """
     _check_written(path)
+    if os.fspath(path).lower().endswith(WRITTEN[1]):
+        with atomic_write(path) as file:
+            write_drn(mdp, file)
+        return
     num_states = mdp.num_states
     if relay:
         mdp = with_relays(mdp)
@@ -168,10 +175,10 @@ def _check_ending(path: Path) -> None:
 def _check_written(path: Path) -> None:
     """Keep a model from taking the place of a program, a map or a policy."""
     name = os.fspath(path).lower()
-    if name.endswith((*STORM, *MAPS, *TENSORS, *HTML)):
+    if name.endswith((*STORM, *MAPS, *TENSORS, *HTML)) and not name.endswith(WRITTEN):
         raise FileError(
             f"cannot write {os.fspath(path)!r}: a file of that ending holds something else. "
-            f"The name of a written model ends in {' or '.join(UMB)}.",
+            f"The name of a written model ends in {' or '.join(WRITTEN)}.",
             path=path,
         )
 

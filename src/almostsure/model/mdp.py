@@ -232,7 +232,7 @@ class MDP(Space):
         return {"arrays": self.arrays, "origin": self.origin, **fields}
 
     def save(self, path: str | PathLike[str], *, relay: bool = False) -> None:
-        """Write the model to a UMB file, atomically.  See :func:`almostsure.load`.
+        """Write the model to a UMB file (``.umb``) or a DRN file (``.drn``), atomically.  See :func:`almostsure.load`.
 
         With ``relay``, outcomes that Storm cannot tell apart (same choice, same successor, different reward
         or damage) pass through extra relay states, so that Storm reads the file too.

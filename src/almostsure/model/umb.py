@@ -186,9 +186,11 @@ class Umb:
 
     def mean_reward(self, name: str) -> Floats:
         """A reward structure, added up for each choice; what depends on the branch counts by its mean."""
-        total = self.reward(name)
-        weights = self._likelihood()
-        return np.add.reduceat(total * weights, self.outcome_ptr()[:-1])
+        total, first = self.reward(name), self.outcome_ptr()[:-1]
+        known = self._group("reward")
+        if "branches" not in known[self._key(known, name) or name].applies_to:
+            return total[first]
+        return np.add.reduceat(total * self._likelihood(), first)
 
     def _likelihood(self) -> Floats:
         """The probability of each branch; where the file has intervals, some numbers that sum to 1."""

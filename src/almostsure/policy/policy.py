@@ -286,6 +286,12 @@ class Policy:
 
         save(self, path)
 
+    def save_scheduler(self, path: str | PathLike[str]) -> None:
+        """Write the policy as a scheduler of Storm, in its JSON form."""
+        from almostsure.policy.scheduler import save_scheduler
+
+        save_scheduler(self, path)
+
     @staticmethod
     def load(path: str | PathLike[str], mdp: Model) -> Policy:
         """Read a policy of ``mdp``; raises ModelMismatch for another model's, CorruptFile for a damaged file."""
