@@ -1,5 +1,7 @@
 """Settings that all tests share."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
@@ -8,6 +10,17 @@ from almostsure import MDP, from_transitions
 # The same examples in every run, and no time limit an example: the first call of a kernel compiles it.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """Ctrl-C reaches the tests, and what they start, also where it is ignored, as by ``nohup make test &``.
+
+    A signal that is ignored stays so in child processes; one with a handler of ours has its default there.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
