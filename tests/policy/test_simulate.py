@@ -1,3 +1,5 @@
+import contextlib
+import pickle
 from importlib import import_module
 
 import numpy as np
@@ -252,3 +254,19 @@ def test_long_plays_show_how_far_they_are_and_may_be_stopped(paper, monkeypatch)
     monkeypatch.setattr(module.Bar, "update", stop)
     with pytest.raises(Interrupted, match="simulation of 100 episodes was stopped"):
         simulate(paper(), [0, 0], 100, seed=0, max_steps=10)
+
+
+class Pairs:
+    """A crew that pickles what it does, one item after the other."""
+
+    def open(self, task, *, threads=False):
+        task = pickle.loads(pickle.dumps(task))  # as a cluster does
+        return contextlib.nullcontext(lambda items: (pickle.loads(pickle.dumps(task(item))) for item in items))
+
+
+def test_a_crew_plays_the_same_episodes(paper):
+    mdp = paper()
+    alone = simulate(mdp, {0: {0: 0.7, 1: 0.3}}, 1000, seed=7)
+    together = simulate(mdp, {0: {0: 0.7, 1: 0.3}}, 1000, seed=7, crew=Pairs())
+    for name in ("returns", "damages", "lengths", "truncated"):
+        assert np.array_equal(getattr(alone, name), getattr(together, name))

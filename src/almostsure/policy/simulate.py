@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +38,9 @@ from almostsure.policy.simulate_plain import (
     Rules,
     Tables,
     build_tables,
+    no_results,
     play_plain,
-)  # fmt: skip
+)
 from almostsure.policy.streams import open_streams
 from almostsure.progress import Bar, compiling
 
@@ -47,6 +50,16 @@ PIECE = 20_000_000  # steps in a piece of work, at most: so that progress shows 
 PLAIN_STEPS = 5_000_000  # what NumPy plays before loading compiled code would have paid
 BYTES_AN_EPISODE = 48
 UNLIMITED = np.int64(2**62)  # the remaining budget of an episode without one
+
+
+class Crew(Protocol):
+    """Workers who do pieces of work, here or elsewhere; see :mod:`almostsure.learn.crew`."""
+
+    def open(
+        self, task: Callable[[Any], Any], *, threads: bool = False
+    ) -> AbstractContextManager[Callable[[Iterable[Any]], Iterator[Any]]]:
+        """Have the workers ready for a task; what is opened gives the results of items, in their order."""
+        ...
 
 
 @final
@@ -156,6 +169,7 @@ def simulate(
     seed: int | None = None,
     max_steps: int = MAX_STEPS,
     discount: float = 1.0,
+    crew: Crew | None = None,
 ) -> Episodes:
     """Play a policy many times from the model's initial state or distribution.
 
@@ -178,6 +192,9 @@ def simulate(
         ``evaluate(mdp, policy).ends`` says how likely it ends.
     discount
         Of the returns.
+    crew
+        Who plays, if not this process: something from :mod:`almostsure.learn.crew`, a Ray cluster for example.  The
+        episodes are the same.
 
     Raises
     ------
@@ -207,18 +224,28 @@ def simulate(
         randomised=policy.probability is not None,
         rests=policy.rest is not None,
     )
-    returns, damages, lengths, fate = _play(tables, rules, seed, count)
-    _raise_first_violation(mdp, tables, rules, seed, fate)
+    results = _play(tables, rules, seed, count, crew)
+    _raise_first_violation(mdp, tables, rules, seed, results.fate)
     return Episodes(
-        returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=seed, budget=start,
-        mdp=mdp, policy=policy, _tables=tables, _rules=rules,
-    )  # fmt: skip
+        returns=results.returns,
+        damages=results.damages,
+        lengths=results.lengths,
+        truncated=results.fate != ENDED,
+        seed=seed,
+        budget=start,
+        mdp=mdp,
+        policy=policy,
+        _tables=tables,
+        _rules=rules,
+    )
 
 
 # ---------------------------------------------------------------------- choosing who plays
 
 
-def _play(tables: Tables, rules: Rules, seed: int, count: int) -> Results:
+def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None) -> Results:
+    if crew is not None:
+        return _play_together(tables, rules, seed, count, crew)
     if count <= PLAIN_STEPS:
         results = play_plain(tables, rules, seed, count, limit=PLAIN_STEPS)
         if results is not None:
@@ -229,26 +256,66 @@ def _play(tables: Tables, rules: Rules, seed: int, count: int) -> Results:
 def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: int | None = None) -> Results:
     """Play with compiled code, in ``threads`` threads (all cores by default)."""
     with compiling("the simulator"):
-        from almostsure.policy.simulate_kernel import play
-
         warm_up()
-    start, step = open_streams(seed, np.arange(count))
-    results = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint8)
-
-    def part(first: int) -> None:
-        piece = [x[first : first + size] for x in (start, step, *results)]
-        play(*tables, *rules, *piece)
-
+    results = no_results(count)
     # A thread that is done takes the next piece, so one with long episodes holds nobody up.
-    size = max(1, min(4096, count // 16, PIECE // rules.max_steps))
+    pieces = _pieces(count, max(1, min(4096, count // 16, PIECE // rules.max_steps)))
+    job = _Job(tables, rules, seed)
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool, Bar("playing", count) as bar:
         try:
-            for done, _ in enumerate(pool.map(part, range(0, count, size)), start=1):
-                bar.update(min(done * size, count))
+            for piece, _ in zip(pieces, pool.map(lambda piece: job.play(piece, results), pieces), strict=True):
+                bar.update(piece[1])
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
-            raise Interrupted(f"the simulation of {count:,} episodes was stopped; nothing of it is kept") from None
+            raise _stopped(count) from None
     return results
+
+
+def _play_together(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew) -> Results:
+    """Let a crew play pieces; whoever plays an episode, it is the same."""
+    results, pieces = no_results(count), _pieces(count, max(1, min(65536, count // 16, PIECE // rules.max_steps)))
+    with crew.open(_Job(tables, rules, seed), threads=True) as each, Bar("playing", count) as bar:
+        try:
+            for piece, played in zip(pieces, each(pieces), strict=True):
+                for name, column in zip(Results._fields, played, strict=True):
+                    getattr(results, name)[slice(*piece)] = column
+                bar.update(piece[1])
+        except KeyboardInterrupt:
+            raise _stopped(count) from None
+    return results
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a worker needs to know to play some of the episodes."""
+
+    tables: Tables
+    rules: Rules
+    seed: int
+
+    def __call__(self, piece: tuple[int, int]) -> Results:
+        """Play the episodes first … last − 1."""
+        results = no_results(piece[1] - piece[0])
+        warm_up()
+        self._play(piece, results)
+        return results
+
+    def play(self, piece: tuple[int, int], results: Results) -> None:
+        """The same, with room for the results of all episodes."""
+        self._play(piece, results.part(*piece))
+
+    def _play(self, piece: tuple[int, int], results: Results) -> None:
+        from almostsure.policy.simulate_kernel import play
+
+        play(self.tables, self.rules, open_streams(self.seed, np.arange(*piece)), results)
+
+
+def _pieces(count: int, size: int) -> list[tuple[int, int]]:
+    return [(first, min(first + size, count)) for first in range(0, count, size)]
+
+
+def _stopped(count: int) -> Interrupted:
+    return Interrupted(f"the simulation of {count:,} episodes was stopped; nothing of it is kept")
 
 
 @functools.cache
@@ -258,11 +325,9 @@ def warm_up() -> None:
     from almostsure.policy.simulate_kernel import play
 
     mdp = from_transitions([0], [0], [1], [1], [0], [0], terminal=[1])
-    rules = Rules(
-        budget=0, top=-1, overspent=-1, max_steps=1, discount=1.0, randomised=False, rests=False
-    )  # fmt: skip
-    outputs = np.zeros(1), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint8)
-    play(*build_tables(mdp, Policy.from_table(mdp, [0, 0])), *rules, *open_streams(0, np.arange(1)), *outputs)
+    rules = Rules(budget=0, top=-1, overspent=-1, max_steps=1, discount=1.0, randomised=False, rests=False)
+    tables = build_tables(mdp, Policy.from_table(mdp, [0, 0]))
+    play(tables, rules, open_streams(0, np.arange(1)), no_results(1))
 
 
 # ---------------------------------------------------------------------- pieces

@@ -7,7 +7,16 @@ from typing import Any
 from numba import njit
 
 from almostsure.policy import streams
-from almostsure.policy.simulate_plain import ENDED, OVERSPENT, RESTING, SILENT, TRUNCATED
+from almostsure.policy.simulate_plain import (
+    ENDED,
+    OVERSPENT,
+    RESTING,
+    SILENT,
+    TRUNCATED,
+    Results,
+    Rules,
+    Tables,
+)
 
 mix = njit(cache=True, inline="always")(streams.mix)
 uniform = njit(cache=True, inline="always")(streams.uniform)
@@ -29,52 +38,49 @@ def first_above(cumulative: Any, first: int, last: int, draw: float) -> int:
 
 
 @njit(cache=True, nogil=True)
-def play(
-    choice_ptr: Any, outcome_ptr: Any, successor: Any, cumulative: Any, reward: Any, damage: Any, is_terminal: Any,
-    initial: Any, initial_cumulative: Any, choice: Any, shares: Any, rests: Any,
-    budget: int, top: int, overspent: int, max_steps: int, discount: float, randomised: bool, may_rest: bool,
-    start: Any, step: Any, returns: Any, damages: Any, lengths: Any, fate: Any,
-) -> None:  # fmt: skip
-    """Play one episode for each stream in ``start`` and ``step``; the last four arrays receive the results."""
-    for episode in range(start.size):
-        bits, increment = start[episode], step[episode]
-        state = initial[0]
-        if initial.size > 1:
+def play(t: Tables, rules: Rules, random: streams.Streams, results: Results) -> None:
+    """Play one episode for each stream, and write what happened into the results."""
+    for episode in range(random.start.size):
+        bits, increment = random.start[episode], random.step[episode]
+        state = t.initial[0]
+        if t.initial.size > 1:
             bits += increment
-            state = initial[first_above(initial_cumulative, 0, initial.size, uniform(mix(bits)))]
+            state = t.initial[first_above(t.initial_cumulative, 0, t.initial.size, uniform(mix(bits)))]
         gained, factor, spent, taken, end = 0.0, 1.0, 0, 0, ENDED
-        while not is_terminal[state]:
-            if taken >= max_steps:
+        while not t.is_terminal[state]:
+            if taken >= rules.max_steps:
                 end = TRUNCATED
                 break
             layer = 0
-            if top >= 0:
-                left = budget - spent
-                layer = overspent if left < 0 else min(left, top)
-            if may_rest:
+            if rules.top >= 0:
+                left = rules.budget - spent
+                layer = rules.overspent if left < 0 else min(left, rules.top)
+            if rules.rests:
                 bits += increment
-                if uniform(mix(bits)) < rests[layer, state]:
+                if uniform(mix(bits)) < t.rests[layer, state]:
                     end = RESTING
                     break
-            if randomised:
-                row, first, last = shares[layer], choice_ptr[state], choice_ptr[state + 1]
+            if rules.randomised:
+                row, first, last = t.shares[layer], t.choice_ptr[state], t.choice_ptr[state + 1]
                 bits += increment
                 chosen = first_above(row, first, last, uniform(mix(bits)))
                 silent = row[last - 1] == 0
             else:
-                chosen = choice[layer, state]
+                chosen = t.choice[layer, state]
                 silent = chosen < 0
             if silent:
                 end = SILENT
                 break
             bits += increment
-            outcome = first_above(cumulative, outcome_ptr[chosen], outcome_ptr[chosen + 1], uniform(mix(bits)))
-            gained += factor * reward[outcome]
-            factor *= discount
-            spent += damage[outcome]
+            begin, stop = t.outcome_ptr[chosen], t.outcome_ptr[chosen + 1]
+            outcome = first_above(t.cumulative, begin, stop, uniform(mix(bits)))
+            gained += factor * t.reward[outcome]
+            factor *= rules.discount
+            spent += t.damage[outcome]
             taken += 1
-            state = successor[outcome]
-            if top >= 0 and overspent < 0 and spent > budget:
+            state = t.successor[outcome]
+            if rules.top >= 0 and rules.overspent < 0 and spent > rules.budget:
                 end = OVERSPENT
                 break
-        returns[episode], damages[episode], lengths[episode], fate[episode] = gained, spent, taken, end
+        results.returns[episode], results.damages[episode] = gained, spent
+        results.lengths[episode], results.fate[episode] = taken, end

@@ -16,7 +16,24 @@ ENDED, TRUNCATED, RESTING, OVERSPENT, SILENT = range(5)
 
 STEP_COST = 500  # what moving all episodes on costs beside the episodes, in steps of one
 
-Results = tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint8]]
+
+class Results(NamedTuple):
+    """What happened in each episode."""
+
+    returns: Floats  # [episodes]
+    damages: npt.NDArray[np.int64]  # [episodes]
+    lengths: npt.NDArray[np.int64]  # [episodes]
+    fate: npt.NDArray[np.uint8]  # [episodes], how it ended
+
+    def part(self, first: int, last: int) -> Results:
+        """Those of some episodes, as views."""
+        at = slice(first, last)
+        return Results(self.returns[at], self.damages[at], self.lengths[at], self.fate[at])
+
+
+def no_results(count: int) -> Results:
+    """Room for what will happen."""
+    return Results(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint8))
 
 
 class Tables(NamedTuple):
@@ -107,7 +124,7 @@ def play_plain(tables: Tables, rules: Rules, seed: int, count: int, *, limit: in
         if limit is not None and taken > limit:
             return None
         lanes.step()
-    return lanes.returns, lanes.damages, lanes.lengths, lanes.fate
+    return Results(lanes.returns, lanes.damages, lanes.lengths, lanes.fate)
 
 
 class Lanes:

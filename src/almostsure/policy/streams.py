@@ -10,9 +10,10 @@ The functions work alike on NumPy arrays, on NumPy scalars and inside compiled c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -33,11 +34,18 @@ def uniform(bits: Any) -> Any:
     return (bits >> S11) * UNIT
 
 
-def open_streams(seed: int, episodes: Any) -> tuple[Any, Any]:
-    """Starting point and increment of each episode's stream, as arrays of unsigned 64-bit integers."""
+class Streams(NamedTuple):
+    """The streams of some episodes."""
+
+    start: npt.NDArray[np.uint64]  # [episodes], starting points
+    step: npt.NDArray[np.uint64]  # [episodes], increments
+
+
+def open_streams(seed: int, episodes: Any) -> Streams:
+    """The streams of episodes, given by their numbers."""
     key = mix(np.array([seed], np.uint64))[0]
     with np.errstate(over="ignore"):
         number = np.asarray(episodes, np.uint64)
         start = mix(key + (number * np.uint64(2)) * GOLDEN)
         step = mix(key ^ mix((number * np.uint64(2) + ONE) * GOLDEN)) | ONE
-    return start, step
+    return Streams(start, step)
