@@ -243,7 +243,7 @@ def test_the_header_names_its_model(shield: Shield, tmp_path: Path) -> None:
     text = (tmp_path / "shield.h").read_text()
     assert text.count(shield.mdp.fingerprint) == 2
     assert "actions  0 jump, 1 climb, 2 wait" in text
-    assert "#define ALMOSTSURE_TOTAL 2\n" in text
+    assert "#define ALMOSTSURE_BUDGET 2\n" in text
 
 
 @pytest.mark.parametrize("name", ["", "1st", "_x", "a b", "a-b", "ä", "x;y", "x\n"])

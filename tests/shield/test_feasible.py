@@ -286,6 +286,6 @@ def test_beyond_the_cap_nothing_is_said(fall: asure.MDP) -> None:
     shield = Shield(asure.minimal_budget(fall, cap=1))
     assert shield.is_feasible([0, 0, 1, 0], 5)
     assert not shield.is_feasible([1, 0, 1, 0], 1)
-    assert "needs more than 1" in str(shield.first_violation([1, 0, 1, 0], 1))
+    assert "needs more than the cap 1" in str(shield.first_violation([1, 0, 1, 0], 1))
     with pytest.raises(ArgumentError, match=r"budgets must be known up to 5 .* cap 1 only, and choice 1 .* needs more"):
         shield.is_feasible([1, 0, 1, 0], 5)

@@ -263,9 +263,9 @@ def test_beyond_its_cap_a_shield_refuses_what_it_does_not_know(fall: asure.MDP) 
     shield = Shield(asure.minimal_budget(fall, cap=1))
     assert shield.allowed("start", 1).tolist() == [0]
     assert shield.allowed("start", 5).tolist() == [0]
-    with pytest.raises(NoSafeAction, match="'ledge' is safe with 5 left: it needs more than 1, the cap"):
+    with pytest.raises(NoSafeAction, match="'ledge' is safe with 5 left: it needs more than the cap 1"):
         shield.allowed("ledge", 5)
-    with pytest.raises(NoSafeAction, match="it needs more than 1, the cap"):
+    with pytest.raises(NoSafeAction, match="it needs more than the cap 1"):
         shield.mask([0, 1], 5)
     assert "need more than the cap 1" in repr(shield)
 
@@ -415,3 +415,20 @@ def test_models_go_by_name_here_too() -> None:
     minimal = asure.minimal_budget("quicksand")
     asure.check_minimal_budget("quicksand", minimal)
     assert Shield(minimal).mdp is minimal.mdp
+
+
+def test_what_is_unknown_is_called_unknown(tmp_path) -> None:
+    mdp = asure.from_transitions([0, 0, 2], [0, 1, 0], [1, 2, 2], [1] * 3, [0] * 3, [0, 0, 1], terminal=[1])
+    learned = asure.MDP(mdp.arrays, initial=(mdp.initial_states, mdp.initial_probabilities), end=1, unknown=2)
+    shield = Shield(asure.minimal_budget(learned))
+    assert shield.allowed(0, 5).tolist() == [0]
+    with pytest.raises(NoSafeAction, match=r"state 2 .*: it may lead to .* what it needs is unknown"):
+        shield.allowed(2, 5)
+    assert "1 are refused: what they need is unknown" in repr(shield)
+    assert "which may lead to what was never seen" in str(shield.first_violation([1, 0, 0], 3))
+    for text in (repr(shield), shield._repr_html_(), str(shield.first_violation([1, 0, 0], 3))):
+        assert "finite" not in text
+        assert "∞" not in text
+    lost = asure.MDP(mdp.arrays, initial=(np.array([2]), np.array([1.0])), end=1, unknown=2)
+    with pytest.raises(asure.Infeasible, match=r"no budget is known to be enough at the start: .* is unknown"):
+        Shield(asure.minimal_budget(lost)).random_policy(3)

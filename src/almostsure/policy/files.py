@@ -1,7 +1,10 @@
 """Policies as safetensors files; see :mod:`almostsure.files`.
 
-The string is ``budget``, empty for a stationary policy; the arrays are ``choice`` or ``probability``, and
-``rest_probability`` and ``rest_choice`` where the policy comes to rest.
+The strings are ``budget``, empty for a stationary policy, and ``assured``; the arrays are ``choice`` or
+``probability``, and ``rest_probability`` and ``rest_choice`` where the policy comes to rest.
+
+A policy is *assured* if it has a budget, says nothing about having overspent it, and never does.  Whatever a file does
+not call otherwise is taken for one, and its worst damage is computed anew when it is read.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ from typing import Any
 
 import numpy.typing as npt
 
-from almostsure.errors import CorruptFile, PolicyError
+from almostsure.errors import CorruptFile, NoSafeAction, PolicyError
 from almostsure.files import load_tensors, save_tensors
 from almostsure.model.mdp import MDP
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
+from almostsure.policy.worst import worst_damage
 
 ARRAYS = {"choice": "i", "probability": "f", "rest_probability": "f", "rest_choice": "i"}
 
@@ -27,17 +31,34 @@ def save(policy: Policy, path: str | PathLike[str]) -> None:
     if policy.rest is not None:
         arrays |= {"rest_probability": policy.rest.probability, "rest_choice": policy.rest.choice}
     there = {name: array for name, array in arrays.items() if array is not None}
-    budget = "" if policy.budget is None else str(policy.budget)
-    save_tensors(path, kind="policy", model=policy.mdp.fingerprint, arrays=there, strings={"budget": budget})
+    strings = {"budget": "" if policy.budget is None else str(policy.budget), "assured": _assured(policy)}
+    save_tensors(path, kind="policy", model=policy.mdp.fingerprint, arrays=there, strings=strings)
+
+
+def _assured(policy: Policy) -> str:
+    """Whether the policy never overspends its budget: yes, no, or nothing where that is not asked of it."""
+    if policy.budget is None or policy.knows_overspent:
+        return ""
+    try:
+        return "yes" if worst_damage(policy.mdp, policy) <= policy.budget else "no"
+    except NoSafeAction:  # it overspends, or gets to where it says nothing
+        return "no"
 
 
 def load(path: str | PathLike[str], mdp: MDP) -> Policy:
     """Read a policy of ``mdp`` from ``path``; what it says is checked as if a user had given it."""
     arrays, strings = load_tensors(path, kind="policy", model=mdp.fingerprint)
     try:
-        return _build(mdp, strings.get("budget", ""), arrays)
+        policy = _build(mdp, strings.get("budget", ""), arrays)
     except (ValueError, KeyError) as error:
         raise CorruptFile(f"{os.fspath(path)!r} does not hold a policy of its model: {error}", path=path) from error
+    if strings.get("assured") != "no" and _assured(policy) == "no":
+        raise CorruptFile(
+            f"{os.fspath(path)!r} must hold a policy that never overspends its budget of {policy.budget}; the one that "
+            "it holds may. Solve the model again, and save the result.",
+            path=path,
+        )
+    return policy
 
 
 def _build(mdp: MDP, budget: str, arrays: dict[str, npt.NDArray[Any]]) -> Policy:

@@ -294,7 +294,15 @@ class Policy:
 
     @staticmethod
     def load(path: str | PathLike[str], mdp: Model) -> Policy:
-        """Read a policy of ``mdp``; raises ModelMismatch for another model's, CorruptFile for a damaged file."""
+        """Read a policy of ``mdp``, and check that an assured one never overspends its budget.
+
+        Raises
+        ------
+        ModelMismatch
+            If it is a policy of another model.
+        CorruptFile
+            If the file is damaged, or what it calls an assured policy may overspend.
+        """
         from almostsure.policy.files import load
 
         return load(path, as_model(mdp))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,22 @@ def require_start(minimal: MinimalBudget, budget: int) -> None:
     if needed <= budget:
         return
     where = mdp.describe_state(int(mdp.initial_states[int(np.argmax(needs))]))
+    need = need_in_words(minimal, needed)
+    if needed == INFINITE and minimal.cap is None:
+        known = "" if mdp.unknown is None else "known to be "
+        raise Infeasible(f"no budget is {known}enough at the start: {where} {need}.", needed=math.inf)
+    raise Infeasible(
+        f"a budget of {budget} is not enough at the start: {where} {need}.",
+        needed=needed if needed < INFINITE else None,
+    )
+
+
+def need_in_words(minimal: MinimalBudget, needed: int) -> str:
+    """What follows "this state" or "this choice" where that needs so much."""
     if needed < INFINITE:
-        raise Infeasible(f"a budget of {budget} is not enough at the start: {where} needs {needed}.", needed=needed)
+        return f"needs {needed}"
     if minimal.cap is not None:
-        raise Infeasible(
-            f"a budget of {budget} is not enough at the start: {where} needs more than the cap {minimal.cap}."
-        )
-    raise Infeasible(f"no budget is enough at the start: {where} needs ∞.", needed=float("inf"))
+        return f"needs more than the cap {minimal.cap}"
+    if minimal.mdp.unknown is not None:
+        return "may lead to what was never seen, so that what it needs is unknown"
+    return "needs ∞"

@@ -15,17 +15,21 @@ from dataclasses import dataclass
 from importlib.resources import files
 from os import PathLike, fspath
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from almostsure.budget.minimal import INFINITE, MinimalBudget, known_budget
+from almostsure.budget.minimal import INFINITE, known_budget
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
 from almostsure.model.mdp import MDP, Ints
 
+if TYPE_CHECKING:
+    from almostsure.shield.shield import Shield
+
 ANY = INFINITE - 1  # a budget that no remaining budget of the package exceeds
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-LINE = 24  # numbers a line of C
+LINE = 24  # numbers per line of C
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,7 +42,8 @@ class _Entries:
     budget: int
 
 
-def _entries(mdp: MDP, minimal: MinimalBudget, budget: int | None) -> _Entries:
+def _entries(shield: Shield, budget: int | None) -> _Entries:
+    mdp, minimal = shield.mdp, shield.minimal
     if budget is None:
         budget = ANY if minimal.cap is None else minimal.cap
     limit = min(known_budget(minimal, budget), ANY)
@@ -58,21 +63,18 @@ def _narrow(values: Ints) -> Ints:
 # ---------------------------------------------------------------------- NumPy
 
 
-def export_numpy(mdp: MDP, minimal: MinimalBudget, path: str | PathLike[str], budget: int | None) -> tuple[Path, Path]:
+def export_numpy(shield: Shield, path: str | PathLike[str], budget: int | None) -> tuple[Path, Path]:
     """Write the module and its table; see :meth:`almostsure.Shield.export_numpy`."""
     module = Path(path) if Path(path).suffix == ".py" else Path(f"{fspath(path)}.py")
     if not module.stem.isidentifier() or keyword.iskeyword(module.stem):
         raise ArgumentError(
             f"path must end in the name of a Python module, such as shield_table.py; got {module.name!r}"
         )
-    entries = _entries(mdp, minimal, budget)
-    buffer = io.BytesIO()
-    np.savez(
-        buffer, start=entries.start, action=entries.action, needed=entries.needed,
-        budget=np.array(entries.budget), model=np.array(mdp.fingerprint),
-    )  # fmt: skip
+    entries, model = _entries(shield, budget), shield.mdp.fingerprint
+    buffer, about = io.BytesIO(), {"budget": np.array(entries.budget), "model": np.array(model)}
+    np.savez(buffer, start=entries.start, action=entries.action, needed=entries.needed, **about)  # type: ignore[arg-type]
     content = buffer.getvalue()
-    text = _module_text(mdp.fingerprint, hashlib.sha256(content).hexdigest())
+    text = _module_text(model, hashlib.sha256(content).hexdigest())
     table = module.with_suffix(".npz")
     with atomic_write(table) as file:  # first: a module without its table refuses everything
         file.write(content)
@@ -105,7 +107,7 @@ HEADER = """\
  *
  *     {NAME}_UNKNOWN_STATE    the model has no such state
  *     {NAME}_NO_SAFE_ACTION   no action keeps the remaining budget, or it is overspent (negative) already
- *     {NAME}_ABOVE_TOTAL      remaining exceeds {NAME}_TOTAL, what this table was made for
+ *     {NAME}_ABOVE_BUDGET     remaining exceeds {NAME}_BUDGET, what this table was made for
  *     {NAME}_NO_MASK          mask is NULL
  */
 #ifndef {NAME}_SHIELD_H
@@ -117,11 +119,11 @@ HEADER = """\
 #define {NAME}_MODEL "{model}"
 #define {NAME}_NUM_STATES {num_states}u
 #define {NAME}_NUM_ACTIONS {num_actions}u
-#define {NAME}_TOTAL {budget}
+#define {NAME}_BUDGET {budget}
 
 #define {NAME}_UNKNOWN_STATE (-1)
 #define {NAME}_NO_SAFE_ACTION (-2)
-#define {NAME}_ABOVE_TOTAL (-3)
+#define {NAME}_ABOVE_BUDGET (-3)
 #define {NAME}_NO_MASK (-4)
 
 /* Where each state's entries begin. */
@@ -137,7 +139,7 @@ static inline int {name}_allowed(uint32_t state, int32_t remaining, uint8_t *mas
     for (i = 0; i < {NAME}_NUM_ACTIONS; i++) mask[i] = 0;
     if (state >= {NAME}_NUM_STATES) return {NAME}_UNKNOWN_STATE;
     if (remaining < 0) return {NAME}_NO_SAFE_ACTION;
-    if (remaining > {NAME}_TOTAL) return {NAME}_ABOVE_TOTAL;
+    if (remaining > {NAME}_BUDGET) return {NAME}_ABOVE_BUDGET;
     for (i = {name}_start[state]; i < {name}_start[state + 1]; i++) {{
         if ({name}_needed[i] <= (uint32_t)remaining) {{
             mask[{name}_action[i]] = 1;
@@ -151,18 +153,24 @@ static inline int {name}_allowed(uint32_t state, int32_t remaining, uint8_t *mas
 """
 
 
-def export_c(mdp: MDP, minimal: MinimalBudget, path: str | PathLike[str], budget: int | None, *, name: str) -> None:
+def export_c(shield: Shield, path: str | PathLike[str], budget: int | None, *, name: str) -> None:
     """Write the header; see :meth:`almostsure.Shield.export_c`."""
     if not IDENTIFIER.fullmatch(name):
         raise ArgumentError(f"name must be letters, digits and underscores, and begin with a letter; got {name!r}")
-    entries = _entries(mdp, minimal, budget)
+    mdp, entries = shield.mdp, _entries(shield, budget)
     if max(mdp.num_states, entries.action.size) >= 2**32 - 1:
         raise ArgumentError(f"a C header holds less than 2**32 states and choices; got {mdp.num_states:,} states")
     fields = {
-        "name": name, "NAME": name.upper(), "model": mdp.fingerprint, "budget": entries.budget,
-        "num_states": mdp.num_states, "last_state": mdp.num_states - 1, "num_actions": mdp.num_actions,
-        "actions": _action_list(mdp), "start_type": _c_type(entries.start),
-    }  # fmt: skip
+        "name": name,
+        "NAME": name.upper(),
+        "model": mdp.fingerprint,
+        "budget": entries.budget,
+        "num_states": mdp.num_states,
+        "last_state": mdp.num_states - 1,
+        "num_actions": mdp.num_actions,
+        "actions": _action_list(mdp),
+        "start_type": _c_type(entries.start),
+    }
     with atomic_write(path) as file:
         file.write(HEADER.format(**fields).encode())
         for part in _numbers(entries.start):

@@ -18,6 +18,7 @@ from almostsure.policy.chain import rule_of
 from almostsure.policy.explore import explore
 from almostsure.policy.policy import Policy, as_policy, unwrapped
 from almostsure.policy.read import rule_of_function
+from almostsure.shield.checks import need_in_words
 
 
 class Violation(NamedTuple):
@@ -60,6 +61,6 @@ def _violation(mdp: MDP, minimal: MinimalBudget, choice: int, remaining: int) ->
             f"budgets must be known up to {remaining} to judge this policy; this shield's are up to the cap "
             f"{minimal.cap} only, and {mdp.describe_choice(choice)} needs more. Solve again with a larger cap."
         )
-    need = str(needed) if needed < INFINITE else "∞" if minimal.cap is None else f"more than {minimal.cap}"
-    message = f"with {remaining} left the policy may play {mdp.describe_choice(choice)}, which needs {need}"
+    message = f"with {remaining} left the policy may play {mdp.describe_choice(choice)}, which "
+    message += need_in_words(minimal, needed)
     return Violation(state, remaining, action, needed, message)

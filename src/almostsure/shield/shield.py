@@ -347,7 +347,7 @@ class Shield:
         """
         from almostsure.shield.export import export_numpy
 
-        return export_numpy(self.mdp, self.minimal, path, budget)
+        return export_numpy(self, path, budget)
 
     def export_c(self, path: str | PathLike[str], budget: int | None = None, *, name: str = "almostsure") -> None:
         """Write a self-contained C99 header with the function ``almostsure_allowed``; its comments explain it.
@@ -364,7 +364,7 @@ class Shield:
         """
         from almostsure.shield.export import export_c
 
-        export_c(self.mdp, self.minimal, path, budget, name=name)
+        export_c(self, path, budget, name=name)
 
     # ------------------------------------------------------------------ pieces
 
@@ -428,46 +428,60 @@ class Shield:
         self._refuse(int(states[at]), int(remaining[at] if remaining.ndim else remaining), count)
 
     def _refuse(self, state: int, remaining: int, count: str = "") -> NoReturn:
-        needed, cap = int(self.minimal.of_state[state]), self.minimal.cap
         if remaining < 0:
             why = f"the budget is overspent by {-remaining}"
-        elif needed < INFINITE:
-            why = f"it needs {needed}"
-        elif cap is None:
-            why = "no finite budget suffices there"
         else:
-            why = f"it needs more than {cap}, the cap with which its budget was solved"
+            need = checks.need_in_words(self.minimal, int(self.minimal.of_state[state]))
+            why = "no finite budget suffices there" if need == "needs ∞" else f"it {need}"
         raise NoSafeAction(
             f"no action of {self.mdp.describe_state(state)} is safe with {remaining} left{count}: {why}.",
-            state=state, remaining=remaining,
-        )  # fmt: skip
+            state=state,
+            remaining=remaining,
+        )
 
     # ------------------------------------------------------------------ for people
 
     def __repr__(self) -> str:
-        values, counts = np.unique(self.minimal.of_choice, return_counts=True)
+        values, counts = self._levels()
         never = int(counts[-1]) if values[-1] == INFINITE else 0
         sums = list(zip(values.tolist(), np.cumsum(counts).tolist(), strict=True))[: len(values) - (never > 0)]
         shown = sums if len(sums) <= 4 else [*sums[:2], sums[-1]]
         steps = [f"{count:,} with {value} left" for value, count in shown]
         if len(sums) > 4:
             steps.insert(2, "…")
-        cap = self.minimal.cap
-        never_why = "are never safe" if cap is None else f"are refused, as they need more than the cap {cap}"
+        if self.minimal.cap is not None:
+            never_why = f"are refused, as they need more than the cap {self.minimal.cap}"
+        else:
+            never_why = "are never safe" if self.mdp.unknown is None else "are refused: what they need is unknown"
         return (
-            f"<Shield: of {self.mdp.num_choices:,} choices in {self.mdp.num_states:,} states it allows\n"
+            f"<Shield: of {counts.sum():,} choices in {self._num_states():,} states it allows\n"
             f"  {', '.join(steps) if steps else 'none'}; {never:,} {never_why}\n"
             f"  {self.minimal.start_in_words()}>"
         )
 
+    def _levels(self) -> tuple[Ints, Ints]:
+        """What choices need, and how many need it; those of the unknown do not count."""
+        last = self.mdp.choice_ptr[self._num_states()]
+        return np.unique(self.minimal.of_choice[:last], return_counts=True)
+
+    def _num_states(self) -> int:
+        return self.mdp.num_states if self.mdp.unknown is None else self.mdp.unknown
+
     def _repr_html_(self) -> str:
         from almostsure.model.html import budget_map, card, levels_table
 
-        values, counts = np.unique(self.minimal.of_choice, return_counts=True)
-        need = levels_table("choices become safe with", dict(zip(values.tolist(), counts.tolist(), strict=True)))
-        size = f"{self.mdp.num_choices:,} choices in {self.mdp.num_states:,} states"
+        values, counts = self._levels()
+        levels = dict(zip(values.tolist(), counts.tolist(), strict=True))
+        unknown = 0 if self.mdp.unknown is None else levels.pop(INFINITE, 0)
+        size = f"{counts.sum():,} choices in {self._num_states():,} states"
         facts = [("model", size), ("start", self.minimal.start_in_words())]
-        return card("Shield", facts, need, budget_map(self.mdp, self.minimal.of_state))
+        facts += [("unknown", f"what {unknown:,} of the choices need")] if unknown else []
+        return card(
+            "Shield",
+            facts,
+            levels_table("choices become safe with", levels),
+            budget_map(self.mdp, self.minimal.of_state),
+        )
 
 
 def _plain(values: object) -> TypeGuard[npt.NDArray[np.int64]]:
