@@ -586,6 +586,56 @@ def test_several_ends_are_not_guessed():
         env.step(0)
 
 
+# ---------------------------------------------------------------------- guards that carry more
+
+
+def road():
+    """Cross the road at once, at a risk of 10 %, or walk round it for nothing."""
+    rows = [(0, 0, 0, 0.9, 5, 0), (0, 0, 0, 0.1, 5, 1), (0, 1, 1, 1, 0, 0)]
+    return asure.from_transitions(*zip(*rows, strict=True), terminal=[1])
+
+
+def test_a_guard_may_carry_more_than_what_remains():
+    mdp = road()
+    shield = asure.RiskShield(mdp, budget=1, risk=0.25)
+    env = ShieldedEnv(to_gymnasium(mdp, max_episode_steps=30), shield, 1)
+    assert env.observation_space == Dict(
+        observation=Discrete(2), remaining=Discrete(2), risk=Box(0, 1, (1,), np.float32)
+    )
+    seen, info = env.reset(seed=0)
+    assert (seen["remaining"], float(seen["risk"][0]), info["risk"]) == (1, 0.25, 0.25)
+    rng, over, episodes = np.random.default_rng(0), 0, 0
+    while episodes < 300:
+        mask = env.action_masks()
+        assert np.array_equal(
+            mask, shield.mask(np.array([seen["observation"]]), [info["remaining"]], [info["risk"]])[0]
+        )
+        seen, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(mask))))
+        over += info.get("violation", False)
+        if terminated or truncated:
+            episodes += 1
+            seen, info = env.reset()
+    assert 0 < over < 0.25 * 300 + 3 * np.sqrt(300 * 0.25 * 0.75)
+    assert len(env.ledger.violations) == over
+    assert {violation.remaining for violation in env.ledger.violations} == {0}
+
+
+def test_nor_does_a_vector_know_what_is_carried():
+    mdp = road()
+    shield = asure.RiskShield(mdp, budget=1, risk=0.25)
+    copies = SyncVectorEnv([lambda: to_gymnasium(mdp, max_episode_steps=30)] * 20)
+    envs = ShieldedVectorEnv(copies, shield, 1, normalised=True)
+    assert envs.single_observation_space == Box(0, 1, (4,), np.float32)  # the state one-hot, remaining and risk
+    seen, infos = envs.reset(seed=0)
+    rng, over = np.random.default_rng(0), 0
+    for _ in range(200):
+        assert envs.observation_space.contains(seen)
+        masks = infos["action_mask"]
+        seen, _, _, _, infos = envs.step((rng.random(masks.shape) * masks).argmax(axis=1))
+        over += np.count_nonzero(infos.get("violation", False))
+    assert 0 < over == len(envs.ledger.violations) < 0.3 * envs.ledger.episodes
+
+
 # ---------------------------------------------------------------------- learning while it runs
 
 

@@ -32,6 +32,7 @@ from almostsure.shield.shield import Shield
 Forbidden = Literal["raise", "replace"]
 FORBIDDEN = ("raise", "replace")
 StateOf = Callable[[Any, Any], Any]  # (observation, environment) → a state, by index or name
+Mask = npt.NDArray[np.int8]  # [num_actions], as ``Discrete.sample`` wants it; read-only
 LedgerOrPath = Ledger | str | PathLike[str] | None
 
 NOWHERE = -1  # where a transition that the model does not know led, in a ledger; and no action, after a reset
@@ -71,13 +72,13 @@ class Guarded:
         if state_of is not None and not callable(state_of):
             raise ArgumentError(f"state_of must be a function of (observation, env); got {state_of!r}")
         self.guard, self.space, self.forbidden, self.state_of = guard, guard.space, forbidden, state_of
-        self.learns = isinstance(guard, OnlineShield)
+        self.learns, self.is_sure = isinstance(guard, OnlineShield), isinstance(guard, Shield)
         self.budget = _feasible(guard, budget)
         self.fallback = None if fallback is None else self._policy(fallback)
         self.ledger = open_ledger(ledger, guard)
         self.plain = state_of is None and self.space.encode is None  # whether observations are states
         self.num_seen = self.space.num_observed  # how many the environment shows
-        self._begun: dict[int, Run] = {}  # runs by the state that they begin in, unless the guard learns
+        self._begun: dict[int, tuple[Run, Mask]] = {}  # by the state that a run begins in, unless the guard learns
         self._ends: dict[tuple[int, int, int], int] = {}  # by state, action and what was seen: where an episode ended
         self._is_terminal = self.space.is_terminal() if isinstance(self.space, MDP) else None
 
@@ -107,14 +108,15 @@ class Guarded:
             if isinstance(self.guard, Shield):
                 fitting.check_outcomes(self.guard, env)
 
-    def begin(self, state: int) -> Run:
-        """The run of an episode that begins in a state."""
-        run = self._begun.get(state)
-        if run is None:
+    def begin(self, state: int) -> tuple[Run, Mask]:
+        """The run of an episode that begins in a state, and its mask."""
+        begun = self._begun.get(state)
+        if begun is None:
             run = self.guard.begin(state, self.budget)
+            begun = run, self.row(run)
             if not self.learns:
-                self._begun[state] = run
-        return run
+                self._begun[state] = begun
+        return begun
 
     # ------------------------------------------------------------------ states
 
@@ -159,11 +161,13 @@ class Guarded:
     def arrived_many(
         self, states: npt.NDArray[Any], actions: npt.NDArray[Any], seen: npt.NDArray[Any], terminated: Bools
     ) -> npt.NDArray[Any]:
-        """The same for many: a new array."""
-        result, ended = seen.copy(), terminated
+        """The same for many: a new array, or what was seen itself."""
+        ended = terminated
         if self.space.end is None and self._is_terminal is not None:
             ended = terminated & ~self._is_terminal[seen]
-        for at in np.flatnonzero(ended).tolist():
+        where = ended.nonzero()[0]
+        result = seen.copy() if where.size else seen
+        for at in where.tolist():
             step = int(states[at]), int(actions[at]), int(seen[at])
             if step not in self._ends:
                 self._ends[step] = self.arrived(*step, True)
@@ -184,11 +188,11 @@ class Guarded:
 
     # ------------------------------------------------------------------ actions
 
-    def row(self, run: Run) -> npt.NDArray[np.int8]:
-        """Which actions a run may play, [num_actions], as ``Discrete.sample`` wants it; NoSafeAction where none."""
+    def row(self, run: Run) -> Mask:
+        """Which actions a run may play; NoSafeAction where there is none."""
         return _mask(self.guard.allowed(*run), self.space.num_actions)
 
-    def any_row(self, state: int) -> npt.NDArray[np.int8]:
+    def any_row(self, state: int) -> Mask:
         """All actions of a state: for the end of an episode that nothing safe can follow."""
         return _mask(self.space.actions(state), self.space.num_actions)
 
@@ -244,6 +248,12 @@ class Guarded:
         number, steps, reward, interventions = lived
         self.ledger.note(Episode(number, steps, reward, damage, self.budget, interventions, ended, environment))
 
+    def note_violation(self, run: Run, action: int, after: int, damage: int, steps: int) -> None:
+        """Note a step that took more than was left; a learning guard notes those itself."""
+        if not self.learns:
+            place = self.ledger.steps + steps, int(run[0]), action, int(after)
+            self.ledger.note(Violation(*place, int(damage), int(run[1]), allowed=True, new=False))
+
     def note_error(self, run: Run, action: int, said: Any, lived: Lived, environment: int = 0) -> None:
         """Note an episode that ends with what the guard says is impossible, and may have overspent."""
         try:
@@ -272,7 +282,7 @@ def _feasible(guard: Guard, budget: object) -> int:
     return number
 
 
-def _mask(allowed: npt.NDArray[Any], num_actions: int) -> npt.NDArray[np.int8]:
+def _mask(allowed: npt.NDArray[Any], num_actions: int) -> Mask:
     mask = np.zeros(num_actions, np.int8)
     mask[allowed] = 1
     mask.flags.writeable = False

@@ -21,7 +21,18 @@ from gymnasium.utils import RecordConstructorArgs
 
 from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, ModelError, NoSafeAction
-from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, Lived, StateOf, Told, as_number, no_action
+from almostsure.gym.guarded import (
+    NOWHERE,
+    Forbidden,
+    Guarded,
+    LedgerOrPath,
+    Lived,
+    Mask,
+    StateOf,
+    Told,
+    as_number,
+    no_action,
+)
 from almostsure.gym.observation import Form
 from almostsure.shield.protocol import Guard, Run
 
@@ -35,7 +46,7 @@ class Stage(NamedTuple):
     run: Run
     carried: tuple[Any, ...]  # the run without its state
     allowed: frozenset[int]
-    mask: npt.NDArray[np.int8]  # [num_actions], read-only
+    mask: Mask
     info: dict[str, Any]  # the damage of the step, what is carried by name, and perhaps why nothing can follow
 
 
@@ -78,7 +89,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     was given, ``interventions`` (replaced actions so far in the episode), and ``cost``, which is the damage unless the
     environment has its own.
 
-    With an online shield surprises happen.  One that overspends, or after which nothing safe is known, truncates the
+    A guard that takes risks may let an episode overspend: ``info["violation"]`` says at which step.  With an online
+    shield surprises happen.  One that overspends, or after which nothing safe is known, truncates the
     episode with ``info["violation"]`` or ``info["stuck"]``.  Several environments may share the shield: what one has
     learned since another saw its mask holds for that one too, and an action that is no longer safe is replaced.
 
@@ -141,7 +153,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         observation, info = self.env.reset(seed=seed, options=options)
         if info.get("damage"):
             raise ModelError(f"a reset must do no damage; info['damage'] is {info['damage']!r} after it")
-        run = self.guarded.begin(self.guarded.state(observation, self.env))
+        run, _ = self.guarded.begin(self.guarded.state(observation, self.env))
         self._steps, self._interventions, self._reward = 0, 0, 0.0
         self._stage = stage = self._at(run, self.budget)
         self._allowed = self._offered = stage.allowed
@@ -181,6 +193,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._steps += 1
         self._reward += float(reward)
         info = self._info(info, stage, chosen, replaced)
+        if "violation" in stage.info:
+            guarded.note_violation(before.run, chosen, stage.run[0], stage.info["damage"], self._steps)
         if guarded.learns:
             self._seen = observation
             truncated = bool(truncated or (not stage.allowed and not terminated))
@@ -210,13 +224,15 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         """The stage of a run that had ``before`` left until its last step."""
         guarded, carried = self.guarded, run[1:]
         info = {"damage": before - carried[0], **dict(zip(guarded.guard.carries, carried, strict=True))}
+        if carried[0] < 0 <= before:
+            info["violation"] = True
         try:
             mask = guarded.row(run)
         except NoSafeAction:
             if not guarded.learns:
                 raise
-            why = {"violation" if carried[0] < 0 else "stuck": True}
-            return Stage(run, carried, NONE, guarded.any_row(run[0]), info | why)
+            info.setdefault("violation" if carried[0] < 0 else "stuck", True)
+            return Stage(run, carried, NONE, guarded.any_row(run[0]), info)
         return Stage(run, carried, frozenset(np.flatnonzero(mask).tolist()), mask, info)
 
     def _follow(self, run: Run, action: int, seen: int, terminated: bool, told: Told) -> Stage:
@@ -269,6 +285,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     def _note(self, ended: str, info: dict[str, Any] | None = None) -> None:
         """Write the episode into the ledger."""
         assert self._stage is not None
-        why = next((word for word in ("violation", "stuck") if info and info.get(word)), ended)
+        broken = info is not None and not self._stage.allowed
+        why = next((word for word in ("violation", "stuck") if broken and info and info.get(word)), ended)
         self.guarded.note(self.budget - self.remaining, self._lived(), why)
         self._number += 1

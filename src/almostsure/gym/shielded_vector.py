@@ -92,6 +92,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._steps, self._episodes, self._interventions = np.zeros((3, count), np.int64)
         self._rewards = np.zeros(count)
         self._masks: npt.NDArray[np.int8] = np.zeros((count, space.num_actions), np.int8)
+        self._violated: Bools = np.zeros(count, np.bool_)  # where the last step took more than was left
         self._stuck: Bools = np.zeros(count, np.bool_)  # where a learning guard knows nothing safe
 
     # ------------------------------------------------------------------ episodes
@@ -115,6 +116,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         """Play one action in each environment, if it is allowed; otherwise do what ``forbidden`` says."""
         played, replaced = self._checked(actions)
         acting = self._resets.before()
+        before = self._run if self.guarded.is_sure else tuple(column.copy() for column in self._run)
         observations, rewards, terminated, truncated, infos = self.env.step(played)
         ended: Bools = terminated | truncated
         final = self._resets.final(infos, ended) if some(ended) else None
@@ -131,16 +133,16 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             raise
         self._steps += 1
         self._rewards += rewards
+        if not self.guarded.is_sure:
+            self._note_violations(before, played, damages)
         executed = played if acting is self._all else np.where(acting, played, NOWHERE)
-        if final is None and acting is self._all:
-            self._look()
+        self._look()
         if self.guarded.learns:
             truncated = truncated | (self._stuck & ~terminated)
             ended = terminated | truncated
         for at in ended.nonzero()[0].tolist():
             self._note(at, self._why(at, bool(terminated[at])))
         if final is not None:
-            self._look()
             infos = {**infos, "final_info": self._infos(final, ended, damages, executed, replaced)}
             infos["final_obs"] = show_final(self.shown, infos["final_obs"], self._run[1:], ended, self._masks)
             damages, executed = np.where(ended, 0, damages), np.where(ended, NOWHERE, executed)
@@ -168,15 +170,15 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     # ------------------------------------------------------------------ runs
 
     def _begin(self, who: Bools, states: Numbers) -> None:
-        """Begin the runs of some environments in these states, and look up everybody's masks."""
+        """Begin the runs of some environments in these states."""
         for at in who.nonzero()[0].tolist():
-            run = self.guarded.begin(int(states[at]))
+            run, mask = self.guarded.begin(int(states[at]))
             if not self._run:
                 self._run = tuple(np.full(self.num_envs, value) for value in run)
             for column, value in zip(self._run, run, strict=True):
                 column[at] = value
-            self._steps[at] = self._rewards[at] = self._interventions[at] = 0
-        self._look()
+            self._masks[at] = mask
+            self._steps[at] = self._rewards[at] = self._interventions[at] = self._violated[at] = 0
 
     def _follow(
         self, actions: Numbers, seen: Numbers, acting: Bools, terminated: Bools, told: npt.NDArray[Any] | None
@@ -214,7 +216,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         """Look up the masks of all runs."""
         guarded = self.guarded
         if not guarded.learns:
-            self._masks = guarded.guard.mask(*self._run).view(np.int8)
+            self._masks = guarded.guard.mask(*self._run).view(np.int8)  # a new array
             return
         for at in range(self.num_envs):
             try:
@@ -227,7 +229,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _why(self, at: int, terminated: bool) -> str:
         if self._stuck[at]:
-            return "violation" if self._run[1][at] < 0 else "stuck"
+            return "violation" if self._violated[at] else "stuck"
         return "terminated" if terminated else "truncated"
 
     # ------------------------------------------------------------------ what the environments say
@@ -287,7 +289,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
             raise no_action(actions, self.env.action_space)
         given = given.astype(np.int64, copy=False)
-        if given.view(np.uint64).max() >= self._masks.shape[1]:  # negative ones read as huge
+        if some(given.view(np.uint64) >= self._masks.shape[1]):  # negative ones read as huge
             raise no_action(actions, self.env.action_space)
         offered = self._masks
         if self.guarded.learns and over is not None:
@@ -321,6 +323,14 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     def _note(self, at: int, ended: str) -> None:
         self.guarded.note(self.budget - int(self._run[1][at]), self._lived(at), ended, at)
 
+    def _note_violations(self, before: Run, actions: Numbers, damages: Numbers) -> None:
+        """Note the steps that took more than was left."""
+        self._violated = (before[1] >= 0) & (before[1] < damages)
+        for at in np.flatnonzero(self._violated).tolist():
+            run = tuple(column[at].item() for column in before)
+            after, damage, steps = int(self._run[0][at]), int(damages[at]), int(self._steps[at])
+            self.guarded.note_violation(run, int(actions[at]), after, damage, steps)
+
     def _note_error(self, acting: Bools, actions: Numbers, infos: Infos, final: Infos | None, ended: Bools) -> None:
         """Note all episodes, which an impossible step of one of them ends; some may have overspent."""
         self._steps += 1
@@ -329,10 +339,9 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             self.guarded.note_error(self._one(at), int(actions[at]), told, self._lived(at), at)
 
     def _infos(self, infos: Infos, who: Bools, damages: Numbers, executed: Numbers, replaced: Bools) -> Infos:
-        own = {} if "cost" in infos else {"cost": damages.copy()}
-        if some(self._stuck):
-            over = self._run[1] < 0
-            own |= {"violation": self._stuck & over, "stuck": self._stuck & ~over}
+        own: dict[str, npt.NDArray[Any]] = {} if "cost" in infos else {"cost": damages.copy()}
+        if some(self._violated | self._stuck):
+            own |= {"violation": self._violated.copy(), "stuck": self._stuck & ~self._violated}
         carried = {name: column.copy() for name, column in zip(self.guarded.guard.carries, self._run[1:], strict=True)}
         return write(
             infos, who, damage=damages, **carried, action_mask=self._masks.copy(), executed_action=executed,

@@ -115,7 +115,7 @@ class Outcomes:
     def _look_up(self, states: Numbers, actions: Numbers, after: Numbers) -> Numbers:
         """The damages, and ASK where there are several, the transition is impossible, or an index is no index."""
         num_states, num_actions = self._mdp.num_states, self._mdp.num_actions
-        if states.size and (states | actions | after).min() < 0:
+        if np.count_nonzero((states | actions | after) < 0):
             return np.full(states.shape, ASK, np.int64)
         if self._table is not None:
             try:

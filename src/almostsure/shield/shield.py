@@ -377,7 +377,7 @@ class Shield:
     def _mask_few(self, states: Ints, remaining: Ints) -> Bools:
         """The mask of so few look-ups that checking and preparing them would take the most of the time."""
         table, needed = self._table or self._ready_table(), self.minimal.of_state
-        if states.view(np.uint64).max() >= needed.size:  # negative ones read as huge
+        if np.count_nonzero(states.view(np.uint64) >= needed.size):  # negative ones read as huge
             self._look_ups(states, remaining)  # says which
         most = np.minimum(remaining, table.highest)
         if np.count_nonzero(needed.take(states) > most):  # faster than any() where there are few
