@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         from_prism,
         from_transitions,
         load,
+        product,
     )
     from almostsure.plan import AlmostSure, Chance, Expected, RiskShield, Solution, solve_policy
     from almostsure.policy import Episodes, Evaluation, Policy, evaluate, simulate
@@ -44,6 +45,7 @@ __all__ = [
     "from_prism",
     "from_transitions",
     "load",
+    "product",
     "to_gymnasium",
     # Budgets
     "INFINITE",
@@ -78,7 +80,8 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "almostsure.model": "MDP example from_function from_gymnasium from_map from_prism from_transitions load",
+        "almostsure.model": "MDP example from_function from_gymnasium from_map from_prism from_transitions load "
+        "product",
         "almostsure.budget": "INFINITE MinimalBudget check_minimal_budget check_upper minimal_budget",
         "almostsure.policy": "Episodes Evaluation Policy evaluate simulate",
         "almostsure.shield": "Shield",

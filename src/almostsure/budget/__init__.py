@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from almostsure.budget.certificate import check_minimal_budget, check_upper
     from almostsure.budget.explain import Explanation
     from almostsure.budget.grow import GrowingBudget
+    from almostsure.budget.horizon import HorizonBudget
     from almostsure.budget.minimal import INFINITE, MinimalBudget
     from almostsure.budget.solve import minimal_budget
 
@@ -18,6 +19,7 @@ __all__ = [
     "INFINITE",
     "Explanation",
     "GrowingBudget",
+    "HorizonBudget",
     "MinimalBudget",
     "check_minimal_budget",
     "check_upper",
@@ -30,6 +32,7 @@ __getattr__ = on_demand(
         "almostsure.budget.certificate": "check_minimal_budget check_upper",
         "almostsure.budget.explain": "Explanation",
         "almostsure.budget.grow": "GrowingBudget",
+        "almostsure.budget.horizon": "HorizonBudget",
         "almostsure.budget.minimal": "INFINITE MinimalBudget",
         "almostsure.budget.solve": "minimal_budget",
     },

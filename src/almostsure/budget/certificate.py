@@ -24,7 +24,7 @@ a shield made of them never overspends.  :func:`check_upper` verifies just these
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 
 if TYPE_CHECKING:
+    from almostsure.budget.horizon import HorizonBudget
     from almostsure.budget.minimal import MinimalBudget
 
 INFINITE = 2**31 - 1
@@ -44,7 +45,7 @@ SMALL = 200_000  # outcomes below which NumPy is quicker than loading a compiled
 Find = Callable[[MDP, "MinimalBudget", int], tuple[int, int]]
 
 
-def check_minimal_budget(mdp: Model, minimal: MinimalBudget) -> None:
+def check_minimal_budget(mdp: Model, minimal: MinimalBudget | HorizonBudget) -> None:
     """Verify that ``minimal`` is the minimal budget of ``mdp``, by its certificate.
 
     Raises
@@ -61,6 +62,8 @@ def check_minimal_budget(mdp: Model, minimal: MinimalBudget) -> None:
             f"the budget must belong to the model; it was made for model {minimal.mdp.fingerprint[:16]}, "
             f"this is {mdp.fingerprint[:16]}. Solve again with minimal_budget(mdp)."
         )
+    if hasattr(minimal, "rises"):
+        return _check_horizon(mdp, cast("HorizonBudget", minimal))
     if minimal.upper_bound:
         raise CertificateError("upper bounds are not minimal budgets, though a shield can be made of them.")
     _check_shapes(mdp, minimal)
@@ -300,3 +303,34 @@ def _find_compiled(mdp: MDP, minimal: MinimalBudget, owed_for_infinite: int) -> 
 
     with ThreadPoolExecutor(2) as pool:
         return next((found for found in pool.map(part, range(2)) if found[0]), (0, 0))
+
+
+# ---------------------------------------------------------------------- horizons
+
+
+def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
+    """Verify the least damage for every number of steps by its definition, with sweeps of its own."""
+    limit = INFINITE - 1 if minimal.cap is None else minimal.cap
+    values = np.zeros(mdp.num_states, np.int64)
+    values[mdp.labels.get("forbidden", np.zeros(mdp.num_states, np.bool_))] = INFINITE
+    values[values.size if mdp.unknown is None else mdp.unknown :] = INFINITE
+    last = int(minimal.rises.step.max(initial=0))
+    for step in range(minimal.horizon + 1):
+        before = values
+        if step:
+            cost = np.minimum(values[mdp.successor] + mdp.damage, INFINITE)
+            of_choice = np.maximum.reduceat(cost, mdp.outcome_ptr[:-1].astype(np.int64))
+            best = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1].astype(np.int64))
+            values = np.maximum(np.where(best > limit, INFINITE, best), before)
+        wrong = np.flatnonzero(values != minimal.rises.at(step))
+        if wrong.size:
+            s = int(wrong[0])
+            raise CertificateError(
+                f"with {step} steps left, {mdp.describe_state(s)} needs {show(values[s])}; the budget claims "
+                f"{show(minimal.rises.at(step)[s])}. Solve again with minimal_budget(mdp, horizon=…).",
+                state=s,
+            )
+        if step >= last and step and np.array_equal(values, before):
+            break
+    if not np.array_equal(minimal.of_state, values):
+        raise CertificateError("of_state must be what the rises say for the horizon. Solve again.")

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, overload
 import numpy as np
 
 from almostsure.budget.certificate import check_minimal_budget
+from almostsure.budget.horizon import HorizonBudget
 from almostsure.budget.minimal import NO_CAP, Answer, Halted, MinimalBudget
 from almostsure.budget.plain import solve_plain
 from almostsure.errors import ArgumentError, Interrupted, UnknownName
@@ -36,9 +37,14 @@ def minimal_budget(
     mdp: Model,
     *,
     cap: int | None = None,
+    horizon: None = None,
     backend: Literal["auto", "plain", "compiled"] = "auto",
     check: Literal["auto", "always", "never"] = "auto",
 ) -> MinimalBudget: ...
+
+
+@overload
+def minimal_budget(mdp: Model, *, cap: int | None = None, horizon: int) -> HorizonBudget: ...
 
 
 @overload
@@ -49,6 +55,7 @@ def minimal_budget(
     mdp: Model | Solvable,
     *,
     cap: int | None = None,
+    horizon: int | None = None,
     backend: Literal["auto", "plain", "compiled"] = "auto",
     check: Literal["auto", "always", "never"] = "auto",
 ) -> Any:
@@ -61,6 +68,9 @@ def minimal_budget(
         they are.  Or an abstraction, which answers with upper bounds.
     cap
         Stop at this budget: everything that needs more reads INFINITE.
+    horizon
+        Ask for the least damage that can be forced within so many steps instead: the result is a
+        :class:`almostsure.budget.HorizonBudget`, which knows it for every smaller number of steps too.
     backend
         ``"plain"`` (NumPy) or ``"compiled"`` (Numba); ``"auto"`` looks at the model.  All give the same values.
     check
@@ -86,6 +96,10 @@ def minimal_budget(
         return mdp.minimal_budget(cap=cap)
     mdp = as_model(mdp)
     limit = _limit(cap)
+    if horizon is not None:
+        from almostsure.budget.horizon_solve import forced_within
+
+        return forced_within(mdp, horizon, None if cap is None else limit)
     if backend not in BACKENDS:
         raise UnknownName("backend", backend, BACKENDS, f"Choose from {', '.join(BACKENDS)}.")
     if check not in ("auto", "always", "never"):

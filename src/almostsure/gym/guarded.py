@@ -25,6 +25,7 @@ from almostsure.learn.online import OnlineShield
 from almostsure.model.mdp import MDP, Bools
 from almostsure.policy.policy import Policy, as_policy
 from almostsure.shield.checks import require_budget
+from almostsure.shield.monitored import guard_of
 from almostsure.shield.outcomes import STALE
 from almostsure.shield.protocol import Guard, Run
 from almostsure.shield.shield import Shield
@@ -71,6 +72,7 @@ class Guarded:
             raise UnknownName("value of forbidden", forbidden, FORBIDDEN, f"Choose from {', '.join(FORBIDDEN)}.")
         if state_of is not None and not callable(state_of):
             raise ArgumentError(f"state_of must be a function of (observation, env); got {state_of!r}")
+        guard = guard_of(guard)
         self.guard, self.space, self.forbidden, self.state_of = guard, guard.space, forbidden, state_of
         self.learns, self.is_sure = isinstance(guard, OnlineShield), isinstance(guard, Shield)
         self.budget = _feasible(guard, budget)

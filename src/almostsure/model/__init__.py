@@ -14,16 +14,33 @@ if TYPE_CHECKING:
     from almostsure.model.grid import Cell, from_map
     from almostsure.model.layout import Layout
     from almostsure.model.mdp import MDP, Outcome
+    from almostsure.model.monitors import (
+        ENDED,
+        FORBIDDEN,
+        Automaton,
+        Monitor,
+        Refill,
+        SecondBudget,
+        Steps,
+        product,
+    )
     from almostsure.model.source import as_model
     from almostsure.model.storm.read import from_prism
     from almostsure.model.storm.write import to_storm
     from almostsure.model.tables import from_gymnasium, from_table
 
 __all__ = [
+    "ENDED",
+    "FORBIDDEN",
     "MDP",
+    "Automaton",
     "Cell",
     "Layout",
+    "Monitor",
     "Outcome",
+    "Refill",
+    "SecondBudget",
+    "Steps",
     "as_model",
     "draw_map",
     "example",
@@ -37,6 +54,7 @@ __all__ = [
     "from_table",
     "from_transitions",
     "load",
+    "product",
     "to_storm",
 ]
 
@@ -52,6 +70,7 @@ __getattr__ = on_demand(
         "almostsure.model.grid": "Cell from_map",
         "almostsure.model.layout": "Layout",
         "almostsure.model.mdp": "MDP Outcome",
+        "almostsure.model.monitors": "ENDED FORBIDDEN Automaton Monitor Refill SecondBudget Steps product",
         "almostsure.model.source": "as_model",
         "almostsure.model.storm.read": "from_prism",
         "almostsure.model.storm.write": "to_storm",

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from almostsure.model.monitors import Parts
 
 INTERVALS = "its probabilities are intervals"
 FROM_ZERO = "its probabilities are intervals, some of which begin at 0"
@@ -27,6 +30,7 @@ class Origin:
     variables: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # each [num_states]
     scale: Fraction = Fraction(1)  # of the file's damage, how much is one unit of ours
     uncertain: str | None = None  # why only the possible outcomes are known, and not how probable they are
+    parts: Parts | None = None  # of a product: what its states are made of; not written to files
 
     @property
     def is_bound(self) -> bool:

@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.policy.explore import spans
 from almostsure.progress import Bar, compiling
 
 EPSILON = 2.0**-52
@@ -112,9 +113,8 @@ def sweep_plain(
     sums: Sums, upper: Floats, lower: Floats, level: int, states: Ints, sweeps: int, tolerance: float
 ) -> float:
     """The plain twin of the compiled sweeps: all states at once, from the values before; returns the gap."""
-    begin, end = sums.choice_ptr[states].astype(np.int64), sums.choice_ptr[states + 1].astype(np.int64)
-    choices = np.concatenate([np.arange(b, e) for b, e in zip(begin, end, strict=True)])
-    first = np.cumsum(end - begin) - (end - begin)
+    choices, owner = spans(sums.choice_ptr, states)
+    first = np.searchsorted(owner, np.arange(states.size))
     level_of, gap = np.full(choices.size, level), math.inf
     for _ in range(sweeps):
         high, through = _sums(sums, upper, level_of, choices, up=True)
@@ -136,11 +136,8 @@ def risks_of(sums: Sums, upper: Floats, remaining: Ints, choices: Ints) -> Float
 
 def _sums(sums: Sums, table: Floats, remaining: Ints, choices: Ints, *, up: bool) -> tuple[Floats, Floats]:
     """Σ p · p(s', K') of each choice over all outcomes, and over those that leave (s, K), divided by their share."""
-    begin = sums.outcome_ptr[choices].astype(np.int64)
-    lengths = sums.outcome_ptr[choices + 1] - begin
-    first = np.cumsum(lengths) - lengths
-    owner = np.repeat(np.arange(choices.size), lengths)
-    outcome = np.arange(owner.size) + (begin - first)[owner]
+    outcome, owner = spans(sums.outcome_ptr, choices)
+    first = np.searchsorted(owner, np.arange(choices.size))
     left = remaining[owner] - sums.damage[outcome]
     after = np.where(left < 0, 1.0, table[np.maximum(left, 0), sums.successor[outcome]])
     share = sums.probability[outcome]

@@ -38,6 +38,7 @@ from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.plan.least_risk import EPSILON, LeastRisk, Sums, least_risk, risks_of, sums_of
+from almostsure.policy.explore import spans
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 
@@ -158,10 +159,7 @@ class RiskShield:
         )
         if s.size and not (s.min() >= 0 and s.max() < self.mdp.num_states):
             self.mdp.state(int(s[(s < 0) | (s >= self.mdp.num_states)][0]))  # says what is wrong
-        begin = self.mdp.choice_ptr[s].astype(np.int64)
-        lengths = self.mdp.choice_ptr[s + 1] - begin
-        owner = np.repeat(np.arange(s.size), lengths)
-        choices = np.arange(owner.size) + (begin - (np.cumsum(lengths) - lengths))[owner]
+        choices, owner = spans(self.mdp.choice_ptr, s)
         safe = self._risks(left[owner], choices) <= rho[owner]
         result = np.zeros((s.size, self.mdp.num_actions), np.bool_)
         result[owner, self.mdp.choice_action[choices]] = safe

@@ -15,8 +15,21 @@ carried along a run.
 """
 
 from almostsure.shield.feasible import Violation
+from almostsure.shield.horizon import HorizonShield
 from almostsure.shield.inside import Restricted, Trimmed, restrict, trim
+from almostsure.shield.monitored import MonitoredShield
 from almostsure.shield.protocol import Guard, Run
 from almostsure.shield.shield import Shield
 
-__all__ = ["Guard", "Restricted", "Run", "Shield", "Trimmed", "Violation", "restrict", "trim"]
+__all__ = [
+    "Guard",
+    "HorizonShield",
+    "MonitoredShield",
+    "Restricted",
+    "Run",
+    "Shield",
+    "Trimmed",
+    "Violation",
+    "restrict",
+    "trim",
+]

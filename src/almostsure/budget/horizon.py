@@ -1,0 +1,157 @@
+"""``HorizonBudget``: the least damage that can be forced within T steps, which is the T-th iterate of the operator.
+
+With v₀ = 0 and
+
+    k_t(s, a) = max over outcomes (s', d) of [ d + v_{t−1}(s') ],    v_t(s) = min over a of k_t(s, a)
+
+v_t(s) is the least budget that is never overspent within t steps from s: nature moves last in every step, and the game
+has t steps.  So Algorithm 1 of the paper, stopped after T sweeps, answers a question of its own; its limit is k*.  What
+is forbidden (a state labelled ``forbidden``, as :func:`almostsure.product` makes one) or unknown needs ∞ with any
+number of steps left, 0 included.
+
+The iterates rise with t.  Each state keeps the steps at which its value rises, not T numbers; a state that reaches its
+final value keeps no more.  Within a pit the value rises at every step, for ever: a ``cap`` ends that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import whole
+from almostsure.budget.minimal import INFINITE
+from almostsure.errors import ArgumentError
+from almostsure.model.mdp import MDP, Ints
+
+LABEL = "forbidden"
+
+Values = npt.NDArray[np.int32]
+
+
+class Rises(NamedTuple):
+    """The steps at which the value of each state rises, and to what."""
+
+    ptr: Ints  # [num_states + 1]
+    step: npt.NDArray[np.int32]  # [rises] ascending within a state
+    value: Values  # [rises]
+
+    def at(self, steps: int) -> Values:
+        """The value of every state with that many steps left."""
+        before = np.concatenate([[0], np.cumsum(self.step <= steps)])
+        count = before[self.ptr[1:]] - before[self.ptr[:-1]]
+        values = np.zeros(count.size, np.int32)
+        risen = np.flatnonzero(count)
+        values[risen] = self.value[self.ptr[risen] + count[risen] - 1]
+        return values
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class HorizonBudget:
+    """What every state and choice needs for ``horizon`` steps; :meth:`at` tells it for fewer.
+
+    Made by ``minimal_budget(mdp, horizon=T)``; verified by :func:`almostsure.check_minimal_budget`.
+    """
+
+    mdp: MDP
+    horizon: int
+    rises: Rises
+    of_state: Values  # [num_states]
+    of_choice: Values  # [num_choices]
+    cap: int | None = None
+    settled: int | None = None  # the number of steps from which on nothing rises any more, if that was reached
+
+    def at(self, steps: int) -> HorizonBudget:
+        """The same with fewer steps left."""
+        left = check_steps("steps", steps)
+        if left > self.horizon and self.settled is None:
+            raise ArgumentError(
+                f"steps must be at most the horizon {self.horizon}; got {left}. Solve with a larger one."
+            )
+        return horizon_budget(self.mdp, self.rises, left, self.cap, self.settled)
+
+    def of(self, state: int | str, action: int | str | None = None) -> int:
+        """What a state needs, or what one of its actions needs; INFINITE if nothing suffices."""
+        if action is None:
+            return int(self.of_state[self.mdp.state(state)])
+        return int(self.of_choice[self.mdp.choice(state, action)])
+
+    def smallest_budget(self) -> int:
+        """The least budget from which safety is possible at the start: the worst of the initial states decides."""
+        return int(self.of_state[self.mdp.initial_states].max())
+
+    def explain(self, state: int | str) -> str:
+        """How nature forces the damage within the steps, step by step, against an agent that plays its best."""
+        s, spent, lines = self.mdp.state(state), 0, []
+        for left in range(self.horizon, 0, -1):
+            before, now = self.rises.at(left - 1), self.rises.at(left)
+            if now[s] in (0, INFINITE):
+                break
+            choices = self.mdp.choices(s)
+            costs = worst_of_choices(self.mdp, before)[choices.start : choices.stop]
+            choice = choices.start + int(np.argmin(costs))
+            where = range(int(self.mdp.outcome_ptr[choice]), int(self.mdp.outcome_ptr[choice + 1]))
+            outcome = max(where, key=lambda o: int(self.mdp.damage[o]) + int(before[self.mdp.successor[o]]))
+            action = self.mdp.action_name(int(self.mdp.choice_action[choice]))
+            after, damage = int(self.mdp.successor[outcome]), int(self.mdp.damage[outcome])
+            spent += damage
+            lines.append(
+                f"  {left} steps left, {self.mdp.state_name(s)}: {action} → {self.mdp.state_name(after)}, "
+                f"damage {damage}; {spent} so far"
+            )
+            s = after
+        need = self.of(state)
+        shown = "no finite budget suffices" if need == INFINITE else f"nature can force {need} damage"
+        return "\n".join(
+            [f"{self.mdp.describe_state(self.mdp.state(state))}: {shown} within {self.horizon} steps.", *lines]
+        )
+
+    def __repr__(self) -> str:
+        budget = self.smallest_budget()
+        need = (
+            "no finite budget suffices at the start" if budget == INFINITE else f"the start needs a budget of {budget}"
+        )
+        rest = "" if self.settled is None else f"; nothing rises after {self.settled} steps"
+        return f"<HorizonBudget: {need} for {self.horizon:,} steps ({self.mdp.num_states:,} states){rest}>"
+
+
+def check_steps(name: str, steps: object) -> int:
+    """A number of steps as an int, 0 or more."""
+    number = whole(name, steps)
+    if number < 0:
+        raise ArgumentError(f"{name} must be a whole number of steps, 0 or more; got {number}")
+    return number
+
+
+def first_values(mdp: MDP) -> Values:
+    """v₀: 0, and ∞ for what is forbidden or unknown."""
+    start = np.zeros(mdp.num_states, np.int32)
+    if LABEL in mdp.labels:
+        start[mdp.labels[LABEL]] = INFINITE
+    if mdp.unknown is not None:
+        start[mdp.unknown] = INFINITE
+    return start
+
+
+def horizon_budget(mdp: MDP, rises: Rises, steps: int, cap: int | None, settled: int | None) -> HorizonBudget:
+    """The budget with that many steps left."""
+    of_state = rises.at(steps)
+    of_choice = worst_of_choices(mdp, rises.at(steps - 1)) if steps else np.zeros(mdp.num_choices, np.int32)
+    if not steps:
+        of_choice[of_state[mdp.choice_states()] == INFINITE] = INFINITE
+    if cap is not None:
+        of_choice[of_choice > cap] = INFINITE
+    for array in (of_state, of_choice):
+        array.flags.writeable = False
+    return HorizonBudget(
+        mdp=mdp, horizon=steps, rises=rises, of_state=of_state, of_choice=of_choice, cap=cap, settled=settled
+    )
+
+
+def worst_of_choices(mdp: MDP, values: Values) -> Values:
+    """Max over outcomes of d + v(s'), for every choice."""
+    cost = np.minimum(values[mdp.successor].astype(np.int64) + mdp.damage, INFINITE)
+    return np.maximum.reduceat(cost, mdp.outcome_ptr[:-1].astype(np.int64)).astype(np.int32)

@@ -1,0 +1,532 @@
+"""Monitors: memory for models.  ``product(mdp, monitor)`` is the model whose states carry what a monitor remembers.
+
+Much that seems to need another kind of model needs memory only: a second budget, a tank that is refilled, "never B
+before A", a number of steps.  A *monitor* has a start and a function
+
+    step(memory, state, action, next_state, damage, labels) → memory
+                                                            → (memory, another damage)
+                                                            → FORBIDDEN   the step must never happen
+                                                            → ENDED       nothing counts any more
+
+States and actions are indices, ``labels`` is the frozenset of the labels that the next state carries, and memory is any
+hashable value.  The product has a state for each reachable pair (state, memory), named ``"state | memory"``; everything
+that works on models works on it.  A forbidden step leads to a state, labelled ``forbidden``, that hurts for ever: no
+finite budget suffices for it, so no shield ever allows it.
+
+What several monitors remember is remembered by one: ``product(product(mdp, first), second)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, Protocol, final, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import and_more, whole
+from almostsure.errors import AlmostSureError, ArgumentError, LimitReached, ModelError
+from almostsure.model.build import build
+from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.origin import Origin
+from almostsure.model.source import Model, as_model
+from almostsure.model.validate import MAX_DAMAGE
+
+MAX_STATES = 20_000_000
+MAX_MEMORIES = 1_000_000
+LABEL = "forbidden"
+
+
+@final
+class Verdict:
+    """What a monitor says instead of a memory."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+FORBIDDEN: Final = Verdict("FORBIDDEN")  #: the step must never happen
+ENDED: Final = Verdict("ENDED")  #: nothing counts any more
+
+Step = Callable[[Any, int, int, int, int, frozenset[str]], Any]
+
+
+@runtime_checkable
+class MonitorLike(Protocol):
+    """What :func:`product` asks of a monitor."""
+
+    @property
+    def start(self) -> Hashable:
+        """What is remembered at first."""
+        ...
+
+    def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
+        """The letter of each outcome, [num_outcomes], and what each letter stands for.
+
+        Outcomes with the same letter must have the same effect on every memory, and the same damage.
+        """
+        ...
+
+    def read(self, memory: Any, letter: Any) -> Any:
+        """What is remembered after a letter: a memory, (memory, damage), FORBIDDEN or ENDED."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Monitor:
+    """A monitor from a function; see the module's documentation.
+
+    Examples
+    --------
+    Damage that counts only every second time:
+
+    >>> import almostsure as asure
+    >>> from almostsure.model import Monitor
+    >>> def step(was_hit, state, action, next_state, damage, labels):
+    ...     return (not was_hit, damage if was_hit else 0) if damage else was_hit
+    >>> mdp = asure.product(asure.example("quicksand"), Monitor(start=False, step=step))
+    >>> asure.minimal_budget(mdp).smallest_budget()
+    1
+    """
+
+    start: Hashable
+    step: Step
+
+    def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
+        """Every outcome is a letter of its own, apart from its reward."""
+        choice = mdp.outcome_choices()
+        state, action = mdp.choice_states()[choice], mdp.choice_action[choice]
+        labels = label_sets(mdp)
+        columns = (x.tolist() for x in (state, action, mdp.successor, mdp.damage))
+        rows = [(s, a, t, d, labels[t]) for s, a, t, d in zip(*columns, strict=True)]
+        return np.arange(mdp.num_outcomes), rows
+
+    def read(self, memory: Any, letter: Any) -> Any:
+        """Call the function."""
+        state, action, next_state, damage, labels = letter
+        return self.step(memory, state, action, next_state, damage, labels)
+
+
+def label_sets(mdp: MDP) -> list[frozenset[str]]:
+    """The labels of each state."""
+    result: list[list[str]] = [[] for _ in range(mdp.num_states)]
+    for name, states in mdp.labels.items():
+        for state in np.flatnonzero(states).tolist():
+            result[state].append(name)
+    return [frozenset(names) for names in result]
+
+
+# ---------------------------------------------------------------------- ready ones
+
+Amount = str | Mapping[str, int] | npt.ArrayLike | Callable[[int, int, int], int]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SecondBudget:
+    """Another damage with a budget of its own.  Use as many as are wanted.
+
+    Parameters
+    ----------
+    damage
+        A label (entering a state that carries it hurts by 1), a mapping from labels to whole numbers, one whole
+        number per outcome of the model, or a function of (state, action, next state).
+    budget
+        What may be taken of it.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.model import SecondBudget
+    >>> rows = [(0, 0, 1, 1, 0, 1), (0, 1, 1, 1, 0, 0)]
+    >>> mdp = asure.from_transitions(*zip(*rows), terminal=[1])
+    >>> noise = SecondBudget(lambda state, action, next_state: 3 if action == 1 else 0, budget=2)
+    >>> asure.minimal_budget(mdp).smallest_budget()  # action 1 is quiet only in the first damage
+    0
+    >>> asure.minimal_budget(asure.product(mdp, noise)).smallest_budget()
+    1
+    """
+
+    damage: Amount
+    budget: int
+
+    @property
+    def start(self) -> int:
+        """All of the budget."""
+        return _at_least_0("budget", self.budget)
+
+    def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
+        """The second damage of each outcome."""
+        return _by_value(amounts(mdp, self.damage, "damage"))
+
+    def read(self, memory: Any, letter: Any) -> Any:
+        """Pay; who cannot is forbidden to take the step."""
+        return memory - letter if letter <= memory else FORBIDDEN
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """A tank that pays for steps and is filled up in some states: energy, water, time until maintenance.
+
+    It does no damage of its own: a step that it cannot pay for is forbidden.
+
+    Parameters
+    ----------
+    cost
+        What a step takes: as the damage of :class:`SecondBudget`, or one whole number for every step.
+    capacity
+        What the tank holds.
+    at
+        Where it is filled on arrival: a label, or states.
+    level
+        What is in it at first; by default it is full.
+    """
+
+    cost: Amount | int
+    capacity: int
+    at: str | Iterable[int | str]
+    level: int | None = None
+
+    @property
+    def start(self) -> int:
+        """The level at first."""
+        capacity = _at_least_0("capacity", self.capacity)
+        level = capacity if self.level is None else whole("level", self.level)
+        if not 0 <= level <= capacity:
+            raise ArgumentError(f"level must be 0 … {capacity}, the capacity; got {level}")
+        return level
+
+    def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
+        """Twice the cost of each outcome, and one more where it leads to a filling station."""
+        fills = mdp.label(self.at) if isinstance(self.at, str) else _holds(mdp, self.at)
+        if not fills.any():
+            raise ModelError("at must name one or more states where the tank is filled; got none")
+        cost = amounts(mdp, self.cost, "cost")
+        numbers, letters = _by_value(2 * cost + fills[mdp.successor])
+        return numbers, [divmod(letter, 2) for letter in letters]
+
+    def read(self, memory: Any, letter: Any) -> Any:
+        """Pay, then fill up."""
+        cost, fills = letter
+        return FORBIDDEN if cost > memory else self.capacity if fills else memory - cost
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Counts down steps; when none is left, nothing counts any more.
+
+    ``minimal_budget(product(mdp, Steps(T)))`` is the least damage that can be forced within T steps.
+    """
+
+    limit: int
+
+    @property
+    def start(self) -> int:
+        """All of the steps."""
+        return _at_least_0("limit", self.limit)
+
+    def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
+        """The damage of each outcome: it counts in the last step too."""
+        return _by_value(mdp.damage.astype(np.int64))
+
+    def read(self, memory: Any, letter: Any) -> Any:
+        """One step less."""
+        return memory - 1 if memory > 1 else (ENDED, letter) if memory == 1 else ENDED
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Automaton:
+    """A finite automaton over labels, such as "never B before A".
+
+    Parameters
+    ----------
+    edges
+        From (where the automaton is, a label) to where it goes when a state with that label is entered.  Only
+        labels that occur here matter; a state with none of them leaves the automaton where it is, and for one with
+        several of them there must be an edge for the frozenset of these.
+    start
+        Where the automaton is at first.
+    forbidden
+        Where it must never get.
+
+    Examples
+    --------
+    Never use the bridge before it was inspected:
+
+    >>> from almostsure.model import Automaton
+    >>> rule = Automaton(
+    ...     {
+    ...         ("new", "inspected"): "fine", ("new", "bridge"): "trap",
+    ...         ("fine", "inspected"): "fine", ("fine", "bridge"): "fine",
+    ...     },
+    ...     start="new",
+    ...     forbidden=["trap"],
+    ... )
+    """
+
+    edges: Mapping[tuple[Hashable, str | frozenset[str]], Hashable]
+    start: Hashable
+    forbidden: Iterable[Hashable] = ()
+
+    def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
+        """The labels of each next state that the automaton looks at."""
+        known = {name for _, given in self.edges for name in ([given] if isinstance(given, str) else given)}
+        for name in known:
+            mdp.label(name)  # says which labels there are
+        sets = [names & known for names in label_sets(mdp)]
+        letters = list(dict.fromkeys(sets))
+        number = {letter: i for i, letter in enumerate(letters)}
+        return np.array([number[names] for names in sets])[mdp.successor], letters
+
+    def read(self, memory: Any, letter: Any) -> Any:
+        """Follow the edge."""
+        if not letter:
+            return memory
+        for key in ((memory, letter), *((memory, name) for name in letter if len(letter) == 1)):
+            if key in self.edges:
+                return FORBIDDEN if self.edges[key] in tuple(self.forbidden) else self.edges[key]
+        shown = next(iter(letter)) if len(letter) == 1 else letter
+        raise ModelError(f"the automaton has no edge from {memory!r} for {shown!r}. Add it, if only to stay.")
+
+
+# ---------------------------------------------------------------------- the product
+
+
+class Parts(NamedTuple):
+    """What the states of a product are made of."""
+
+    base: MDP
+    monitor: MonitorLike
+    states: Ints  # [num_states] a state of the base; −1 where nothing counts any more or a step was forbidden
+    memories: list[Any]  # [num_states]
+
+
+def product(mdp: Model, monitor: MonitorLike, *, max_states: int = MAX_STATES) -> MDP:
+    """The model whose states carry what a monitor remembers; only what can be reached is built.
+
+    Parameters
+    ----------
+    mdp
+        The model.
+    monitor
+        A :class:`Monitor` of your own, or :class:`SecondBudget`, :class:`Refill`, :class:`Steps`, :class:`Automaton`.
+    max_states
+        Stop with an error when there are more, as there are where a memory grows for ever.
+    """
+    base = as_model(mdp)
+    if not isinstance(monitor, MonitorLike):
+        raise ArgumentError(
+            f"a monitor must have start, letters and read; got {monitor!r}. Make one with Monitor(start, step)."
+        )
+    return _Product(base, monitor, whole("max_states", max_states)).model()
+
+
+@final
+class _Product:
+    """Breadth-first search through the pairs (state, memory), a whole frontier at a time."""
+
+    def __init__(self, base: MDP, monitor: MonitorLike, max_states: int) -> None:
+        self.base, self.monitor, self.max_states = base, monitor, max_states
+        self.letter, self.letters = monitor.letters(base)
+        self.memories: list[Any] = []
+        self.memory_index: dict[Any, int] = {}
+        self.moves: dict[int, tuple[int, int]] = {}  # by memory and letter: the next memory, the damage or −1
+        self.index: dict[int, int] = {}  # by memory and state
+        self.columns: list[tuple[Ints, ...]] = []
+        self.ends = self.traps = False
+
+    def model(self) -> MDP:
+        """The product."""
+        start = self._memory(self.monitor.start)
+        frontier: Ints = start * self.base.num_states + self.base.initial_states.astype(np.int64)
+        self._number(frontier)
+        while frontier.size:
+            frontier = self._expand(frontier)
+        return self._built()
+
+    def _expand(self, frontier: Ints) -> Ints:
+        """Follow all outcomes of the pairs of a frontier; returns the new ones."""
+        base = self.base
+        memory, state = np.divmod(frontier, base.num_states)
+        outcome, owner = _outcomes_of(base, state)
+        key = memory[owner] * len(self.letters) + self.letter[outcome]
+        keys, back = np.unique(key, return_inverse=True)
+        moves = np.array([self.moves.get(k) or self._move(k) for k in keys.tolist()], np.int64).reshape(-1, 2)[back]
+        damage = np.where(moves[:, 1] < 0, base.damage[outcome], moves[:, 1])
+        target = np.where(moves[:, 0] < 0, moves[:, 0], moves[:, 0] * base.num_states + base.successor[outcome])
+        new = np.unique(target[target >= 0])
+        new = new[[k not in self.index for k in new.tolist()]] if new.size else new
+        self._number(new)
+        self.columns.append((frontier[owner], outcome, target, damage))
+        return new
+
+    def _number(self, keys: Ints) -> None:
+        first = len(self.index)
+        if first + keys.size > self.max_states:
+            memory, state = divmod(int(keys[-1]), self.base.num_states)
+            raise LimitReached(
+                f"the product has more than max_states = {self.max_states:,} states; one of the last is "
+                f"{self.base.describe_state(state)} with {_shown(self.memories[memory])} remembered. If that grows for "
+                "ever, cut it off; otherwise raise max_states."
+            )
+        self.index.update(zip(keys.tolist(), range(first, first + keys.size), strict=True))
+
+    def _memory(self, memory: Any) -> int:
+        try:
+            number = self.memory_index.setdefault(memory, len(self.memories))
+        except TypeError:
+            raise ModelError(f"a monitor's memory must be hashable; got {_shown(memory)}") from None
+        if number == len(self.memories):
+            self.memories.append(memory)
+            if number >= MAX_MEMORIES:
+                raise LimitReached(
+                    f"the monitor remembers more than {MAX_MEMORIES:,} different things, such as {_shown(memory)}. "
+                    "Does it grow for ever?"
+                )
+        return number
+
+    def _move(self, key: int) -> tuple[int, int]:
+        """What a memory becomes: its number (−1 ended, −2 forbidden), and the damage (−1: as it was)."""
+        memory, letter = divmod(key, len(self.letters))
+        before, read = self.memories[memory], self.letters[letter]
+        try:
+            after = self.monitor.read(before, read)
+        except AlmostSureError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"the monitor failed with {_shown(before)} remembered, at {_shown(read)}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        damage = -1
+        if isinstance(after, tuple) and len(after) == 2 and _is_damage(after[1]):
+            after, damage = after[0], int(after[1])
+        if after is FORBIDDEN:
+            self.traps, self.moves[key] = True, (-2, 1)
+        elif after is ENDED:
+            self.ends, self.moves[key] = True, (-1, max(damage, 0))
+        else:
+            self.moves[key] = self._memory(after), damage
+        return self.moves[key]
+
+    def _built(self) -> MDP:
+        base, count = self.base, len(self.index)
+        end, trap = count, count + self.ends
+        source, outcome, target, damage = (np.concatenate(c) for c in zip(*self.columns, strict=True))
+        places = np.array([*self.index], np.int64)
+        order = np.argsort(places)
+        number = order[np.searchsorted(places[order], np.stack([source, np.maximum(target, places[order[0]])]))]
+        next_state = np.select([target == -1, target == -2], [end, trap], number[1])
+        choice = base.outcome_choices()[outcome]
+        columns = [
+            number[0],
+            base.choice_action[choice],
+            next_state,
+            base.probability[outcome],
+            base.reward[outcome],
+            damage,
+        ]
+        if self.traps:
+            loop = (trap, int(base.choice_action[0]), trap, 1.0, 0.0, 1)
+            columns = [np.append(column, x) for column, x in zip(columns, loop, strict=True)]
+        memory, state = np.divmod(places, base.num_states)
+        return self._named(columns, state, [self.memories[m] for m in memory.tolist()], end)
+
+    def _named(self, columns: list[Any], state: Ints, memories: list[Any], end: int) -> MDP:
+        base, extra = self.base, ["nothing counts any more"] * self.ends + [LABEL] * self.traps
+        names = [f"{base.state_name(s)} | {m}" for s, m in zip(state.tolist(), memories, strict=True)]
+        labels = {name: np.append(holds[state], np.zeros(len(extra), np.bool_)) for name, holds in base.labels.items()}
+        if self.traps:
+            labels[LABEL] = labels.get(LABEL, np.zeros(len(names) + len(extra), np.bool_)) | (
+                np.arange(len(names) + len(extra)) == len(names) + self.ends
+            )
+        starts = self.index[self._memory(self.monitor.start) * base.num_states + int(base.initial_states[0])]
+        shares = zip(range(starts, starts + base.initial_states.size), base.initial_probabilities.tolist(), strict=True)
+        whole_names = [*names, *extra]
+        parts = Parts(base, self.monitor, np.append(state, np.full(len(extra), -1)), memories + [None] * len(extra))
+        return build(
+            columns,
+            num_states=len(whole_names),
+            terminal=[end] if self.ends else (),
+            initial=dict(shares),
+            state_names=whole_names if len(set(whole_names)) == len(whole_names) else None,
+            action_names=base.action_names,
+            labels=labels,
+            origin=replace(base.origin or Origin(), rewards={}, variables={}, parts=parts),
+        )
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def amounts(mdp: MDP, given: Any, what: str) -> Ints:
+    """The amount of each outcome, as whole numbers 0 or more, [num_outcomes]."""
+    if isinstance(given, str):
+        given = {given: 1}
+    if isinstance(given, Mapping):
+        parts = [whole(what, n) * mdp.label(name)[mdp.successor].astype(np.int64) for name, n in given.items()]
+        added: Ints = np.sum(parts, axis=0, dtype=np.int64)
+        return added
+    if callable(given):
+        choice = mdp.outcome_choices()
+        columns = (x.tolist() for x in (mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor))
+        values = np.array([given(s, a, t) for s, a, t in zip(*columns, strict=True)])
+    else:
+        values = np.asarray(given)
+        values = np.full(mdp.num_outcomes, values) if values.ndim == 0 else values
+    if values.shape != (mdp.num_outcomes,) or values.dtype.kind not in "iufb":
+        raise ModelError(
+            f"{what} must be one whole number per outcome ({mdp.num_outcomes}); got {values.dtype} of shape "
+            f"{values.shape}"
+        )
+    bad = ~((values >= 0) & (values == np.floor(values)) & (values < 2**31))
+    if bad.any():
+        at = int(np.argmax(bad))
+        where = mdp.describe_choice(int(mdp.outcome_choices()[at]))
+        more = and_more(int(bad.sum()) - 1, "outcome")
+        raise ModelError(f"{what} must be a whole number, 0 or more; got {values[at]} at {where}{more}")
+    return values.astype(np.int64)
+
+
+def _at_least_0(name: str, value: object) -> int:
+    number = whole(name, value)
+    if number < 0:
+        raise ArgumentError(f"{name} must be 0 or more; got {number}")
+    return number
+
+
+def _by_value(values: Ints) -> tuple[Ints, list[Any]]:
+    letters, numbers = np.unique(values, return_inverse=True)
+    return numbers, letters.tolist()
+
+
+def _holds(mdp: MDP, states: Iterable[int | str]) -> Bools:
+    result = np.zeros(mdp.num_states, np.bool_)
+    result[[mdp.state(state) for state in states]] = True
+    return result
+
+
+def _outcomes_of(mdp: MDP, states: Ints) -> tuple[Ints, Ints]:
+    """All outcomes of the states, and the position of each one's state."""
+    begin = mdp.outcome_ptr[mdp.choice_ptr[states]].astype(np.int64)
+    lengths = mdp.outcome_ptr[mdp.choice_ptr[states + 1]] - begin
+    owner = np.repeat(np.arange(states.size), lengths)
+    return np.arange(owner.size) + (begin - (np.cumsum(lengths) - lengths))[owner], owner
+
+
+def _is_damage(value: Any) -> bool:
+    is_number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return bool(is_number and 0 <= value <= MAX_DAMAGE)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"

@@ -1,0 +1,172 @@
+"""``HorizonShield``: what keeps the budget for a number of steps, where none keeps it for ever.
+
+With t steps left and K of the budget, an action is allowed where k_t(s, a) ≤ K (:mod:`almostsure.budget.horizon`).
+After any outcome K − d ≥ v_{t−1}(s'), so at s' something is allowed again with one step less, and nothing is overspent
+before the steps are over.  It is the least restrictive shield for that many steps, for the same reason as Theorem 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import check_budget, whole, whole_array
+from almostsure.budget.horizon import HorizonBudget, check_steps
+from almostsure.budget.minimal import INFINITE
+from almostsure.errors import ArgumentError, NoSafeAction
+from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.policy.explore import spans
+from almostsure.shield.outcomes import Outcomes
+from almostsure.shield.protocol import Run
+
+
+@final
+class HorizonShield:
+    """Allows what never overspends the budget within the steps of a horizon.
+
+    Parameters
+    ----------
+    minimal
+        From ``minimal_budget(mdp, horizon=T)``.
+
+    Examples
+    --------
+    Every second step hurts in a pit that nobody leaves: no finite budget suffices, but 5 is enough for 10 steps.
+
+    >>> import almostsure as asure
+    >>> from almostsure.shield import HorizonShield
+    >>> pit = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [0, 0], [0, 1])
+    >>> shield = HorizonShield(asure.minimal_budget(pit, horizon=10))
+    >>> run = shield.begin(0, 5)
+    >>> run, shield.allowed(*run)
+    ((0, 5, 10), array([0]))
+    >>> shield.after(run, 0, 1)
+    (1, 5, 9)
+    """
+
+    carries = ("remaining", "steps_left")
+
+    def __init__(self, minimal: HorizonBudget) -> None:
+        if not isinstance(minimal, HorizonBudget):
+            raise ArgumentError(
+                f"a HorizonShield is made of minimal_budget(mdp, horizon=T); got {type(minimal).__name__}. Without a "
+                "horizon, use Shield(minimal_budget(mdp))."
+            )
+        self.minimal = minimal
+        rises = minimal.rises
+        self._scale = max(minimal.horizon, int(rises.step.max(initial=0))) + 1
+        owner = np.repeat(np.arange(minimal.mdp.num_states, dtype=np.int64), np.diff(rises.ptr))
+        self._keys = owner * self._scale + rises.step
+        self._outcomes = Outcomes(minimal.mdp)
+
+    @property
+    def mdp(self) -> MDP:
+        """The model whose choices it allows or refuses."""
+        return self.minimal.mdp
+
+    @property
+    def space(self) -> MDP:
+        """The states and actions that it knows: its model's."""
+        return self.minimal.mdp
+
+    # ------------------------------------------------------------------ what is allowed
+
+    def allowed(self, state: int | str, remaining: int, steps_left: int) -> npt.NDArray[np.int64]:
+        """The ids of the actions that are safe for the steps that are left, ascending; all of them when none is left.
+
+        Raises
+        ------
+        NoSafeAction
+            If there is none.
+        """
+        s, left = self.mdp.state(state), whole("remaining", remaining)
+        steps = self._steps(steps_left)
+        row = self.mask(np.array([s]), np.array([left]), np.array([steps]))[0]
+        return np.flatnonzero(row)
+
+    def mask(self, states: npt.ArrayLike, remaining: npt.ArrayLike, steps_left: npt.ArrayLike) -> Bools:
+        """Which actions are safe, for many runs at once: [n, num_actions].  No row is empty."""
+        given = (
+            whole_array(n, x) for n, x in (("states", states), ("remaining", remaining), ("steps_left", steps_left))
+        )
+        s, left, steps = np.broadcast_arrays(*map(np.atleast_1d, given))
+        if s.size and not (s.min() >= 0 and s.max() < self.mdp.num_states):
+            self.mdp.state(int(s[(s < 0) | (s >= self.mdp.num_states)][0]))  # says what is wrong
+        if steps.size:
+            self._steps(int(steps.min()))
+            self._steps(int(steps.max()))
+        choices, owner = spans(self.mdp.choice_ptr, s)
+        safe = self._needed(choices, steps[owner]) <= np.minimum(left[owner], INFINITE - 1)
+        result = np.zeros((s.size, self.mdp.num_actions), np.bool_)
+        result[owner, self.mdp.choice_action[choices]] = safe
+        empty = ~result.any(axis=1)
+        if empty.any():
+            at = int(np.argmax(empty))
+            self._refuse(int(s[at]), int(left[at]), int(steps[at]))
+        return result
+
+    def _needed(self, choices: Ints, steps: Ints) -> Ints:
+        """k_t of each choice; 0 with no steps left."""
+        mdp = self.mdp
+        outcome, owner = spans(mdp.outcome_ptr, choices)
+        first = np.searchsorted(owner, np.arange(choices.size))
+        cost = mdp.damage[outcome] + self._values(mdp.successor[outcome], steps[owner] - 1)
+        needed = np.where(steps > 0, np.maximum.reduceat(np.minimum(cost, INFINITE), first), 0)
+        return np.where((self.minimal.cap is not None) & (needed > (self.minimal.cap or 0)), INFINITE, needed)
+
+    def _values(self, states: Ints, steps: Ints) -> Ints:
+        """v_t of each state."""
+        rises = self.minimal.rises
+        at = np.searchsorted(self._keys, states.astype(np.int64) * self._scale + np.maximum(steps, 0), side="right") - 1
+        if not rises.value.size:
+            return np.zeros(states.size, np.int64)
+        return np.where(at >= rises.ptr[states], rises.value[np.maximum(at, 0)], 0).astype(np.int64)
+
+    def _steps(self, steps_left: int) -> int:
+        steps = check_steps("steps_left", steps_left)
+        if steps > self.minimal.horizon:
+            raise ArgumentError(f"steps_left must be at most the horizon {self.minimal.horizon}; got {steps}")
+        return steps
+
+    def _refuse(self, state: int, remaining: int, steps: int) -> NoReturn:
+        need = int(self._values(np.array([state]), np.array([steps]))[0])
+        why = "no finite budget suffices" if need >= INFINITE else f"it needs {need}"
+        if remaining < 0:
+            why = f"the budget is overspent by {-remaining}"
+        raise NoSafeAction(
+            f"no action of {self.mdp.describe_state(state)} is safe for {steps} steps with {remaining} left: {why}.",
+            state=state,
+            remaining=remaining,
+        )
+
+    # ------------------------------------------------------------------ runs
+
+    def begin(self, state: Any, budget: int) -> Run:
+        """The run (state, remaining, steps left) that begins in a state; for an array of states, three arrays."""
+        remaining, steps = check_budget(budget), self.minimal.horizon
+        states = whole_array("states", [self.mdp.state(x) for x in np.ravel(state)])
+        short = self._values(states, np.full(states.size, steps)) > remaining
+        if short.any():
+            self._refuse(int(states[np.argmax(short)]), remaining, steps)
+        if np.ndim(state) == 0:
+            return int(states[0]), remaining, steps
+        return states.astype(np.int64), np.full(states.size, remaining, np.int64), np.full(states.size, steps, np.int64)
+
+    def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
+        """The run after ``action`` led to ``next_state``; for many runs, arrays of both.  See ``Shield.after``."""
+        state, remaining, steps = run
+        if np.any(np.asarray(steps) <= 0):
+            raise ArgumentError(
+                "the horizon is over: no step is left in which anything was promised. Begin another run."
+            )
+        if isinstance(next_state, np.ndarray) and next_state.ndim:
+            spent: Any = self._outcomes.damages(state, action, next_state, damage)
+        else:
+            state, action, next_state = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
+            spent = self._outcomes.damage(state, action, next_state, damage)
+        return next_state, remaining - spent, steps - 1
+
+    def __repr__(self) -> str:
+        return f"<HorizonShield: for {self.minimal.horizon:,} steps; {repr(self.minimal)[16:-1]}>"

@@ -1,0 +1,108 @@
+"""The least damage that can be forced within T steps."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import almostsure as asure
+from almostsure import INFINITE, from_transitions, minimal_budget
+from almostsure.budget import horizon_solve as module
+from almostsure.errors import ArgumentError, CertificateError
+from almostsure.testing import mdps
+
+
+def forced(mdp, steps, state):
+    """By definition: the game of so many steps, played out."""
+    if steps == 0:
+        return 0
+    return min(
+        max(o.damage + forced(mdp, steps - 1, o.next_state) for o in mdp.outcomes(state, int(a)))
+        for a in mdp.actions(state)
+    )
+
+
+@given(mdps(max_states=4, max_damage=3), st.integers(0, 4))
+def test_it_is_the_game_played_out(mdp, steps):
+    minimal = minimal_budget(mdp, horizon=steps)
+    assert minimal.of_state.tolist() == [forced(mdp, steps, s) for s in range(mdp.num_states)]
+    for c in range(mdp.num_choices if steps else 0):
+        where = range(int(mdp.outcome_ptr[c]), int(mdp.outcome_ptr[c + 1]))
+        worst = max(int(mdp.damage[o]) + forced(mdp, steps - 1, int(mdp.successor[o])) for o in where)
+        assert minimal.of_choice[c] == worst
+    asure.check_minimal_budget(mdp, minimal)
+
+
+@given(mdps(max_states=6, max_damage=3), st.integers(0, 30), st.one_of(st.none(), st.integers(0, 6)))
+def test_compiled_is_plain_and_every_smaller_number_of_steps_is_known(mdp, steps, cap):
+    plain = minimal_budget(mdp, horizon=steps, cap=cap)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SMALL_WORK", -1)
+        compiled = minimal_budget(mdp, horizon=steps, cap=cap)
+    for t in range(steps + 1):
+        alone = minimal_budget(mdp, horizon=t, cap=cap)
+        for found in (plain.at(t), compiled.at(t)):
+            assert np.array_equal(found.of_state, alone.of_state)
+            assert np.array_equal(found.of_choice, alone.of_choice)
+
+
+@given(mdps(max_states=6, max_damage=2))
+def test_it_rises_to_the_minimal_budget(mdp):
+    exact = minimal_budget(mdp).of_state
+    finite = exact < INFINITE
+    far = minimal_budget(mdp, horizon=200)
+    assert np.array_equal(far.of_state[finite], exact[finite])
+    assert (far.of_state[~finite] >= 3).all() or not (~finite).any()
+    if far.settled is not None:
+        assert finite.all()
+        assert np.array_equal(far.at(10**9).of_state, exact)
+
+
+def test_a_pit_rises_for_ever_and_a_cap_ends_that():
+    pit = from_transitions([0], [0], [0], [1], [0], [1])
+    assert [minimal_budget(pit, horizon=100).at(t).of(0) for t in (0, 1, 7, 100)] == [0, 1, 7, 100]
+    capped = minimal_budget(pit, horizon=10**6, cap=5)
+    assert capped.of(0) == INFINITE
+    assert capped.rises.step.size == 6
+    assert capped.settled == 6
+
+
+def test_what_is_forbidden_is_infinite_with_no_steps_left():
+    mdp = from_transitions([0, 0, 1], [0, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 0], [0, 0, 1], labels={"forbidden": [1]})
+    minimal = minimal_budget(mdp, horizon=1)
+    assert minimal.at(0).of(1) == INFINITE
+    assert minimal.of(0, 0) == INFINITE
+    assert minimal.of(0) == 0
+
+
+def test_tampered_answers_are_refused():
+    mdp = asure.example("quicksand")
+    minimal = minimal_budget(mdp, horizon=8)
+    value = minimal.rises.value.copy()
+    for at in range(0, value.size, 7):
+        for change in (-1, 1):
+            wrong = value.copy()
+            wrong[at] += change
+            with pytest.raises(CertificateError, match=r"with \d+ steps left, state .* needs|of_state must be"):
+                asure.check_minimal_budget(mdp, replace(minimal, rises=minimal.rises._replace(value=wrong)))
+
+
+def test_text_and_reasons():
+    mdp = asure.example("quicksand")
+    minimal = minimal_budget(mdp, horizon=20)
+    assert repr(minimal).startswith("<HorizonBudget: the start needs a budget of 2 for 20 steps (86 states)")
+    lines = minimal.explain(mdp.initial_state).splitlines()
+    assert lines[0].endswith("nature can force 2 damage within 20 steps.")
+    assert lines[-1].endswith("2 so far")
+
+
+def test_bad_input():
+    for steps in (-1, 1.5, "ten", True, float("nan")):
+        with pytest.raises(ArgumentError, match="horizon must be a whole number"):
+            minimal_budget("paper", horizon=steps)
+    with pytest.raises(ArgumentError, match=r"steps must be at most the horizon 3; got 4\. Solve with a larger one"):
+        minimal_budget(from_transitions([0], [0], [0], [1], [0], [1]), horizon=3).at(4)
+    with pytest.raises(ArgumentError, match=r"Shield\(minimal_budget\(mdp\)\); got HorizonBudget"):
+        asure.Shield(minimal_budget("paper", horizon=3))

@@ -1,0 +1,139 @@
+"""Products with monitors."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import almostsure as asure
+from almostsure import INFINITE, from_transitions, minimal_budget, product
+from almostsure.errors import ArgumentError, LimitReached, ModelError, UnknownName
+from almostsure.model import ENDED, FORBIDDEN, Automaton, Monitor, Refill, SecondBudget, Steps
+from almostsure.testing import mdps
+
+
+@pytest.fixture
+def field():
+    """A line of cells 0 … 4: 2 is a station, 4 the end; going left or right costs a step."""
+    rows = [(s, a, min(max(s + (1, -1)[a], 0), 4), 1.0, float(s == 3 and a == 0), 0) for s in range(4) for a in (0, 1)]
+    return from_transitions(
+        *zip(*rows, strict=True), terminal=[4], action_names=["right", "left"], labels={"station": [2], "end": [4]}
+    )
+
+
+@given(mdps(max_states=5, max_damage=2), st.integers(0, 8))
+def test_a_number_of_steps_is_the_horizon(mdp, steps):
+    with_steps = product(mdp, Steps(steps))
+    assert minimal_budget(with_steps).smallest_budget() == minimal_budget(mdp, horizon=steps).smallest_budget()
+
+
+@given(mdps(max_states=5, max_damage=3))
+def test_a_monitor_that_remembers_nothing_changes_nothing(mdp):
+    same = product(mdp, Monitor(start=None, step=lambda memory, *_: memory))
+    found, exact = minimal_budget(same), minimal_budget(mdp)
+    states = same.origin.parts.states
+    assert np.array_equal(found.of_state, exact.of_state[states])
+
+
+@given(mdps(max_states=5, max_damage=2), st.integers(0, 4))
+def test_a_second_budget_for_the_same_damage_is_the_budget(mdp, budget):
+    second = product(mdp, SecondBudget(mdp.damage, budget))
+    start = minimal_budget(mdp).smallest_budget()
+    found = minimal_budget(second).smallest_budget()
+    assert found == (start if start <= budget else INFINITE)
+
+
+@given(mdps(max_states=4, max_damage=2), st.integers(0, 3), st.randoms(use_true_random=False))
+def test_a_second_budget_is_kept_by_whoever_keeps_the_first(mdp, budget, random):
+    other = np.array([random.randrange(3) for _ in range(mdp.num_outcomes)])
+    both = product(mdp, SecondBudget(other, budget))
+    need = minimal_budget(both).smallest_budget()
+    if need == INFINITE:
+        return
+    shield = asure.Shield(minimal_budget(both))
+    parts = both.origin.parts
+    run = shield.begin(int(both.initial_states[0]), need)
+    for _ in range(30):
+        outcome = random.choice(both.outcomes(run[0], random.choice(shield.allowed(*run).tolist())))
+        run = (outcome.next_state, run[1] - outcome.damage)
+        assert run[1] >= 0
+        assert parts.memories[run[0]] >= 0
+        assert parts.states[run[0]] >= 0
+
+
+def test_a_tank_is_filled_on_the_way(field):
+    for capacity, need in ((1, INFINITE), (2, 0), (4, 0)):
+        tank = product(field, Refill(cost=1, capacity=capacity, at="station"))
+        assert minimal_budget(tank).smallest_budget() == need
+    low = product(field, Refill(1, 3, at=[2], level=1))
+    assert minimal_budget(low).smallest_budget() == INFINITE
+    assert low.state_name(low.initial_state) == "0 | 1"
+
+
+def test_never_b_before_a():
+    rows = [(0, 0, 1, 1, 0, 0), (0, 1, 2, 1, 0, 0), (1, 0, 2, 1, 0, 0), (2, 0, 3, 1, 1, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[3], labels={"a": [1], "b": [2]})
+    edges = {("no", "a"): "yes", ("no", "b"): "trap", ("yes", "b"): "yes", ("yes", "a"): "yes"}
+    rule = product(mdp, Automaton(edges, start="no", forbidden=["trap"]))
+    minimal = minimal_budget(rule)
+    assert (minimal.of("0 | no", 0), minimal.of("0 | no", 1)) == (0, INFINITE)
+    assert rule.label("forbidden").sum() == 1
+    assert minimal_budget(rule, horizon=0).of("forbidden") == INFINITE
+    with pytest.raises(ModelError, match=r"the automaton has no edge from 'no' for 'b'\. Add it"):
+        product(mdp, Automaton({("no", "a"): "yes", ("yes", "b"): "yes"}, start="no"))
+    with pytest.raises(UnknownName, match="unknown label 'c'"):
+        product(mdp, Automaton({("no", "c"): "yes"}, start="no"))
+
+
+def test_damage_may_be_replaced_and_runs_may_end(field):
+    def step(count, state, action, next_state, damage, labels):
+        if "end" in labels:
+            return ENDED
+        return (count, 3) if count == 2 else count + 1
+
+    model = product(field, Monitor(start=0, step=step))
+    assert minimal_budget(model).smallest_budget() == 3  # the fourth step would hurt, but ends
+    assert model.state_names[-1] == "nothing counts any more"
+
+
+def test_monitors_may_be_nested(field):
+    model = product(product(field, Steps(10)), SecondBudget(lambda s, a, t: int(a == 1), 1))
+    assert model.state_name(model.initial_state) == "0 | 10 | 1"
+    assert minimal_budget(model).smallest_budget() == 0
+
+
+def test_only_what_can_be_reached_is_built_and_large_products_are_quick():
+    size = 20_000
+    chain = from_transitions(
+        np.arange(size), np.zeros(size), np.r_[1:size, 0], np.ones(size), np.zeros(size), np.zeros(size)
+    )
+    model = product(chain, SecondBudget(np.zeros(size), 1000))
+    assert model.num_states == size
+
+
+@pytest.mark.parametrize(
+    ("monitor", "error", "message"),
+    [
+        (
+            Monitor(0, lambda m, *_: m + 1),
+            LimitReached,
+            r"more than max_states = 1,000 states; one of the last",
+        ),
+        (Monitor(0, lambda m, *_: [m]), ModelError, r"a monitor's memory must be hashable; got \[0\]"),
+        (Monitor(0, lambda m, *_: 1 / 0), ModelError, "the monitor failed with 0 remembered, at .*ZeroDivisionError"),
+        (Refill(1, 3, at=[]), ModelError, "at must name one or more states"),
+        (Refill(1, 3, at="statoin"), UnknownName, "Did you mean 'station'"),
+        (Refill(1, 3, at=[2], level=4), ArgumentError, r"level must be 0 … 3, the capacity; got 4"),
+        (SecondBudget(-1, 3), ModelError, "damage must be a whole number, 0 or more; got -1"),
+        (SecondBudget([1, 2], 3), ModelError, r"damage must be one whole number per outcome \(9\)"),
+        (SecondBudget("station", -1), ArgumentError, "budget must be 0 or more"),
+        ("monitor", ArgumentError, "a monitor must have start, letters and read"),
+    ],
+)
+def test_bad_monitors(field, monitor, error, message):
+    with pytest.raises(error, match=message):
+        product(field, monitor, max_states=1000)
+
+
+def test_verdicts_have_names():
+    assert [repr(FORBIDDEN), repr(ENDED)] == ["FORBIDDEN", "ENDED"]

@@ -1,0 +1,86 @@
+"""``HorizonShield``: never overspent within the steps, and no more forbidden than that takes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import almostsure as asure
+from almostsure import INFINITE, from_transitions, minimal_budget
+from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
+from almostsure.shield import HorizonShield
+from almostsure.shield.protocol import Guard
+from almostsure.testing import mdps
+
+
+@given(mdps(max_states=5, max_damage=2), st.integers(0, 6), st.integers(0, 4))
+def test_what_is_allowed_is_what_the_budget_for_the_steps_says(mdp, steps, remaining):
+    minimal = minimal_budget(mdp, horizon=steps)
+    shield = HorizonShield(minimal)
+    assert isinstance(shield, Guard)
+    for left in range(steps + 1):
+        exact = minimal.at(left)
+        for s in range(mdp.num_states):
+            safe = [int(a) for a in mdp.actions(s) if exact.of(s, int(a)) <= remaining]
+            if safe:
+                assert shield.allowed(s, remaining, left).tolist() == safe
+            else:
+                with pytest.raises(NoSafeAction, match=rf"is safe for {left} steps with {remaining} left: it needs"):
+                    shield.allowed(s, remaining, left)
+
+
+@given(mdps(max_states=6, max_damage=2), st.integers(1, 12), st.randoms(use_true_random=False))
+def test_random_play_never_overspends_within_the_steps(mdp, steps, random):
+    shield = HorizonShield(minimal_budget(mdp, horizon=steps))
+    start = int(mdp.initial_states[0])
+    need = shield.minimal.of(start)
+    run = shield.begin(start, need)
+    for _ in range(steps):
+        action = random.choice(shield.allowed(*run).tolist())
+        outcome = random.choice(mdp.outcomes(run[0], action))
+        run = shield.after(run, action, outcome.next_state, outcome.damage)
+        assert run[1] >= 0
+    with pytest.raises(ArgumentError, match="the horizon is over"):
+        shield.after(run, 0, run[0])
+    if need:
+        with pytest.raises(NoSafeAction, match=f"it needs {need}"):
+            shield.begin(start, need - 1)
+
+
+def test_many_runs_are_each_one_run():
+    mdp = asure.example("quicksand")
+    shield = HorizonShield(minimal_budget(mdp, horizon=30))
+    rng = np.random.default_rng(0)
+    runs = shield.begin(np.full(32, mdp.initial_state), 2)
+    for _ in range(30):
+        masks = shield.mask(*runs)
+        action = np.array([rng.choice(np.flatnonzero(mask)) for mask in masks])
+        choice = np.array([mdp.choice(int(s), int(a)) for s, a in zip(runs[0], action, strict=True)])
+        outcome = rng.integers(mdp.outcome_ptr[choice], mdp.outcome_ptr[choice + 1])
+        ahead = shield.after(
+            runs, action, mdp.successor[outcome].astype(np.int64), mdp.damage[outcome].astype(np.int64)
+        )
+        for i in range(0, 32, 5):
+            one = tuple(int(column[i]) for column in runs)
+            assert shield.allowed(*one).tolist() == np.flatnonzero(masks[i]).tolist()
+            last = int(outcome[i])
+            after = shield.after(one, int(action[i]), int(mdp.successor[last]), int(mdp.damage[last]))
+            assert after == tuple(int(column[i]) for column in ahead)
+        runs = ahead
+        assert (runs[1] >= 0).all()
+
+
+def test_refusals():
+    with pytest.raises(ArgumentError, match=r"made of minimal_budget\(mdp, horizon=T\); got MinimalBudget"):
+        HorizonShield(minimal_budget("paper"))
+    pit = from_transitions([0], [0], [0], [1], [0], [1])
+    shield = HorizonShield(minimal_budget(pit, horizon=4, cap=2))
+    assert shield.minimal.of(0) == INFINITE
+    with pytest.raises(NoSafeAction, match="no finite budget suffices"):
+        shield.begin(0, 10)
+    with pytest.raises(ArgumentError, match="steps_left must be at most the horizon 4; got 5"):
+        shield.allowed(0, 1, 5)
+    calm = HorizonShield(minimal_budget("quicksand", horizon=4))
+    run = calm.begin(calm.mdp.initial_state, 9)
+    with pytest.raises(ModelMismatch, match="impossible"):
+        calm.after(run, 0, int(np.flatnonzero(calm.mdp.is_terminal())[0]), 0)

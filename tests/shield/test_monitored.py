@@ -1,0 +1,98 @@
+"""Shields of products around runs of the base model."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+import almostsure as asure
+from almostsure import Shield, minimal_budget, product
+from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
+from almostsure.gym import ShieldedEnv, ShieldedVectorEnv, to_gymnasium
+from almostsure.model import Refill, SecondBudget, Steps
+from almostsure.shield import Guard, MonitoredShield
+
+NOISY = 2  # going south is noisy
+
+
+def quiet(mdp, budget):
+    return product(mdp, SecondBudget(lambda state, action, after: int(action == NOISY), budget))
+
+
+@pytest.fixture
+def mdp():
+    return asure.example("quicksand")
+
+
+def test_an_environment_is_guarded_without_seeing_the_product(mdp):
+    minimal = minimal_budget(quiet(mdp, 4))
+    need = minimal.smallest_budget()
+    env = ShieldedEnv(to_gymnasium(mdp), Shield(minimal), need)
+    rng = np.random.default_rng(0)
+    for episode in range(20):
+        _, info = env.reset(seed=episode)
+        noise = 0
+        for _ in range(60):
+            action = int(rng.choice(np.flatnonzero(info["action_mask"])))
+            noise += action == NOISY
+            _, _, terminated, truncated, info = env.step(action)
+            assert info["remaining"] >= 0
+            if terminated or truncated:
+                break
+        assert noise <= 4
+
+
+def test_many_runs_are_each_one_run(mdp):
+    shield = MonitoredShield(Shield(minimal_budget(quiet(mdp, 4))))
+    assert isinstance(shield, Guard)
+    need = shield.shield.minimal.smallest_budget()
+    rng = np.random.default_rng(1)
+    runs = shield.begin(np.full(16, mdp.initial_state), need)
+    for _ in range(25):
+        masks = shield.mask(*runs)
+        action = np.array([rng.choice(np.flatnonzero(mask)) for mask in masks])
+        choice = np.array([mdp.choice(int(s), int(a)) for s, a in zip(runs[0], action, strict=True)])
+        outcome = rng.integers(mdp.outcome_ptr[choice], mdp.outcome_ptr[choice + 1])
+        after, damage = mdp.successor[outcome].astype(np.int64), mdp.damage[outcome].astype(np.int64)
+        ahead = shield.after(runs, action, after, damage)
+        for i in range(0, 16, 5):
+            one = tuple(int(column[i]) for column in runs)
+            assert shield.allowed(*one).tolist() == np.flatnonzero(masks[i]).tolist()
+            single = shield.after(one, int(action[i]), int(after[i]), int(damage[i]))
+            assert single == tuple(int(column[i]) for column in ahead)
+        runs = ahead
+        assert (runs[1] >= 0).all()
+
+
+def test_a_vector_of_environments_and_a_tank():
+    rows = [(s, a, min(max(s + (1, -1)[a], 0), 4), 1.0, float(s == 3 and a == 0), 0) for s in range(4) for a in (0, 1)]
+    line = asure.from_transitions(*zip(*rows, strict=True), terminal=[4], labels={"station": [2]})
+    shield = Shield(minimal_budget(product(line, Refill(cost=1, capacity=3, at="station"))))
+    env = ShieldedVectorEnv(gymnasium.vector.SyncVectorEnv([lambda: to_gymnasium(line)] * 4), shield, 0)
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+    for _ in range(100):
+        masks = env.action_masks()
+        actions = np.array([rng.choice(np.flatnonzero(mask)) for mask in masks])
+        env.step(actions)
+    assert masks.any(axis=1).all()
+
+
+def test_when_nothing_counts_any_more_everything_is_allowed():
+    pit = asure.from_transitions([0], [0], [0], [1], [0], [1])
+    shield = MonitoredShield(Shield(minimal_budget(product(pit, Steps(2)))))
+    run = shield.begin(0, 2)
+    for _ in range(5):
+        run = shield.after(run, 0, 0, 1)
+    assert run == (0, 0, 0)
+    assert shield.allowed(*run).tolist() == [0]
+
+
+def test_refusals(mdp):
+    with pytest.raises(ArgumentError, match="needs the shield of a product"):
+        MonitoredShield(Shield(minimal_budget(mdp)))
+    shield = MonitoredShield(Shield(minimal_budget(quiet(mdp, 4))))
+    other = int(np.flatnonzero(np.arange(mdp.num_states) != mdp.initial_state)[0])
+    with pytest.raises(NoSafeAction, match="runs begin in the initial states"):
+        shield.begin(other, 9)
+    with pytest.raises(ModelMismatch, match="is never reached with memory 77"):
+        shield.allowed(mdp.initial_state, 9, 77)
