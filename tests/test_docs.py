@@ -190,6 +190,15 @@ def test_the_readme_has_snippets_with_output() -> None:
     assert found[0].printed
 
 
+@pytest.mark.parametrize(
+    "snippet", [s for s in snippets((ROOT / "README.md").read_text("utf-8")) if "import" in s.code]
+)
+def test_blocks_of_the_readme_can_be_copied_alone(snippet: Snippet, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed = run_python(snippet.code, snippet.line, ROOT / "README.md", {"__name__": "__main__"})
+    assert snippet.printed is None or matches(snippet.printed, printed)
+
+
 def test_commands_are_found_with_what_they_print() -> None:
     found = list(commands("$ almostsure a\none\n\n$ almostsure b -c\n$ cd ..\n", 5))
     assert found == [(5, "$ almostsure a", "one\n\n"), (8, "$ almostsure b -c", None)]
