@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from almostsure import AlmostSure, Policy, example, from_transitions, solve_policy
+from almostsure.errors import PolicyError
 from almostsure.model.storm.write import to_storm
 from almostsure.policy.rows import Rest
 

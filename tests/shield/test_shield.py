@@ -14,6 +14,7 @@ from almostsure.errors import (
     CertificateError,
     CorruptFile,
     FileError,
+    Infeasible,
     ModelMismatch,
     NoSafeAction,
     UnknownName,
@@ -430,5 +431,5 @@ def test_what_is_unknown_is_called_unknown(tmp_path) -> None:
         assert "finite" not in text
         assert "∞" not in text
     lost = asure.MDP(mdp.arrays, initial=(np.array([2]), np.array([1.0])), end=1, unknown=2)
-    with pytest.raises(asure.Infeasible, match=r"no budget is known to be enough at the start: .* is unknown"):
+    with pytest.raises(Infeasible, match=r"no budget is known to be enough at the start: .* is unknown"):
         Shield(asure.minimal_budget(lost)).random_policy(3)

@@ -214,16 +214,7 @@ def simulate(
     policy = as_policy(mdp, policy, budget=budget)
     start = policy.budget if budget is None else budget
     seed = _check_seed(seed)
-    tables = build_tables(mdp, policy)
-    rules = Rules(
-        budget=int(UNLIMITED) if start is None else start,
-        top=-1 if policy.budget is None else policy.budget,
-        overspent=policy.budget + 1 if policy.budget is not None and policy.knows_overspent else -1,
-        max_steps=_at_least_one("max_steps", max_steps),
-        discount=check_discount(discount),
-        randomised=policy.probability is not None,
-        rests=policy.rest is not None,
-    )
+    tables, rules = build_tables(mdp, policy), _rules(policy, start, max_steps, discount)
     results = _play(tables, rules, seed, count, crew)
     _raise_first_violation(mdp, tables, rules, seed, results.fate)
     return Episodes(
@@ -237,6 +228,18 @@ def simulate(
         policy=policy,
         _tables=tables,
         _rules=rules,
+    )
+
+
+def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -> Rules:
+    return Rules(
+        budget=int(UNLIMITED) if start is None else start,
+        top=-1 if policy.budget is None else policy.budget,
+        overspent=policy.budget + 1 if policy.budget is not None and policy.knows_overspent else -1,
+        max_steps=_at_least_one("max_steps", max_steps),
+        discount=check_discount(discount),
+        randomised=policy.probability is not None,
+        rests=policy.rest is not None,
     )
 
 

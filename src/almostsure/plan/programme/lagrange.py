@@ -27,6 +27,7 @@ from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components
 from almostsure.policy.chain import add_up
+from almostsure.policy.linear import SuperLU
 
 TIGHT = 1e-7  # slack below this share of the values' size counts as none where a way to a stop is looked for
 ROUNDS = 1_000
@@ -310,16 +311,12 @@ class Search:
 def _solve(moves: Any, discount: float, constant: Floats, *, transposed: bool) -> Floats:
     """Solve (I − discount · moves) x = constant, or its transpose, with one step of refinement."""
     from scipy.sparse import csc_array, eye_array
-    from scipy.sparse.linalg import splu
 
-    matrix = csc_array(eye_array(constant.size) - discount * moves)
     try:
-        factor: Any = splu(matrix)
+        factor = SuperLU(csc_array(eye_array(constant.size) - discount * moves))
     except RuntimeError:  # singular
         raise Improper from None
-    trans, again = ("T", matrix.T) if transposed else ("N", matrix)
-    x = factor.solve(constant, trans=trans)
-    result: Floats = x + factor.solve(constant - again @ x, trans=trans)
+    result = factor.refined(constant, transposed=transposed)
     if not np.isfinite(result).all():
         raise Improper
     return result
