@@ -1,4 +1,4 @@
-"""Tabular learners: violations in ten million shielded training steps, steps a second, and the table of learners.
+"""Tabular learners: violations in ten million shielded training steps, steps per second, and the table of learners.
 
 ``--steps`` (10⁷ by default) is the length of each shielded training.  The run fails if any of them violates.
 """
@@ -13,13 +13,13 @@ import numpy as np
 
 import almostsure as asure
 from almostsure.learn import OnlineShield, learn_minimal_budget
-from almostsure.learn.agents import OptimisticModel, ShieldedQ, learn_barrier
 from almostsure.learn.compare import compare
+from almostsure.learn.learners import ShieldedQ, learn_barrier
 from almostsure.model.families import garnet
 
 
 def by_hand(mdp: asure.MDP, budget: int, steps: int) -> float:
-    """Steps a second of what one writes first: a Python loop over one copy, with a shield and a dictionary."""
+    """Steps per second of what one writes first: a Python loop over one copy, with a shield and a dictionary."""
     shield, rng = asure.Shield(asure.minimal_budget(mdp)), np.random.default_rng(0)
     values: dict[tuple[int, int, int], float] = {}
     terminal = mdp.is_terminal()
@@ -53,11 +53,11 @@ def zero_violations(steps: int) -> int:
     violations = 0
     print(f"{'model':<24} {'learner':<44} {'M steps':>8} {'episodes':>10} {'violations':>10} {'M steps/s':>10}")
     for name, mdp, budget, mu in cases:
-        runs = [ShieldedQ(), OptimisticModel()]
+        runs = [ShieldedQ()]
         if mu is not None:
             learned = learn_minimal_budget(mdp, mu=mu, delta=0.01, budget=budget, seed=1)
             runs.append(ShieldedQ(name="shielded Q-learning, learned shield", shield=learned.shield))
-            careful = OnlineShield(mdp, needed=200, known=asure.learn.build_kernel(mdp, 200, seed=1))
+            careful = OnlineShield(mdp, needed=200, known=asure.learn.count_outcomes(mdp, 200, seed=1))
             runs.append(ShieldedQ(name="shielded Q-learning, online, known choices", shield=careful))
         for learner in runs:
             learner.train(mdp, budget, steps=100_000, seed=1)  # compiles

@@ -1,6 +1,6 @@
 """Learning: how fast outcomes are drawn and counted, how many samples are needed, and how often a promise is broken.
 
-``--repetitions 2000`` (the default) draws that many kernels for each line of the study of failures; ``--long`` adds 10⁹
+``--repetitions 2000`` (the default) draws that many counts for each line of the study of failures; ``--long`` adds 10⁹
 samples of a model with 10⁴ choices.
 """
 
@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 import almostsure as asure
-from almostsure.learn import OnlineShield, build_kernel, learn_minimal_budget, samples_needed
+from almostsure.learn import OnlineShield, count_outcomes, learn_minimal_budget, samples_needed
 from almostsure.learn.minimal import reachable_choices
 from almostsure.model.families import garnet
 
@@ -51,8 +51,8 @@ def speed() -> None:
     }
     for name, mdp in models.items():
         samples = 40_000_000 // mdp.num_choices
-        build_kernel(mdp, samples, seed=0)  # compiles
-        ours = min(timed(partial(build_kernel, mdp, samples, seed=1)) for _ in range(3))
+        count_outcomes(mdp, samples, seed=0)  # compiles
+        ours = min(timed(partial(count_outcomes, mdp, samples, seed=1)) for _ in range(3))
         theirs = timed(partial(by_hand, mdp, samples // 10, 1)) * 10
         budget = samples * mdp.num_choices
         rates = f"{budget / ours / 1e6:6.0f} M samples/s   by hand {budget / theirs / 1e6:5.0f} M/s"
@@ -73,14 +73,14 @@ def counting() -> None:
         def sample(self, states: np.ndarray, actions: np.ndarray, rng: object) -> tuple[np.ndarray, ...]:
             return self.answers[: states.size], np.zeros(states.size), np.zeros(states.size)
 
-    took = timed(lambda: build_kernel(Ready(), 400, seed=1))
+    took = timed(lambda: count_outcomes(Ready(), 400, seed=1))
     print(f"counting a vectorised sampler's answers: {4_000_000 / took / 1e6:.1f} M samples/s on one core")
 
 
 def long_run() -> None:
     mdp = garnet(2_500, 4, 3, seed=1, damage_rate=0.02)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    took = timed(lambda: build_kernel(mdp, 100_000, seed=1))
+    took = timed(lambda: count_outcomes(mdp, 100_000, seed=1))
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(f"10⁹ samples of 10⁴ choices: {took:.1f} s, {1000 / took:.0f} M/s, peak memory grew by {grown:.0f} MiB")
 
@@ -136,10 +136,10 @@ def failures(repetitions: int) -> None:
 
 
 def uniform_is_wrong(mdp: asure.MDP, truth: asure.MinimalBudget, each: int, seed: int) -> bool:
-    kernel = build_kernel(mdp, each, seed=seed, workers=1)
-    if kernel.choice.size == mdp.num_outcomes:  # everything was seen
+    counts = count_outcomes(mdp, each, seed=seed, workers=1)
+    if counts.choice.size == mdp.num_outcomes:  # everything was seen
         return False
-    return not np.array_equal(asure.minimal_budget(kernel.to_mdp()).of_choice, truth.of_choice)
+    return not np.array_equal(asure.minimal_budget(counts.to_mdp()).of_choice, truth.of_choice)
 
 
 # ---------------------------------------------------------------------- online
@@ -147,10 +147,10 @@ def uniform_is_wrong(mdp: asure.MDP, truth: asure.MinimalBudget, each: int, seed
 
 def online() -> None:
     mdp = garnet(100_000, 4, 3, seed=1, damage_rate=0.02)  # 1.2 million outcomes
-    kernel = build_kernel(mdp, 2, seed=1)
-    shield = OnlineShield(mdp, unknown="allow", known=kernel)
+    counts = count_outcomes(mdp, 2, seed=1)
+    shield = OnlineShield(mdp, unknown="allow", known=counts)
     shield.allowed(0, 100)
-    full = timed(lambda: asure.minimal_budget(kernel.to_mdp(), check="never"))
+    full = timed(lambda: asure.minimal_budget(counts.to_mdp(), check="never"))
     rng, times, watched = np.random.default_rng(0), [], []
     states = mdp.choice_states()
     for _ in range(3_000):

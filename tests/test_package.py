@@ -19,7 +19,7 @@ PACKAGE = Path(almostsure.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PACKAGES = ["almostsure"] + [
     f"almostsure.{name}"
-    for name in ("budget", "gym", "gym.deep", "learn", "learn.agents", "model", "paper", "plan", "policy", "report",
+    for name in ("budget", "gym", "gym.deep", "learn", "learn.learners", "model", "paper", "plan", "policy", "report",
                  "shield", "testing")
 ]  # fmt: skip
 HEAVY = {

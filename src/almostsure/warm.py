@@ -8,15 +8,15 @@ import time
 def main() -> None:
     """Compile everything that is not yet in the cache."""
     from almostsure.budget import certificate, levels
-    from almostsure.learn import plan
-    from almostsure.learn.agents import registry
+    from almostsure.learn import sampling
+    from almostsure.learn.learners import registry
     from almostsure.policy.simulate import warm_up as warm_up_simulation
 
     start = time.perf_counter()
     levels.warm_up()
     certificate.warm_up()
     warm_up_simulation()
-    plan.warm_up()
+    sampling.warm_up()
     registry.warm_up()
     print(f"Kernels are compiled and cached ({time.perf_counter() - start:.1f} s).")
 

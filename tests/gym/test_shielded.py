@@ -363,7 +363,7 @@ def test_shields_of_other_environments_are_refused():
 def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
     """It knows at least what may happen where it allows something; that it is another model does not matter."""
     mdp = asure.example("hazard-map")
-    learned = asure.OnlineShield(mdp, known=asure.learn.build_kernel(mdp, seed=0, samples=100), needed=50).freeze()
+    learned = asure.OnlineShield(mdp, known=asure.learn.count_outcomes(mdp, seed=0, samples=100), needed=50).freeze()
     assert learned.mdp != mdp
     assert play(ShieldedEnv(to_gymnasium(mdp, max_episode_steps=40), learned, 3), 400, budget=3)[1] <= 3
     certain, maybe = (asure.example("paper", damage_probability=p) for p in (1.0, 0.5))
@@ -452,8 +452,11 @@ def test_the_model_knows_the_damage_where_it_is_unique():
     assert env.step(1)[4]["damage"] == 1  # over the cliff
     slippery = shield_of(asure.from_gymnasium("CliffWalking-v1", hurts, is_slippery=True))
     env = ShieldedEnv(gymnasium.make("CliffWalking-v1", is_slippery=True), slippery, 2)
+    assert play(env, 2000, budget=2)[1] == 2  # what hurts there is well known
+    twice = shield_of(asure.from_gymnasium("CliffWalking-v1", lambda *step: 2 * hurts(*step), is_slippery=True))
+    env = ShieldedEnv(gymnasium.make("CliffWalking-v1", is_slippery=True), twice, 2)
     env.reset(seed=0)
-    with pytest.raises(ModelError, match=r"may do 0, 1, and the environment's info has no 'damage'. .*DamageTracker"):
+    with pytest.raises(ModelError, match=r"may do 0, 2, and the environment's info has no 'damage'. .*DamageTracker"):
         play(env, 1000, budget=2)
     env = ShieldedEnv(DamageTracker(gymnasium.make("CliffWalking-v1", is_slippery=True), hurts), slippery, 2)
     assert play(env, 2000, budget=2)[1] == 2
@@ -700,7 +703,7 @@ def test_an_online_shield_ends_in_the_extra_state():
         while not over:
             state, _, over, truncated, _ = env.step(best.act(int(state), 0))
             assert not truncated
-    assert 500 in shield.kernel.next_state
+    assert 500 in shield.counts.next_state
     assert not shield.ledger.violations
 
 
@@ -787,8 +790,8 @@ def test_an_episode_is_broken_off_where_others_learned_that_nothing_is_safe():
 
 
 def test_an_online_shield_must_be_told_the_damage():
-    shield = asure.OnlineShield(asure.from_gymnasium("CliffWalking-v1", lambda *step: 0), unknown="allow")
-    env = ShieldedEnv(gymnasium.make("CliffWalking-v1"), shield, 1)
+    cart, options = gymnasium.make("CartPole-v1"), {"num_states": 2, "encode": lambda seen: int(seen[0] > 0)}
+    env = ShieldedEnv(cart, asure.OnlineShield(cart, unknown="allow", **options), 1, observe="dict")
     env.reset(seed=0)
     with pytest.raises(ModelError, match=r"must be told the damage .* DamageTracker"):
         env.step(0)
@@ -798,6 +801,6 @@ def test_a_careful_online_shield_refuses_what_it_does_not_know():
     mdp = asure.example("paper")
     with pytest.raises(Infeasible, match="not enough at the start, as far as is known"):
         ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp), 5)
-    known = asure.learn.build_kernel(mdp, seed=0, samples=50)
+    known = asure.learn.count_outcomes(mdp, seed=0, samples=50)
     env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, known=known), 2)
     assert play(env, 50, budget=2)[1] == 2

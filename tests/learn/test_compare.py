@@ -16,10 +16,10 @@ from almostsure.errors import (
     UnknownName,
 )
 from almostsure.learn import OnlineShield
-from almostsure.learn.agents import ShieldedQ
-from almostsure.learn.compare import CUT, Learner, Training, compare
+from almostsure.learn.compare import Learner, Training, compare
 from almostsure.learn.comparison import mean_and_margin, track
-from almostsure.learn.cut import cut_totals
+from almostsure.learn.deployment import MAX_STEPS, truncated_sums
+from almostsure.learn.learners import ShieldedQ
 
 COLUMNS = {
     "learner", "seed", "steps", "training_episodes", "training_violations", "training_violation_rate",
@@ -54,7 +54,7 @@ def small(corridor):
 
 
 def test_rows_are_tidy(small):
-    assert len(small.rows) == 6 * 2
+    assert len(small.rows) == 5 * 2
     assert all(set(row) >= COLUMNS for row in small.rows)
     assert [row["learner"] for row in small.rows[::2]] == list(small.learners)
     for row in small.rows:
@@ -81,24 +81,26 @@ def test_the_optimum_is_one_and_random_play_is_zero(corridor):
     assert rows[1]["deployed_mean_damage"] == exact.expected_damage
 
 
-def test_what_is_infinite_is_cut():
-    """Waiting costs 1 for ever: minus infinity, so that an episode of CUT steps is judged."""
+def test_what_is_infinite_is_truncated():
+    """Waiting costs 1 for ever: minus infinity, so that an episode of MAX_STEPS steps is judged."""
     mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [-1, 3], [0, 0], terminal=[1])
     row = compare(mdp, 0, [Fixed(asure.Policy.from_table(mdp, [0, 0]))], steps=10, seeds=1).rows[0]
-    assert row["deployed_return"] == -CUT
+    assert row["deployed_return"] == -MAX_STEPS
     assert row["deployed_ends"] == 0
     assert row["deployed_overspend"] == 0
 
 
-def test_cut_totals_of_what_ends_are_exact(hazard):
+def test_truncated_sums_of_what_ends_are_exact(hazard):
     solution = asure.solve_policy(hazard, asure.AlmostSure(3))
     exact = asure.evaluate(hazard, solution.policy)
-    assert cut_totals(hazard, solution.policy, 3, 500) == pytest.approx((exact.expected_return, exact.expected_damage))
-    first = cut_totals(hazard, solution.policy, 3, 1)
+    assert truncated_sums(hazard, solution.policy, 3, 500) == pytest.approx(
+        (exact.expected_return, exact.expected_damage)
+    )
+    first = truncated_sums(hazard, solution.policy, 3, 1)
     assert first == pytest.approx((-1.0, 0.0))
     loose = asure.solve_policy(hazard, asure.Chance(1, 0.2)).policy  # goes on once it has overspent
     exact = asure.evaluate(hazard, loose, budget=1)
-    assert cut_totals(hazard, loose, 1, 500) == pytest.approx((exact.expected_return, exact.expected_damage))
+    assert truncated_sums(hazard, loose, 1, 500) == pytest.approx((exact.expected_return, exact.expected_damage))
 
 
 def test_an_unbounded_optimum_has_no_fractions():
@@ -162,7 +164,7 @@ def test_text_html_and_csv(small, tmp_path):
     text = repr(small)
     assert text.splitlines()[-1].startswith("budget 2; 2,000 steps, 2 seeds; random shielded play")
     assert "Sauté Q-learning" in text
-    assert small._repr_html_().count("<tr>") == 7
+    assert small._repr_html_().count("<tr>") == 6
     small.to_csv(tmp_path / "rows.csv")
     with open(tmp_path / "rows.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -175,7 +177,7 @@ def test_the_plot_has_a_panel_for_each_measure(small):
     assert [axes.get_title() for axes in figure.axes] == [
         "return of a training episode", "damage of a training episode", "violations so far",
     ]  # fmt: skip
-    assert all(len(axes.collections) == 6 for axes in figure.axes)  # bands
+    assert all(len(axes.collections) == 5 for axes in figure.axes)  # bands
     figure.canvas.draw()
 
 
@@ -232,7 +234,7 @@ def test_a_learner_that_returns_something_else(corridor):
 
 def test_training_columns_must_fit():
     policy = asure.solve_policy("paper", asure.AlmostSure(1)).policy
-    with pytest.raises(ModelError, match="one number an episode"):
+    with pytest.raises(ModelError, match="one number per episode"):
         Training(policy, np.array([1, 2]), np.array([1.0]), np.array([0]))
 
 

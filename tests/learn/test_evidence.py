@@ -52,7 +52,7 @@ def test_choices_with_very_many_outcomes_have_a_share_too():
 
 def test_a_top_of_one_accepts_the_first_sample():
     evidence = Evidence(0.6, 0.01, 3, UNBOUNDED)
-    accepted = evidence.accepted(np.array([1, 1, 0]), np.array([1, 5, 0]), np.array([0, 4, 0]))
+    accepted = evidence.known(np.array([1, 1, 0]), np.array([1, 5, 0]), np.array([0, 4, 0]))
     assert accepted.tolist() == [True, True, False]
 
 
@@ -61,17 +61,17 @@ def test_one_that_is_loud_holds_nobody_up_for_ever():
     enough = int(evidence.by_silence(2, 1))
     levels, samples = np.array([2, 2, 2]), np.array([60, 60, 3])
     silent = np.array([enough, enough, 0])
-    assert evidence.accepted(levels, samples, silent).tolist() == [True, True, False]
+    assert evidence.known(levels, samples, silent).tolist() == [True, True, False]
     silent[1] -= 1  # now two are not accepted, and the first would need more
-    assert evidence.accepted(levels, samples, silent).tolist() == [False, False, False]
+    assert evidence.known(levels, samples, silent).tolist() == [False, False, False]
 
 
 def test_those_that_left_count():
     evidence = Evidence(0.1, 0.01, 100, UNBOUNDED)
     enough = int(evidence.by_silence(2, 0))
     samples = np.array([70, 5])
-    assert evidence.accepted(np.array([2, 2]), samples, np.array([enough, enough])).all()
-    assert not evidence.accepted(np.array([2, 3]), samples, np.array([enough, 0])).any()
+    assert evidence.known(np.array([2, 2]), samples, np.array([enough, enough])).all()
+    assert not evidence.known(np.array([2, 3]), samples, np.array([enough, 0])).any()
 
 
 # ---------------------------------------------------------------------- calibration
@@ -86,7 +86,7 @@ def play(rng, outcomes, mu, delta):
     samples, latest = np.zeros(outcomes.size, np.int64), np.zeros(outcomes.size, np.int64)
     while True:
         levels = seen.sum(axis=1)
-        left = ~evidence.accepted(levels, samples, samples - latest)
+        left = ~evidence.known(levels, samples, samples - latest)
         if not left.any():
             return bool((levels < outcomes).any())
         which = np.floor(rng.random(outcomes.size) / mu).astype(int) + 1

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import almostsure as asure
 import almostsure.learn.minimal as budget_module
-import almostsure.learn.plan as plan_module
+import almostsure.learn.sampling as sampling_module
 from almostsure.errors import ArgumentError, FileError, Infeasible, Interrupted, LimitReached, ModelError
 from almostsure.learn import learn_minimal_budget, samples_needed
 from almostsure.learn.minimal import reachable_choices
@@ -75,15 +75,15 @@ def rarest(mdp):
 
 
 def test_the_seed_decides(hazard, simulator, monkeypatch):
-    monkeypatch.setattr(plan_module, "OTHER_CHUNK", 300)
+    monkeypatch.setattr(sampling_module, "OTHER_CHUNK", 300)
     first, second = (learn_minimal_budget(hazard, mu=0.1, delta=0.1, budget=1, seed=3, workers=w) for w in (1, 2))
-    assert np.array_equal(first.kernel.count, second.kernel.count)
+    assert np.array_equal(first.counts.times, second.counts.times)
     assert first.samples == second.samples
     small = asure.example("corridor")
     third, fourth = (
         learn_minimal_budget(simulator(small), mu=0.5, delta=0.1, budget=2, seed=3, workers=w) for w in (1, 2)
     )
-    assert np.array_equal(third.kernel.count, fourth.kernel.count)
+    assert np.array_equal(third.counts.times, fourth.counts.times)
     assert np.array_equal(third.minimal.of_choice, fourth.minimal.of_choice)
 
 
@@ -124,7 +124,7 @@ def test_at_most_half_of_the_paper_on_the_archipelago(budget):
 def test_where_nobody_gets_nothing_is_sampled():
     mdp = asure.example("archipelago")
     learned = learn_minimal_budget(mdp, mu=0.05, delta=0.05, budget=0, seed=1)
-    assert np.count_nonzero(learned.kernel.samples) < 0.05 * mdp.num_choices
+    assert np.count_nonzero(learned.counts.samples) < 0.05 * mdp.num_choices
 
 
 # ---------------------------------------------------------------------- how often it is wrong
@@ -203,7 +203,7 @@ def test_a_total_that_is_not_enough_is_certain():
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.95])
 def test_a_resumed_run_equals_a_straight_one(simulator, tmp_path, monkeypatch, part):
-    monkeypatch.setattr(plan_module, "OTHER_CHUNK", 20)  # a round has several
+    monkeypatch.setattr(sampling_module, "OTHER_CHUNK", 20)  # a round has several
     mdp, path = asure.example("corridor"), tmp_path / "run"
     options = {"mu": 0.5, "delta": 0.1, "budget": 3, "seed": 3}
     straight = learn_minimal_budget(simulator(mdp), **options)
@@ -219,10 +219,10 @@ def test_a_resumed_run_equals_a_straight_one(simulator, tmp_path, monkeypatch, p
     sampler._step = step
     with pytest.raises(Interrupted, match="which are in the checkpoint") as stop:
         learn_minimal_budget(sampler, **options, checkpoint=path, checkpoint_seconds=0)
-    assert calls[0] - 20 <= stop.value.kept.budget < calls[0]  # of the samples, one chunk is lost at most
+    assert calls[0] - 20 <= stop.value.kept.total < calls[0]  # of the samples, one chunk is lost at most
     resumed = learn_minimal_budget(simulator(mdp), **options, checkpoint=path)
-    assert np.array_equal(resumed.kernel.count, straight.kernel.count)
-    assert np.array_equal(resumed.kernel.reward, straight.kernel.reward)
+    assert np.array_equal(resumed.counts.times, straight.counts.times)
+    assert np.array_equal(resumed.counts.reward, straight.counts.reward)
     assert np.array_equal(resumed.minimal.of_choice, straight.minimal.of_choice)
     with pytest.raises(FileError, match=r"its delta is '0.1', this one's is '0.2'"):
         learn_minimal_budget(simulator(mdp), **{**options, "delta": 0.2}, checkpoint=path)

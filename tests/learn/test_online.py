@@ -1,5 +1,8 @@
 """Shields that learn while an agent runs: what they know, what they refuse, and how often they can be wrong."""
 
+import pickle
+
+import gymnasium
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +18,8 @@ from almostsure.errors import (
     NoSafeAction,
     UnknownName,
 )
-from almostsure.learn import Episode, OnlineShield, build_kernel, samples_needed
+from almostsure.learn import Episode, OnlineShield, count_outcomes, samples_needed
+from almostsure.shield.protocol import Guard
 from almostsure.testing import mdps
 
 
@@ -98,7 +102,7 @@ def test_long_runs_settle(hazard):
     for _ in range(150):
         episode(hazard, shield, 1, rng, steps=40)
     early = len(shield.ledger.surprises)
-    late = OnlineShield(hazard, unknown="allow", known=shield.kernel)
+    late = OnlineShield(hazard, unknown="allow", known=shield.counts)
     for _ in range(30):
         episode(hazard, late, 1, rng, steps=40)
     assert len(late.ledger.surprises) < early / 4
@@ -157,7 +161,7 @@ def test_a_refusing_shield_is_that_of_its_known_choices(mdp, seed, needed):
 
 def test_enough_samples_make_it_safe(hazard):
     needed = samples_needed(hazard.num_states, hazard.num_actions, mu=0.1, delta=0.01, num_damages=4)
-    known = build_kernel(hazard, needed, seed=1)
+    known = count_outcomes(hazard, needed, seed=1)
     shield, rng = OnlineShield(hazard, needed=needed, known=known), np.random.default_rng(1)
     assert np.array_equal(shield.of_choice, asure.minimal_budget(hazard).of_choice)
     for _ in range(100):
@@ -199,7 +203,7 @@ def test_half_a_line_in_a_ledger_is_an_error(tmp_path, monkeypatch):
 @pytest.mark.parametrize("unknown", ["allow", "refuse"])
 def test_saved_and_resumed(hazard, tmp_path, unknown):
     rng, path = np.random.default_rng(1), tmp_path / "shield"
-    start = build_kernel(hazard, 3, seed=1)
+    start = count_outcomes(hazard, 3, seed=1)
     straight = OnlineShield(hazard, unknown=unknown, known=start)
     for _ in range(5):
         episode(hazard, straight, 2, rng)
@@ -216,7 +220,7 @@ def test_saved_and_resumed(hazard, tmp_path, unknown):
     assert np.array_equal(resumed.of_choice, straight.of_choice)
     assert resumed.ledger.steps == straight.ledger.steps
     assert [s[:5] for s in resumed.ledger.surprises] == [s[:5] for s in straight.ledger.surprises]
-    assert np.array_equal(resumed.kernel.reward, straight.kernel.reward)
+    assert np.array_equal(resumed.counts.reward, straight.counts.reward)
 
 
 def test_files_that_are_not_its_own(hazard, tmp_path):
@@ -228,27 +232,30 @@ def test_files_that_are_not_its_own(hazard, tmp_path):
     with pytest.raises(CorruptFile, match="is not a learning shield file"):
         OnlineShield.load(path, hazard)
     from almostsure.files import save_tensors
-    from almostsure.learn.sampler import blank_of
 
-    nothing, table = np.zeros(0, np.int64), np.zeros((0, 6), np.int64)
-    arrays = {"key": nothing, "count": nothing, "reward": nothing, "surprises": table, "violations": np.zeros((0, 8))}
-    arrays["sums"] = np.zeros(4, np.int64)
+    empty = OnlineShield(hazard)
+    arrays = {**empty.counts.to_arrays(), "ended": np.zeros(0, np.int64), **empty.ledger.to_arrays()}
     strings = {"unknown": "refuse", "needed": "1", "steps": "0"}
 
     def write(arrays, strings):
-        save_tensors(path, kind="learning shield", model=blank_of(hazard).fingerprint, arrays=arrays, strings=strings)
+        model = hazard.space.fingerprint
+        save_tensors(path, kind="learning shield", model=model, arrays=arrays, strings=strings)
 
-    write({**arrays, "key": np.array([2**60]), "count": np.array([1]), "reward": np.array([0.0])}, strings)
-    with pytest.raises(CorruptFile, match="outcomes that do not exist"):
-        OnlineShield.load(path, hazard)
-    write({**arrays, "key": np.array([3])}, strings)
-    with pytest.raises(CorruptFile, match="not in order"):
-        OnlineShield.load(path, hazard)
+    one = {"times": np.array([1]), "reward": np.array([0.0])}
+    for wrong, match in (
+        ({"key": np.array([2**60]), **one}, "do not exist, or are not in order"),
+        ({"key": np.array([3]), **one}, "do not add up"),
+        ({"key": np.array([3])}, "its arrays are not those"),
+        ({"key": np.array([3]), "times": np.array([0]), "reward": np.array([0.0])}, "its numbers are not counts"),
+    ):
+        write({**arrays, **wrong}, strings)
+        with pytest.raises(CorruptFile, match=match):
+            OnlineShield.load(path, hazard)
     write(arrays, {**strings, "needed": "many"})
     with pytest.raises(CorruptFile, match="does not hold an online shield"):
         OnlineShield.load(path, hazard)
-    write({"key": nothing}, strings)
-    with pytest.raises(CorruptFile, match="it must hold key, count"):
+    write({"key": arrays["key"]}, strings)
+    with pytest.raises(CorruptFile, match="it must hold key, times"):
         OnlineShield.load(path, hazard)
 
 
@@ -256,7 +263,7 @@ def test_files_that_are_not_its_own(hazard, tmp_path):
 
 
 def test_masks_agree_before_and_after_the_table_is_made(hazard):
-    shield = OnlineShield(hazard, unknown="allow", known=build_kernel(hazard, 30, seed=1))
+    shield = OnlineShield(hazard, unknown="allow", known=count_outcomes(hazard, 30, seed=1))
     states = np.flatnonzero(shield.of_state <= 1)
     few = [shield.mask(states[i : i + 1], 1)[0] for i in range(states.size)]
     for _ in range(20):
@@ -275,8 +282,8 @@ def test_bad_input(hazard):
     with pytest.raises(ArgumentError, match="needed must be at least 1"):
         OnlineShield(hazard, needed=0)
     with pytest.raises(ModelMismatch, match="other states and actions"):
-        OnlineShield(hazard, known=build_kernel("paper", 2))
-    for bad in (0.5, -1, 256, None, float("nan"), True):
+        OnlineShield(hazard, known=count_outcomes("paper", 2))
+    for bad in (0.5, -1, 256, None, float("nan")):
         with pytest.raises(ModelError, match="damage must be an integer 0 … 255"):
             shield.watch(0, 0, 0, bad)
     for bad in (float("nan"), float("inf"), "much", None):
@@ -294,7 +301,7 @@ def test_bad_input(hazard):
         shield.mask([0, -1], 1)
     with pytest.raises(ArgumentError, match=r"shapes that fit together; got \[2\] and \[3\]"):
         shield.mask([0, 1], [1, 2, 3])
-    with pytest.raises(ArgumentError, match="known must be a kernel; got int"):
+    with pytest.raises(ArgumentError, match="known must be counts; got int"):
         OnlineShield(hazard, known=5)
     with pytest.raises(NoSafeAction, match="the budget is overspent by 1"):
         shield.allowed(0, -1)
@@ -313,8 +320,8 @@ def test_repeats_are_counted():
     shield.repeat("circle", "left", "circle", 1, times=4, reward=1.0)
     for _ in range(5):
         plain.watch("circle", "left", "circle", 1, reward=1.0)
-    assert shield.kernel.count.tolist() == plain.kernel.count.tolist() == [5]
-    assert shield.kernel.reward.tolist() == [1.0]
+    assert shield.counts.times.tolist() == plain.counts.times.tolist() == [5]
+    assert shield.counts.reward.tolist() == [1.0]
     assert len(shield.ledger.surprises) == 1
     with pytest.raises(ModelError, match="must have been watched before it is repeated"):
         shield.repeat("circle", "right", "square", 0, times=1)
@@ -322,7 +329,7 @@ def test_repeats_are_counted():
         shield.repeat("circle", "left", "circle", 1, times=0)
     with pytest.raises(ModelError, match="reward must be a finite number"):
         shield.repeat("circle", "left", "circle", 1, times=1, reward=float("nan"))
-    assert str(shield.kernel) == "5 samples of 1 of 3 choices showed 1 outcomes"  # nobody drew them: no seed
+    assert str(shield.counts) == "5 samples of 1 of 3 choices showed 1 outcomes"  # nobody drew them: no seed
 
 
 def test_repeats_make_choices_known():
@@ -334,3 +341,83 @@ def test_repeats_make_choices_known():
     shield.repeat("circle", "right", "square", 0, times=2)
     shield.repeat("square", 0, "square", 0, times=2)
     assert shield.allowed("circle", 0).tolist() == [1]
+
+
+# ---------------------------------------------------------------------- a guard, around any environment
+
+
+def test_it_is_a_guard():
+    shield = OnlineShield("paper", unknown="allow")
+    assert isinstance(shield, Guard)
+    run = shield.begin("circle", 2)
+    assert run == (0, 2)
+    assert shield.allowed(*run).tolist() == [0, 1]
+    run = shield.after(run, 0, 0, True)  # one unit of damage
+    assert run == (0, 1)
+    assert shield.of_choice.tolist() == [1, 0, 0]
+    states, remaining = shield.begin(np.array([0, 0]), 3)
+    states, remaining = shield.after((states, remaining), np.array([1, 1]), np.array([1, 1]), np.array([0, 2]))
+    assert (states.tolist(), remaining.tolist()) == ([1, 1], [3, 1])
+    for said in (None, float("nan")):
+        with pytest.raises(ModelError, match="must be told the damage of every step"):
+            shield.after((0, 1), 0, 0, said)
+    with pytest.raises(NoSafeAction, match="unknown, and refused"):
+        OnlineShield("paper").begin("circle", 3)
+
+
+def test_the_spaces_of_an_environment_are_enough():
+    lake = gymnasium.make("FrozenLake-v1")
+    for shield in (OnlineShield(lake), OnlineShield("FrozenLake-v1"), OnlineShield(num_states=16, actions=4)):
+        assert (shield.space.num_observed, shield.space.end, shield.space.num_actions) == (16, 16, 4)
+        assert shield.space.unknown is None
+    assert OnlineShield(lake).space.initial_state == 0
+    assert OnlineShield(num_states=16, actions=4).space.initial_states.size == 16  # nobody knows
+    cart = gymnasium.make("CartPole-v1")
+    with pytest.raises(ModelError, match="Give num_states and encode"):
+        OnlineShield(cart)
+    shield = OnlineShield(cart, num_states=2, encode=lambda observation: int(observation[0] > 0), unknown="allow")
+    assert shield.space.observed(cart.reset(seed=0)[0]) in (0, 1)
+    with pytest.raises(ArgumentError, match="needs an environment, a model, or num_states and actions"):
+        OnlineShield(num_states=3)
+
+
+def test_ends_are_told():
+    shield = OnlineShield(num_states=2, actions=1)
+    shield.watch(0, 0, shield.space.end, 0)
+    assert shield.allowed(0, 0).tolist() == [0]  # nothing can happen behind the end
+    shield.end(shield.space.end)  # nothing new
+    plain = OnlineShield("corridor", needed=3)
+    last = asure.example("corridor").num_states - 1
+    plain.end(last)
+    plain.end(last)
+    assert plain.allowed(last, 0).size
+    with pytest.raises(ModelError, match=r"one episode ended in .* and another went on from there"):
+        plain.watch(last, int(plain.space.actions(last)[0]), 0, 0)
+    plain.watch(0, int(plain.space.actions(0)[0]), 1, 0)
+    with pytest.raises(ModelError, match=r"one episode ended in .* and another went on"):
+        plain.end(0)
+
+
+def test_other_processes_are_refused(tmp_path):
+    shield = OnlineShield("paper", unknown="allow")
+    with pytest.raises(ArgumentError, match=r"learns in one process.*DummyVecEnv"):
+        pickle.dumps(shield)
+    shield._process += 1  # as if it had been forked
+    with pytest.raises(ArgumentError, match="learns in one process"):
+        shield.watch("circle", "left", "circle", 0)
+
+
+def test_unknown_is_called_unknown():
+    shield = OnlineShield("paper")
+    shield.watch("circle", "left", "circle", 0)
+    shield.watch("circle", "right", "square", 0)
+    with pytest.raises(NoSafeAction, match="some of its actions are unknown"):
+        shield.allowed("square", 9)
+    shield = OnlineShield("paper")
+    shield.watch("circle", "right", "square", 0)
+    shield.watch("circle", "left", "square", 0)
+    with pytest.raises(NoSafeAction, match="its actions may lead to what is unknown"):
+        shield.allowed("circle", 9)
+    shield.watch("square", 0, "square", 1)
+    with pytest.raises(NoSafeAction, match="no finite budget suffices there"):
+        shield.allowed("circle", 9)

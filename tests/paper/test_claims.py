@@ -129,7 +129,7 @@ def wrong_minimal(change):
 
 def too_hopeful(mdp, samples, **options):
     """A kernel builder that sees damage where there is none."""
-    kernel = asure.learn.build_kernel(mdp, samples, **options)
+    kernel = asure.learn.count_outcomes(mdp, samples, **options)
     return replace(kernel, damage=np.minimum(kernel.damage + 1, 255).astype(np.uint8))
 
 
@@ -151,8 +151,8 @@ BREAKS = [
     ("proposition_2", minimal.reference, "budget_operator", lambda mdp, k: -np.asarray(k)),
     ("algorithm_1", minimal.reference, "budget_operator", lambda mdp, k: np.asarray(k)),
     ("theorem_3", minimal, "minimal_budget", wrong_minimal(lambda k: k + 1)),
-    ("algorithm_2", sampling, "build_kernel", too_hopeful),
-    ("definition_6", sampling, "build_kernel", too_hopeful),
+    ("algorithm_2", sampling, "count_outcomes", too_hopeful),
+    ("definition_6", sampling, "count_outcomes", too_hopeful),
     ("lemma_4", sampling, "samples_needed", lambda *size, **options: asure.samples_needed(*size, **options) // 2),
     ("lemma_5", sampling, "minimal_budget", wrong_minimal(lambda k: k + 1)),
     ("remark_1", sampling, "minimal_budget", wrong_minimal(lambda k: k + 1)),

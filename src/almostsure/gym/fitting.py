@@ -14,8 +14,10 @@ from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservatio
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelMismatch
+from almostsure.learn.env_sampler import Damage, known_damage
 from almostsure.model.mdp import MDP, Bools
 from almostsure.model.space import Space
+from almostsure.shield.protocol import Guard
 from almostsure.shield.shield import Shield
 
 HIDING: dict[type, str] = {  # wrappers that no shield can be around, and what it must see
@@ -68,6 +70,11 @@ def check_layers(env: Any) -> None:
             )
 
 
+def _is_translated(env: Any) -> bool:
+    kinds = (gymnasium.ActionWrapper, gymnasium.ObservationWrapper)
+    return any(isinstance(layer, kinds) for layer in _layers(env))
+
+
 def _layers(env: Any) -> Iterator[Any]:
     while isinstance(env, (gymnasium.Wrapper, VectorWrapper)):
         yield env
@@ -92,8 +99,8 @@ def check_outcomes(shield: Shield, env: Any) -> None:
 
     Only where the shield may allow something: what is always refused need not be known.
     """
-    if any(isinstance(layer, (gymnasium.ActionWrapper, gymnasium.ObservationWrapper)) for layer in _layers(env)):
-        return  # translated: its numbers are not those that the shield sees
+    if _is_translated(env):
+        return  # its numbers are not those that the shield sees
     inner, mdp = env.unwrapped, shield.mdp
     own, table = getattr(inner, "mdp", None), getattr(inner, "P", None)
     if isinstance(own, MDP):
@@ -124,16 +131,34 @@ def _of_model(mdp: MDP) -> _Rows:
     return _Rows(state, action, after, damage, mdp.is_terminal()[mdp.successor])
 
 
-def _of_table(table: Mapping[Any, Any]) -> _Rows:
+def _of_table(table: Mapping[Any, Any], damage: Damage | None = None) -> _Rows:
     rows = [
-        (state, action, int(after), -1, bool(terminated))
+        (state, action, int(after), -1 if damage is None else int(damage(state, action, after, r, ends)), bool(ends))
         for state, row in table.items()
         for action, outcomes in row.items()
-        for probability, after, _, terminated in outcomes
+        for probability, after, r, ends in outcomes
         if probability
     ]
-    state, action, after, damage, terminated = np.array(rows, np.int64).T
-    return _Rows(state, action, after, damage, terminated.astype(np.bool_))
+    state, action, after, said, terminated = np.array(rows, np.int64).T
+    return _Rows(state, action, after, said, terminated.astype(np.bool_))
+
+
+def damage_where_needed(guard: Guard, env: Any) -> Damage | None:
+    """What counts as damage in a well-known environment that does not say it, where the guard cannot know it.
+
+    None where the guard's model has another idea of what hurts: then the environment must say it.
+    """
+    damage, table = known_damage(env), getattr(env.unwrapped, "P", None)
+    if damage is None or _is_translated(env):
+        return None
+    if not isinstance(guard, Shield):
+        return None if isinstance(guard.space, MDP) else damage
+    if not isinstance(table, Mapping):
+        return None
+    rows, own = _of_table(table, damage), _of_model(guard.mdp)
+    transitions = np.unique(_numbers(guard.mdp, own.state, own.action, own.after, own.damage)) // 256
+    agrees = not (~_possible(guard, rows) & _may_be_played(guard, rows)).any()
+    return damage if agrees and np.unique(transitions).size < transitions.size else None
 
 
 def _possible(shield: Shield, rows: _Rows) -> Bools:

@@ -20,6 +20,7 @@ from almostsure.arguments import check_budget
 from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.gym import fitting
 from almostsure.gym.observation import Form, Limits, Shown, show
+from almostsure.learn.env_sampler import Damage
 from almostsure.learn.ledger import Episode, Ledger, Violation
 from almostsure.learn.online import OnlineShield
 from almostsure.model.mdp import MDP, Bools
@@ -80,6 +81,7 @@ class Guarded:
         self.ledger = open_ledger(ledger, guard)
         self.plain = state_of is None and self.space.encode is None  # whether observations are states
         self.num_seen = self.space.num_observed  # how many the environment shows
+        self.damage: Damage | None = None  # of a well-known environment, if it must be known and is not said
         self._begun: dict[int, tuple[Run, Mask]] = {}  # by the state that a run begins in, unless the guard learns
         self._ends: dict[tuple[int, int, int], int] = {}  # by state, action and what was seen: where an episode ended
         self._is_terminal = self.space.is_terminal() if isinstance(self.space, MDP) else None
@@ -109,6 +111,7 @@ class Guarded:
             self.num_seen = fitting.count_observations(self.space, observations)
             if isinstance(self.guard, Shield):
                 fitting.check_outcomes(self.guard, env)
+            self.damage = self.damage or fitting.damage_where_needed(self.guard, env)
 
     def begin(self, state: int) -> tuple[Run, Mask]:
         """The run of an episode that begins in a state, and its mask."""

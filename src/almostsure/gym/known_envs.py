@@ -24,7 +24,7 @@ from almostsure.gym.damage import Damage, DamageTracker
 from almostsure.gym.guarded import StateOf
 from almostsure.gym.minigrid import make_room, read_room
 from almostsure.gym.shielded import ShieldedEnv
-from almostsure.model.damage import RULES, DamageRule
+from almostsure.learn.env_sampler import KNOWN, known_damage
 from almostsure.model.mdp import MDP
 from almostsure.model.tables import from_gymnasium
 from almostsure.shield.shield import Shield
@@ -98,16 +98,16 @@ def make_tracked(name: str, damage: Damage, **make_kwargs: Any) -> gymnasium.Env
 
 def damage_of(env: gymnasium.Env[Any, Any]) -> Damage:
     """What counts as damage in one of Gymnasium's toy environments, as :func:`almostsure.from_gymnasium` takes it."""
-    kind = type(env.unwrapped).__name__
-    if kind not in DAMAGES:
-        raise _unknown(kind if env.spec is None else env.spec.id)
-    return DAMAGES[kind](env.unwrapped)
+    damage = known_damage(env.unwrapped)
+    if damage is None:
+        raise _unknown(type(env.unwrapped).__name__ if env.spec is None else env.spec.id)
+    return damage
 
 
 def _unknown(name: str) -> UnknownName:
     """The error of an environment that is not ready, with the ids of those that are."""
     listed = {key: str(spec.entry_point).rpartition(":")[2] for key, spec in gymnasium.registry.items()}
-    toys = [key for key, kind in listed.items() if kind in DAMAGES]
+    toys = [key for key, kind in listed.items() if kind in KNOWN]
     own = [key for key in listed if key.startswith("almostsure/")]
     return UnknownName(
         "ready environment", name, [*toys, *ROOMS, *own],
@@ -116,19 +116,4 @@ def _unknown(name: str) -> UnknownName:
     )  # fmt: skip
 
 
-def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, terminated: bool) -> int:
-    return int(int(s2) in holes and int(s) not in holes)
-
-
-def _frozen_lake(lake: Any) -> Damage:
-    """By the map, not by the reward as in RULES: a lake may be made with rewards of its own."""
-    return partial(_into_hole, frozenset(at for at, cell in enumerate(lake.desc.ravel().tolist()) if cell == b"H"))
-
-
 ROOMS = ("MiniGrid-Lava…", "MiniGrid-DistShift…")  # how the ids of the lava rooms begin
-# What these make is no lambda: environments may be pickled.
-DAMAGES: dict[str, Callable[[Any], Damage]] = {
-    "FrozenLakeEnv": _frozen_lake,
-    "CliffWalkingEnv": lambda _: DamageRule(RULES["CliffWalking"]),
-    "TaxiEnv": lambda _: DamageRule(RULES["Taxi"]),
-}

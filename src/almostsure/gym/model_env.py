@@ -26,7 +26,7 @@ from almostsure.arguments import names_right_word, whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.gym.autoreset import Infos, write
 from almostsure.gym.render import MODES, Draw, Renderer, Scene, on_map
-from almostsure.learn.model_plain import running_sums
+from almostsure.learn.sampling import running_sums
 from almostsure.model.mdp import MDP, Bools, Outcome
 from almostsure.model.source import Model, as_model
 

@@ -177,6 +177,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._allowed = NONE  # until all is well: after an error nothing may be played before a reset
         observation, reward, terminated, truncated, info = self.env.step(action)
         said = info["damage"] if "damage" in info else info.get("cost")
+        if said is None and guarded.damage is not None:
+            said = guarded.damage(before.run[0], chosen, observation, float(reward), bool(terminated))
         try:
             seen = guarded.state(observation, self.env)
             try:

@@ -124,6 +124,9 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             seen = self._find(observations, None)
             reached = seen if final is None else self._finals(infos["final_obs"], ended, seen)
             told = self._said(infos, final, ended)
+            if told is None and self.guarded.damage is not None:
+                steps = zip(self._run[0], played, reached, rewards, terminated, strict=True)
+                told = np.array([self.guarded.damage(*step) for step in steps], np.float64)
             if self.guarded.learns:
                 damages = self._learn(played, reached, terminated, told, rewards)
             else:

@@ -1,27 +1,28 @@
-"""Learning budgets from a sampler, and while an agent runs.
+"""Learning minimal budgets from samplers, environments and logs, and while an agent runs.
 
 ``docs/learning.md`` says which guarantee each way gives.
 """
 
 from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
-from almostsure.learn.cluster import RayCluster
 from almostsure.learn.compare import compare
 from almostsure.learn.comparison import Comparison
-from almostsure.learn.data import learn_from_logs
-from almostsure.learn.kernel import Kernel, build_kernel
+from almostsure.learn.counts import Counts
+from almostsure.learn.crew import RayCluster
+from almostsure.learn.env_sampler import EnvSampler, known_damage
 from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
+from almostsure.learn.logs.learn import learn_from_logs
 from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
 from almostsure.learn.online import OnlineShield
-from almostsure.learn.sampler import Sampler
-from almostsure.learn.simulators import EnvSampler, FunctionSampler
+from almostsure.learn.samplers import FunctionSampler, Sampler
+from almostsure.learn.sampling import count_outcomes
 
 __all__ = [
     "Comparison",
     "Confidence",
+    "Counts",
     "EnvSampler",
     "Episode",
     "FunctionSampler",
-    "Kernel",
     "LearnedBudget",
     "Ledger",
     "OnlineShield",
@@ -29,12 +30,13 @@ __all__ = [
     "Sampler",
     "Surprise",
     "Violation",
-    "build_kernel",
     "compare",
     "confidence",
+    "count_outcomes",
     "delta_bought",
-    "learn_minimal_budget",
+    "known_damage",
     "learn_from_logs",
+    "learn_minimal_budget",
     "mu_bought",
     "read_ledger",
     "samples_needed",

@@ -14,8 +14,8 @@ from typing import Any, final
 import numpy as np
 
 from almostsure.files import atomic_write
-from almostsure.learn.training import Training
-from almostsure.model.mdp import Floats, Ints
+from almostsure.learn.learners.training import Training
+from almostsure.model.arrays import Floats, Ints
 
 POINTS = 25  # of a learning curve
 LEVEL = 0.95  # of the confidence bands
@@ -57,8 +57,9 @@ class Comparison:
 
     runs: tuple[Run, ...]
     budget: int
-    random: float  # return of uniformly random play inside the shield
-    optimum: float  # best assured return
+    random: float  # return of uniformly random play inside the shield; NaN without a model
+    optimum: float  # best assured return; NaN without a model
+    sampled_episodes: int | None = None  # that each deployed policy was judged by; None: exactly
     _curves: dict[str, dict[str, Curve]] = field(default_factory=dict)
 
     @property
@@ -72,7 +73,7 @@ class Comparison:
         return tuple(dict.fromkeys(run.row["learner"] for run in self.runs))
 
     def summary(self) -> list[dict[str, Any]]:
-        """One row a learner: means over the seeds, and for each the half width of its 95 % confidence interval."""
+        """One row per learner: means over the seeds, and for each the half width of its 95 % confidence interval."""
         return [self._summary(name) for name in self.learners]
 
     def _summary(self, name: str) -> dict[str, Any]:
@@ -104,7 +105,7 @@ class Comparison:
 
     def plot(self) -> Any:
         """Draw the curves; the Matplotlib figure is returned, not shown."""
-        from almostsure.learn.compare_plot import draw
+        from almostsure.learn.comparison_plot import draw
 
         return draw(self)
 
@@ -141,10 +142,10 @@ class Comparison:
         if not self.runs:
             return "no run was finished"
         steps, seeds = self.runs[0].row["steps"], len({run.row["seed"] for run in self.runs})
-        return (
-            f"budget {self.budget}; {steps:,} steps, {seeds} {'seed' if seeds == 1 else 'seeds'}; "
-            f"random shielded play {_number(self.random)}, assured optimum {_number(self.optimum)}"
-        )
+        how = f"budget {self.budget}; {steps:,} steps, {seeds} {'seed' if seeds == 1 else 'seeds'}"
+        if self.sampled_episodes is not None:
+            return f"{how}; no model: each deployed policy was judged by {self.sampled_episodes:,} episodes"
+        return f"{how}; random shielded play {_number(self.random)}, assured optimum {_number(self.optimum)}"
 
 
 # ---------------------------------------------------------------------- numbers
@@ -195,9 +196,8 @@ def _curve(steps: Ints, values: Floats) -> Curve:
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    first, *rest = (cell.ljust(width) if at == 0 else cell.rjust(width)
-                    for at, (cell, width) in enumerate(zip(cells, widths, strict=True)))  # fmt: skip
-    return "  ".join([first, *rest])
+    first, *rest = zip(cells, widths, strict=True)
+    return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)])
 
 
 def _shown(mean: float, margin: float) -> str:

@@ -3,13 +3,13 @@
 Suppose that no outcome is rarer than μ, so a choice has at most M = ⌊1/μ⌋ of them.  Say that a choice is at *level*
 j if j different outcomes of it were seen, and *incomplete* there if it has more than j.  Each sample of an
 incomplete choice takes it to the next level with probability at least μ, whatever happened before.  A choice is
-*accepted* by one of two rules; the first one may err with probability δ₁ in all, the second with δ₂, and δ₁ + δ₂ =
+*known* by one of two rules; the first one may err with probability δ₁ in all, the second with δ₂, and δ₁ + δ₂ =
 δ.
 
-**By count.**  Accepted at level j after N_j samples in all, the least number with (j + 1)(1 − μ)^{N_j} ≤ x, where
+**By count.**  Known at level j after N_j samples in all, the least number with (j + 1)(1 − μ)^{N_j} ≤ x, where
 x = ε / (1 + ε) and ε = δ₁ / C for C choices.
 
-*Proof.*  A choice with m outcomes that is accepted by count at level j < m has u = m − j unseen ones, also after
+*Proof.*  A choice with m outcomes that is known by count at level j < m has u = m − j unseen ones, also after
 its first N_j samples (it had seen no more then).  There are at most binom(m, u) ways to choose them, each with
 probability at most (1 − uμ)^{N_j} ≤ (1 − μ)^{u N_j} ≤ (x / (j + 1))^u.  As binom(m, u) is the product of 1 + j/i
 over i = 1 … u, it is at most (j + 1)^u.  So the probability is at most x^u, and summed over u = 1, 2, … at most x /
@@ -18,9 +18,9 @@ choices are sampled.  There are C choices.  ∎
 
 This is like the union bound of :mod:`almostsure.learn.bounds`, but counts j + 1 instead of M outcomes.
 
-**By silence.**  Accepted at level j after ℓ samples at that level, none of which was new, if (1 − μ)^ℓ ≤ δ₂ a_j
+**By silence.**  Known at level j after ℓ samples at that level, none of which was new, if (1 − μ)^ℓ ≤ δ₂ a_j
 w_{e+1}.  Here e is the number of choices that *left* level j, plus the number of those that are at level j and not
-accepted by any rule; the shares a_j of the levels 1 … M − 1 sum to 1; and the weights w_1 > w_2 > … sum to at most
+known by any rule; the shares a_j of the levels 1 … M − 1 sum to 1; and the weights w_1 > w_2 > … sum to at most
 1.
 
 *Proof.*  Number the incomplete choices that come to level j by when they come: the k-th has the *stake* (j, k),
@@ -28,9 +28,9 @@ worth a_j w_k until it comes.  Whenever it is sampled at level j, its worth beco
 by 1 − μ if it stays.  It leaves with probability at least μ, so the expected worth never rises, and the worth W of
 all stakes together is a supermartingale that starts at 1 or less.  By Ville's inequality, W ever reaches 1/δ₂ with
 probability at most δ₂, and it is allowed to look at any time, and to choose what to sample by what was seen.
-Suppose now that some choice is accepted by silence at level j although it is incomplete, and take the one that came
-first.  Among the incomplete choices that came before it, each has left, or is still there and not accepted by
-silence: then it is not accepted at all, or by count and wrongly so, which is among the errors of the first rule
+Suppose now that some choice is known by silence at level j although it is incomplete, and take the one that came
+first.  Among the incomplete choices that came before it, each has left, or is still there and not known by
+silence: then it is not known at all, or by count and wrongly so, which is among the errors of the first rule
 already.  So there are at most e before it, its number k is at most e + 1, and its stake is worth a_j w_k (1 −
 μ)^{−ℓ} ≥ 1/δ₂.  ∎
 
@@ -38,7 +38,13 @@ The second rule does without a union bound over the choices.  It wins where nobo
 choices have the same few numbers of outcomes, and whoever has seen as many as the others have is complete.  It
 costs about ln(1/δ)/μ samples then, instead of ln(C/δ)/μ.
 
-At level M nothing can be unseen, and every choice is accepted.
+At level M nothing can be unseen, and every choice is known.
+
+**What refutes μ.**  The rules need that no outcome is rarer than μ, and the counts may show that one is: k of n samples
+where each has probability at least μ happen with probability at most P(Bin(n, μ) ≤ k), the exact lower tail (the test
+that Clopper and Pearson's interval inverts).  If that is below ``REFUTED``, shared between all outcomes seen, μ is
+refused.  Where the number of samples depends on what was seen, a look after each of 10⁶ samples costs at most a factor
+of 10⁶, which the level allows for.
 """
 
 from __future__ import annotations
@@ -52,9 +58,11 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ArgumentError
-from almostsure.learn.bounds import UPWARD, most_outcomes
+from almostsure.learn.bounds import UPWARD, most_outcomes, percent
+from almostsure.learn.counts import Counts
 from almostsure.model.mdp import Bools, Floats, Ints
 
+REFUTED = 1e-9  # the probability with which a right μ is refused, at one look
 BY_COUNT = 0.25  # the share of δ that the first rule gets where both are used
 COMMON_LEVELS = 3  # worlds whose choices mostly have up to so many outcomes are the common ones
 ZETA_3 = 1.2020569031595943  # Σ 1/k³, rounded up
@@ -111,8 +119,8 @@ class Evidence:
 
     # ------------------------------------------------------------------ the state of a run
 
-    def accepted(self, levels: Ints, samples: Ints, silent: Ints) -> Bools:
-        """Which choices are accepted, [num_choices].
+    def known(self, levels: Ints, samples: Ints, silent: Ints) -> Bools:
+        """Which choices are known, [num_choices].
 
         Parameters
         ----------
@@ -120,13 +128,13 @@ class Evidence:
             For each choice: how many outcomes were seen, in how many samples, and how many samples there were since the
             last new one.
         """
-        result = self.accepted_by_count(levels, samples)
+        result = self.known_by_count(levels, samples)
         for level in np.unique(levels[(samples > 0) & ~result]).tolist():
-            result |= self._accepted_by_silence(level, levels, silent, result)
+            result |= self._known_by_silence(level, levels, silent, result)
         return result
 
-    def accepted_by_count(self, levels: Ints, samples: Ints) -> Bools:
-        """Which choices the first rule accepts; unlike the second one, it does not ask in which order samples came."""
+    def known_by_count(self, levels: Ints, samples: Ints) -> Bools:
+        """Which choices the first rule makes known; unlike the second, it does not ask in which order samples came."""
         self._check_mu(levels)
         return np.asarray((samples > 0) & (samples >= self.by_count(levels)))
 
@@ -139,13 +147,34 @@ class Evidence:
                 f"{seen} different outcomes, of which no more than {most} can be that probable. Choose a smaller one."
             )
 
-    def _accepted_by_silence(self, level: int, levels: Ints, silent: Ints, by_count: Bools) -> Bools:
-        """Those at a level that are accepted by silence; the more of them, the easier for each."""
+    def _known_by_silence(self, level: int, levels: Ints, silent: Ints, by_count: Bools) -> Bools:
+        """Those at a level that are known by silence; the more of them, the easier for each."""
         here = (levels == level) & ~by_count
         left = int(np.count_nonzero(levels > level))
         loudest_last = np.sort(silent[here])[::-1]
-        others = np.arange(loudest_last.size)[::-1]  # if the first ones up to here are accepted, so many are not
+        others = np.arange(loudest_last.size)[::-1]  # if the first ones up to here are known, so many are not
         possible = np.flatnonzero(loudest_last >= self.by_silence(level, left + others))
         if not possible.size:
             return np.zeros_like(here)
         return np.asarray(here & (silent >= loudest_last[possible[-1]]))
+
+
+def check_mu(counts: Counts, mu: float) -> None:
+    """Refuse a μ that the counts refute; see the module's docstring."""
+    from scipy.special import bdtr
+
+    times, samples = counts.times, counts.samples[counts.choice]
+    if not times.size:
+        return
+    chance = bdtr(times, samples, mu)
+    at = int(np.argmin(chance))
+    if chance[at] * times.size >= REFUTED:
+        return
+    choice = int(counts.choice[at])
+    raise ArgumentError(
+        f"mu must be at most the probability of the rarest outcome; got {mu:g}, but "
+        f"{counts.space.describe_choice(choice)} led to {counts.space.describe_state(int(counts.next_state[at]))} with "
+        f"damage {int(counts.damage[at])} in {times[at]:,} of {samples[at]:,} samples "
+        f"({percent(times[at] / samples[at])}), which has a probability of at most {max(chance[at], 1e-300):.1g} if mu "
+        "is right. Choose a smaller mu."
+    )

@@ -5,14 +5,14 @@ sampled does nothing.
 
 - *What is refused is refused for a reason.*  What was seen is possible, so k ≤ k*.  A choice whose k is above Δ is
   unsafe for certain, after however few samples.
-- *What is allowed must be complete.*  Only a choice that has been accepted as complete
-  (:mod:`almostsure.learn.evidence`) is ever allowed.
+- *What is allowed must be complete.*  Only a choice that is *known*, to be complete
+  (:mod:`almostsure.learn.evidence`), is ever allowed.
 
 So, asked for the shield from the start with a budget of Δ, the learner works in rounds: it finds the choices that
-the shield of k allows in whatever can be reached, samples those that are not yet accepted, and ends when there are
+the shield of k allows in whatever can be reached, samples those that are not yet known, and ends when there are
 none.  Elsewhere nothing is sampled: behind what is refused, and where nobody can get to.
 
-**What is returned.**  Let A be the accepted choices, and k' the budgets of the model in which every other choice is
+**What is returned.**  Let A be the known choices, and k' the budgets of the model in which every other choice is
 refused (∞).  With probability at least 1 − δ, if no outcome is rarer than μ,
 
 1. k' ≥ k* everywhere: a shield made of k' never overspends, wherever it is asked;
@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -43,41 +43,33 @@ from almostsure.arguments import check_budget, names_right_word
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import Infeasible, Interrupted, LimitReached
-from almostsure.learn.bounds import Confidence, count, samples_needed, unit
+from almostsure.learn.bounds import Confidence, samples_needed, unit
 from almostsure.learn.checkpoint import Checkpoint
-from almostsure.learn.evidence import Evidence
-from almostsure.learn.kernel import (
-    Kernel,
-    Unknown,
-    check_seconds,
-    check_workers,
-    fresh_seed,
-    kernel_of,
-    new_tally,
-)  # fmt: skip
-from almostsure.learn.parallel import Workers, open_crew, uninterrupted
-from almostsure.learn.plan import Counter
-from almostsure.learn.sampler import Source, as_source
-from almostsure.learn.tally import Tally
-from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.learn.counts import Counts, Unknown
+from almostsure.learn.crew import Crew, Workers, uninterrupted
+from almostsure.learn.evidence import Evidence, check_mu
+from almostsure.learn.samplers import CheckedSampler, as_sampler
+from almostsure.learn.sampling import Counter, sampling_crew
+from almostsure.model.arrays import Bools, Ints
+from almostsure.model.mdp import MDP
 from almostsure.policy.explore import Played, explore, spans
 from almostsure.progress import Bar
 from almostsure.shield.shield import Shield
 
 FIRST_LOOK = 0.5  # samples, in units of 1/μ, before anything is concluded from a choice
 STRIDE = 0.25  # samples, in units of 1/μ, between two looks at whether a choice has had enough
-MOST_AT_ONCE = 1 << 20  # samples of a simulator a round, so that what they show is soon made use of
+MOST_AT_ONCE = 1 << 20  # samples of a simulator per round, so that what they show is soon made use of
 OPTIMISM = "What it refuses is unsafe for certain; what it allows may be."
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LearnedBudget:
-    """A budget learned from samples, and what it is worth.  ``print`` it."""
+    """A minimal budget learned from samples, and what it is worth.  ``print`` it."""
 
     minimal: MinimalBudget  # of the counted model in which unknown choices are refused
-    kernel: Kernel = field(repr=False)  # all that was seen
-    accepted: Bools = field(repr=False)  # [num_choices] which choices are known completely
+    counts: Counts = field(repr=False)  # all that was seen
+    known: Bools = field(repr=False)  # [num_choices] which choices are known completely
     mu: float
     delta: float
     budget: int | None
@@ -86,7 +78,7 @@ class LearnedBudget:
 
     @property
     def mdp(self) -> MDP:
-        """The model that the budget belongs to: what was counted; what is refused leads to a last state that hurts."""
+        """The model that the budget belongs to: what was counted; what is not known leads to its state ``unknown``."""
         return self.minimal.mdp
 
     @property
@@ -97,14 +89,16 @@ class LearnedBudget:
     @property
     def samples(self) -> int:
         """How many samples were drawn."""
-        return self.kernel.budget
+        return self.counts.total
 
     @property
     def confidence(self) -> Confidence:
         """With which probability the budget is right."""
-        delta, caveat, known = self.delta, self.kernel.caveat, bool(self.accepted.all())
-        subject = "this budget equals k*" if known else "this budget is nowhere below k*: its shield never overspends,"
-        if self.unknown == "allow" and not known:
+        delta, caveat, complete = self.delta, self.counts.caveat, bool(self.known.all())
+        subject = (
+            "this budget equals k*" if complete else "this budget is nowhere below k*: its shield never overspends,"
+        )
+        if self.unknown == "allow" and not complete:
             delta, caveat = 1.0, f"{OPTIMISM} {caveat}".rstrip()
         if self.budget is not None:
             subject = (
@@ -119,13 +113,13 @@ class LearnedBudget:
         return self.confidence.statement
 
     def __str__(self) -> str:
-        known, choices = int(np.count_nonzero(self.accepted)), self.accepted.size
+        known, choices = int(np.count_nonzero(self.known)), self.known.size
         fate = "refused" if self.unknown == "refuse" else "allowed"
         rest = "" if known == choices else f"; the other {choices - known:,} are {fate}"
         paper = self.uniform_samples["paper"]
         return (
             f"{self.statement}\n"
-            f"  {self.samples:,} samples, {self.samples / paper:.0%} of the {paper:,} that Lemma 4 takes\n"
+            f"  {self.samples:,} samples, {self.samples / paper:.0%} of the paper's sample bound ({paper:,})\n"
             f"  {known:,} of {choices:,} choices are known{rest}"
         )
 
@@ -138,6 +132,7 @@ def learn_minimal_budget(
     delta: float,
     budget: int | None = None,
     seed: int | None = None,
+    identity: str | None = None,
     workers: Workers | None = None,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
@@ -147,7 +142,8 @@ def learn_minimal_budget(
     Parameters
     ----------
     sampler
-        A :class:`almostsure.learn.Sampler`, a model, or the name of an example or file.
+        A Gymnasium environment that can be sampled, or its id (see :class:`almostsure.learn.EnvSampler`); any
+        :class:`almostsure.learn.Sampler`; a model, or the name of an example or file.
     mu
         No outcome is rarer than this, in (0, 1).  Nothing can be promised about rarer ones.
     delta
@@ -155,108 +151,119 @@ def learn_minimal_budget(
     budget
         If only the shield from the start with this budget is wanted: then most models need far fewer samples, and
         choices that do not matter for it are refused.
-    seed, workers, checkpoint, checkpoint_seconds
-        As for :func:`almostsure.learn.build_kernel`.
+    seed, identity, workers, checkpoint, checkpoint_seconds
+        As for :func:`almostsure.learn.count_outcomes`.
 
     Returns
     -------
     LearnedBudget
-        ``.budget``, ``.shield``, ``.statement`` in plain words, and what they were learned from.
+        ``.minimal``, ``.shield``, ``.statement`` in plain words, and what they were learned from.  The shield fits
+        the environment that it was learned from: ``ShieldedEnv(env, learned.shield, budget)``.
 
     Raises
     ------
     Infeasible
         ``budget`` is not enough at the start; that is certain.
+    ArgumentError
+        What was seen refutes ``mu``.
     ModelError
-        The sampler returns something that it must not.
+        The sampler returns something that it must not, or the environment cannot be sampled.
     FileError
         The checkpoint belongs to another run.
     Interrupted
-        On Ctrl-C.  The checkpoint is up to date, and ``kept`` is the kernel of what was drawn so far.
+        On Ctrl-C.  The checkpoint is up to date, and ``kept`` has the counts of what was drawn so far.
 
     Examples
     --------
     >>> import almostsure as asure
-    >>> from almostsure.learn import learn_minimal_budget
-    >>> learned = learn_minimal_budget(asure.example("hazard-map"), mu=0.1, delta=0.05, budget=2, seed=1)
+    >>> learned = asure.learn_minimal_budget(asure.example("hazard-map"), mu=0.1, delta=0.05, budget=2, seed=1)
     >>> print(learned)
     If no outcome is rarer than 10 %, this budget is nowhere below k*, and from the start with a budget of 2 or less its
     shield allows exactly what is safe, with probability at least 0.95.
-      34,760 samples, 42% of the 83,148 that Lemma 4 takes
+      34,760 samples, 42% of the paper's sample bound (83,148)
       469 of 533 choices are known; the other 64 are refused
     """
-    source, mu, delta = as_source(sampler), unit("mu", mu), unit("delta", delta)
+    source, mu, delta = as_sampler(sampler, identity=identity), unit("mu", mu), unit("delta", delta)
     budget = None if budget is None else check_budget(budget)
-    seed = None if seed is None else count("seed", seed, least=0)
-    uniform = uniform_samples(source, mu, delta)
+    uniform = uniform_samples(source.new_counts(None), mu, delta)
     run = {"mu": repr(mu), "delta": repr(delta), "budget": str(budget)}
-    store = Checkpoint(checkpoint, source, run, check_seconds(checkpoint_seconds))
-    start = {"round": 0, "chunk": 0}
-    resumed = store.read(seed, start)
-    tally, done, seed = resumed or (new_tally(source), start, fresh_seed() if seed is None else seed)
-    learner = _Learner(source, tally, done, seed, mu, delta, budget)
+    store = Checkpoint(checkpoint, source, run, checkpoint_seconds)
+    counts, done = store.begin(seed, {"round": 0, "chunk": 0})
+    learner = _Learner(source, counts, done, Goal(mu, delta, budget))
     try:
         with Bar("learning", uniform["sharp"], notice=f"at most {uniform['sharp']:,} samples or so") as bar:
-            learner.run(store, check_workers(workers, source), bar)
+            learner.run(store, sampling_crew(workers, source), bar)
     except KeyboardInterrupt:
-        store.write(tally, done, seed)
-        where = "" if checkpoint is None else f", which are in the checkpoint {checkpoint!s}: run it again to go on"
-        kept = kernel_of(source, tally, seed)
-        raise Interrupted(f"interrupted after {kept.budget:,} samples{where}.", kept=kept) from None
-    store.write(tally, done, seed)
-    kernel, accepted = kernel_of(source, tally, seed), learner.accepted()
+        store.write(counts, done)
+        raise Interrupted(f"interrupted after {counts.total:,} samples{store.remark}.", kept=counts) from None
+    store.write(counts, done)
+    check_mu(counts, mu)
+    known = learner.known()
     return LearnedBudget(
-        minimal=minimal_budget(kernel.to_mdp(known=accepted)), kernel=kernel, accepted=accepted, mu=mu, delta=delta,
-        budget=budget, uniform_samples=uniform,
-    )  # fmt: skip
+        minimal=minimal_budget(counts.to_mdp(known=known)),
+        counts=counts,
+        known=known,
+        mu=mu,
+        delta=delta,
+        budget=budget,
+        uniform_samples=uniform,
+    )
 
 
-def uniform_samples(source: Source, mu: float, delta: float) -> dict[str, int]:
+def uniform_samples(counts: Counts, mu: float, delta: float) -> dict[str, int]:
     """What sampling every choice alike takes, by either bound."""
-    size = source.blank.num_states, source.blank.num_actions
-    options: dict[str, Any] = {"mu": mu, "delta": delta, "num_damages": source.max_damage + 1}
+    space, choices = counts.space, int(np.count_nonzero(~counts.is_end()))
+    options: dict[str, Any] = {"mu": mu, "delta": delta, "num_damages": counts.max_damage + 1}
+    size = space.num_states, space.num_actions
     each = {"paper": samples_needed(*size, bound="paper", **options), "sharp": samples_needed(*size, **options)}
-    result = {bound: number * source.blank.num_choices for bound, number in each.items()}
+    result = {bound: number * choices for bound, number in each.items()}
     if result["paper"] >= 2**62:
         raise LimitReached(f"mu={mu:g} would take {result['sharp']:.3g} samples. Choose a larger one.")
     return result
 
 
+class Goal(NamedTuple):
+    """What is to be learned, and how surely."""
+
+    mu: float
+    delta: float
+    budget: int | None
+
+
 class _Learner:
     """The rounds of :func:`learn_minimal_budget`."""
 
-    def __init__(
-        self, source: Source, tally: Tally, done: dict[str, int], seed: int, mu: float, delta: float, budget: int | None
-    ) -> None:
-        self.source, self.tally, self.done, self.seed, self.budget = source, tally, done, seed, budget
-        pairs = source.blank.num_states * (source.max_damage + 1)
-        self.evidence = Evidence(mu, delta, source.blank.num_choices, pairs)
-        self.first_look, self.stride = math.ceil(FIRST_LOOK / mu), math.ceil(STRIDE / mu)
-        self._relevant: Bools = np.ones(source.blank.num_choices, np.bool_)
-        self._known = -1  # outcomes seen when that was found
+    def __init__(self, source: CheckedSampler, counts: Counts, done: dict[str, int], goal: Goal) -> None:
+        self.source, self.counts, self.done, self.budget = source, counts, done, goal.budget
+        pairs = source.space.num_states * (source.max_damage + 1)
+        self.is_end = counts.is_end()
+        self.evidence = Evidence(goal.mu, goal.delta, int(np.count_nonzero(~self.is_end)), pairs)
+        self.first_look, self.stride = math.ceil(FIRST_LOOK / goal.mu), math.ceil(STRIDE / goal.mu)
+        self._relevant: Bools = ~self.is_end
+        self._seen = -1  # outcomes seen when that was found
 
-    def run(self, store: Checkpoint, workers: Workers, bar: Bar) -> None:
-        """Sample until every relevant choice is accepted."""
-        counter = Counter(self.source)
-        with open_crew(counter.count, workers, processes=self.source.model is None) as crew:
-            while (lengths := self._wanted() if store.plan is None else store.plan).any():
-                store.plan, choices = lengths, np.flatnonzero(lengths)
-                plan = counter.plan(choices, lengths[choices], self.seed, self.done["round"])
-                for block in crew.in_order(plan.chunks(self.done["chunk"])):
+    def run(self, store: Checkpoint, crew: Crew, bar: Bar) -> None:
+        """Sample until every relevant choice is known."""
+        counter, counts = Counter(self.source), self.counts
+        with crew.open(counter.count, threads=self.source.model is not None) as each:
+            while (lengths := self._wanted() if store.lengths is None else store.lengths).any():
+                store.lengths, choices = lengths, np.flatnonzero(lengths)
+                schedule = counter.schedule(choices, lengths[choices], counts.seed or 0, self.done["round"])
+                for block in each(schedule.chunks(self.done["chunk"])):
                     with uninterrupted():
-                        self.tally.add(block)
+                        counts.add(block)
                         self.done["chunk"] += 1
-                    store.write(self.tally, self.done, self.seed, now=False)
-                    bar.update(int(self.tally.samples.sum()))
+                    store.write(counts, self.done, now=False)
+                    bar.update(counts.total)
                 with uninterrupted():
-                    self.tally.merge()
-                    self.done["round"], self.done["chunk"], store.plan = self.done["round"] + 1, 0, None
+                    counts.merge()
+                    self.done["round"], self.done["chunk"], store.lengths = self.done["round"] + 1, 0, None
 
     # ------------------------------------------------------------------ what to sample
 
     def _wanted(self) -> npt.NDArray[np.int64]:
         """How many samples of each choice the next round takes; none if there is nothing left to do."""
-        relevant, samples = self._find_relevant(), self.tally.samples
+        relevant, samples = self._find_relevant(), self.counts.samples
         lengths = np.where(relevant & (samples < self.first_look), self.first_look - samples, 0)
         if not lengths.any():
             lengths = np.minimum(self._missing(relevant), self.stride)
@@ -266,36 +273,34 @@ class _Learner:
 
     def _find_relevant(self) -> Bools:
         """Which choices the shield of what was seen allows, where it leads from the start; all without a budget."""
-        if self.budget is not None and self._known != self.tally.key.size:
-            self._known = self.tally.key.size
-            mdp = kernel_of(self.source, self.tally, self.seed).to_mdp("allow")
+        if self.budget is not None and self._seen != self.counts.num_outcomes:
+            self._seen = self.counts.num_outcomes
+            mdp = self.counts.to_mdp("allow")
             minimal = minimal_budget(mdp, check="never")
             _require_start(minimal, self.budget)
-            self._relevant = reachable_choices(mdp, minimal.of_choice, self.budget)
+            self._relevant = reachable_choices(mdp, minimal.of_choice, self.budget) & ~self.is_end
         return self._relevant
 
     def _missing(self, relevant: Bools) -> npt.NDArray[np.int64]:
-        """How many samples of each choice are missing until all relevant ones are accepted, if nothing new is seen."""
-        tally, levels = self.tally, self._levels()
-        silent, result = tally.samples - tally.latest, np.zeros(levels.size, np.int64)
-        waiting = relevant & ~self.accepted()
-        by_count = np.maximum(self.evidence.by_count(levels) - tally.samples, 0)
+        """How many samples of each choice are missing until all relevant ones are known, if nothing new is seen."""
+        samples, levels = self.counts.samples, self.counts.outcomes_seen()
+        silent, result = samples - self.counts.latest, np.zeros(levels.size, np.int64)
+        waiting = relevant & ~self.known()
+        by_count = np.maximum(self.evidence.by_count(levels) - samples, 0)
         for level in np.unique(levels[waiting]).tolist():
-            # Either everybody at this level is accepted by silence, or those that matter are by count.
-            here = levels == level
+            # Either everybody at this level is known by silence, or those that matter are by count.
+            here = (levels == level) & ~self.is_end
             left = int(np.count_nonzero(levels > level))
             by_silence = np.maximum(self.evidence.by_silence(level, left) - silent[here], 0)
             everybody, relevant_only = np.minimum(by_silence, by_count[here]), np.where(relevant, by_count, 0)[here]
             result[here] = everybody if everybody.sum() <= relevant_only.sum() else relevant_only
         return result
 
-    def _levels(self) -> npt.NDArray[np.int64]:
-        return np.bincount(self.tally.choice, minlength=self.tally.num_choices)
-
-    def accepted(self) -> Bools:
+    def known(self) -> Bools:
         """Which choices are known completely."""
-        samples = self.tally.samples
-        return self.evidence.accepted(self._levels(), samples, samples - self.tally.latest)
+        samples, latest = self.counts.samples, self.counts.latest
+        known = self.evidence.known(self.counts.outcomes_seen(), samples, samples - latest)
+        return np.asarray(known | self.is_end)
 
 
 # ---------------------------------------------------------------------- pieces

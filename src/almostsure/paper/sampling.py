@@ -14,8 +14,9 @@ from almostsure.budget import reference
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.learn.bounds import delta_bought, samples_needed
-from almostsure.learn.kernel import Kernel, build_kernel
+from almostsure.learn.counts import Counts
 from almostsure.learn.minimal import learn_minimal_budget
+from almostsure.learn.sampling import count_outcomes
 from almostsure.model.build import from_transitions
 from almostsure.model.examples import example
 from almostsure.model.mdp import MDP, Floats, Ints
@@ -35,8 +36,8 @@ def _support(mdp: MDP) -> set[tuple[int, int, int]]:
     return set(zip(mdp.outcome_choices().tolist(), mdp.successor.tolist(), mdp.damage.tolist(), strict=True))
 
 
-def _seen(kernel: Kernel) -> set[tuple[int, int, int]]:
-    return set(zip(kernel.choice.tolist(), kernel.next_state.tolist(), kernel.damage.tolist(), strict=True))
+def _seen(counts: Counts) -> set[tuple[int, int, int]]:
+    return set(zip(counts.choice.tolist(), counts.next_state.tolist(), counts.damage.tolist(), strict=True))
 
 
 def _reweighted(mdp: MDP, rng: np.random.Generator) -> MDP:
@@ -55,9 +56,9 @@ def definition_6(trial: Trial) -> str:
     """A kernel is consistent with another one if the same outcomes have positive probability, whatever these are."""
     for mdp in trial.models(60, states=5, damage=2):
         trial.expect(_support(_reweighted(mdp, trial.rng)) == _support(mdp), "another weighting must be consistent")
-        kernel = build_kernel(mdp, 200, seed=int(trial.rng.integers(2**32)), workers=1)
-        trial.expect(_seen(kernel) == _support(kernel.to_mdp()), "a kernel is consistent with the model made of it")
-        trial.expect(_seen(kernel) <= _support(mdp), "what was never possible must not be seen")
+        counted = count_outcomes(mdp, 200, seed=int(trial.rng.integers(2**32)), workers=1)
+        trial.expect(_seen(counted) == _support(counted.to_mdp()), "a kernel is consistent with the model made of it")
+        trial.expect(_seen(counted) <= _support(mdp), "what was never possible must not be seen")
     return f"on {trial.where}: kept by reweighting; a counted kernel has no outcome that the model does not have"
 
 
@@ -82,12 +83,12 @@ def algorithm_2(trial: Trial) -> str:
     for mdp in trial.models(60, states=5, outcomes=3, damage=2):
         true = minimal_budget(mdp).of_choice
         for samples in (1, 3, 10, 400):
-            kernel = build_kernel(mdp, samples, seed=int(trial.rng.integers(2**32)), workers=1)
-            counts = np.bincount(kernel.choice, kernel.count, minlength=mdp.num_choices)
+            counted = count_outcomes(mdp, samples, seed=int(trial.rng.integers(2**32)), workers=1)
+            counts = np.bincount(counted.choice, counted.times, minlength=mdp.num_choices)
             trial.expect(bool((counts == samples).all()), "every choice must be sampled N times")
-            learned = minimal_budget(kernel.to_mdp()).of_choice
+            learned = minimal_budget(counted.to_mdp()).of_choice
             trial.expect(bool((learned <= true).all()), "a learned budget is too large")
-            complete = _seen(kernel) == _support(mdp)
+            complete = _seen(counted) == _support(mdp)
             trial.expect(not complete or np.array_equal(learned, true), "all was seen, and k is not k*")
             short += not np.array_equal(learned, true)
     return f"{trial.where}, N = 1, 3, 10, 400: never above k*, {short} times below, equal once all is seen"
@@ -141,8 +142,8 @@ def sample_curve(seed: int = 0) -> SampleCurve:
     points = np.array(sorted({20, 30, 40, 50, 60, *needed.values()}))
     support, missed = _support(mdp), []
     for samples in points.tolist():
-        runs = (build_kernel(mdp, samples, seed=seed * REPEATS + run, workers=1) for run in range(REPEATS))
-        missed.append(sum(_seen(kernel) != support for kernel in runs))
+        runs = (count_outcomes(mdp, samples, seed=seed * REPEATS + run, workers=1) for run in range(REPEATS))
+        missed.append(sum(_seen(counted) != support for counted in runs))
     size = (mdp.num_states, mdp.num_actions)
     return SampleCurve(
         samples=points,

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE
-from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.mdp import Bools, Ints
+from almostsure.model.space import Space
 from almostsure.policy.explore import spans
 
 DENSE_ANYWAY = 1 << 20  # entries up to which nobody minds a dense table
@@ -40,7 +41,7 @@ class Table(Protocol):
         ...
 
 
-def table_of(mdp: MDP, of_choice: Ints) -> Table:
+def table_of(mdp: Space, of_choice: Ints) -> Table:
     """The table that suits the model."""
     entries = mdp.num_states * mdp.num_actions
     if entries <= max(DENSE_ANYWAY, DENSE_SHARE * mdp.num_choices):
@@ -53,7 +54,7 @@ class DenseTable:
 
     __slots__ = ("_needed", "_num_actions", "_ones", "_word", "highest")
 
-    def __init__(self, mdp: MDP, of_choice: Ints) -> None:
+    def __init__(self, mdp: Space, of_choice: Ints) -> None:
         finite = of_choice[of_choice < INFINITE]
         dtype = narrowest(int(finite.max()) if finite.size else 0)
         never = min(int(np.iinfo(dtype).max), INFINITE)
@@ -95,7 +96,7 @@ class SparseTable:
 
     __slots__ = ("_mdp", "_needed", "highest")
 
-    def __init__(self, mdp: MDP, of_choice: Ints) -> None:
+    def __init__(self, mdp: Space, of_choice: Ints) -> None:
         self._mdp, self._needed = mdp, of_choice
         self.highest = INFINITE - 1
 

@@ -129,7 +129,7 @@ def _outputs(output: Path | None) -> tuple[Path, Path] | None:
 
 
 def _from_log(task: Task, mu: float | None, delta: float, of_sampling: dict[str, object]) -> LearnedBudget:
-    from almostsure.learn.data import learn_from_logs
+    from almostsure.learn.logs.learn import learn_from_logs
 
     if mu is None:
         raise ArgumentError("a log does not say how rare an outcome can be; give --mu, such as --mu 0.05.")
@@ -147,7 +147,7 @@ def _learned_results(learned: LearnedBudget, exact: int | None) -> dict[str, Any
         "budget": learned.budget,
         "samples": learned.samples,
         "uniform_samples": learned.uniform_samples,
-        "known_choices": int(np.count_nonzero(learned.accepted)),
+        "known_choices": int(np.count_nonzero(learned.known)),
         "statement": learned.statement,
         "minimal_budget": need(learned.minimal.smallest_budget()),
         "exact_minimal_budget": None if exact is None else need(exact),
@@ -162,7 +162,7 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
         say(f"But this model has outcomes of probability {share(rarest)}, so nothing is promised here.\n")
     paper = learned.uniform_samples["paper"]
     truth = "" if exact is None else f"; the exact minimal budget is {needs(exact)}"
-    known, choices = int(np.count_nonzero(learned.accepted)), learned.accepted.size
+    known, choices = int(np.count_nonzero(learned.known)), learned.known.size
     rest = "" if known == choices else "; the shield refuses the others"
     facts(
         [

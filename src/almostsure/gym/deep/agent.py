@@ -24,7 +24,7 @@ from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.ppo import build, check_device
 from almostsure.gym.deep.settings import Settings
 from almostsure.gym.deep.training_env import Source, TrainingEnv, shielded_in, training_env
-from almostsure.learn.training import Training
+from almostsure.learn.learners.training import Training
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.source import as_model
 from almostsure.policy.evaluate import Evaluation, evaluate

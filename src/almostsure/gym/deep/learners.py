@@ -27,7 +27,7 @@ from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.regimes import Regime
 from almostsure.gym.deep.settings import DEFAULT, Settings
 from almostsure.gym.deep.training_env import of_model
-from almostsure.learn.training import Learner, Training
+from almostsure.learn.learners.training import Learner, Training
 from almostsure.model.mdp import MDP
 from almostsure.policy.policy import Policy
 from almostsure.shield.shield import Shield
@@ -46,7 +46,7 @@ def run(mdp: MDP, budget: int, regime: Regime, settings: Settings, *, steps: int
         ends=np.array(record.ends, np.int64),
         returns=np.array(record.returns),
         damages=np.array(record.damages, np.int64),
-        interventions=env.restricted_steps,
+        restricted_steps=env.restricted_steps,
     )
 
 

@@ -1,9 +1,14 @@
-"""The columns of a log: what they are called, and numbers out of whatever they hold."""
+"""The columns of a log: what they are called, and numbers out of what they hold.
+
+States and actions are numbers from 0, or names.  A column of text in which every entry is a number is one of numbers;
+one in which only some are is refused.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +16,8 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more
 from almostsure.errors import AlmostSureError, ModelError, UnknownName
-from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.model.arrays import Bools, Floats, Ints
+from almostsure.model.space import Encode
 
 NAMES = {  # ours, and what else is taken for it
     "state": ("state", "s"),
@@ -27,23 +33,24 @@ NAMES = {  # ours, and what else is taken for it
 }
 DONE = ("done", "dones", "is_done", "terminal", "terminals")  # may mean either
 NEEDED = ("state", "action", "next_state")
-TRUTHS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+TRUTH = "must be true or false"
+TRUTHS = {"true": 1, "false": 0, "1": 1, "0": 0}  # as text
+NUMBER = re.compile(r"\d+(\.0*)?")
 LARGEST = 2**53  # beyond, floating-point numbers skip integers
 
-Encode = Callable[[Any], int]
 Place = Callable[[int], str]
 
 
 class Piece(NamedTuple):
     """Some rows of a log, as they were found."""
 
-    columns: Mapping[str, Any]  # by our names, each with one entry a row
+    columns: Mapping[str, Any]  # by our names, each with one entry per row
     place: Place  # where a row stands in the log, for messages
     is_encoded: bool = False  # whether its states are numbers already
 
 
 class Rows(NamedTuple):
-    """Some rows of a log, as numbers; each array has one entry a row."""
+    """Some rows of a log, as numbers; each array has one entry per row."""
 
     state: Ints
     action: Ints
@@ -114,41 +121,113 @@ def _missing(ours: str, there: list[str], where: str) -> UnknownName:
 # ---------------------------------------------------------------------- numbers
 
 
-def typed(piece: Piece, encode: Encode | None, max_damage: int) -> Rows:
+class Labels:
+    """The states or the actions of a log: numbers, or names that are numbered as they are met."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        self.what, self.remedy = what, remedy
+        self.names: dict[str, int] | None = None  # None while nothing was met, or for numbers
+        self.highest = -1  # number that was met
+        self._are_numbers: bool | None = None
+
+    def numbers(self, name: str, values: Any, place: Place) -> Ints:
+        """The number of each value of a column."""
+        array = _array(values)
+        is_text = array.ndim == 1 and array.dtype.kind in "UO" and any(isinstance(x, str) for x in array.tolist())
+        if is_text and not self._is_numeric(name, array, place):
+            self._agree(False, name, array, place)
+            names = self.names = {} if self.names is None else self.names
+            return np.array([names.setdefault(one, len(names)) for one in array.tolist()], np.int64)
+        if not array.size:
+            return array.astype(np.int64)
+        self._agree(True, name, array, place)
+        numbers = whole(name, array.astype(np.float64) if is_text else array, place, remedy=self.remedy)
+        self.highest = max(self.highest, int(numbers.max()))
+        return numbers
+
+    def _is_numeric(self, name: str, array: npt.NDArray[Any], place: Place) -> bool:
+        """Whether text stands for numbers; refused if some of it does."""
+        texts = [str(one) if isinstance(one, (str, int)) else "" for one in array.tolist()]
+        good = np.array([one.strip() != "" and "\n" not in one for one in texts], np.bool_)
+        _require(good, name, "must be an integer, 0 or more, or a name", array, place)
+        numeric = np.array([NUMBER.fullmatch(one.strip()) is not None for one in texts], np.bool_)
+        if numeric.any():
+            _require(numeric, name, "must be an integer where others are", array, place)
+        return bool(numeric.all())
+
+    def _agree(self, are_numbers: bool, name: str, array: npt.NDArray[Any], place: Place) -> None:
+        if self._are_numbers is None:
+            self._are_numbers = are_numbers
+        if self._are_numbers is not are_numbers:
+            kinds = ("names", "numbers") if are_numbers else ("numbers", "names")
+            raise ModelError(
+                f"the {self.what} of a log must be numbers or names, not both; they were {kinds[0]}, and {place(0)} "
+                f"has {_plain(array[0])!r} for its {name}"
+            )
+
+
+class Reader(NamedTuple):
+    """How the rows of a log become numbers."""
+
+    encode: Encode | None
+    max_damage: int
+    states: Labels
+    actions: Labels
+
+
+def new_reader(encode: Encode | None, max_damage: int) -> Reader:
+    """A reader of a log."""
+    remedy = "" if encode is not None else "Pass encode=, a function that numbers the states."
+    return Reader(encode, max_damage, Labels("states", remedy), Labels("actions", ""))
+
+
+def typed(piece: Piece, reader: Reader) -> Rows:
     """The rows of a piece as numbers; refused where they are not what they must be."""
     columns, place = piece.columns, piece.place
-    encode = None if piece.is_encoded else encode
     size = len(columns["action"])
     for name, values in columns.items():
         if len(values) != size:
             raise ModelError(f"columns must be equally long; got {len(values)} of {name} and {size} of action")
     terminated = flags("terminated", columns.get("terminated"), size, place)
-    state = _states("state", columns["state"], encode, place)
+    state = _states("state", columns["state"], piece, reader, place)
     next_state = state.copy()
     # After the end, whatever stands for the next state is no state any more: often nothing, or −1.
     at = np.flatnonzero(~terminated)
-    next_state[at] = _states(
-        "next_state", _picked(columns["next_state"], at, size), encode, lambda i: place(int(at[i]))
-    )
-    cumulative = columns.get("cumulative_damage")
-    damage, step = columns.get("damage"), columns.get("step")
+    rest = columns["next_state"] if at.size == size else [columns["next_state"][i] for i in at.tolist()]
+    next_state[at] = _states("next_state", rest, piece, reader, lambda i: place(int(at[i])))
+    _note_ends([columns["next_state"][i] for i in np.flatnonzero(terminated).tolist()], piece, reader)
+    cumulative, damage, step = (columns.get(name) for name in ("cumulative_damage", "damage", "step"))
     return Rows(
-        state, whole("action", columns["action"], place), next_state, _rewards(columns.get("reward"), size, place),
-        None if damage is None else whole("damage", damage, place, most=max_damage),
-        None if cumulative is None else whole("cumulative_damage", cumulative, place),
-        terminated, flags("truncated", columns.get("truncated"), size, place),
-        _episodes(columns.get("episode"), place), None if step is None else whole("step", step, place), place,
-    )  # fmt: skip
+        state=state,
+        action=reader.actions.numbers("action", columns["action"], place),
+        next_state=next_state,
+        reward=_rewards(columns.get("reward"), size, place),
+        damage=None if damage is None else _damages(damage, place, reader.max_damage),
+        cumulative=None if cumulative is None else whole("cumulative_damage", cumulative, place),
+        terminated=terminated,
+        truncated=flags("truncated", columns.get("truncated"), size, place),
+        episode=_episodes(columns.get("episode"), place),
+        step=None if step is None else whole("step", step, place),
+        place=place,
+    )
 
 
-def _states(name: str, values: Any, encode: Encode | None, place: Place) -> Ints:
-    if encode is None:
-        return whole(name, values, place, remedy="Pass encode=, a function that numbers the states.")
-    return whole(name, encoded(name, values, encode, place), place)
+def _states(name: str, values: Any, piece: Piece, reader: Reader, place: Place) -> Ints:
+    if reader.encode is not None and not piece.is_encoded:
+        values = encoded(name, values, reader.encode, place)
+    return reader.states.numbers(name, values, place)
 
 
-def _picked(values: Any, at: Ints, size: int) -> Any:
-    return values if at.size == size else [values[i] for i in at.tolist()]
+def _note_ends(values: list[Any], piece: Piece, reader: Reader) -> None:
+    """An environment shows a state when an episode ends, too; take note of it, where it is one."""
+    for value in set(values) if all(isinstance(one, Hashable) for one in values) else values:
+        with contextlib.suppress(ModelError):
+            _states("next_state", [value], piece, reader, lambda _: "")
+
+
+def _damages(values: Any, place: Place, most: int) -> Ints:
+    array = _array(values)
+    return whole("damage", array.astype(np.int64) if array.dtype.kind == "b" else array, place, most=most)
 
 
 def encoded(name: str, values: Iterable[Any], encode: Encode, place: Place) -> list[Any]:
@@ -184,19 +263,12 @@ def _rewards(values: Any, size: int, place: Place) -> Floats:
 
 
 def flags(name: str, values: Any, size: int, place: Place) -> Bools:
-    """A column of truths, in whichever way they are written; all false where there is none."""
+    """A column of truths, or of zeros and ones; all false where there is none."""
     if values is None:
         return np.zeros(size, np.bool_)
-    array = _array(values)
-    if array.dtype.kind in "UO":
-        truth = [TRUTHS.get(str(value).strip().lower()) for value in array.tolist()]
-        good = np.array([value is not None for value in truth], np.bool_)
-        _require(good, name, "must be true or false", array, place)
-        return np.array(truth, np.bool_)
-    numbers = _numbers(
-        name, array.astype(np.uint8) if array.dtype.kind == "b" else array, place, "must be true or false"
-    )
-    _require((numbers == 0) | (numbers == 1), name, "must be true or false", numbers, place)
+    array = _array([TRUTHS.get(str(one).strip().lower(), one) for one in values] if _has_text(values) else values)
+    numbers = _numbers(name, array.astype(np.int64) if array.dtype.kind == "b" else array, place, TRUTH)
+    _require((numbers == 0) | (numbers == 1), name, TRUTH, numbers, place)
     return numbers.astype(np.bool_)
 
 
@@ -217,10 +289,7 @@ def _episodes(values: Any, place: Place) -> npt.NDArray[Any] | None:
 
 
 def _numbers(name: str, values: Any, place: Place, rule: str, remedy: str = "") -> npt.NDArray[Any]:
-    """A column as an array of numbers; text is read as numbers."""
-    if isinstance(values, list) and values and isinstance(values[0], str):
-        with contextlib.suppress(ValueError, TypeError):
-            return np.array([*map(float, values)])  # several times faster than an array of text
+    """A column as an array of numbers."""
     array = _array(values)
     if array.ndim != 1:
         raise ModelError(
@@ -228,30 +297,33 @@ def _numbers(name: str, values: Any, place: Place, rule: str, remedy: str = "") 
         )
     if array.dtype.kind in "iuf":
         return array
-    good = np.array([_is_number(value) for value in array.tolist()], np.bool_)
+    listed = array.tolist()
+    good = np.array([isinstance(one, (int, float)) and not isinstance(one, bool) for one in listed], np.bool_)
     _require(good, name, rule, array, place, remedy)
-    return np.array([float(value) for value in array.tolist()])
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, (bool, bytes)):
-        return False
-    try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
+    return np.array([float(one) for one in listed])
 
 
 def _array(values: Any) -> npt.NDArray[Any]:
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except ValueError:  # rows of different shapes
         return np.array([*map(_boxed, values)], np.object_)
+    if array.dtype.kind == "U" and isinstance(values, (list, tuple)):
+        return np.array(values, np.object_)  # NumPy makes text of numbers that stand beside text
+    return array
+
+
+def _has_text(values: Any) -> bool:
+    kind = getattr(getattr(values, "dtype", None), "kind", "O")
+    return kind == "U" or (kind == "O" and any(isinstance(one, str) for one in values))
 
 
 def _boxed(value: Any) -> Any:
     return value if np.isscalar(value) else repr(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _require(
@@ -260,7 +332,6 @@ def _require(
     if good.all():
         return
     at = int(np.argmin(good))
-    more, value = int(good.size - np.count_nonzero(good)) - 1, values[at]
-    got = value.item() if isinstance(value, np.generic) else value
+    more, got = int(good.size - np.count_nonzero(good)) - 1, _plain(values[at])
     shown = "nothing" if got is None or got == "" else "NaN" if got != got else repr(got)
     raise ModelError(f"{name} {rule}; got {shown} at {place(at)}{and_more(more, 'row')}. {remedy}".rstrip())

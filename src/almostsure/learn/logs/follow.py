@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from almostsure.errors import ModelError
 from almostsure.learn.logs.columns import Rows
-from almostsure.model.mdp import Bools, Ints
+from almostsure.model.arrays import Bools, Ints
 
 SORT = "Sort the log by episode and step."
 
@@ -70,9 +70,14 @@ class Follower:
         damage = self._damage(rows, begins)
         self._last = _row(rows, -1)
         return Steps(
-            rows.state[new], rows.action[new], rows.next_state[new], rows.reward[new], damage[new],
-            rows.terminated[new], begins[new],
-        )  # fmt: skip
+            state=rows.state[new],
+            action=rows.action[new],
+            next_state=rows.next_state[new],
+            reward=rows.reward[new],
+            damage=damage[new],
+            terminated=rows.terminated[new],
+            begins=begins[new],
+        )
 
     def _check_start(self, rows: Rows) -> None:
         if rows.step is None:

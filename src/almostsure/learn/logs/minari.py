@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.learn.logs.columns import NAMES, Encode, Piece, encoded
-from almostsure.learn.logs.tables import CHUNK, Columns
+from almostsure.learn.logs.columns import NAMES, Piece, encoded
+from almostsure.learn.logs.read import CHUNK, Columns
+from almostsure.model.space import Encode
 
 DAMAGE = ("damage", "cumulative_damage")
 
@@ -127,8 +128,10 @@ def _keys(episode: Any, columns: Columns) -> dict[str, str]:
         keys = [wanted[ours]] if ours in wanted else [name for name in NAMES[ours] if name in there]
         if ours in wanted and wanted[ours] not in there:
             raise UnknownName("key of infos", wanted[ours], there, remedy)
-        if len(keys) > 1:
-            raise ModelError(f"infos {keys[0]!r} and {keys[1]!r} could both be the {ours}; name one with columns=")
+        if any(not np.array_equal(there[keys[0]], there[key]) for key in keys[1:]):  # DamageTracker writes it twice
+            raise ModelError(
+                f"infos {keys[0]!r} and {keys[1]!r} could both be the {ours}, and they differ; name one with columns="
+            )
         if keys:
             found[ours] = keys[0]
     if not found:
@@ -148,7 +151,7 @@ def _damage(infos: Mapping[str, Any], ours: str, key: str, size: int, name: int)
     values = np.asarray(_flat(infos)[key])
     if values.ndim != 1 or values.size not in (size, size + 1):
         raise ModelError(
-            f"infos[{key!r}] must hold one number a step, and one for the reset; episode {name} has {size} steps and "
+            f"infos[{key!r}] must hold one number per step, and one for the reset; episode {name} has {size} steps and "
             f"infos of shape {list(values.shape)}"
         )
     if values.size == size:

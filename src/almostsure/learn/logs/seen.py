@@ -3,89 +3,103 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
-from almostsure.errors import LimitReached, ModelError
+from almostsure.errors import ModelError
+from almostsure.learn.counts import DAMAGES, Counts, weighted
 from almostsure.learn.logs.follow import Steps
-from almostsure.learn.tally import DAMAGES, Tally, block_of
-from almostsure.model.mdp import MDP, Ints
+from almostsure.model.arrays import Floats, Ints
 
-MOST_CHOICES = 1 << 27  # a gigabyte for each of the two arrays that have one entry a choice
+MANY = 1 << 20  # entries that wait before they are merged
+END = -1  # the next state of a step that ended its episode
+
+
+class Table(NamedTuple):
+    """Different outcomes, ascending by (state, action, next state, damage)."""
+
+    outcome: Ints  # [4, outcomes]: state, action, next state, damage
+    times: Ints
+    reward: Floats  # summed
 
 
 @final
 class Seen:
-    """What a log showed so far.
-
-    Inside, choices are numbered state · room for actions + action, and next states from 1: 0 is the end.  When the
-    room is used up it is doubled, and the tally numbered anew.
-    """
+    """What a log showed so far."""
 
     def __init__(self) -> None:
-        self.num_states = self.num_actions = 0  # as far as was seen
         self.rows = self.ends = 0
         self.starts: Counter[int] = Counter()
-        self._states = self._actions = 1  # room
-        self._tally = Tally(1, 2)
+        self._tables: list[Table] = []
+        self._waiting = 0
 
     def add(self, steps: Steps) -> None:
         """Take in some steps."""
-        after = np.where(steps.terminated, 0, steps.next_state + 1)
-        self._make_room(max(int(steps.state.max()) + 1, int(after.max())), int(steps.action.max()) + 1)
-        choice = steps.state * self._actions + steps.action
-        order = np.argsort(choice, kind="stable")
-        choices, lengths = np.unique(choice, return_counts=True)
-        after, reward, damage = after[order], steps.reward[order], steps.damage[order]
-        self._tally.add(block_of(choices, lengths, after, reward, damage, self._states + 1))
+        after = np.where(steps.terminated, END, steps.next_state)
+        outcome = np.stack([steps.state, steps.action, after, steps.damage])
+        table = _merged(Table(outcome, np.ones(steps.state.size, np.int64), steps.reward))
+        self._tables.append(table)
+        self._waiting += table.times.size
+        if self._waiting > max(MANY, 2 * self._tables[0].times.size):
+            self.table()
         self.rows += steps.state.size
         self.ends += int(np.count_nonzero(steps.terminated))
         self.starts.update(steps.state[steps.begins].tolist())
 
-    def _make_room(self, states: int, actions: int) -> None:
-        self.num_states, self.num_actions = max(self.num_states, states), max(self.num_actions, actions)
-        if self.num_states <= self._states and self.num_actions <= self._actions:
-            return
-        old, width = self._tally, self._actions
-        while self._states < self.num_states:
-            self._states *= 2
-        while self._actions < self.num_actions:
-            self._actions *= 2
-        if self._states * self._actions > MOST_CHOICES:
-            raise LimitReached(
-                f"states and actions up to {self.num_states - 1:,} and {self.num_actions - 1:,} are too many to count. "
-                "Number them from 0 on, without gaps: encode= can do that for states."
-            )
-        self._tally = Tally(self._states * self._actions, self._states + 1)
-        _renumbered(old, self._tally, np.arange(old.num_choices) // width * self._actions
-                    + np.arange(old.num_choices) % width, np.arange(old.num_states))  # fmt: skip
+    def table(self) -> Table:
+        """All outcomes."""
+        if len(self._tables) > 1:
+            outcomes, times, rewards = zip(*self._tables, strict=True)
+            whole = Table(np.concatenate(outcomes, axis=1), np.concatenate(times), np.concatenate(rewards))
+            self._tables = [_merged(whole)]
+        self._waiting = 0
+        return self._tables[0]
 
-    def tally(self, blank: MDP, end: int | None) -> Tally:
-        """The tally of a blank model's choices; refused if the log shows others."""
-        old, result = self._tally, Tally(blank.num_choices, blank.num_states)
-        width = max(self._actions, blank.num_actions)
-        known = blank.choice_states().astype(np.int64) * width + blank.choice_action
-        state, action = np.divmod(np.arange(old.num_choices), self._actions)
+    def states(self) -> Ints:
+        """The different states, ascending."""
+        state, _, after, _ = self.table().outcome
+        shown: Ints = np.unique(np.concatenate([state, after[after != END]]))
+        return shown
+
+    def actions(self) -> Ints:
+        """The different actions, ascending."""
+        return np.unique(self.table().outcome[1])
+
+    def count_into(self, counts: Counts, state_order: Ints, action_order: Ints) -> None:
+        """Fill counts; state i of the log is ``state_order[i]``, actions likewise.  Other choices are refused."""
+        (state, action, after, damage), times, reward = self.table()
+        space = counts.space
+        state, action = state_order[state], action_order[action]
+        target = np.where(after == END, -1 if space.end is None else space.end, state_order[after])
+        width = max(space.num_actions, int(action.max()) + 1)
+        existing = space.choice_states().astype(np.int64) * width + space.choice_action
         wanted = state * width + action
-        choice = np.minimum(np.searchsorted(known, wanted), known.size - 1)
-        strange = np.flatnonzero((known[choice] != wanted) & (old.samples > 0))
+        choice = np.minimum(np.searchsorted(existing, wanted), existing.size - 1)
+        strange = np.flatnonzero(existing[choice] != wanted)
         if strange.size:
             at, where = int(action[strange[0]]), int(state[strange[0]])
-            has = ", ".join(map(str, blank.actions(where).tolist()))
+            has = ", ".join(space.action_name(one) for one in space.actions(where).tolist())
+            name = space.action_name(at) if at < space.num_actions else str(at)
             raise ModelError(
-                f"the log must only show actions that a state has; it shows {at} in state {where}, which has {has}.",
-                state=where, action=at,
-            )  # fmt: skip
-        _renumbered(old, result, choice, np.append(-1 if end is None else end, np.arange(old.num_states - 1)))
-        return result
+                f"the log must only show actions that a state has; it shows {name} in {space.describe_state(where)}, "
+                f"which has {has}.",
+                state=where,
+                action=at,
+            )
+        key = (choice * space.num_states + target) * DAMAGES + damage
+        order = np.argsort(key)
+        samples = np.bincount(choice, weights=times, minlength=space.num_choices).astype(np.int64)
+        arrays = {"key": key[order], "times": times[order], "reward": reward[order], "samples": samples}
+        counts.restore({**arrays, "latest": np.zeros_like(samples)})
 
 
-def _renumbered(old: Tally, new: Tally, choice: Ints, next_state: Ints) -> None:
-    """Fill ``new`` with what ``old`` has seen, given the new number of each choice and of each next state."""
-    key = (choice[old.choice] * new.num_states + next_state[old.next_state]) * DAMAGES + old.damage
-    order = np.argsort(key)
-    samples, latest = np.zeros(new.num_choices, np.int64), np.zeros(new.num_choices, np.int64)
-    sampled = np.flatnonzero(old.samples)
-    samples[choice[sampled]], latest[choice[sampled]] = old.samples[sampled], old.latest[sampled]
-    new.restore(key[order], old.count[order], old.reward[order], samples, latest)
+def _merged(table: Table) -> Table:
+    """The same, with equal outcomes put together."""
+    order = np.lexsort(table.outcome[::-1])
+    outcome = table.outcome[:, order]
+    new = np.ones(order.size, np.bool_)
+    new[1:] = (outcome[:, 1:] != outcome[:, :-1]).any(axis=0)
+    starts, group = np.flatnonzero(new), np.cumsum(new) - 1
+    times = np.add.reduceat(table.times[order], starts)
+    return Table(outcome[:, starts], times, weighted(group, table.reward[order], starts.size))

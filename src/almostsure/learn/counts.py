@@ -1,0 +1,352 @@
+"""``Counts``: how often which outcome of which choice was seen, whoever saw it.
+
+Algorithm 2, adaptive sampling, logs, online shields and checkpoints all count into this one structure.  For k* only
+*which* outcomes (next state, damage) occurred matters.  What was seen is possible, so the k* of the counted model is
+never above that of the real one (its maxima run over fewer outcomes), and equal to it once every outcome of every
+choice was seen.  How many samples that takes is in :mod:`almostsure.learn.bounds`.
+
+The table is sparse: it grows with what is seen, not with how often.  A *block* is what one chunk of samples contained;
+whoever adds the same blocks in the same order gets the same counts to the bit, however the run was cut into pieces:
+counts are integers, and the rewards of an outcome are always summed block by block from the left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ArgumentError, LimitReached, UnknownName
+from almostsure.learn.bounds import Confidence, confidence
+from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype
+from almostsure.model.mdp import MDP
+from almostsure.model.space import Space
+from almostsure.model.validate import MAX_DAMAGE
+
+UNKNOWN = ("refuse", "allow")
+Unknown = Literal["refuse", "allow"]
+
+DAMAGES = MAX_DAMAGE + 1
+MANY = 1 << 20  # entries that wait before they are merged, at least
+ARRAYS = {"key": "i8", "times": "i8", "reward": "f8", "samples": "i8", "latest": "i8"}  # how counts are saved
+
+
+class Block(NamedTuple):
+    """The outcomes that some samples showed, ascending by (choice, next state, damage)."""
+
+    choice: Ints
+    next_state: Ints
+    damage: Ints
+    times: Ints  # how often each was seen
+    reward: Floats  # its rewards, summed
+    first: Ints  # which sample of the choice, counted from 0 within the block, showed the outcome first
+    sampled: Ints  # the choices that were sampled, ascending …
+    samples: Ints  # … and how often
+
+
+class Drawn(NamedTuple):
+    """Samples in one line: ``lengths[i]`` of ``choices[i]``, which are distinct and ascending, and what they showed."""
+
+    choices: Ints
+    lengths: Ints
+    next_state: Ints  # [sum of lengths]
+    reward: Floats
+    damage: Ints
+
+
+def block_of(drawn: Drawn, num_states: int) -> Block:
+    """The block of some samples."""
+    choice = np.repeat(drawn.choices, drawn.lengths).astype(np.int64)
+    key = (choice * num_states + drawn.next_state) * DAMAGES + drawn.damage
+    _, at, group = np.unique(key, return_index=True, return_inverse=True)
+    position = np.searchsorted(drawn.choices, choice[at])
+    return Block(
+        choice=choice[at],
+        next_state=drawn.next_state[at],
+        damage=drawn.damage[at],
+        times=np.bincount(group),
+        reward=weighted(group, drawn.reward, at.size),
+        first=at - (np.cumsum(drawn.lengths) - drawn.lengths)[position],
+        sampled=drawn.choices,
+        samples=drawn.lengths,
+    )
+
+
+@final
+class Counts:
+    """How often which outcome (choice, next state, damage) was seen, and with which reward.  ``print`` it.
+
+    The arrays of outcomes are ordered by (choice, next state, damage).
+
+    Parameters
+    ----------
+    space
+        The states and actions.
+    max_damage
+        The largest damage that one step can do.
+    seed
+        With which the samples were drawn; None if nobody drew them.
+    caveat
+        What every statement about these counts must add.
+    """
+
+    def __init__(
+        self, space: Space, *, max_damage: int = MAX_DAMAGE, seed: int | None = None, caveat: str = ""
+    ) -> None:
+        if space.num_choices * space.num_states * DAMAGES >= 2**63:
+            raise LimitReached(
+                f"{space.num_choices:,} choices and {space.num_states:,} states are too many to count outcomes of"
+            )
+        self.space, self.max_damage, self.seed, self.caveat = space.space, max_damage, seed, caveat
+        self.samples: npt.NDArray[np.int64] = np.zeros(space.num_choices, np.int64)  # of each choice
+        self.latest: npt.NDArray[np.int64] = np.zeros(space.num_choices, np.int64)  # its newest outcome's sample
+        self._key: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # ascending
+        self._times: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._reward: Floats = np.zeros(0)  # sums
+        self._waiting: list[tuple[Ints, Ints, Floats, Ints]] = []
+        self._size = 0
+        self._single: dict[int, tuple[int, float]] | None = None  # times and reward by key, while steps come singly
+
+    # ------------------------------------------------------------------ counting
+
+    def key_of(self, choice: int, next_state: int, damage: int) -> int:
+        """An outcome as one number."""
+        return (choice * self.space.num_states + next_state) * DAMAGES + damage
+
+    def add(self, block: Block) -> None:
+        """Take in a block."""
+        self._merge()
+        key = (block.choice.astype(np.int64) * self.space.num_states + block.next_state) * DAMAGES + block.damage
+        seen_at = self.samples[block.choice] + block.first + 1
+        self._waiting.append((key, block.times, block.reward, seen_at))
+        self._size += key.size
+        self.samples[block.sampled] += block.samples
+        if self._size > max(MANY, self._key.size):
+            self.merge()
+
+    def see(self, choice: int, next_state: int, damage: int, reward: float = 0.0, *, times: int = 1) -> bool:
+        """Take in one outcome, seen ``times`` times in a row; returns whether it is new."""
+        single, key = self._singly(), self.key_of(choice, next_state, damage)
+        before, total = single.get(key, (0, 0.0))
+        single[key] = before + times, total + times * reward
+        if not before:
+            self.latest[choice] = self.samples[choice] + 1
+        self.samples[choice] += times
+        return not before
+
+    def has_seen(self, choice: int, next_state: int, damage: int) -> bool:
+        """Whether an outcome was seen."""
+        return self.key_of(choice, next_state, damage) in self._singly()
+
+    def _singly(self) -> dict[int, tuple[int, float]]:
+        if self._single is None:
+            self.merge()
+            values = zip(self._times.tolist(), self._reward.tolist(), strict=True)
+            self._single = dict(zip(self._key.tolist(), values, strict=True))
+        return self._single
+
+    def merge(self) -> None:
+        """Put what waits into order, all of it or nothing: Ctrl-C in between neither loses nor doubles a sample."""
+        self._merge()
+        if not self._waiting:
+            return
+        old = self._key.size
+        none = np.zeros(old, np.int64)
+        columns = zip((self._key, self._times, self._reward, none), *self._waiting, strict=True)
+        keys, counts, rewards, seen_at = (np.concatenate(column) for column in columns)
+        key, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        times = np.bincount(group, weights=counts, minlength=key.size).astype(np.int64)
+        reward = weighted(group, rewards, key.size)
+        new = first >= old
+        np.maximum.at(self.latest, key[new] // (self.space.num_states * DAMAGES), seen_at[first[new]])  # idempotent
+        # Nothing is called from here on, and Python looks for signals only around calls and loops.
+        self._key, self._times, self._reward = key, times, reward
+        self._waiting, self._size = [], 0
+
+    def _merge(self) -> None:
+        """Put what was seen singly into the arrays."""
+        if self._single is None:
+            return
+        key = np.array(sorted(self._single), np.int64)
+        values = [self._single[one] for one in key.tolist()]
+        times, reward = np.array([n for n, _ in values], np.int64), np.array([r for _, r in values], np.float64)
+        self._key, self._times, self._reward, self._single = key, times, reward, None
+
+    # ------------------------------------------------------------------ what was seen
+
+    @property
+    def total(self) -> int:
+        """How many samples there are."""
+        return int(self.samples.sum())
+
+    @property
+    def num_outcomes(self) -> int:
+        """How many different outcomes were seen."""
+        self.merge()
+        return self._key.size
+
+    @property
+    def choice(self) -> npt.NDArray[np.int64]:
+        """The choice of each outcome seen, ascending."""
+        self.merge()
+        return self._key // (self.space.num_states * DAMAGES)
+
+    @property
+    def next_state(self) -> npt.NDArray[np.int64]:
+        """The next state of each outcome seen."""
+        self.merge()
+        return self._key // DAMAGES % self.space.num_states
+
+    @property
+    def damage(self) -> npt.NDArray[np.uint8]:
+        """The damage of each outcome seen."""
+        self.merge()
+        return (self._key % DAMAGES).astype(np.uint8)
+
+    @property
+    def times(self) -> npt.NDArray[np.int64]:
+        """How often each outcome was seen."""
+        self.merge()
+        return self._times
+
+    @property
+    def reward(self) -> Floats:
+        """The mean reward of each outcome seen."""
+        self.merge()
+        return self._reward / self._times
+
+    def outcomes_seen(self) -> npt.NDArray[np.int64]:
+        """How many different outcomes each choice showed, [num_choices]."""
+        return np.bincount(self.choice, minlength=self.space.num_choices)
+
+    def is_end(self) -> Bools:
+        """Which choices are those of the end, where nothing happens and nothing need be sampled, [num_choices]."""
+        end: Bools = self.space.choice_states() == (-1 if self.space.end is None else self.space.end)
+        return end
+
+    def confidence(self, mu: float) -> Confidence:
+        """With which probability every outcome was seen, if none is rarer than ``mu``."""
+        samples = self.samples[~self.is_end()]
+        result = confidence(samples, mu, num_states=self.space.num_states, num_damages=self.max_damage + 1)
+        return replace(result, caveat=self.caveat)
+
+    def __str__(self) -> str:
+        sampled = int(np.count_nonzero(self.samples))
+        return (
+            f"{self.total:,} samples of {sampled:,} of {self.samples.size:,} choices "
+            f"showed {self.num_outcomes:,} outcomes{'' if self.seed is None else f' (seed {self.seed})'}"
+        )
+
+    # ------------------------------------------------------------------ the counted model
+
+    def to_mdp(self, unknown: Unknown = "refuse", *, known: Bools | None = None) -> MDP:
+        """The model in which every outcome is as probable as it was frequent.
+
+        Parameters
+        ----------
+        unknown
+            What becomes of choices that are not known.  ``"refuse"`` makes them lead to the state ``unknown``, which is
+            there only if there are such choices, so that every shield refuses them; ``"allow"`` makes them do nothing
+            at all, so that they cost nothing until more is known.
+        known
+            Which choices are known, [num_choices]; by default those that were sampled.
+        """
+        check_unknown(unknown)
+        is_known = (self.samples > 0) & ~self.is_end()
+        if known is not None:
+            if np.shape(known) != is_known.shape or np.asarray(known).dtype != np.bool_:
+                raise ArgumentError(
+                    f"known must be {is_known.size} booleans, one per choice; got shape {np.shape(known)}"
+                )
+            is_known &= known
+        refuses = unknown == "refuse" and not (is_known | self.is_end()).all()
+        return self._model(self.space.with_unknown() if refuses else self.space, is_known, refuses=refuses)
+
+    def _model(self, space: Space, known: Bools, *, refuses: bool) -> MDP:
+        """The known choices as counted; the others do nothing, or lead to the unknown."""
+        owner = space.choice_states().astype(np.int64)
+        known = np.append(known, np.zeros(space.num_choices - known.size, np.bool_))
+        is_unknown = owner == (-1 if space.unknown is None else space.unknown)
+        known &= ~is_unknown
+        missing, kept = np.flatnonzero(~known), known[self.choice]
+        target = owner[missing]
+        if refuses:
+            assert space.unknown is not None
+            target = np.where(target == space.end, target, space.unknown)
+        none = np.zeros(missing.size)
+        choice = np.concatenate([self.choice[kept], missing])
+        order = np.argsort(choice, kind="stable")
+        share = (self.times / self.samples[self.choice])[kept]
+        columns: tuple[tuple[npt.NDArray[Any], npt.NDArray[Any]], ...] = (
+            (self.next_state[kept], target),
+            (share, none + 1),
+            (self.reward[kept] + 0.0, none),
+            (self.damage[kept], is_unknown[missing].astype(np.uint8)),
+        )
+        successor, probability, reward, damage = (np.concatenate(parts)[order] for parts in columns)
+        ptr = np.zeros(space.num_choices + 1, index_dtype(choice.size + 1))
+        np.cumsum(np.bincount(choice, minlength=space.num_choices), out=ptr[1:])
+        arrays = Arrays(
+            choice_ptr=space.choice_ptr,
+            choice_action=space.choice_action,
+            outcome_ptr=ptr,
+            successor=successor.astype(index_dtype(space.num_states)),
+            probability=probability,
+            reward=reward,
+            damage=damage,
+        )
+        return MDP(
+            arrays,
+            initial=(space.initial_states, space.initial_probabilities),
+            state_names=space.state_names,
+            action_names=space.action_names,
+            layout=space.layout,
+            end=space.end,
+            unknown=space.unknown,
+            encode=space.encode,
+        )
+
+    # ------------------------------------------------------------------ files
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All that was seen, as arrays by the names of ``ARRAYS``."""
+        self.merge()
+        return {
+            "key": self._key,
+            "times": self._times,
+            "reward": self._reward,
+            "samples": self.samples,
+            "latest": self.latest,
+        }
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what other counts of the same space had seen; ValueError if no counts can be like that."""
+        key, times, reward, samples, latest = (arrays[name] for name in ARRAYS)
+        per_choice, outcomes = (self.space.num_choices,), key.shape
+        shapes = [times.shape == reward.shape == outcomes, samples.shape == latest.shape == per_choice, key.ndim == 1]
+        if not all(shapes) or any(arrays[name].dtype != kind for name, kind in ARRAYS.items()):
+            raise ValueError("its arrays are not those of these states and actions")
+        width = self.space.num_states * DAMAGES
+        if key.size and not (key[0] >= 0 and key[-1] < width * samples.size and (np.diff(key) > 0).all()):
+            raise ValueError("its outcomes do not exist, or are not in order")
+        if not ((times > 0).all() and np.isfinite(reward).all() and ((latest >= 0) & (latest <= samples)).all()):
+            raise ValueError("its numbers are not counts")
+        if not (np.bincount(key // width, weights=times, minlength=samples.size) == samples).all():
+            raise ValueError("its outcomes do not add up to its samples")
+        self._key, self._times, self._reward = key.copy(), times.copy(), reward.copy()
+        self.samples, self.latest, self._single, self._waiting, self._size = samples.copy(), latest.copy(), None, [], 0
+
+
+def check_unknown(unknown: Unknown) -> None:
+    """Refuse what is no way of dealing with unknown choices."""
+    if unknown not in UNKNOWN:
+        raise UnknownName("value of unknown", unknown, UNKNOWN, f"Choose from {', '.join(UNKNOWN)}.")
+
+
+def weighted(group: Ints, weights: Floats, size: int) -> Floats:
+    """The sum of the weights of each group, added up in their order."""
+    sums: Floats = np.bincount(group, weights=weights, minlength=size).astype(np.float64, copy=False)
+    return sums

@@ -1,0 +1,151 @@
+"""What a policy does when it is deployed: exact where there is a model, sampled with an interval where there is none.
+
+Undiscounted, a policy that may stay for ever where every step costs something has a return of minus infinity, however
+unlikely that is.  That is true and says little; learners truncate their episodes.  So where a return is infinite, that
+of an episode of at most ``MAX_STEPS`` steps stands in its place (exact, too: one sparse product per step), and ``ends``
+says with which probability an episode ends.
+
+Without a model ``EPISODES`` episodes are played.  The mean return has a Student interval; the probability of
+overspending has the exact one of Clopper and Pearson.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from almostsure.learn.learners.world import Playground
+from almostsure.model.arrays import Floats, Ints
+from almostsure.model.mdp import MDP
+from almostsure.policy.evaluate import evaluate
+from almostsure.policy.policy import Policy
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+MAX_STEPS = 1_000
+EPISODES = 1_000  # that are played where there is no model
+LEVEL = 0.95  # of the intervals
+
+
+class Deployment(NamedTuple):
+    """What a policy does when it is deployed."""
+
+    reward: float
+    damage: float
+    ends: float
+    overspends: float
+    reward_margin: float = 0.0  # half the width of the interval of the mean return; 0 if it is exact
+    overspends_upper: float = 0.0  # the upper end of the interval of the probability of overspending
+
+
+def deployment(ground: Playground, policy: Policy, budget: int, *, seed: int = 0) -> Deployment:
+    """Evaluate a policy."""
+    if ground.source is not None:
+        return sampled(ground, policy, budget, seed=seed)
+    mdp = ground.mdp
+    exact = evaluate(mdp, policy, budget=budget)
+    reward, damage = exact.expected_return, exact.expected_damage
+    if math.isinf(reward) or math.isinf(damage):
+        truncated = truncated_sums(mdp, policy, budget, MAX_STEPS)
+        reward = truncated[0] if math.isinf(reward) else reward
+        damage = truncated[1] if math.isinf(damage) else damage
+    return Deployment(reward, damage, exact.ends, exact.overspends, overspends_upper=exact.overspends)
+
+
+# ---------------------------------------------------------------------- sampled
+
+
+def sampled(ground: Playground, policy: Policy, budget: int, *, seed: int, episodes: int = EPISODES) -> Deployment:
+    """Play a policy in what can only be sampled."""
+    from scipy.special import betaincinv, stdtrit
+
+    source, mdp, rng = ground.source, ground.mdp, np.random.default_rng([seed, 1])
+    assert source is not None
+    state = rng.choice(mdp.initial_states.astype(np.int64), size=episodes, p=mdp.initial_probabilities)
+    reward, damage = np.zeros(episodes), np.zeros(episodes, np.int64)
+    running = ~ground.is_terminal[state]
+    for _ in range(MAX_STEPS):
+        at = np.flatnonzero(running)
+        if not at.size:
+            break
+        choices = _played(mdp, policy, state[at], budget - damage[at], rng)
+        state[at], gained, lost = source.draw(choices, rng)
+        reward[at] += gained
+        damage[at] += lost
+        running[at] = ~ground.is_terminal[state[at]]
+    over = int(np.count_nonzero(damage > budget))
+    margin = float(stdtrit(episodes - 1, 0.5 + LEVEL / 2) * reward.std(ddof=1) / math.sqrt(episodes))
+    upper = 1.0 if over == episodes else float(betaincinv(over + 1, episodes - over, 0.5 + LEVEL / 2))
+    ended = 1 - np.count_nonzero(running) / episodes
+    return Deployment(float(reward.mean()), float(damage.mean()), float(ended), over / episodes, margin, upper)
+
+
+def _played(mdp: MDP, policy: Policy, states: Ints, remaining: Ints, rng: np.random.Generator) -> Ints:
+    """One choice of each state, drawn from the policy."""
+    top = policy.num_layers - 1 if policy.budget is None else policy.budget
+    overspent = policy.budget + 1 if policy.budget is not None and policy.knows_overspent else 0
+    layers = (
+        np.where(remaining >= 0, np.minimum(remaining, top), overspent) if policy.budget is not None else 0 * states
+    )
+    result = np.zeros(states.size, np.int64)
+    for layer in np.unique(layers).tolist():
+        here = np.flatnonzero(layers == layer)
+        sums = np.cumsum(policy.weights(layer))
+        first, last = mdp.choice_ptr[states[here]], mdp.choice_ptr[states[here] + 1]
+        before = np.where(first > 0, sums[first - 1], 0.0)
+        draw = before + rng.random(here.size) * (sums[last - 1] - before)
+        result[here] = np.clip(np.searchsorted(sums, draw, side="right"), first, last - 1)
+    return result
+
+
+# ---------------------------------------------------------------------- truncated
+
+
+def truncated_sums(mdp: MDP, policy: Policy, budget: int, max_steps: int) -> tuple[float, float]:
+    """Expected return and damage of an episode of at most ``max_steps`` steps that starts with ``budget``."""
+    matrix, gains = _chain(mdp, policy)
+    values = np.zeros_like(gains)
+    for _ in range(max_steps):
+        values = gains + matrix @ values
+    top = 0 if policy.budget is None else min(budget, policy.budget)
+    start = top * mdp.num_states + mdp.initial_states.astype(np.int64)
+    reward, damage = mdp.initial_probabilities @ values[start]
+    return float(reward), float(damage)
+
+
+def _chain(mdp: MDP, policy: Policy) -> tuple[csr_array[Any], Floats]:
+    """The moves between pairs (layer, state), and the expected reward and damage of a step in each of them."""
+    from scipy.sparse import csr_array
+
+    size = policy.num_layers * mdp.num_states
+    rows, columns, weights = [], [], []
+    gains = np.zeros((size, 2))
+    choice = mdp.outcome_choices()
+    state = mdp.choice_states()[choice].astype(np.int64)
+    damage = mdp.damage.astype(np.int64)
+    for layer in range(policy.num_layers):
+        share = policy.weights(layer)[choice] * mdp.probability
+        if policy.rest is not None:
+            share = share * (1.0 - policy.rest.probability[layer, state])
+        row, column = layer * mdp.num_states + state, _below(policy, layer, damage) * mdp.num_states + mdp.successor
+        for number, values in enumerate((mdp.reward, damage)):
+            gains[:, number] += np.bincount(row, weights=share * values, minlength=size)
+        goes_on = (share > 0) & (column >= 0)
+        rows.append(row[goes_on])
+        columns.append(column[goes_on])
+        weights.append(share[goes_on])
+    entries = np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))
+    return csr_array(entries, shape=(size, size)), gains
+
+
+def _below(policy: Policy, layer: int, damage: Any) -> Any:
+    """The layer after each damage; −1 where the policy says nothing any more."""
+    if policy.budget is None:
+        return np.zeros_like(damage)
+    overspent = policy.budget + 1 if policy.knows_overspent else -1
+    if layer == policy.budget + 1:
+        return np.full_like(damage, layer)
+    return np.where(layer >= damage, layer - damage, overspent)

@@ -1,0 +1,220 @@
+"""What a learner may do: everything, what looks harmless one step ahead, or what a shield allows.
+
+An allowance is a table [layers, num_choices].  A learner that ignores the budget has one layer; the others have one for
+each remaining budget 0 … budget and a last one for the overspent.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import check_budget
+from almostsure.budget.solve import minimal_budget
+from almostsure.errors import ArgumentError, ModelMismatch
+from almostsure.learn.learners.baselines import allowed_by, next_damages, with_fallback
+from almostsure.learn.learners.world import Playground
+from almostsure.learn.online import OnlineShield
+from almostsure.model.arrays import Bools, Floats, Ints
+from almostsure.model.mdp import MDP
+from almostsure.model.space import Space
+from almostsure.policy.policy import Policy
+from almostsure.shield.checks import require_budget
+from almostsure.shield.shield import Shield
+
+
+class Step(NamedTuple):
+    """What happened in one step."""
+
+    choice: int
+    next_state: int
+    reward: float
+    damage: int
+
+
+class Allowance(Protocol):
+    """Says what is allowed, and may learn."""
+
+    budget: int
+    layers: int
+    watches: bool  # whether it wants to see every new outcome at once
+
+    def table(self) -> Bools:
+        """What is allowed now, [layers, num_choices]."""
+        ...
+
+    def watch(self, step: Step, remaining: int, clock: int) -> None:
+        """Take in an outcome that was new at that time, with ``remaining`` left before it."""
+        ...
+
+    def repeat(self, step: Step, times: int) -> None:
+        """Take in that an outcome was seen again."""
+        ...
+
+    def finish(self, clock: int) -> None:
+        """Training is over."""
+        ...
+
+    def completed(self, allowed: Bools) -> Bools:
+        """What a deployed policy may do, [layers, num_choices]."""
+        ...
+
+    def policy(self, probability: Floats) -> Policy:
+        """The policy of these probabilities, [layers, num_choices]."""
+        ...
+
+
+class _Unwatching:
+    """What allowances that learn nothing have in common."""
+
+    watches = False
+
+    def watch(self, step: Step, remaining: int, clock: int) -> None:
+        """Nothing is new to it."""
+
+    def repeat(self, step: Step, times: int) -> None:
+        """It does not count."""
+
+    def finish(self, clock: int) -> None:
+        """There is nothing to finish."""
+
+    def completed(self, allowed: Bools) -> Bools:
+        """Something is allowed everywhere as it is."""
+        return allowed
+
+
+@final
+class Everything(_Unwatching):
+    """No limits; with ``sees_budget`` false the budget is not even looked at."""
+
+    def __init__(self, ground: Playground, budget: int, *, sees_budget: bool) -> None:
+        self.mdp, self.budget = ground.mdp, check_budget(budget)
+        self.layers = self.budget + 2 if sees_budget else 1
+
+    def table(self) -> Bools:
+        """Everything."""
+        return np.ones((self.layers, self.mdp.num_choices), np.bool_)
+
+    def policy(self, probability: Floats) -> Policy:
+        """Stationary, or on the remaining budget and beyond it."""
+        return Policy(self.mdp, probability=probability, budget=None if self.layers == 1 else self.budget)
+
+
+@final
+class OneStep(_Unwatching):
+    """The one-step mask (:mod:`almostsure.learn.learners.baselines`): of the model, or of the damages seen so far."""
+
+    def __init__(self, ground: Playground, budget: int) -> None:
+        self.mdp, self.budget = ground.mdp, check_budget(budget)
+        self.layers = self.budget + 2
+        self.watches = ground.model is None
+        self._needs: Ints = next_damages(ground.mdp)
+
+    def table(self) -> Bools:
+        """What the damages of the next step allow."""
+        return with_fallback(self.mdp, self._needs, allowed_by(self._needs, self.budget))
+
+    def watch(self, step: Step, remaining: int, clock: int) -> None:
+        """Learn how much a step can hurt."""
+        self._needs[step.choice] = max(self._needs[step.choice], step.damage)
+
+    def policy(self, probability: Floats) -> Policy:
+        """On the remaining budget, and beyond it."""
+        return Policy(self.mdp, probability=probability, budget=self.budget)
+
+
+@final
+class Shielded:
+    """What a shield allows: an exact one, a learned one, or one that goes on learning.
+
+    An exact shield's policy says nothing where nothing is safe.  Any other shield may be wrong, so that what its
+    policy does then must be told: the choice that needs least.  Where there is no model, there is no exact shield: by
+    default an optimistic :class:`almostsure.OnlineShield` learns along.
+    """
+
+    def __init__(self, ground: Playground, budget: int, shield: Shield | OnlineShield | None) -> None:
+        self.mdp, self.budget = ground.mdp, check_budget(budget)
+        self.layers = self.budget + 2
+        if shield is None:
+            model = ground.model
+            shield = OnlineShield(ground.mdp, unknown="allow") if model is None else Shield(minimal_budget(model))
+        if not isinstance(shield, (Shield, OnlineShield)):
+            raise ArgumentError(f"shield must be a Shield, an OnlineShield or None; got {type(shield).__name__}")
+        self.shield: Shield | OnlineShield = shield
+        self.watches = isinstance(shield, OnlineShield)
+        self.exact = isinstance(shield, Shield) and shield.mdp == ground.model
+        self._is_terminal = ground.is_terminal
+        self._theirs = _matching(self.mdp, shield.space, self._is_terminal)
+        if isinstance(shield, Shield):
+            require_budget(shield.minimal, budget)
+        self._clock = 0
+
+    def table(self) -> Bools:
+        """What is allowed now."""
+        return allowed_by(self._needs(), self.budget)
+
+    def _needs(self) -> Ints:
+        if isinstance(self.shield, OnlineShield):
+            for state in self.mdp.initial_states.tolist():
+                self.shield.allowed(state, self.budget)  # raises NoSafeAction where it knows nothing safe
+            needs = self.shield.of_choice
+        else:
+            needs = self.shield.minimal.of_choice
+        return np.where(self._theirs >= 0, needs[self._theirs], 0)
+
+    def watch(self, step: Step, remaining: int, clock: int) -> None:
+        """Let a shield that learns see what happened."""
+        if isinstance(self.shield, OnlineShield):
+            self.shield.ledger.steps += clock - self._clock - 1  # those without a surprise
+            self._clock = clock
+            self.shield.watch(*self._place(step), reward=step.reward, remaining=remaining)
+
+    def repeat(self, step: Step, times: int) -> None:
+        """Let a shield that learns count what it has seen."""
+        if isinstance(self.shield, OnlineShield):
+            self.shield.repeat(*self._place(step), times=times, reward=step.reward)
+
+    def finish(self, clock: int) -> None:
+        """Let a shield that learns know how many steps there were."""
+        if isinstance(self.shield, OnlineShield):
+            self.shield.ledger.steps += clock - self._clock
+
+    def _place(self, step: Step) -> tuple[int, int, int, int]:
+        """State, action, next state and damage, as the shield numbers them."""
+        space, choice = self.shield.space, int(self._theirs[step.choice])
+        state = int(np.searchsorted(space.choice_ptr, choice, side="right")) - 1
+        ends = self._is_terminal[step.next_state] and space.end is not None
+        return state, int(space.choice_action[choice]), int(space.end) if ends else step.next_state, step.damage  # type: ignore[arg-type]
+
+    def completed(self, allowed: Bools) -> Bools:
+        """What the deployed policy may do."""
+        return allowed if self.exact else with_fallback(self.mdp, self._needs(), allowed)
+
+    def policy(self, probability: Floats) -> Policy:
+        """On the remaining budget; of an exact shield nothing is said beyond it."""
+        return Policy(self.mdp, probability=probability[:-1] if self.exact else probability, budget=self.budget)
+
+
+def _matching(mdp: MDP, space: Space, is_terminal: Bools) -> npt.NDArray[np.int64]:
+    """The shield's choice of the same state and action, for each of the model's; −1 where nothing happens any more.
+
+    A learned shield has the states that can be observed, the end and the unknown; a model may number its ends
+    otherwise.
+    """
+    width = max(mdp.num_actions, space.num_actions)
+    theirs = space.choice_states().astype(np.int64) * width + space.choice_action
+    owner = mdp.choice_states().astype(np.int64)
+    mine = owner * width + mdp.choice_action
+    at = np.minimum(np.searchsorted(theirs, mine), theirs.size - 1)
+    has, over = theirs[at] == mine, is_terminal[owner]
+    observed = owner < space.num_observed if space.end is not None or space.unknown is not None else has
+    if not (over | (has & observed)).all():
+        strange = int(np.flatnonzero(~(over | (has & observed)))[0])
+        raise ModelMismatch(
+            f"the shield belongs to other states and actions ({space.num_states} states, {space.num_choices} choices) "
+            f"than the model ({mdp.num_states} states, {mdp.num_choices} choices): it does not know "
+            f"{mdp.describe_choice(strange)}."
+        )
+    return np.where(over & ~(has & observed), -1, at)

@@ -1,0 +1,76 @@
+"""Barrier learning: which choices may ever hurt, learned by acting (Castellano, Min, Bazerque and Mallada, 2022).
+
+With nothing to spend (Δ = 0) the budget of a choice is a yes or no: either some policy never takes damage after it, or
+the choice is *doomed*.  The learner assumes the best of what it does not know, and is proved wrong by damage.  That is
+an optimistic :class:`almostsure.OnlineShield` with a budget of 0, and nothing else: **every violation reveals a
+damaging outcome that was never seen before**, so that there are at most as many as there are damaging outcomes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from almostsure.learn.bounds import count
+from almostsure.learn.learners.allowance import Shielded
+from almostsure.learn.learners.qlearning import MAX_STEPS
+from almostsure.learn.learners.steps import Rules
+from almostsure.learn.learners.tabular import train
+from almostsure.learn.learners.training import Training
+from almostsure.learn.learners.world import playground
+from almostsure.learn.online import OnlineShield
+from almostsure.model.arrays import Bools
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Barrier:
+    """What barrier learning found."""
+
+    shield: OnlineShield  # with what it has seen, and its ledger
+    training: Training
+
+    @property
+    def doomed(self) -> Bools:
+        """The choices that are known to be doomed, [num_choices]: damage can be forced after them."""
+        doomed: Bools = self.shield.of_choice > 0
+        return doomed
+
+    def __str__(self) -> str:
+        doomed = self.doomed
+        return f"{int(doomed.sum()):,} of {doomed.size:,} choices are known to be doomed\n{self.shield.ledger}"
+
+
+def learn_barrier(world: Any, *, steps: int = 100_000, seed: int = 0, max_steps: int = MAX_STEPS) -> Barrier:
+    """Learn which choices are doomed, by random play among those that are not known to be.
+
+    Parameters
+    ----------
+    world
+        What to act in: a model, an example's name, a file, or whatever can be sampled.
+    steps
+        How many steps to take.
+    seed
+        Seed of the random numbers.
+    max_steps
+        Episodes are truncated after so many steps.
+
+    Raises
+    ------
+    NoSafeAction
+        If it turns out that even the initial state is doomed.
+
+    Examples
+    --------
+    >>> from almostsure.learn.learners import learn_barrier
+    >>> found = learn_barrier("paper", steps=200)
+    >>> found.doomed  # left hurts; right, and what is done in the square, never does
+    array([ True, False, False])
+    >>> len(found.shield.ledger.violations)
+    1
+    """
+    ground = playground(world)
+    shield = OnlineShield(ground.mdp, unknown="allow")
+    rules = Rules(0, count("steps", steps), count("max_steps", max_steps), explore=1.0)
+    training = train(ground, Shielded(ground, 0, shield), rules, seed=seed)
+    return Barrier(shield=shield, training=training)

@@ -1,0 +1,154 @@
+"""Tabular Q-learning: inside a shield, and the four ways that people use without one.
+
+All of them learn undiscounted returns of episodes; an episode of more than ``max_steps`` steps is truncated, which is
+not its end: the value of the state in which it was truncated still counts.  They learn in a model, or in whatever can
+be sampled (:mod:`almostsure.learn.samplers`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+from almostsure.arguments import check_real
+from almostsure.errors import ArgumentError
+from almostsure.learn.bounds import count
+from almostsure.learn.learners.allowance import Everything, OneStep, Shielded
+from almostsure.learn.learners.baselines import saute_penalty
+from almostsure.learn.learners.steps import Rules
+from almostsure.learn.learners.tabular import train
+from almostsure.learn.learners.training import Training
+from almostsure.learn.learners.world import playground
+from almostsure.learn.online import OnlineShield
+from almostsure.shield.shield import Shield
+
+MAX_STEPS = 1_000
+
+AnyShield = Shield | OnlineShield
+Given = AnyShield | Callable[[Any], AnyShield] | None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ShieldedQ:
+    """Q-learning on (state, remaining) that never sees an action which the shield refuses.
+
+    Parameters
+    ----------
+    shield
+        None for the exact one (where there is no model, an optimistic OnlineShield); a Shield, perhaps learned; an
+        OnlineShield, which goes on learning; or a function of the model or sampler that makes one of these for each
+        run.
+    max_steps
+        Episodes are truncated after so many steps.
+    """
+
+    name: str = "shielded Q-learning"
+    shield: Given = None
+    max_steps: int = MAX_STEPS
+
+    def __post_init__(self) -> None:
+        count("max_steps", self.max_steps)
+
+    def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        ground = playground(world)
+        shield = self.shield(world) if callable(self.shield) else self.shield
+        allowance = Shielded(ground, budget, shield)
+        return train(ground, allowance, Rules(allowance.budget, steps, self.max_steps), seed=seed)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class UnconstrainedQ:
+    """Q-learning on states; damage is not looked at."""
+
+    name: str = "unconstrained Q-learning"
+    max_steps: int = MAX_STEPS
+
+    def __post_init__(self) -> None:
+        count("max_steps", self.max_steps)
+
+    def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        ground = playground(world)
+        allowance = Everything(ground, budget, sees_budget=False)
+        return train(ground, allowance, Rules(allowance.budget, steps, self.max_steps), seed=seed)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class LagrangianQ:
+    """Q-learning on states with a price of damage, which rises while an episode takes more than ``budget`` on average.
+
+    Return and damage have a table each, so that a new price acts at once.  It aims at E[damage] ≤ budget.
+    """
+
+    name: str = "Lagrangian Q-learning"
+    max_steps: int = MAX_STEPS
+    price_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        count("max_steps", self.max_steps)
+        _positive("price_rate", self.price_rate)
+
+    def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        ground = playground(world)
+        allowance = Everything(ground, budget, sees_budget=False)
+        rules = Rules(allowance.budget, steps, self.max_steps, price_rate=float(self.price_rate))
+        return train(ground, allowance, rules, seed=seed)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SauteQ:
+    """Q-learning on (state, remaining) where steps of the overspent earn a penalty instead of their reward (Sauté RL).
+
+    Parameters
+    ----------
+    penalty
+        By default that of :func:`almostsure.learn.learners.baselines.saute_penalty`.
+    """
+
+    name: str = "Sauté Q-learning"
+    max_steps: int = MAX_STEPS
+    penalty: float | None = None
+
+    def __post_init__(self) -> None:
+        count("max_steps", self.max_steps)
+        if self.penalty is not None:
+            _positive("penalty", self.penalty)
+
+    def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        ground = playground(world)
+        allowance = Everything(ground, budget, sees_budget=True)
+        penalty = saute_penalty(*ground.rewards) if self.penalty is None else float(self.penalty)
+        return train(ground, allowance, Rules(allowance.budget, steps, self.max_steps, penalty=penalty), seed=seed)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MaskedQ:
+    """Q-learning on (state, remaining) without the actions that may overspend in their very next step."""
+
+    name: str = "one-step mask"
+    max_steps: int = MAX_STEPS
+
+    def __post_init__(self) -> None:
+        count("max_steps", self.max_steps)
+
+    def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        ground = playground(world)
+        allowance = OneStep(ground, budget)
+        return train(ground, allowance, Rules(allowance.budget, steps, self.max_steps), seed=seed)
+
+
+def _positive(name: str, value: object) -> None:
+    number = check_real(name, value)
+    if not (number > 0 and math.isfinite(number)):
+        raise ArgumentError(f"{name} must be positive and finite; got {value!r}")

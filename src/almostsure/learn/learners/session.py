@@ -1,0 +1,170 @@
+"""Training sessions: environments that move in turn, the random numbers that they use, and the episodes so far."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import NoSafeAction
+from almostsure.learn.bounds import count as at_least
+from almostsure.learn.learners import steps as plain
+from almostsure.learn.learners.allowance import Allowance, Step
+from almostsure.learn.learners.steps import (
+    CLOCK,
+    COUNTS,
+    DRAWN,
+    DRAWS,
+    EPISODES,
+    RESTRICTED,
+    SURPRISE,
+    TURN,
+    WAS_LEFT,
+    Book,
+    Ended,
+    Envs,
+    Rules,
+)
+from almostsure.learn.learners.training import Training
+from almostsure.learn.learners.world import Playground, world_of
+from almostsure.model.arrays import Bools
+from almostsure.policy.policy import Policy
+from almostsure.progress import compiling
+
+PLAIN_WORK = 30_000  # steps times layers that plain Python plays before compiled code would be loaded
+BLOCK = 1 << 15  # random numbers that are drawn together, in steps
+NUM_ENVS = 16
+STEPS_PER_ENV = 1_000  # short trainings use fewer environments, so that episodes can end
+
+
+@final
+class Session:
+    """One run of a learner, apart from what it learns.
+
+    ``play`` takes all steps; ``finish`` makes the Training of it all.
+    """
+
+    def __init__(self, ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) -> None:
+        self.ground, self.allowance = ground, allowance
+        self.rules = rules._replace(watching=allowance.watches)
+        self.world = world_of(ground)
+        self.allowed: Bools = allowance.table()
+        self.count = np.zeros(COUNTS, np.int64)
+        self.count[SURPRISE] = -1
+        self.rng = np.random.default_rng(at_least("seed", seed, least=0))
+        self.envs = self._envs(min(NUM_ENVS, max(1, rules.steps // STEPS_PER_ENV)))
+        self._ended: list[Ended] = []
+
+    def _envs(self, num_envs: int) -> Envs:
+        start = np.searchsorted(self.world.initial_cumulative, self.rng.random(num_envs), side="right")
+        zeros = np.zeros(num_envs, np.int64)
+        budgets = zeros + self.rules.budget
+        return Envs(self.world.initial[start], budgets, zeros.copy(), np.zeros(num_envs), zeros.copy())
+
+    @property
+    def clock(self) -> int:
+        """Steps taken so far."""
+        return int(self.count[CLOCK])
+
+    def play(self, book: Book) -> None:
+        """Take all steps, and learn from them."""
+        if self.ground.source is not None:
+            self._play_sampled(book)
+            return
+        is_small = self.rules.steps * self.allowance.layers <= PLAIN_WORK
+        learn = plain.learn if is_small else _compiled()
+        for draws, ended in self._blocks():
+            learn(self.world, self.allowed, book, self.envs, self.rules, self.count, draws, ended)
+            if self.rules.watching and self.count[SURPRISE] >= 0:
+                self.allowance.watch(self._step(int(self.count[SURPRISE])), int(self.count[WAS_LEFT]), self.clock)
+                self.count[SURPRISE] = -1
+                self.allowed = self.allowance.table()
+        for outcome in np.flatnonzero(book.seen > 1).tolist() if self.rules.watching else ():
+            self.allowance.repeat(self._step(outcome), int(book.seen[outcome]) - 1)
+
+    def _blocks(self) -> Iterator[tuple[npt.NDArray[Any], Ended]]:
+        """Random numbers, and room for the episodes that end; used up when asked for more."""
+        while self.clock < self.rules.steps:
+            before = self.clock
+            draws = self.rng.random((min(BLOCK, 2 * self.rules.steps), DRAWS))
+            room = Ended(np.zeros(len(draws), np.int64), np.zeros(len(draws)), np.zeros(len(draws), np.int64))
+            self.count[DRAWN] = self.count[EPISODES] = 0
+            while self.clock < self.rules.steps and self.count[DRAWN] < len(draws):
+                yield draws, room
+            self._ended.append(Ended(*(column[: self.count[EPISODES]].copy() for column in room)))
+            if self.clock == before:
+                raise NoSafeAction("no environment could take a step: nothing is allowed where they start")
+
+    def _step(self, outcome: int) -> Step:
+        mdp = self.ground.mdp
+        choice = int(np.searchsorted(mdp.outcome_ptr, outcome, side="right")) - 1
+        return Step(choice, int(mdp.successor[outcome]), float(mdp.reward[outcome]), int(mdp.damage[outcome]))
+
+    # ------------------------------------------------------------------ without a model
+
+    def _play_sampled(self, book: Book) -> None:
+        """The same as ``steps.learn``, with outcomes from a sampler."""
+        source, rules, count = self.ground.source, self.rules, self.count
+        assert source is not None
+        one = np.zeros(1, np.int64)
+        world = self.world._replace(successor=one, reward=np.zeros(1), damage=one.copy())
+        seen: dict[tuple[int, int, int], tuple[int, float]] = {}  # times and reward, after the first time
+        for draws, ended in self._blocks():
+            draw, turn = draws[count[DRAWN]], int(count[TURN])
+            remaining = int(self.envs.remaining[turn])
+            state = int(self.envs.state[turn])
+            played = plain.choose(world, self.allowed, book, state, remaining, rules.explore, draw, count)
+            if played >= 0:
+                target, reward, damage = source.draw(np.array([played]), self.rng)
+                world.successor[0], world.reward[0], world.damage[0] = target[0], reward[0], damage[0]
+                plain.teach(world, self.allowed, book, played, 0, rules.penalty)
+                plain.move(world, self.envs, 0, count)
+                step = Step(played, int(target[0]), float(reward[0]), int(damage[0]))
+                self._see(step, remaining, seen)
+            if played < 0 or world.is_terminal[self.envs.state[turn]] or self.envs.steps[turn] >= rules.max_steps:
+                plain.restart(world, book, self.envs, rules, draw[3], count, ended)
+            count[DRAWN] += 1
+            count[TURN] = (turn + 1) % self.envs.state.size
+        for (choice, target_state, lost), (times, total) in seen.items():
+            if times:
+                self.allowance.repeat(Step(choice, target_state, total / times, lost), times)
+
+    def _see(self, step: Step, remaining: int, seen: dict[tuple[int, int, int], tuple[int, float]]) -> None:
+        key = step.choice, step.next_state, step.damage
+        if key in seen:
+            times, total = seen[key]
+            seen[key] = times + 1, total + step.reward
+            return
+        seen[key] = 0, 0.0
+        if self.rules.watching:
+            self.allowance.watch(step, remaining, self.clock)
+            self.allowed = self.allowance.table()
+
+    def finish(self, policy: Policy) -> Training:
+        """What came of it; an episode that the end of training cut counts only if it had overspent."""
+        self.allowance.finish(self.clock)
+        at, returns, damages = (np.concatenate(columns) for columns in zip(*self._ended, strict=True))
+        late = self.envs.damage > self.rules.budget
+        return Training(
+            policy=policy,
+            ends=np.append(at, np.full(int(late.sum()), self.rules.steps)),
+            returns=np.append(returns, self.envs.reward[late]),
+            damages=np.append(damages, self.envs.damage[late]),
+            restricted_steps=int(self.count[RESTRICTED]),
+        )
+
+
+def _compiled() -> Callable[..., None]:
+    """The compiled steps; whoever waits for them to be compiled is told why."""
+    from almostsure.learn.learners import steps_kernel
+
+    kernel = steps_kernel.learn
+
+    def call(*arguments: Any) -> None:
+        with contextlib.nullcontext() if kernel.signatures else compiling("the learners"):
+            kernel(*arguments)
+
+    return call

@@ -1,0 +1,203 @@
+"""One block of steps of tabular Q-learning on (state, remaining), for several environments that share a table.
+
+This is the plain twin; :mod:`almostsure.learn.learners.steps_kernel` compiles the very same functions.  Random numbers
+come in as an array, so that both give the same result to the bit.
+
+Environments move in turn, one step each, and each step is learned from at once: what one was taught is known to the
+next, and a surprise of one stops the block before another can repeat it.
+
+A step teaches *every* remaining budget at once: what happens does not depend on the budget, and what would be left of
+each is arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+CLOCK, TURN, EPISODES, RESTRICTED, DRAWN, SURPRISE, WAS_LEFT = range(7)  # what ``count`` holds
+COUNTS = 7
+DRAWS = 4  # random numbers per step: explore or not, what, the outcome, and the next start
+
+
+class World(NamedTuple):
+    """A model as the steps read it."""
+
+    choice_ptr: Any  # [num_states + 1]
+    outcome_ptr: Any  # [num_choices + 1]
+    successor: Any  # [num_outcomes]
+    cumulative: Any  # [num_outcomes]
+    reward: Any  # [num_outcomes]
+    damage: Any  # [num_outcomes]
+    is_terminal: Any  # [num_states]
+    initial: Any  # [starts]
+    initial_cumulative: Any  # [starts]
+
+
+class Book(NamedTuple):
+    """What has been learned; one layer is a learner that ignores the budget, else the last is that of the overspent."""
+
+    value: Any  # [layers, num_choices], expected return
+    damage: Any  # [layers, num_choices], expected damage
+    tries: Any  # [layers, num_choices]
+    seen: Any  # [num_outcomes], how often
+    rate: Any  # step sizes by the number of tries
+    price: Any  # [1], the multiplier on damage
+
+
+class Envs(NamedTuple):
+    """Where each environment stands, [num_envs]."""
+
+    state: Any
+    remaining: Any  # of the budget
+    steps: Any  # of the episode
+    reward: Any  # of the episode
+    damage: Any  # of the episode
+
+
+class Ended(NamedTuple):
+    """The episodes that ended in a block."""
+
+    at: Any  # the environment step
+    reward: Any
+    damage: Any
+
+
+class Rules(NamedTuple):
+    """What tells one learner of this family from another."""
+
+    budget: int
+    steps: int  # of training
+    max_steps: int  # of an episode
+    penalty: float = 0.0  # replaces the reward of a step that leaves one overspent; 0: none
+    price_rate: float = 0.0  # of the multiplier on damage; 0: damage has no price
+    explore: float = 0.2  # the share of random steps
+    watching: bool = False  # whether a surprise stops a block
+
+
+def learn(
+    world: World, allowed: Any, book: Book, envs: Envs, rules: Rules, count: Any, draws: Any, ended: Ended
+) -> None:
+    """Go on until the random numbers or the steps are used up, or until something new is seen while watching.
+
+    ``allowed`` is [layers, num_choices].
+    """
+    while count[DRAWN] < draws.shape[0] and count[CLOCK] < rules.steps:
+        draw, turn = draws[count[DRAWN]], count[TURN]
+        remaining = envs.remaining[turn]
+        played = choose(world, allowed, book, envs.state[turn], remaining, rules.explore, draw, count)
+        if played >= 0:
+            outcome = first_above(world.cumulative, world.outcome_ptr[played], draw[2])
+            count[SURPRISE], count[WAS_LEFT] = (outcome if book.seen[outcome] == 0 else -1), remaining
+            book.seen[outcome] += 1
+            teach(world, allowed, book, played, outcome, rules.penalty)
+            move(world, envs, outcome, count)
+        if played < 0 or world.is_terminal[envs.state[turn]] or envs.steps[turn] >= rules.max_steps:
+            restart(world, book, envs, rules, draw[3], count, ended)
+        count[DRAWN] += 1
+        count[TURN] = (turn + 1) % envs.state.size
+        if rules.watching and count[SURPRISE] >= 0:
+            break
+
+
+def choose(
+    world: World, allowed: Any, book: Book, state: int, remaining: int, explore: float, draw: Any, count: Any
+) -> int:
+    """What to play: the best so far, or with probability ``explore`` anything allowed; −1 if nothing is."""
+    first, last = world.choice_ptr[state], world.choice_ptr[state + 1]
+    row = layer_of(remaining, allowed.shape[0])
+    played = best(allowed[row], book.value[row], book.damage[row], book.price[0], first, last)
+    if played >= 0:
+        number = number_of(allowed[row], first, last)
+        count[RESTRICTED] += number < last - first
+        if draw[0] < explore:
+            played = pick(allowed[row], first, last, int(draw[1] * number))
+    return played
+
+
+def move(world: World, envs: Envs, outcome: int, count: Any) -> None:
+    """Let an outcome happen to the environment whose turn it is."""
+    turn = count[TURN]
+    envs.state[turn] = world.successor[outcome]
+    envs.remaining[turn] -= world.damage[outcome]
+    envs.reward[turn] += world.reward[outcome]
+    envs.damage[turn] += world.damage[outcome]
+    envs.steps[turn] += 1
+    count[CLOCK] += 1
+
+
+def restart(world: World, book: Book, envs: Envs, rules: Rules, draw: float, count: Any, ended: Ended) -> None:
+    """Note the episode that has ended, set the price of damage by it, and begin another."""
+    turn, episode = count[TURN], count[EPISODES]
+    excess = (envs.damage[turn] - rules.budget) / max(rules.budget, 1)
+    book.price[0] = max(0.0, book.price[0] + rules.price_rate * max(-1.0, min(1.0, excess)))
+    ended.at[episode], ended.reward[episode] = count[CLOCK], envs.reward[turn]
+    ended.damage[episode] = envs.damage[turn]
+    count[EPISODES] += 1
+    envs.state[turn] = world.initial[first_above(world.initial_cumulative, 0, draw)]
+    envs.remaining[turn], envs.steps[turn], envs.reward[turn], envs.damage[turn] = rules.budget, 0, 0.0, 0
+
+
+def teach(world: World, allowed: Any, book: Book, played: int, outcome: int, penalty: float) -> None:
+    """Move the values of a choice towards what an outcome says, in every layer in which it is allowed."""
+    layers = allowed.shape[0]
+    after, lost = world.successor[outcome], int(world.damage[outcome])
+    for row in range(layers):
+        if not allowed[row, played]:
+            continue
+        remaining = row - lost if row < layers - 1 else -1
+        reward, damage = world.reward[outcome], float(lost)
+        if penalty > 0.0 and remaining < 0:
+            reward = -penalty
+        if not world.is_terminal[after]:  # truncation is not termination: only a terminal state has nothing to come
+            below = layer_of(remaining, layers)
+            first, last = world.choice_ptr[after], world.choice_ptr[after + 1]
+            follow = best(allowed[below], book.value[below], book.damage[below], book.price[0], first, last)
+            if follow >= 0:
+                reward += book.value[below, follow]
+                damage += book.damage[below, follow]
+        step = book.rate[min(book.tries[row, played], book.rate.size - 1)]
+        book.tries[row, played] += 1
+        book.value[row, played] += step * (reward - book.value[row, played])
+        book.damage[row, played] += step * (damage - book.damage[row, played])
+
+
+def layer_of(remaining: int, layers: int) -> int:
+    """The row of a remaining budget: the only one, or the last for the overspent."""
+    if layers == 1:
+        return 0
+    return remaining if remaining >= 0 else layers - 1
+
+
+def best(allowed: Any, value: Any, damage: Any, price: float, first: int, last: int) -> int:
+    """The first allowed choice with the best score, or −1 if none is allowed."""
+    found, score = -1, -math.inf
+    for choice in range(first, last):
+        if allowed[choice] and value[choice] - price * damage[choice] > score:
+            found, score = choice, value[choice] - price * damage[choice]
+    return found
+
+
+def number_of(allowed: Any, first: int, last: int) -> int:
+    """How many choices of a range are allowed."""
+    number = 0
+    for choice in range(first, last):
+        number += allowed[choice]
+    return number
+
+
+def pick(allowed: Any, first: int, last: int, skip: int) -> int:
+    """The allowed choice after ``skip`` others."""
+    for choice in range(first, last):
+        if allowed[choice]:
+            if skip == 0:
+                return choice
+            skip -= 1
+    return -1
+
+
+def first_above(cumulative: Any, at: int, draw: float) -> int:
+    """The first index whose cumulative probability exceeds the draw; the last one of a range always does."""
+    while cumulative[at] <= draw:
+        at += 1
+    return at

@@ -1,0 +1,62 @@
+"""Where learners play: in a model, or in something that can only be sampled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from almostsure.learn.learners.steps import World
+from almostsure.learn.samplers import CheckedSampler, as_sampler
+from almostsure.learn.sampling import running_sums
+from almostsure.model.arrays import Bools
+from almostsure.model.mdp import MDP
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Playground:
+    """A model, or a sampler and its states and actions."""
+
+    mdp: MDP  # the model, or one of the sampler's states and actions in which every choice does nothing
+    source: CheckedSampler | None  # None: there is a model
+    is_terminal: Bools  # [num_states]
+    rewards: tuple[float, float]  # the least and the most; of a sampler, of one sample of each choice
+
+    @property
+    def model(self) -> MDP | None:
+        """The model, if there is one."""
+        return self.mdp if self.source is None else None
+
+
+def playground(world: Any) -> Playground:
+    """Where to play: a model, or whatever can be sampled."""
+    source = as_sampler(world)
+    mdp = source.model
+    if mdp is not None:
+        extremes = float(mdp.reward.min()), float(mdp.reward.max())
+        return Playground(mdp=mdp, source=None, is_terminal=mdp.is_terminal(), rewards=extremes)
+    counts = source.new_counts(None)
+    _, rewards, _ = source.draw(np.flatnonzero(~counts.is_end()), np.random.default_rng(0))
+    ends: Bools = np.arange(source.space.num_states) == (-1 if source.space.end is None else source.space.end)
+    ends[list(getattr(source.sampler, "terminal", ()))] = True
+    extremes = float(rewards.min()), float(rewards.max())
+    return Playground(mdp=counts.to_mdp("allow"), source=source, is_terminal=ends, rewards=extremes)
+
+
+def world_of(ground: Playground) -> World:
+    """The arrays that the steps read; what a sampler's choices lead to is filled in step by step."""
+    mdp = ground.mdp
+    outcome_ptr, starts = mdp.outcome_ptr.astype(np.int64), np.array([0, mdp.initial_states.size])
+    return World(
+        choice_ptr=mdp.choice_ptr.astype(np.int64),
+        outcome_ptr=outcome_ptr,
+        successor=mdp.successor.astype(np.int64),
+        cumulative=running_sums(mdp.probability, outcome_ptr),
+        reward=mdp.reward.astype(np.float64),
+        damage=mdp.damage.astype(np.int64),
+        is_terminal=ground.is_terminal,
+        initial=mdp.initial_states.astype(np.int64),
+        initial_cumulative=running_sums(mdp.initial_probabilities, starts),
+    )

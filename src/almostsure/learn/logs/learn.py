@@ -1,0 +1,327 @@
+"""``learn_from_logs``: the budgets of a world that only left a log.
+
+A log says what came of the choices that somebody made.  Nobody can ask it for more, so most choices stay *unknown*:
+they were never made, or not often enough to be sure that all of their outcomes were seen.  The shield refuses them.
+
+**What is promised.**  Suppose that
+
+1. no outcome is rarer than μ;
+2. what happens depends on state and action alone (the log is one of a Markov decision process);
+3. the log is complete: no step is missing *because of what came of it*.  A log from which crashes were removed says
+   that nobody crashes.
+
+A choice with j different outcomes (s', d) in the log is *known* once it was made N_j times, with (j + 1)(1 − μ)^{N_j}
+≤ ε/(1 + ε) and ε = δ / |choices|: the rule *by count* of :mod:`almostsure.learn.evidence`.  Then with probability at
+least 1 − δ all known choices are complete; so the budgets k' of the model in which everything else is refused (∞) are
+nowhere below k* (proof in :mod:`almostsure.learn.minimal`), and a shield made of k' **never overspends**.  Where every
+choice is known, k' = k*.
+
+It does not matter how the actions were chosen, by whom, or whether with an eye on what had happened before: imagine
+for each choice a list of outcomes drawn beforehand, from which the world reads on whenever the choice is made.  A
+choice that is known although it has an unseen outcome had not seen it in the first N_j entries of its list, and
+*that* has a probability which no policy can change.  Nor does the order of episodes in the log matter, since the rule
+looks at nothing but counts.  (The rule *by silence* of ``learn_minimal_budget`` would need fewer steps, but is only
+right if steps stand in the order in which they were made, by all agents together.  A log cannot be asked.)
+
+The number of choices must not depend on the log either.  Where ``num_states`` and ``actions`` are not given, they are
+read off the log, and the statement says that the log was taken to show them all.
+
+A log whose own counts refute μ is refused (:mod:`almostsure.learn.evidence` has the test).
+
+``unknown="allow"`` promises nothing: its k is that of what was seen, hence k ≤ k*.  What it refuses is unsafe for
+certain.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from almostsure.budget.solve import minimal_budget
+from almostsure.errors import ArgumentError, LimitReached, ModelError
+from almostsure.learn.bounds import count, unit
+from almostsure.learn.counts import Counts, Unknown, check_unknown
+from almostsure.learn.evidence import Evidence, check_mu
+from almostsure.learn.logs import minari
+from almostsure.learn.logs.columns import Piece, Reader, new_reader, typed
+from almostsure.learn.logs.follow import Follower
+from almostsure.learn.logs.read import Columns, is_table, read_file, read_table
+from almostsure.learn.logs.seen import Seen
+from almostsure.learn.minimal import LearnedBudget, uniform_samples
+from almostsure.model.arrays import Bools, Ints
+from almostsure.model.space import Actions, Encode, Initial, Space
+from almostsure.model.validate import MAX_DAMAGE
+
+COMPLETE = "This takes the log for complete, and what happens to depend on state and action alone."
+ENCODED = "It is about the abstraction that encode makes: real states that share a number may differ."
+SHOWN = "The states and actions that the log shows are taken for all that there are."
+MOST_CHOICES = 1 << 27  # one gigabyte for each of the arrays that have one entry per choice
+SPARSEST, FEW = 100, 1_000  # numbers may go up to so many times what is shown, and at least so far
+
+
+def learn_from_logs(
+    log: Any,
+    *,
+    mu: float,
+    delta: float,
+    unknown: Unknown = "refuse",
+    num_states: int | None = None,
+    actions: Actions | Sequence[str] | None = None,
+    initial: Initial | None = None,
+    max_damage: int = MAX_DAMAGE,
+    columns: Mapping[str, str] | None = None,
+    encode: Encode | None = None,
+) -> LearnedBudget:
+    """Learn budgets, and a shield, from a log of what was done.
+
+    Parameters
+    ----------
+    log
+        - the path of a ``.csv`` or ``.parquet`` file, which is read piece by piece;
+        - a table: a mapping from names to arrays, a data frame, an Arrow table or a structured array;
+        - a trajectory: a mapping as above, with one state more than actions and no next states;
+        - a Minari dataset, or episodes of one;
+        - several of these, one after another: a list or a generator.
+
+        A table has the columns ``state``, ``action``, ``next_state``, ``damage`` (or ``cumulative_damage``), and
+        where there are such ``reward``, ``terminated``, ``truncated``, ``episode`` and ``step``; the short names
+        ``s``, ``a``, ``s'``, ``r``, ``d`` and ``cost`` are understood.  States and actions are integers from 0, or
+        names.  Rows must stand in order, episode by episode.  Without ``episode``, episodes end where ``terminated``
+        or ``truncated`` says so.
+    mu
+        No outcome is rarer than this, in (0, 1).  A log that proves it too large is refused.
+    delta
+        The probability of failure that is acceptable, in (0, 1).
+    unknown
+        What becomes of choices that were not made often enough: ``"refuse"`` them, or ``"allow"`` them until they
+        are seen to be unsafe.
+    num_states, actions
+        Which states and actions there are: states are 0 … num_states − 1, and ``actions`` is how many every state has,
+        or the ids for each state, as a list of lists or as a function of the state; or the names of all actions.  By
+        default what a dataset's spaces say, or what the log shows.
+    initial
+        The initial state, or a mapping from states to probabilities.  By default where the log's episodes began, as
+        often as they did.
+    max_damage
+        The largest damage of one step.
+    columns
+        What the log calls its columns, by our names, where it has names of its own: ``{"damage": "cost"}``.  For a
+        Minari dataset, the key under which its infos hold the damage; ``"outer/inner"`` for a nested one.
+    encode
+        From an observation to a state, a number or a name, for logs of something else.  The shield keeps it, so that
+        it fits an environment with the same observations.
+
+    Returns
+    -------
+    LearnedBudget
+        ``.minimal``, ``.shield``, ``.statement`` in plain words, and ``.counts``.  Steps flagged ``terminated`` lead to
+        an extra state, the end; what is refused leads to the state ``unknown``.
+
+    Raises
+    ------
+    ModelError
+        The log contradicts itself or lacks something; the message says where.
+    ArgumentError
+        What the log shows refutes ``mu``.
+    UnknownName
+        The log has no such column or key; the message names the nearest.
+    FileError
+        A file cannot be read; ``CorruptFile`` if it is damaged or truncated.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.learn import learn_from_logs
+    >>> log = {"s": [0, 0, 0] * 40, "a": [0, 0, 1] * 40, "s'": [0, 0, 1] * 40, "d": [1, 0, 0] * 40,
+    ...        "terminated": [False, False, True] * 40}
+    >>> learned = learn_from_logs(log, mu=0.2, delta=0.05, num_states=2, actions=2)
+    >>> print(learned)
+    If no outcome is rarer than 20 %, this budget is nowhere below k*: its shield never overspends, with probability
+    at least 0.95. This takes the log for complete, and what happens to depend on state and action alone.
+      120 samples, 52% of the paper's sample bound (232)
+      3 of 5 choices are known; the other 2 are refused
+    >>> learned.shield.allowed(0, 0), learned.shield.allowed(0, 1)
+    (array([1]), array([0, 1]))
+    """
+    mu, delta = unit("mu", mu), unit("delta", delta)
+    check_unknown(unknown)
+    if count("max_damage", max_damage, least=0) > MAX_DAMAGE:
+        raise ModelError(f"max_damage must be an integer 0 … {MAX_DAMAGE}; got {max_damage!r}")
+    if num_states is None and encode is None:
+        num_states = minari.space_size(log, "observation_space")
+    if actions is None:
+        actions = minari.space_size(log, "action_space")
+    given = Given(None if num_states is None else count("num_states", num_states), actions, initial, encode)
+    reader = new_reader(encode, int(max_damage))
+    seen = _see(read_log(log, columns, encode), given.num_states, reader)
+    counts = _counts(seen, given, reader)
+    check_mu(counts, mu)
+    known = known_choices(counts, mu, delta)
+    mdp = counts.to_mdp(unknown, known=known if unknown == "refuse" else None)
+    return LearnedBudget(
+        minimal=minimal_budget(mdp),
+        counts=counts,
+        known=known,
+        mu=mu,
+        delta=delta,
+        budget=None,
+        uniform_samples=uniform_samples(counts, mu, delta),
+        unknown=unknown,
+    )
+
+
+def known_choices(counts: Counts, mu: float, delta: float) -> Bools:
+    """Which choices were made so often that all of their outcomes were seen, by count, [num_choices]."""
+    is_end = counts.is_end()
+    choices, pairs = int(np.count_nonzero(~is_end)), counts.space.num_states * (counts.max_damage + 1)
+    evidence = Evidence(mu, delta, choices, pairs, count_share=1.0)
+    return np.asarray(evidence.known_by_count(counts.outcomes_seen(), counts.samples) | is_end)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def read_log(log: Any, columns: Columns, encode: Encode | None) -> Iterator[Piece]:
+    """The pieces of a log of any kind."""
+    if isinstance(log, (str, PathLike)):
+        return read_file(os.fspath(log), columns)
+    if minari.is_dataset(log):
+        return minari.read_episodes(log.iterate_episodes(), columns, encode)
+    if minari.is_episode(log):
+        return minari.read_episodes([log], columns, encode)
+    if is_table(log):
+        return read_table(log, columns)
+    if isinstance(log, Iterable):
+        return _read_several(log, columns, encode)
+    raise ModelError(f"a log must be a path, a table, a Minari dataset or several of them; got {type(log).__name__}")
+
+
+def _read_several(log: Iterable[Any], columns: Columns, encode: Encode | None) -> Iterator[Piece]:
+    for are_episodes, group in itertools.groupby(log, minari.is_episode):
+        if are_episodes:
+            yield from minari.read_episodes(group, columns, encode)
+        else:
+            yield from itertools.chain.from_iterable(read_log(part, columns, encode) for part in group)
+
+
+def _see(pieces: Iterator[Piece], num_states: int | None, reader: Reader) -> Seen:
+    seen, follower = Seen(), Follower(reader.max_damage)
+    for piece in pieces:
+        if not len(piece.columns["action"]):
+            continue  # an empty table, or an empty batch of a file
+        rows = typed(piece, reader)
+        if num_states is not None:
+            _check_range("state", rows.state, num_states, piece)
+            _check_range("next_state", rows.next_state, num_states, piece)
+        seen.add(follower.follow(rows))
+    if not seen.rows:
+        raise ModelError("a log must hold at least one step; this one is empty")
+    return seen
+
+
+def _check_range(name: str, values: Ints, size: int, piece: Piece) -> None:
+    if values.max() >= size:
+        at = int(np.argmax(values >= size))
+        raise ModelError(f"{name} must lie in 0 … {size - 1}; got {values[at]} at {piece.place(at)}")
+
+
+# ---------------------------------------------------------------------- states and actions
+
+
+class Given(NamedTuple):
+    """What the user says about the states and actions."""
+
+    num_states: int | None
+    actions: Actions | Sequence[str] | None
+    initial: Initial | None
+    encode: Encode | None
+
+
+class _Numbering(NamedTuple):
+    """How the states or actions of a log are numbered in the end."""
+
+    size: int
+    names: tuple[str, ...] | None
+    order: Ints  # the final number of each one that the log has
+
+
+def _counts(seen: Seen, given: Given, reader: Reader) -> Counts:
+    states = _states(seen, given, reader)
+    actions, of_state = _actions(seen, given, reader)
+    if states.size * actions.size > MOST_CHOICES:
+        raise LimitReached(
+            f"{states.size:,} states and {actions.size:,} actions are too many to count. Number them from 0 on, "
+            "without gaps: encode= can do that for states."
+        )
+    episodes = sum(seen.starts.values())
+    starts: Initial = {int(states.order[one]): times / episodes for one, times in sorted(seen.starts.items())}
+    space = Space.from_actions(
+        states.size,
+        of_state,
+        initial=starts if given.initial is None else given.initial,
+        state_names=states.names,
+        action_names=actions.names,
+        end=seen.ends > 0,
+        encode=given.encode,
+    )
+    shown = SHOWN if given.num_states is None or given.actions is None else ""
+    caveats = (COMPLETE, ENCODED if given.encode is not None else "", shown)
+    counts = Counts(space, max_damage=reader.max_damage, caveat=" ".join(filter(None, caveats)))
+    seen.count_into(counts, states.order, actions.order)
+    return counts
+
+
+def _states(seen: Seen, given: Given, reader: Reader) -> _Numbering:
+    if reader.states.names is not None:
+        if given.num_states is not None:
+            raise ArgumentError("num_states is for states that are numbers; those of this log are names. Leave it out.")
+        return _sorted(reader.states.names)
+    shown = seen.states()
+    size = given.num_states or _size("state", "num_states=", shown)
+    if given.num_states is None and reader.states.highest < FEW + SPARSEST * shown.size:
+        size = max(size, reader.states.highest + 1)  # what was shown when an episode ended
+    return _Numbering(size, None, np.arange(int(shown[-1]) + 1))
+
+
+def _actions(seen: Seen, given: Given, reader: Reader) -> tuple[_Numbering, Actions]:
+    listed: Any = given.actions
+    names = reader.actions.names
+    are_names = isinstance(listed, (list, tuple)) and bool(listed) and all(isinstance(one, str) for one in listed)
+    if names is not None and listed is None:
+        numbering = _sorted(names)
+        return numbering, numbering.size
+    if are_names and names is not None:
+        missing = [name for name in names if name not in listed]
+        if missing:
+            raise ModelError(f"actions must name all actions of the log; it shows {missing[0]!r}, too")
+        order = np.array([listed.index(name) for name in names])
+        return _Numbering(len(listed), tuple(listed), order), len(listed)
+    if are_names or names is not None:
+        kinds = ("names", "numbers") if are_names else ("numbers", "names")
+        raise ArgumentError(f"actions must be {kinds[1]}, as in the log; got {kinds[0]}")
+    shown = seen.actions()
+    size = _size("action", "actions=", shown) if listed is None else int(shown[-1]) + 1
+    return _Numbering(size, None, np.arange(int(shown[-1]) + 1)), size if listed is None else listed
+
+
+def _sorted(names: Mapping[str, int]) -> _Numbering:
+    """Names in the order of the alphabet, so that it does not matter in which order the log shows them."""
+    ordered = sorted(names)
+    rank = {name: number for number, name in enumerate(ordered)}
+    return _Numbering(len(ordered), tuple(ordered), np.array([rank[name] for name in names], np.int64))
+
+
+def _size(what: str, option: str, shown: Ints) -> int:
+    """How many there are if the log shows them all; refused where it names one far beyond those that it shows."""
+    size = int(shown[-1]) + 1
+    if size > FEW + SPARSEST * shown.size:
+        raise LimitReached(
+            f"the log shows {shown.size:,} different {what}s, and one of them has the number {size - 1:,}. Number them "
+            f"from 0 on, without gaps, or say how many there are: {option}{size:,}."
+        )
+    return size

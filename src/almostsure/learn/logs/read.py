@@ -1,0 +1,165 @@
+"""Logs as tables: arrays by name, data frames, CSV and Parquet files; and single trajectories.
+
+CSV and Parquet files are read a batch of rows at a time, by ``pyarrow.dataset``: they need the extra ``logs``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from almostsure.errors import CorruptFile, FileError, MissingExtra, ModelError
+from almostsure.learn.logs.columns import NAMES, Piece, find_columns, flags
+from almostsure.model.arrays import Bools
+
+CHUNK = 1 << 15  # rows read together
+Columns = Mapping[str, str] | None
+
+FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}  # files by their ending
+
+
+def is_table(log: Any) -> bool:
+    """Whether it has columns by name: a mapping, a data frame, an Arrow table, a structured array."""
+    return _names(log) is not None
+
+
+def _names(log: Any) -> list[str] | None:
+    names: Any = None
+    if isinstance(log, Mapping):
+        names = log.keys()
+    elif isinstance(log, np.ndarray):
+        names = log.dtype.names
+    elif hasattr(log, "__getitem__"):
+        names = getattr(log, "column_names", None)
+        names = getattr(log, "columns", None) if names is None else names
+    return None if names is None else [str(name) for name in names]
+
+
+def read_table(log: Any, columns: Columns, *, where: str = "the table") -> Iterator[Piece]:
+    """The pieces of a table."""
+    names = _names(log) or []
+    if isinstance(log, Mapping) and _is_trajectory(log, names, columns):
+        yield from read_trajectory(log, columns, where="the trajectory")
+        return
+    found = find_columns(names, columns, where)
+    data = {ours: _column(ours, log[theirs]) for ours, theirs in found.items()}
+    for name, values in data.items():
+        if len(values) != len(data["action"]):
+            lengths = f"{len(values):,} of {name} and {len(data['action']):,} of action"
+            raise ModelError(f"the columns of {where} must be equally long; got {lengths}")
+    for begin in range(0, len(data["action"]), CHUNK):
+        part = {name: values[begin : begin + CHUNK] for name, values in data.items()}
+        yield Piece(part, lambda i, begin=begin: f"row {begin + i:,}")  # type: ignore[misc]
+
+
+def _column(name: str, values: Any) -> Any:
+    """A column, such that it can be sliced."""
+    column = values if isinstance(values, (list, tuple, np.ndarray)) else np.asarray(values)
+    if np.ndim(column) == 0 and not isinstance(column, (list, tuple)):
+        raise ModelError(f"{name} must be a column, one entry per row; got {values!r}")
+    return column
+
+
+# ---------------------------------------------------------------------- trajectories
+
+
+def _is_trajectory(log: Mapping[str, Any], names: list[str], columns: Columns) -> bool:
+    """Whether a table has one state more than actions, and so no need of next states."""
+    wanted = columns or {}
+    if "next_state" in wanted or any(name in names for name in NAMES["next_state"]):
+        return False
+    state, action = (
+        next((name for name in (wanted.get(ours), *NAMES[ours]) if name in names), None) for ours in ("state", "action")
+    )
+    if state is None or action is None or not all(hasattr(log[name], "__len__") for name in (state, action)):
+        return False
+    return len(log[state]) == len(log[action]) + 1
+
+
+def read_trajectory(log: Mapping[str, Any], columns: Columns, *, where: str) -> Iterator[Piece]:
+    """The only piece of a table that is one whole episode, with one state more than actions."""
+    data = dict(log)
+    state = next(name for name in ((columns or {}).get("state"), *NAMES["state"]) if name in data)
+    states = _column("state", data[state])
+    data[state], data["next_state"] = states[:-1], states[1:]
+    size = len(states) - 1
+    found, ends = find_columns(data, columns, where), np.arange(size) == size - 1
+    parts = {ours: data[theirs] for ours, theirs in found.items()}
+    for name in {"terminated", "truncated"} & parts.keys():
+        if isinstance(parts[name], (bool, np.bool_)):  # of the whole
+            parts[name] = ends & parts[name]
+    parts = {name: _column(name, values) for name, values in parts.items()}
+    piece = Piece(parts, lambda i: f"step {i} of {where}")
+    if all(len(values) == size for values in parts.values()):
+        terminated = _ends_with("terminated", piece, size)
+        _ends_with("truncated", piece, size)
+        parts["truncated"] = ends & ~terminated  # what comes next is another episode
+    if size:
+        yield piece
+
+
+def _ends_with(name: str, piece: Piece, size: int) -> Bools:
+    """The flags of an episode, of which only the last may be set."""
+    flag = flags(name, piece.columns.get(name), size, piece.place)
+    if flag[:-1].any():
+        where = piece.place(int(np.argmax(flag)))
+        raise ModelError(f"nothing must follow a step that is flagged {name}; {where} is not the last. Split it there.")
+    return flag
+
+
+# ---------------------------------------------------------------------- files
+
+
+def read_file(path: str, columns: Columns) -> Iterator[Piece]:
+    """The pieces of a CSV or Parquet file; the first line of a CSV file names its columns."""
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in FORMATS:
+        raise FileError(
+            f"{path!r} must end in .csv, .parquet or .pq. Load a Minari dataset with minari.load_dataset.", path=path
+        )
+    return _batches(path, FORMATS[ending], columns)
+
+
+def _batches(path: str, form: str, columns: Columns) -> Iterator[Piece]:
+    try:
+        import pyarrow
+        import pyarrow.dataset
+    except ImportError:
+        raise MissingExtra("pyarrow", "logs") from None
+    try:
+        dataset, begin = pyarrow.dataset.dataset(path, format=form), 0
+        there = {name.strip(): name for name in dataset.schema.names}
+        found = find_columns(there, columns, repr(path))
+        if form == "csv" and "reward" in found:
+            dataset = pyarrow.dataset.dataset(path, format=_csv_format(pyarrow, there[found["reward"]]))
+        names = sorted({there[theirs] for theirs in found.values()})
+        for batch in dataset.to_batches(columns=names, batch_size=CHUNK, use_threads=False):
+            parts = {ours: _values(batch.column(there[theirs]), pyarrow) for ours, theirs in found.items()}
+            yield Piece(parts, lambda i, begin=begin: f"row {begin + i:,} of {path!r}")  # type: ignore[misc]
+            begin += batch.num_rows
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).rpartition("Invalid: ")[2]
+        kind = "CSV" if form == "csv" else "Parquet"
+        raise CorruptFile(f"{path!r} is no {kind} file, or is damaged or truncated: {reason}.", path=path) from error
+    except OSError as error:
+        missing = "No such file or directory" if isinstance(error, FileNotFoundError) else error
+        raise FileError(f"cannot read {path!r}: {error.strerror or missing}.", path=path) from error
+
+
+def _csv_format(pyarrow: Any, reward: str) -> Any:
+    """Types are read off the first rows; but rewards may be fractions even if the first ones are not."""
+    from pyarrow.csv import ConvertOptions
+
+    return pyarrow.dataset.CsvFileFormat(convert_options=ConvertOptions(column_types={reward: pyarrow.float64()}))
+
+
+def _values(column: Any, pyarrow: Any) -> Any:
+    """A column as numbers where it holds some, and as whatever Python makes of it elsewhere; None where it is empty."""
+    kind = column.type
+    is_number = pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)
+    if is_number and column.null_count == 0:
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    return column.to_pylist()

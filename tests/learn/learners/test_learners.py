@@ -1,0 +1,308 @@
+"""Tabular learners: the shielded ones never overspend, all of them learn, compiled code does what plain code does."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import almostsure as asure
+from almostsure.errors import ArgumentError, Infeasible, ModelMismatch, NoSafeAction, NotEnoughMemory
+from almostsure.learn import OnlineShield, count_outcomes, learn_minimal_budget
+from almostsure.learn.learners import (
+    LagrangianQ,
+    MaskedQ,
+    SauteQ,
+    ShieldedQ,
+    UnconstrainedQ,
+    learn_barrier,
+    learners,
+    session,
+)
+from almostsure.testing import mdps
+
+SHIELDED = [ShieldedQ]
+EVERY = [*SHIELDED, UnconstrainedQ, LagrangianQ, SauteQ, MaskedQ]
+
+
+def optimistic(mdp):
+    return OnlineShield(mdp, unknown="allow")
+
+
+def same(one, other):
+    columns = [np.array_equal(getattr(one, name), getattr(other, name)) for name in ("ends", "returns", "damages")]
+    return all(columns) and one.policy == other.policy and one.restricted_steps == other.restricted_steps
+
+
+# ---------------------------------------------------------------------- never more than the budget
+
+
+@pytest.mark.parametrize("kind", SHIELDED)
+@settings(max_examples=30, deadline=None)
+@given(mdp=mdps(max_damage=5), extra=st.integers(0, 3), seed=st.integers(0, 2**30))
+def test_a_shielded_learner_never_overspends(kind, mdp, extra, seed):
+    shield = asure.Shield(asure.minimal_budget(mdp))
+    budget = shield.minimal.smallest_budget() + extra
+    assume(budget < asure.INFINITE)
+    training = kind(max_steps=20).train(mdp, budget, steps=100, seed=seed)
+    assert (training.damages <= budget).all()
+    assert shield.is_feasible(training.policy, budget)
+    assert asure.evaluate(mdp, training.policy, budget=budget).overspends == 0
+
+
+@pytest.mark.parametrize("kind", SHIELDED)
+@settings(max_examples=30, deadline=None)
+@given(mdp=mdps(max_damage=5), extra=st.integers(0, 3), seed=st.integers(0, 2**30))
+def test_every_violation_under_an_optimistic_shield_is_a_surprise(kind, mdp, extra, seed):
+    budget = asure.minimal_budget(mdp).smallest_budget() + extra
+    assume(budget < asure.INFINITE)
+    shield = optimistic(mdp)
+    training = kind(max_steps=20, shield=shield).train(mdp, budget, steps=100, seed=seed)
+    found = shield.ledger.violations
+    assert all(v.new and v.allowed and v.damage > v.remaining >= 0 for v in found)
+    assert len({v[1:5] for v in found}) == len(found) == int((training.damages > budget).sum())
+    assert shield.ledger.steps == 100
+    assert int(shield.counts.times.sum()) == 100
+
+
+@pytest.mark.parametrize("kind", SHIELDED)
+def test_no_violation_in_long_training(kind, hazard):
+    learned = learn_minimal_budget(hazard, mu=0.1, delta=0.01, budget=3, seed=1).shield
+    careful = OnlineShield(hazard, needed=200, known=count_outcomes(hazard, 200, seed=1))
+    for shield in (None, learned, careful):
+        training = kind(shield=shield).train(hazard, 3, steps=100_000, seed=0)
+        assert training.ends.size > 500
+        assert training.damages.max() <= 3
+        assert training.restricted_steps > 0
+        assert asure.evaluate(hazard, training.policy, budget=3).overspends == 0
+
+
+def test_a_consistent_shield_learns_nothing_new(hazard):
+    careful = OnlineShield(hazard, needed=200, known=count_outcomes(hazard, 200, seed=1))
+    before = careful.of_choice
+    exact = ShieldedQ().train(hazard, 3, steps=50_000, seed=0)
+    assert np.array_equal(ShieldedQ(shield=careful).train(hazard, 3, steps=50_000, seed=0).returns, exact.returns)
+    assert np.array_equal(before, careful.of_choice)
+    assert not careful.ledger.violations
+
+
+def test_one_step_masking_is_not_enough():
+    corridor = asure.example("corridor")
+    masked = MaskedQ().train(corridor, 2, steps=4_000, seed=0)
+    assert (masked.damages > 2).mean() > 0.5
+    assert asure.evaluate(corridor, masked.policy, budget=2).overspends == 1
+    shielded = ShieldedQ().train(corridor, 2, steps=4_000, seed=0)
+    assert shielded.damages.max() <= 2
+    assert asure.evaluate(corridor, shielded.policy, budget=2).overspends == 0
+
+
+def test_one_step_masking_holds_where_one_step_is_all():
+    paper = asure.example("paper")
+    training = MaskedQ().train(paper, 3, steps=2_000, seed=0)
+    assert training.damages.max() <= 3
+
+
+def test_a_shield_that_is_wrong_is_judged_exactly():
+    """It knows of no damage at all, and never learns of any: what is deployed overspends, and says so."""
+    paper = asure.example("paper")
+    ignorant = OnlineShield(paper, unknown="allow").freeze()
+    training = ShieldedQ(shield=ignorant).train(paper, 1, steps=500, seed=0)
+    assert (training.damages > 1).any()
+    assert asure.evaluate(paper, training.policy, budget=1).overspends > 0.99
+
+
+# ---------------------------------------------------------------------- learning
+
+
+@pytest.mark.parametrize("kind", SHIELDED)
+@pytest.mark.parametrize(
+    ("model", "budget", "steps", "slack"),
+    [("paper", 5, 3_000, 0), ("corridor", 2, 4_000, 0), ("hazard-map", 1, 100_000, 0.5), ("hazard-map", 3, 100_000, 1)],
+)
+def test_the_optimum_is_approached(kind, model, budget, steps, slack):
+    best = asure.solve_policy(model, asure.AlmostSure(budget)).value
+    mdp = asure.example(model)
+    training = kind().train(mdp, budget, steps=steps, seed=0)
+    found = asure.evaluate(mdp, training.policy).expected_return
+    assert best - slack - 1e-6 <= found <= best + 1e-6
+
+
+def test_the_second_experiment_of_the_paper():
+    mdp = asure.example("paper", damage_probability=0.6)
+    training = ShieldedQ().train(mdp, 5, steps=20_000, seed=1)
+    assert asure.evaluate(mdp, training.policy).expected_return == pytest.approx(5 / 0.6)
+    assert training.damages.max() <= 5
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_truncation_is_not_termination(kind):
+    """Every episode is truncated after one step; still the large reward later is preferred."""
+    mdp = asure.from_transitions(
+        [0, 0, 1], [0, 1, 0], [2, 1, 2], [1] * 3, [1, 0, 5], [0] * 3, terminal=[2], initial={0: 0.5, 1: 0.5}
+    )
+    training = kind(max_steps=1).train(mdp, 1, steps=2_000, seed=0)
+    assert training.policy.act(0, 1) == 1
+
+
+@pytest.mark.parametrize("kind", SHIELDED)
+def test_a_start_that_is_over_at_once(kind):
+    mdp = asure.from_transitions([0], [0], [1], [1.0], [1.0], [0], terminal=[1], initial={0: 0.5, 1: 0.5})
+    training = kind().train(mdp, 0, steps=100, seed=0)
+    assert set(training.returns.tolist()) == {0.0, 1.0}
+
+
+def test_a_price_of_damage_lowers_it(hazard):
+    free, priced = (kind().train(hazard, 1, steps=100_000, seed=0).policy for kind in (UnconstrainedQ, LagrangianQ))
+    free, priced = (asure.evaluate(hazard, policy, budget=1) for policy in (free, priced))
+    assert priced.exceeds(1) < 0.5 < free.exceeds(1)
+    assert free.expected_return > priced.expected_return or np.isinf(free.expected_return)
+
+
+def test_overspending_is_punished():
+    mdp = asure.example("corridor")
+    policy = SauteQ().train(mdp, 2, steps=20_000, seed=0).policy
+    assert asure.evaluate(mdp, policy).expected_return == pytest.approx(9)
+    mild = SauteQ(penalty=1e-3).train(mdp, 2, steps=20_000, seed=0).policy
+    assert asure.evaluate(mdp, mild).overspends == 1
+
+
+@pytest.mark.parametrize("rewards", [(-1.0, -1.5), (0.0, 0.0)])
+def test_the_usual_penalty_is_worse_than_any_step(rewards):
+    mdp = asure.from_transitions([0, 0], [0, 1], [1, 1], [1, 1], rewards, [1, 0], terminal=[1])
+    policy = SauteQ().train(mdp, 0, steps=2_000, seed=0).policy
+    assert asure.evaluate(mdp, policy).overspends == 0
+
+
+# ---------------------------------------------------------------------- reproducible, plain or compiled
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_seed_gives_one_result_compiled_or_not(kind, hazard, monkeypatch):
+    runs = []
+    for work in (10**9, 0, 0):
+        monkeypatch.setattr(session, "PLAIN_WORK", work)
+        runs.append(kind(max_steps=100).train(hazard, 2, steps=800, seed=5))
+    assert same(runs[0], runs[1])
+    assert same(runs[1], runs[2])
+    assert not same(runs[0], kind(max_steps=100).train(hazard, 2, steps=800, seed=6))
+
+
+@pytest.mark.parametrize("kind", SHIELDED)
+def test_online_shields_give_one_result_too(kind, hazard, monkeypatch):
+    runs, shields = [], [optimistic(hazard), optimistic(hazard)]
+    for work, shield in zip((10**9, 0), shields, strict=True):
+        monkeypatch.setattr(session, "PLAIN_WORK", work)
+        runs.append(kind(max_steps=100, shield=shield).train(hazard, 2, steps=500, seed=5))
+    assert same(*runs)
+    assert shields[0].ledger == shields[1].ledger
+    assert len(shields[0].ledger.surprises) > 50
+
+
+def test_a_function_makes_a_fresh_shield_for_each_run(hazard):
+    made = []
+
+    def make(mdp):
+        made.append(optimistic(mdp))
+        return made[-1]
+
+    learner = ShieldedQ(shield=make)
+    one, other = (learner.train(hazard, 2, steps=2_000, seed=3) for _ in range(2))
+    assert same(one, other)
+    assert len(made) == 2
+
+
+# ---------------------------------------------------------------------- barrier learning
+
+
+def everywhere(mdp):
+    """The same model, started in any state."""
+    choice = mdp.outcome_choices()
+    count = mdp.num_states
+    return asure.from_transitions(
+        mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, mdp.probability, mdp.reward, mdp.damage,
+        num_states=count, initial=dict.fromkeys(range(count), 1 / count),
+    )  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None)
+@given(mdps(max_damage=2), st.integers(0, 2**30))
+def test_barriers_are_the_choices_that_need_more_than_nothing(mdp, seed):
+    minimal = asure.minimal_budget(mdp)
+    assume(minimal.smallest_budget() == 0)
+    found = learn_barrier(mdp, steps=300, seed=seed, max_steps=10)
+    assert not (found.doomed & (minimal.of_choice == 0)).any()  # never too careful
+    violations = found.shield.ledger.violations
+    assert all(v.new and v.allowed and v.damage > 0 for v in violations)
+    assert len(violations) == int((found.training.damages > 0).sum())
+    assert len(violations) <= int((mdp.damage > 0).sum())
+
+
+def test_a_long_run_finds_the_whole_barrier():
+    corridor = asure.from_map(["S.~.G", ".....", "..X.."], slip=0.1, step_reward=-1.0)
+    minimal = asure.minimal_budget(corridor)
+    found = learn_barrier(corridor, steps=100_000, max_steps=50)
+    reached = np.bincount(found.shield.counts.choice, minlength=corridor.num_choices) > 0
+    assert np.array_equal(found.doomed[reached], minimal.of_choice[reached] > 0)
+    assert reached.sum() > corridor.num_choices / 2
+    assert found.training.damages[found.training.ends > 50_000].max() == 0
+    assert "doomed" in str(found)
+
+
+def test_a_doomed_start_is_noticed():
+    with pytest.raises(NoSafeAction, match="safe with 0 left"):
+        learn_barrier("quicksand", steps=5_000)
+
+
+def test_every_state_as_a_start_teaches_every_choice():
+    mdp = everywhere(asure.example("paper", damage_probability=0.5))
+    found = learn_barrier(mdp, steps=500)
+    assert np.array_equal(found.doomed, asure.minimal_budget(mdp).of_choice > 0)
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("kind", SHIELDED)
+def test_bad_input(kind, hazard):
+    with pytest.raises(Infeasible, match="needs 2"):
+        kind().train(asure.example("quicksand"), 1, steps=10, seed=0)
+    with pytest.raises(ModelMismatch, match="other states and actions"):
+        kind(shield=asure.Shield(asure.minimal_budget("paper"))).train(hazard, 1, steps=10, seed=0)
+    with pytest.raises(ArgumentError, match="shield must be"):
+        kind(shield="exact").train(hazard, 1, steps=10, seed=0)
+    with pytest.raises(NoSafeAction, match="some of its actions are unknown, and refused"):
+        kind(shield=OnlineShield(hazard)).train(hazard, 1, steps=10, seed=0)
+    with pytest.raises(ArgumentError, match="steps must be at least 1"):
+        kind().train(hazard, 1, steps=0, seed=0)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_max_steps_must_be_a_number_of_steps(kind):
+    with pytest.raises(ArgumentError, match="max_steps must be at least 1"):
+        kind(max_steps=0)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_totals_and_seeds_are_checked(kind, hazard):
+    with pytest.raises(ArgumentError, match="budget must be a whole number, 0 or more"):
+        kind().train(hazard, -1, steps=10, seed=0)
+    with pytest.raises(ArgumentError, match="seed must be at least 0"):
+        kind().train(hazard, 1, steps=10, seed=-1)
+
+
+@pytest.mark.parametrize("kind", [*SHIELDED, SauteQ, MaskedQ])
+def test_too_large_tables_are_refused(kind, hazard):
+    with pytest.raises(NotEnoughMemory, match="Train with a smaller budget"):
+        kind().train(hazard, 2**31 - 2, steps=10, seed=0)
+
+
+def test_other_settings_are_checked():
+    with pytest.raises(ArgumentError, match="price_rate must be positive"):
+        LagrangianQ(price_rate=-1.0)
+    with pytest.raises(ArgumentError, match="penalty must be a number; got NaN"):
+        SauteQ(penalty=float("nan"))
+    with pytest.raises(ArgumentError, match="max_steps must be at least 1"):
+        learn_barrier("paper", max_steps=0)
+
+
+def test_names_are_different():
+    assert len({learner.name for learner in learners.values()}) == len(learners) == 5

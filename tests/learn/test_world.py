@@ -1,0 +1,203 @@
+"""One world: a shield that was learned from an environment, or from a log of it, fits that environment as it is."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+import almostsure as asure
+from almostsure.errors import ModelError
+from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv
+from almostsure.learn import EnvSampler, known_damage
+from almostsure.learn.learners import ShieldedQ
+
+TOYS = {
+    "FrozenLake-v1": ({}, 0.3),
+    "CliffWalking-v1": ({"is_slippery": True}, 0.3),
+    "Taxi-v4": ({}, 0.5),
+}
+
+
+class Buggy(gymnasium.Env):
+    """A buggy on five fields; the last one is home, the middle one hurts now and then.  It shows a dictionary."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"field": gymnasium.spaces.Box(0, 4, (1,)), "light": gymnasium.spaces.Discrete(2)}
+    )
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        self.at = 0
+
+    def observe(self):
+        return {"field": np.array([self.at], np.float32), "light": int(self.at == 2)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = int(self.np_random.integers(2))
+        return self.observe(), {}
+
+    def step(self, action):
+        jumps = action == 1 and self.np_random.random() < 0.5
+        self.at = min(self.at + 1 + jumps, 4)
+        hurt = int(self.at == 2 and self.np_random.random() < 0.5)
+        return self.observe(), -1.0 - hurt, self.at == 4, False, {}
+
+
+def put(env, state):
+    env.unwrapped.at = state
+    return env.unwrapped.observe()
+
+
+def encode(observation):
+    return int(observation["field"][0])
+
+
+def buggy_damage(s, a, s2, r, terminated):
+    assert set(s) == set(s2) == {"field", "light"}  # observations, everywhere
+    return r == -2  # True is damage 1
+
+
+def make(name):
+    return gymnasium.make(name, max_episode_steps=60, **TOYS[name][0])
+
+
+def play(env, episodes, budget):
+    """Random play within the masks; returns how many steps were taken."""
+    rng, steps = np.random.default_rng(1), 0
+    for episode in range(episodes):
+        _, info = env.reset(seed=episode)
+        spent, over = 0, False
+        while not over:
+            action = int(rng.choice(np.flatnonzero(info["action_mask"])))
+            _, _, terminated, truncated, info = env.step(action)
+            spent, over, steps = spent + info["damage"], terminated or truncated, steps + 1
+        assert spent <= budget
+    return steps
+
+
+def log_of(env, steps, encode=int):
+    """Random play as a table."""
+    rng, rows, episode = np.random.default_rng(1), [], 0
+    while len(rows) < steps:
+        state, _ = env.reset(seed=episode)
+        over, step = False, 0
+        while not over:
+            action = int(rng.integers(env.action_space.n))
+            after, reward, terminated, truncated, info = env.step(action)
+            rows.append((episode, step, state, action, after, reward, info["damage"], terminated))
+            state, over, step = after, terminated or truncated, step + 1
+        episode += 1
+    names = ("episode", "step", "state", "action", "next_state", "reward", "damage", "terminated")
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+
+
+# ---------------------------------------------------------------------- from the environment
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_a_toy_environment_and_its_learned_shield(name):
+    env, mu = make(name), TOYS[name][1]
+    learned = asure.learn_minimal_budget(env, mu=mu, delta=0.05, budget=1, seed=1)
+    assert learned.mdp.num_observed == env.observation_space.n
+    if name.startswith("Taxi"):
+        assert learned.mdp.initial_states.size == 300
+    assert play(ShieldedEnv(env, learned.shield, budget=1), 20, 1) > 20
+    envs = gymnasium.vector.SyncVectorEnv([lambda: make(name)] * 2)
+    safe = ShieldedVectorEnv(envs, learned.shield, 1)
+    safe.reset(seed=0)
+    for _ in range(40):
+        actions = [int(np.flatnonzero(row)[0]) for row in safe.action_masks()]
+        infos = safe.step(np.array(actions))[-1]
+        assert (infos["remaining"] >= 0).all()
+
+
+def test_an_id_is_enough_and_the_answer_is_that_of_the_table():
+    learned = asure.learn_minimal_budget("FrozenLake-v1", mu=0.3, delta=0.01, seed=1)
+    lake = gymnasium.make("FrozenLake-v1")
+    truth = asure.minimal_budget(asure.from_gymnasium(lake, known_damage(lake)))
+    alive = [state for state in range(16) if not truth.mdp.is_terminal()[state]]
+    assert learned.minimal.of_state[alive].tolist() == truth.of_state[alive].tolist()
+
+
+def test_a_tracker_inside_says_the_damage():
+    env = DamageTracker(gymnasium.make("CliffWalking-v1"), lambda s, a, s2, r, terminated: 2 * (r == -100))
+    learned = asure.learn_minimal_budget(env, mu=0.5, delta=0.05, seed=1)
+    assert learned.counts.damage.max() == 2
+
+
+def buggy_sampler(**options):
+    return EnvSampler(Buggy(), put, buggy_damage, num_states=5, encode=encode, max_damage=1, **options)
+
+
+def test_observations_that_are_dictionaries():
+    learned = asure.learn_minimal_budget(buggy_sampler(), mu=0.2, delta=0.05, budget=1, seed=1)
+    assert learned.mdp.initial_states.tolist() == [0, 1]  # its own starts
+    assert "256 resets" in learned.statement
+    env = DamageTracker(Buggy(), buggy_damage)
+    assert play(ShieldedEnv(env, learned.shield, budget=1), 30, 1) > 30
+    log = log_of(env, 3_000)
+    logged = asure.learn_from_logs(log, mu=0.2, delta=0.05, encode=encode, actions=2)
+    assert play(ShieldedEnv(env, logged.shield, budget=1), 30, 1) > 30
+
+
+def test_what_cannot_be_sampled_is_told_what_works():
+    with pytest.raises(ModelError, match=r"EnvSampler\(env, set_state, damage\).*OnlineShield"):
+        asure.learn_minimal_budget("CartPole-v1", mu=0.1, delta=0.1)
+    with pytest.raises(ModelError, match="no environment could be made of 'NoSuch-v1'"):
+        asure.learn_minimal_budget("NoSuch-v1", mu=0.1, delta=0.1)
+    with pytest.raises(ModelError, match="fickle passenger"):
+        asure.learn_minimal_budget(gymnasium.make("Taxi-v4", fickle_passenger=True), mu=0.1, delta=0.1)
+
+
+# ---------------------------------------------------------------------- from logs
+
+
+def test_a_log_and_its_environment():
+    env = DamageTracker(make("FrozenLake-v1"), known_damage(make("FrozenLake-v1")))
+    learned = asure.learn_from_logs(log_of(env, 40_000), mu=0.3, delta=0.05, num_states=16, actions=4)
+    assert learned.mdp.unknown is not None
+    assert play(ShieldedEnv(env, learned.shield, budget=1), 20, 1) > 20
+
+
+@pytest.mark.filterwarnings("ignore:`eval_env` is set to None:UserWarning")
+@pytest.mark.filterwarnings("ignore:env_spec is:UserWarning")
+@pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")
+def test_minari_through_our_own_tracker(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    pytest.importorskip("jax")  # what DataCollector needs
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
+    env = DamageTracker(make("FrozenLake-v1"), known_damage(make("FrozenLake-v1")))
+    collector = minari.DataCollector(env, record_infos=True)
+    log_of(collector, 4_000)
+    about = ("algorithm_name", "author", "author_email", "code_permalink", "description")
+    collector.create_dataset("lake-v0", **dict.fromkeys(about, "test"))
+    collector.close()
+    learned = asure.learn_from_logs(minari.load_dataset("lake-v0"), mu=0.3, delta=0.5)
+    assert learned.mdp.num_observed == 16
+    assert learned.counts.damage.max() == 1
+    assert np.array_equal(learned.shield.space.choice_ptr[:17], np.arange(0, 65, 4))
+
+
+# ---------------------------------------------------------------------- learners
+
+
+def test_a_learned_shield_in_tabular_learners():
+    lake = gymnasium.make("FrozenLake-v1")
+    learned = asure.learn_minimal_budget(lake, mu=0.3, delta=0.01, budget=1, seed=1)
+    table = asure.from_gymnasium(lake, known_damage(lake))
+    training = ShieldedQ(shield=learned.shield, max_steps=100).train(table, 1, steps=5_000, seed=0)
+    assert training.damages.max() <= 1
+    result = asure.compare(lake, 1, [ShieldedQ(shield=learned.shield), "unconstrained"], steps=2_000, seeds=1)
+    assert result.sampled_episodes is None  # there is a table: it is judged exactly
+    assert result.rows[0]["deployed_overspend"] == 0
+
+
+def test_masked_ppo_trains_in_it():
+    contrib = pytest.importorskip("sb3_contrib")
+    env = make("FrozenLake-v1")
+    learned = asure.learn_minimal_budget(env, mu=0.3, delta=0.05, budget=1, seed=1)
+    safe = ShieldedEnv(env, learned.shield, budget=1)
+    agent = contrib.MaskablePPO("MlpPolicy", safe, n_steps=64, batch_size=32, n_epochs=1, seed=0, device="cpu")
+    agent.learn(256)
+    assert safe.ledger.worst <= 1
+    assert safe.ledger.episodes > 5
