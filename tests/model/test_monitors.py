@@ -70,6 +70,12 @@ def test_a_tank_is_filled_on_the_way(field):
     assert low.state_name(low.initial_state) == "0 | 1"
 
 
+def test_nothing_is_paid_where_nothing_happens_any_more():
+    mdp = from_transitions([0], [0], [1], [1], [0], [0], terminal=[1])
+    assert minimal_budget(product(mdp, Refill(1, 1, at=[0]))).smallest_budget() == 0
+    assert minimal_budget(product(mdp, SecondBudget(1, 1))).smallest_budget() == 0
+
+
 def test_never_b_before_a():
     rows = [(0, 0, 1, 1, 0, 0), (0, 1, 2, 1, 0, 0), (1, 0, 2, 1, 0, 0), (2, 0, 3, 1, 1, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[3], labels={"a": [1], "b": [2]})
@@ -97,7 +103,7 @@ def test_damage_may_be_replaced_and_runs_may_end(field):
 
 
 def test_monitors_may_be_nested(field):
-    model = product(product(field, Steps(10)), SecondBudget(lambda s, a, t: int(a == 1), 1))
+    model = product(product(field, Steps(10)), SecondBudget(lambda s, a, *_: int(a == 1), 1))
     assert model.state_name(model.initial_state) == "0 | 10 | 1"
     assert minimal_budget(model).smallest_budget() == 0
 
@@ -125,7 +131,7 @@ def test_only_what_can_be_reached_is_built_and_large_products_are_quick():
         (Refill(1, 3, at="statoin"), UnknownName, "Did you mean 'station'"),
         (Refill(1, 3, at=[2], level=4), ArgumentError, r"level must be 0 … 3, the capacity; got 4"),
         (SecondBudget(-1, 3), ModelError, "damage must be a whole number, 0 or more; got -1"),
-        (SecondBudget([1, 2], 3), ModelError, r"damage must be one whole number per outcome \(9\)"),
+        (SecondBudget([1, 2], 3), ModelError, r"damage must be one number per outcome \(9\)"),
         (SecondBudget("station", -1), ArgumentError, "budget must be 0 or more"),
         ("monitor", ArgumentError, "a monitor must have start, letters and read"),
     ],

@@ -15,7 +15,7 @@ NOISY = 2  # going south is noisy
 
 
 def quiet(mdp, budget):
-    return product(mdp, SecondBudget(lambda state, action, after: int(action == NOISY), budget))
+    return product(mdp, SecondBudget(lambda s, a, *_: int(a == NOISY), budget))
 
 
 @pytest.fixture

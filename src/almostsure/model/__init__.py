@@ -6,6 +6,7 @@ from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
     from almostsure.model.build import from_transitions
+    from almostsure.model.change import with_damage, with_reward
     from almostsure.model.convert import from_dense, from_sparse
     from almostsure.model.draw import draw_map
     from almostsure.model.examples import example, example_names
@@ -56,12 +57,15 @@ __all__ = [
     "load",
     "product",
     "to_storm",
+    "with_damage",
+    "with_reward",
 ]
 
 __getattr__ = on_demand(
     __name__,
     {
         "almostsure.model.build": "from_transitions",
+        "almostsure.model.change": "with_damage with_reward",
         "almostsure.model.convert": "from_dense from_sparse",
         "almostsure.model.draw": "draw_map",
         "almostsure.model.examples": "example example_names",

@@ -102,7 +102,7 @@ def _columns(file: _File, roles: Roles, action: Ints) -> Sequence[npt.NDArray[An
     goes_on = ~_added(umb, source)
     hurts = np.where(goes_on, _damage(umb, roles.damage, source), 0.0)
     gains = np.where(goes_on, _accumulated(umb, roles.reward) - _accumulated(umb, roles.cost), 0.0)
-    damages = _whole(file, _scaled(hurts, roles.scale), roles.scale)
+    damages = _whole(file, scaled(hurts, roles.scale), roles.scale)
     return source, action[umb.outcome_choices], umb.successor(), np.arange(umb.sizes.outcomes), gains, damages
 
 
@@ -248,7 +248,7 @@ def as_scale(scale: Scale) -> Fraction:
     return exact
 
 
-def _scaled(damages: Floats, scale: Scale | None) -> Floats:
+def scaled(damages: Floats, scale: Scale | None) -> Floats:
     """⌈d / scale⌉, exactly."""
     if scale is None:
         return damages

@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from almostsure.arguments import and_more, whole
 from almostsure.errors import AlmostSureError, ArgumentError, LimitReached, ModelError
 from almostsure.model.build import build
+from almostsure.model.change import Given, per_outcome
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.origin import Origin
 from almostsure.model.source import Model, as_model
@@ -123,8 +123,6 @@ def label_sets(mdp: MDP) -> list[frozenset[str]]:
 
 # ---------------------------------------------------------------------- ready ones
 
-Amount = str | Mapping[str, int] | npt.ArrayLike | Callable[[int, int, int], int]
-
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ class SecondBudget:
     ----------
     damage
         A label (entering a state that carries it hurts by 1), a mapping from labels to whole numbers, one whole
-        number per outcome of the model, or a function of (state, action, next state).
+        number per outcome of the model, or a function ``damage(state, action, next_state, reward, terminated)``.
     budget
         What may be taken of it.
 
@@ -145,14 +143,14 @@ class SecondBudget:
     >>> from almostsure.model import SecondBudget
     >>> rows = [(0, 0, 1, 1, 0, 1), (0, 1, 1, 1, 0, 0)]
     >>> mdp = asure.from_transitions(*zip(*rows), terminal=[1])
-    >>> noise = SecondBudget(lambda state, action, next_state: 3 if action == 1 else 0, budget=2)
+    >>> noise = SecondBudget(lambda s, a, s2, r, terminated: 3 if a == 1 else 0, budget=2)
     >>> asure.minimal_budget(mdp).smallest_budget()  # action 1 is quiet only in the first damage
     0
     >>> asure.minimal_budget(asure.product(mdp, noise)).smallest_budget()
     1
     """
 
-    damage: Amount
+    damage: Given
     budget: int
 
     @property
@@ -188,7 +186,7 @@ class Refill:
         What is in it at first; by default it is full.
     """
 
-    cost: Amount | int
+    cost: Given
     capacity: int
     at: str | Iterable[int | str]
     level: int | None = None
@@ -342,6 +340,7 @@ class _Product:
         self.index: dict[int, int] = {}  # by memory and state
         self.columns: list[tuple[Ints, ...]] = []
         self.ends = self.traps = False
+        self.over, self.terminal = base.is_terminal(), list[int]()
 
     def model(self) -> MDP:
         """The product."""
@@ -357,6 +356,9 @@ class _Product:
         base = self.base
         memory, state = np.divmod(frontier, base.num_states)
         outcome, owner = _outcomes_of(base, state)
+        over = self.over[state]
+        ended = frontier[over]  # nothing happens there any more, and nothing is remembered of it
+        outcome, owner = outcome[~over[owner]], owner[~over[owner]]
         key = memory[owner] * len(self.letters) + self.letter[outcome]
         keys, back = np.unique(key, return_inverse=True)
         moves = np.array([self.moves.get(k) or self._move(k) for k in keys.tolist()], np.int64).reshape(-1, 2)[back]
@@ -366,6 +368,7 @@ class _Product:
         new = new[[k not in self.index for k in new.tolist()]] if new.size else new
         self._number(new)
         self.columns.append((frontier[owner], outcome, target, damage))
+        self.terminal += ended.tolist()
         return new
 
     def _number(self, keys: Ints) -> None:
@@ -455,7 +458,7 @@ class _Product:
         return build(
             columns,
             num_states=len(whole_names),
-            terminal=[end] if self.ends else (),
+            terminal=[*(self.index[key] for key in self.terminal), *([end] if self.ends else ())],
             initial=dict(shares),
             state_names=whole_names if len(set(whole_names)) == len(whole_names) else None,
             action_names=base.action_names,
@@ -469,30 +472,13 @@ class _Product:
 
 def amounts(mdp: MDP, given: Any, what: str) -> Ints:
     """The amount of each outcome, as whole numbers 0 or more, [num_outcomes]."""
-    if isinstance(given, str):
-        given = {given: 1}
-    if isinstance(given, Mapping):
-        parts = [whole(what, n) * mdp.label(name)[mdp.successor].astype(np.int64) for name, n in given.items()]
-        added: Ints = np.sum(parts, axis=0, dtype=np.int64)
-        return added
-    if callable(given):
-        choice = mdp.outcome_choices()
-        columns = (x.tolist() for x in (mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor))
-        values = np.array([given(s, a, t) for s, a, t in zip(*columns, strict=True)])
-    else:
-        values = np.asarray(given)
-        values = np.full(mdp.num_outcomes, values) if values.ndim == 0 else values
-    if values.shape != (mdp.num_outcomes,) or values.dtype.kind not in "iufb":
-        raise ModelError(
-            f"{what} must be one whole number per outcome ({mdp.num_outcomes}); got {values.dtype} of shape "
-            f"{values.shape}"
-        )
+    values = per_outcome(mdp, given, what)
     bad = ~((values >= 0) & (values == np.floor(values)) & (values < 2**31))
     if bad.any():
         at = int(np.argmax(bad))
         where = mdp.describe_choice(int(mdp.outcome_choices()[at]))
         more = and_more(int(bad.sum()) - 1, "outcome")
-        raise ModelError(f"{what} must be a whole number, 0 or more; got {values[at]} at {where}{more}")
+        raise ModelError(f"{what} must be a whole number, 0 or more; got {values[at]:g} at {where}{more}")
     return values.astype(np.int64)
 
 

@@ -1,0 +1,112 @@
+"""The same model with another damage or another reward: "what if", in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ArgumentError, ModelError
+from almostsure.model.build import build
+from almostsure.model.foreign import Scale, as_scale, scaled
+from almostsure.model.mdp import MDP, Floats
+from almostsure.model.origin import Origin
+from almostsure.model.source import Model, as_model
+
+Given = str | Mapping[str, float] | npt.ArrayLike | Callable[[int, int, int, float, bool], float]
+
+
+def with_damage(mdp: Model, damage: Given, *, scale: Scale | None = None) -> MDP:
+    """The same model with another damage.
+
+    Parameters
+    ----------
+    damage
+        A label (entering a state that carries it hurts by 1), a mapping from labels to damages, one number per outcome
+        of the model or one for all, or a function ``damage(state, action, next_state, reward, terminated)``.
+    scale
+        The unit, for damage that is fractional or above 255: a damage d counts as ⌈d / scale⌉, computed exactly.  That
+        is never too little; it may be up to one unit too much per step.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.model import with_damage
+    >>> mdp = asure.example("quicksand")
+    >>> twice = with_damage(mdp, 2 * mdp.damage)
+    >>> asure.minimal_budget(mdp).smallest_budget(), asure.minimal_budget(twice).smallest_budget()
+    (2, 4)
+    """
+    mdp = as_model(mdp)
+    values = scaled(per_outcome(mdp, damage, "damage"), scale)
+    unit = Fraction(1) if scale is None else as_scale(scale)
+    return _rebuilt(mdp, damage=values, reward=mdp.reward, unit=unit)
+
+
+def with_reward(mdp: Model, reward: Given) -> MDP:
+    """The same model with another reward, given as the damage of :func:`with_damage` is; any finite numbers."""
+    mdp = as_model(mdp)
+    unit = Fraction(1) if mdp.origin is None else mdp.origin.scale
+    return _rebuilt(mdp, damage=mdp.damage, reward=per_outcome(mdp, reward, "reward"), unit=unit)
+
+
+def _rebuilt(mdp: MDP, *, damage: npt.NDArray[Any], reward: Floats, unit: Fraction) -> MDP:
+    choice = mdp.outcome_choices()
+    state = mdp.choice_states()[choice]
+    counts = ~mdp.is_terminal()[state]  # nothing happens in terminal states
+    changed = np.where(counts, reward, 0.0), np.where(counts, damage, 0)
+    return build(
+        (state, mdp.choice_action[choice], mdp.successor, mdp.probability, *changed),
+        num_states=mdp.num_states,
+        initial=dict(zip(mdp.initial_states.tolist(), mdp.initial_probabilities.tolist(), strict=True)),
+        state_names=mdp.state_names,
+        action_names=mdp.action_names,
+        labels=mdp.labels,
+        layout=mdp.layout,
+        end=mdp.end,
+        encode=mdp.encode,
+        origin=replace(mdp.origin or Origin(), rewards={}, scale=unit, parts=None),
+    )
+
+
+def per_outcome(mdp: MDP, given: Any, what: str) -> Floats:
+    """One number per outcome, from whatever the user gave, [num_outcomes]."""
+    if isinstance(given, str):
+        given = {given: 1}
+    if isinstance(given, Mapping):
+        parts = [float(value) * mdp.label(name)[mdp.successor] for name, value in given.items()]
+        added: Floats = np.sum(parts, axis=0, dtype=np.float64)
+        return added
+    if callable(given):
+        values = np.array(_called(mdp, given, what), np.float64)
+    else:
+        try:
+            values = np.asarray(given, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"{what} must be a label, numbers or a function; got {given!r}") from error
+        values = np.full(mdp.num_outcomes, values) if values.ndim == 0 else values
+    if values.shape != (mdp.num_outcomes,):
+        raise ModelError(f"{what} must be one number per outcome ({mdp.num_outcomes}); got shape {values.shape}")
+    return values
+
+
+def _called(mdp: MDP, function: Callable[..., float], what: str) -> list[float]:
+    choice, is_terminal = mdp.outcome_choices(), mdp.is_terminal()
+    columns = (
+        mdp.choice_states()[choice],
+        mdp.choice_action[choice],
+        mdp.successor,
+        mdp.reward,
+        is_terminal[mdp.successor],
+    )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    try:
+        return [float(function(*row)) for row in rows]
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"{what} must be a function of (state, action, next_state, reward, terminated) to a number; {error}"
+        ) from error

@@ -1,0 +1,53 @@
+"""The same model with another damage or reward."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import almostsure as asure
+from almostsure import minimal_budget
+from almostsure.errors import ArgumentError, ModelError, UnknownName
+from almostsure.model import with_damage, with_reward
+from almostsure.testing import mdps
+
+
+@given(mdps(max_states=5, max_damage=3))
+def test_the_same_damage_is_the_same_model(mdp):
+    assert with_damage(mdp, mdp.damage) == mdp
+    assert with_reward(mdp, mdp.reward) == mdp
+    assert minimal_budget(with_damage(mdp, 0)).of_state.max() == 0
+
+
+@given(mdps(max_states=5, max_damage=3))
+def test_a_larger_unit_is_never_too_little(mdp):
+    exact, coarse = minimal_budget(mdp), minimal_budget(with_damage(mdp, mdp.damage, scale=2))
+    assert (2 * coarse.of_state.astype(np.int64) >= exact.of_state).all()
+    assert np.array_equal(minimal_budget(with_damage(mdp, mdp.damage / 10, scale="0.1")).of_state, exact.of_state)
+
+
+def test_labels_and_functions():
+    rows = [(0, 0, 1, 0.5, 2, 0), (0, 0, 2, 0.5, 0, 1), (1, 0, 2, 1, 3, 0)]
+    mdp = asure.from_transitions(*zip(*rows, strict=True), terminal=[2], labels={"wet": [1], "end": [2]})
+    assert minimal_budget(with_damage(mdp, "wet")).of(0) == 1
+    assert minimal_budget(with_damage(mdp, {"wet": 2, "end": 5})).of(0) == 7
+    assert minimal_budget(with_damage(mdp, lambda s, a, s2, r, terminated: 4 * terminated)).of(0) == 4
+    assert with_reward(mdp, lambda s, a, s2, r, terminated: -r).reward.min() == -3
+    assert with_damage(mdp, "wet").labels.keys() == {"wet", "end"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "message"),
+    [
+        ("wte", UnknownName, "unknown label 'wte'"),
+        ([1, 2, 3], ModelError, r"damage must be one number per outcome \(2\); got shape \(3,\)"),
+        (0.5, ModelError, "damages must be integers 0 … 255; got 0.5"),
+        (-1, ModelError, "damages must be integers 0 … 255; got -1"),
+        (300, ModelError, "damages must be integers 0 … 255; got 300"),
+        (lambda s: 1, ArgumentError, r"must be a function of \(state, action, next_state, reward, terminated\)"),
+        (object(), ArgumentError, "damage must be a label, numbers or a function"),
+    ],
+)
+def test_bad_damage(damage, error, message):
+    mdp = asure.from_transitions([0], [0], [1], [1], [0], [0], terminal=[1])
+    with pytest.raises(error, match=message):
+        with_damage(mdp, damage)
