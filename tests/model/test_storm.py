@@ -41,6 +41,7 @@ from almostsure.errors import (
 from almostsure.files import STORM
 from almostsure.model import example_names
 from almostsure.model.files import load
+from almostsure.model.foreign import as_scale
 from almostsure.model.relay import with_relays
 from almostsure.model.source import as_model
 from almostsure.model.storm import child
@@ -603,14 +604,23 @@ def test_entering_hurts_once(race: Path) -> None:
         from_prism(race, damage="enters:reward:heat")
 
 
-def test_a_scale_rounds_up_exactly(race: Path) -> None:
+def load_again(mdp: MDP, folder: Path) -> MDP:
+    mdp.save(folder / "again.umb")
+    return load(folder / "again.umb")
+
+
+def test_a_scale_rounds_up_exactly(race: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"got 400 at .*Pass scale=, the unit that it is counted in: at least 1\.56"):
         from_prism(race, damage="heat", goal="done")
     mdp = from_prism(race, damage="heat", goal="done", scale=2)
     assert set(mdp.damage.tolist()) == {0, 1, 200, 201}
     race.write_text(RACE.replace(": 400", ": 1.1"))
-    for tenth in (0.1, "0.1", "1/10", Fraction(1, 10)):
-        assert set(from_prism(race, damage="heat", goal="done", scale=tenth).damage.tolist()) == {0, 3, 11, 14}
+    assert set(from_prism(race, damage="heat", goal="done", scale=0.1).damage.tolist()) == {0, 3, 11, 14}
+    assert {as_scale(tenth) for tenth in (0.1, "0.1", "1/10", Fraction(1, 10))} == {Fraction(1, 10)}
+    third = from_prism(race, damage="heat", goal="done", scale="1/3")
+    assert third.show_damage(2) == "2 (in the unit of the file: 2/3)"
+    assert "the start needs a budget of 14 (in the unit of the file: 14/3)" in repr(minimal_budget(third))
+    assert load_again(third, tmp_path).show_damage(3) == "3 (in the unit of the file: 1)"
     for scale in (0, -1, "x", True, float("nan")):
         with pytest.raises(ArgumentError, match=r"scale must be a positive number, such as 0.1 or '1/3'; got"):
             from_prism(race, damage="heat", scale=scale)
@@ -820,6 +830,9 @@ def test_intervals(tmp_path: Path) -> None:
     mdp = from_prism(path, damage="init", goal="end")
     assert mdp.origin is not None
     assert mdp.origin.is_bound
+    assert "no finite budget suffices at the start if all intervals are positive" in repr(minimal_budget(mdp))
+    hurt = minimal_budget(from_prism(path, damage="end", goal="end"))
+    assert "the start needs a budget of at most 1" in repr(hurt)
     mdp.save(tmp_path / "interval.umb")
     assert load(tmp_path / "interval.umb").origin.uncertain == mdp.origin.uncertain  # type: ignore[union-attr]
 

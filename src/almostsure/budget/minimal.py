@@ -138,13 +138,15 @@ class MinimalBudget:
     def start_in_words(self) -> str:
         """What the start needs, as a sentence without its full stop."""
         budget = self.smallest_budget()
+        doubtful = self.mdp.origin is not None and self.mdp.origin.is_bound
         if budget < INFINITE:
-            return f"the start needs a budget of {'at most ' if self.upper_bound else ''}{budget}"
+            at_most = "at most " if self.upper_bound or doubtful else ""
+            return f"the start needs a budget of {at_most}{self.mdp.show_damage(budget)}"
         if self.cap is not None:
             return f"no budget up to {self.cap} suffices at the start"
         if self.mdp.unknown is not None:
             return "what the start needs is unknown"
-        return "no finite budget suffices at the start"
+        return "no finite budget suffices at the start" + (" if all intervals are positive" if doubtful else "")
 
     def _origin(self) -> str:
         return self.engine if self.upper_bound else f"solved by the {self.engine}"

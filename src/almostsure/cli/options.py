@@ -24,7 +24,7 @@ from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1")  # that completion offers
 LONGEST_NUMBER = 18  # digits; no model has more states
 LONGEST_NAME = 255  # bytes of a file's name
-OPTION = re.compile(r"\b(damage|reward|cost|constants)=([^=\d])")  # in messages of the library
+OPTION = re.compile(r"\b(damage|reward|cost|goal|scale|constants)=([^=\d])")  # in messages of the library
 
 # ---------------------------------------------------------------------- completion
 
@@ -74,7 +74,8 @@ Damage = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|RULE",
-        help="What hurts: a label, reward structure or action of a file; a rule such as 'reward<=-10' for gym:….",
+        help="What hurts: a label, condition ('x=3 & y>0'), reward structure or action of a file; "
+        "a rule such as 'reward<=-10' for gym:….",
         rich_help_panel="The model",
     ),
 ]
@@ -84,7 +85,25 @@ Reward = Annotated[
 ]
 Cost = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The file's reward structure to minimise.", rich_help_panel="The model"),
+    typer.Option(
+        metavar="NAME", help="The file's reward structure to minimise, or steps.", rich_help_panel="The model"
+    ),
+]
+Goal = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|CONDITION",
+        help="Where a run ends: a label or a condition of a file.",
+        rich_help_panel="The model",
+    ),
+]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        metavar="UNIT",
+        help="The unit of a file's damage, where it is fractional or above 255: d counts as ⌈d / UNIT⌉.",
+        rich_help_panel="The model",
+    ),
 ]
 Constants = Annotated[
     str | None,
@@ -121,6 +140,8 @@ class Task:
     damage: str | None = None
     reward: str | None = None
     cost: str | None = None
+    goal: str | None = None
+    scale: str | None = None
     constants: str | None = None
     json: bool = False
 
@@ -137,7 +158,8 @@ class Task:
     @property
     def options(self) -> dict[str, str | None]:
         """What ``as_model`` is told about the model, besides its name."""
-        return {"damage": self.damage, "reward": self.reward, "cost": self.cost, "constants": self.constants}
+        named = ("damage", "reward", "cost", "goal", "scale", "constants")
+        return {name: getattr(self, name) for name in named}
 
     def require(self) -> None:
         """Refuse what is plainly not a model before it is read."""

@@ -201,6 +201,12 @@ class MDP(Space):
         dtype = index_dtype(self.num_choices)
         return np.repeat(np.arange(self.num_choices, dtype=dtype), np.diff(self.outcome_ptr))
 
+    def show_damage(self, damage: int) -> str:
+        """A damage or budget as messages show it: where a file's damage was scaled, in the unit of the file too."""
+        if self.origin is None or self.origin.scale == 1:
+            return str(damage)
+        return f"{damage} (in the unit of the file: {self.origin.in_its_unit(damage)})"
+
     def require_probabilities(self, what: str) -> None:
         """Refuse ``what`` where only the possible outcomes are known, and not how probable they are."""
         if self.origin is not None and self.origin.uncertain is not None:

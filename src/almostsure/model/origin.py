@@ -32,6 +32,12 @@ class Origin:
     uncertain: str | None = None  # why only the possible outcomes are known, and not how probable they are
     parts: Parts | None = None  # of a product: what its states are made of; not written to files
 
+    def in_its_unit(self, damage: int) -> str:
+        """A damage in the unit of the file, as people write it: a decimal number, or a fraction."""
+        exact = damage * self.scale
+        short = f"{float(exact):.12g}"
+        return short if Fraction(short) == exact else str(exact)
+
     @property
     def is_bound(self) -> bool:
         """Whether an outcome may be impossible after all, so that minimal budgets are upper bounds."""

@@ -269,7 +269,8 @@ def _too_little(mdp: MDP, budget: int) -> Infeasible:
     if needed == INFINITE:
         text = f"no budget suffices from {mdp.describe_state(worst)}: damage can be forced again and again"
     else:
-        text = f"a budget of {budget} does not suffice from {mdp.describe_state(worst)}; {needed} would"
+        shown = mdp.show_damage(needed)
+        text = f"a budget of {budget} does not suffice from {mdp.describe_state(worst)}; {shown} would"
     return Infeasible(f"{text}.{_why(minimal, worst)}", needed=math.inf if needed == INFINITE else needed)
 
 

@@ -32,11 +32,13 @@ def budget(
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
     """Find the minimal budget of every state, exact and certified."""
-    task = Task("budget", model, damage, reward, cost, constants, json)
+    task = Task("budget", model, damage, reward, cost, goal, scale, constants, json)
     check_output(output, *TENSORS)
     found = minimal_budget(task.mdp, cap=cap, check="always")
     if output is not None:
@@ -66,11 +68,13 @@ def explain(
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
     """Explain why a state needs its budget: how the damage can be forced."""
-    task = Task("explain", model, damage, reward, cost, constants, json)
+    task = Task("explain", model, damage, reward, cost, goal, scale, constants, json)
     mdp = task.mdp
     found = minimal_budget(mdp)
     worst = mdp.initial_states[np.argmax(found.of_state[mdp.initial_states])]
@@ -92,7 +96,7 @@ def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> Non
     least = minimal.smallest_budget()
     facts(
         [
-            ("the start", _needs_at_start(least, minimal.cap)),
+            ("the start", _needs_at_start(minimal)),
             ("certificate", f"verified, by a checker that shares no code with the {minimal.engine}"),
             *([("saved", output)] if output is not None else []),
         ]
@@ -107,11 +111,13 @@ def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> Non
         next_step(f"almostsure explain {task.arguments}", f"almostsure solve {task.arguments} --budget {least}")
 
 
-def _needs_at_start(least: int, cap: int | None) -> str:
+def _needs_at_start(minimal: MinimalBudget) -> str:
+    least = minimal.smallest_budget()
     if least < INFINITE:
-        return f"needs a budget of {least}: less cannot be promised with probability one"
-    if cap is not None:
-        return f"needs more than {cap}, the cap"
+        shown = minimal.mdp.show_damage(least)
+        return f"needs a budget of {shown}: less cannot be promised with probability one"
+    if minimal.cap is not None:
+        return f"needs more than {minimal.cap}, the cap"
     return "no finite budget suffices"
 
 
@@ -122,7 +128,7 @@ def _show_growth(minimal: MinimalBudget) -> None:
     stuck = counts.pop(INFINITE, 0)
     for level, count in counts.items():
         safe += count
-        rows.append((str(level), f"{safe:,}", _part(safe, size), bar(safe / size)))
+        rows.append((minimal.mdp.show_damage(level), f"{safe:,}", _part(safe, size), bar(safe / size)))
     if len(rows) > LEVELS:
         rows = [*rows[: LEVELS - 5], ("…", "", "", ""), *rows[-4:]]
     table(("Δ", "safe states", "", ""), rows, right=(0, 1, 2))

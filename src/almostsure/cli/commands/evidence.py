@@ -37,11 +37,13 @@ def check(
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
     """Verify a certificate, in a process of its own that loads the checker and the file readers only."""
-    task = Task("check", model, damage, reward, cost, constants, json)
+    task = Task("check", model, damage, reward, cost, goal, scale, constants, json)
     answer = run_checker(task, result)
     if json:
         emit("check", answer.pop("model"), **answer)
@@ -61,11 +63,13 @@ def convert(
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
     """Write a model as a UMB file, which almostsure, Storm, PRISM and Modest read."""
-    task = Task("convert", model, damage, reward, cost, constants, json)
+    task = Task("convert", model, damage, reward, cost, goal, scale, constants, json)
     check_output(output, *UMB)
     task.mdp.save(output, relay=relay)
     size = output.stat().st_size

@@ -34,12 +34,14 @@ def models(
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
     """List the examples and the other ways to name a model, or describe one model."""
     if model is not None:
-        _describe(Task("models", model, damage, reward, cost, constants, json))
+        _describe(Task("models", model, damage, reward, cost, goal, scale, constants, json))
     elif json:
         listed = [described(name, example(name)) | {"description": one.description} for name, one in examples.items()]
         emit("models", None, models=listed)

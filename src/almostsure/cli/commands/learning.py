@@ -41,6 +41,8 @@ def learn(
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
@@ -50,7 +52,7 @@ def learn(
     It has the columns state, action, next_state and damage,
     and may have reward, terminated, truncated, episode and step.
     """
-    task = Task("learn", model, damage, reward, cost, constants, json)
+    task = Task("learn", model, damage, reward, cost, goal, scale, constants, json)
     files = _outputs(output)
     exact = None
     if model.lower().endswith(LOGS):
@@ -87,13 +89,15 @@ def compare(
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
     """Train learners on the model, and compare how safe and how good they are."""
     from almostsure.learn.compare import compare as train
 
-    task = Task("compare", model, damage, reward, cost, constants, json)
+    task = Task("compare", model, damage, reward, cost, goal, scale, constants, json)
     check_output(output, ".csv")
     check_output(plot, ".png", ".pdf", ".svg")
     try:
@@ -108,9 +112,9 @@ def compare(
     if plot is not None:
         _save_plot(result, plot)
     if json:
-        scale = {"random_return": result.random, "assured_return": result.optimum}
+        bounds = {"random_return": result.random, "assured_return": result.optimum}
         task.emit(
-            budget=result.budget, **scale, rows=result.rows, summary=result.summary(), output=output, plot=plot
+            budget=result.budget, **bounds, rows=result.rows, summary=result.summary(), output=output, plot=plot
         )  # fmt: skip
     else:
         _show_comparison(task, result, [path for path in (output, plot) if path is not None])

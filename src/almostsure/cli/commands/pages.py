@@ -34,13 +34,15 @@ def report(
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
     """Write an interactive HTML report: one file, which opens offline."""
     from almostsure.report import write_report
 
-    task = Task("report", model, damage, reward, cost, constants, json)
+    task = Task("report", model, damage, reward, cost, goal, scale, constants, json)
     check_output(output, *HTML)
     options: Any = {"budget": budget, "limit": limit, "risk": risk, "seed": seed, "time_limit": time_limit}
     written = write_report(task.mdp, output, name=model, command=_command_line(), **options)
@@ -63,13 +65,15 @@ def paper(
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
     """Check the paper claim by claim, and draw both experiments; or check the claims on a model of yours."""
     from almostsure.paper import reproduce
 
-    task = Task("paper", model or "", damage, reward, cost, constants, json)
+    task = Task("paper", model or "", damage, reward, cost, goal, scale, constants, json)
     result = reproduce(output, mdp=None if model is None else task.mdp, seed=seed, progress=not json)
     if json:
         rows = [claim.row() for claim in result.claims]

@@ -44,6 +44,8 @@ def solve(
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
@@ -51,7 +53,7 @@ def solve(
 
     Without a constraint, the budget is the least one that can be promised.
     """
-    task = Task("solve", model, damage, reward, cost, constants, json)
+    task = Task("solve", model, damage, reward, cost, goal, scale, constants, json)
     check_output(output, *TENSORS)
     solution = _best(task, _constraint(task, budget, limit, risk), discount=discount, tolerance=tolerance)
     if output is not None:
@@ -79,11 +81,13 @@ def simulate(
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
     """Play a policy many times, and count the damage."""
-    task = Task("simulate", model, damage, reward, cost, constants, json)
+    task = Task("simulate", model, damage, reward, cost, goal, scale, constants, json)
     mdp = task.mdp
     if policy is not None and (limit is not None or risk is not None):
         raise ArgumentError("--policy says what is played; leave out --limit and --risk.")
@@ -191,7 +195,7 @@ def _show_solution(
     )
     if isinstance(constraint, AlmostSure) and np.isfinite(solution.curve).any():
         heading("The best return for each budget Δ")
-        _show_curve(solution.curve)
+        _show_curve(task.mdp, solution.curve)
     asked = _as_options(constraint)
     played = asked if output is None else f"--policy {word(output)}"
     if isinstance(constraint, AlmostSure) and solution.value == float("-inf"):
@@ -227,11 +231,15 @@ def _show_route(mdp: MDP, route: list[tuple[int, str, int]]) -> None:
     say(f"the likeliest route: {shown} → {'… → ' if len(route) > 9 else ''}{clean(mdp.state_name(route[-1][0]))}\n")
 
 
-def _show_curve(curve: Floats) -> None:
+def _show_curve(mdp: MDP, curve: Floats) -> None:
     known = curve[np.isfinite(curve)]
     low, high = min(0.0, float(known.min())), float(known.max())
     rows = [
-        (str(budget), number(value), bar((value - low) / (high - low) if high > low and np.isfinite(value) else 0.0))
+        (
+            mdp.show_damage(budget),
+            number(value),
+            bar((value - low) / (high - low) if high > low and np.isfinite(value) else 0.0),
+        )
         for budget, value in enumerate(curve.tolist())
     ]
     if len(rows) > CURVE:

@@ -17,7 +17,7 @@ import numpy as np
 
 from almostsure.errors import FileError, ModelError
 from almostsure.files import STORM
-from almostsure.model.foreign import Roles, condition, resolve, to_mdp
+from almostsure.model.foreign import Roles, as_scale, condition, resolve, to_mdp
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Constant, split_constants
 from almostsure.model.storm.process import Limits, limits, run_storm
@@ -103,7 +103,8 @@ def from_prism(
     """
     shown = os.fspath(path)
     _check_path(shown)
-    roles = Roles(damage=damage, reward=reward, cost=cost, goal=goal, scale=scale)
+    unit = None if scale is None else as_scale(scale)
+    roles = Roles(damage=damage, reward=reward, cost=cost, goal=goal, scale=unit)
     limit = limits(time_limit, memory_limit)
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
         request = {
