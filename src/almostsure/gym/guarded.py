@@ -61,9 +61,15 @@ class Guarded:
     """A guard with a budget, and what the user said about states, forbidden actions and the ledger."""
 
     def __init__(
-        self, guard: Guard, budget: int, *, forbidden: Forbidden, fallback: Any, state_of: StateOf | None,
+        self,
+        guard: Guard,
+        budget: int,
+        *,
+        forbidden: Forbidden,
+        fallback: Any,
+        state_of: StateOf | None,
         ledger: LedgerOrPath,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not isinstance(guard, Guard):
             raise ArgumentError(
                 f"shield must be a Shield, an OnlineShield or another Guard; got {type(guard).__name__}. "

@@ -110,10 +110,12 @@ def _unknown(name: str) -> UnknownName:
     toys = [key for key, kind in listed.items() if kind in KNOWN]
     own = [key for key in listed if key.startswith("almostsure/")]
     return UnknownName(
-        "ready environment", name, [*toys, *ROOMS, *own],
+        "ready environment",
+        name,
+        [*toys, *ROOMS, *own],
         f"There are: {', '.join([*toys, *ROOMS, *own])}. For others, build a model with from_gymnasium(env, damage), "
         "from_transitions or learn_minimal_budget.",
-    )  # fmt: skip
+    )
 
 
 ROOMS = ("MiniGrid-Lava…", "MiniGrid-DistShift…")  # how the ids of the lava rooms begin

@@ -72,17 +72,30 @@ def with_all_actions(mdp: MDP) -> MDP:
     owner = mdp.outcome_choices()
     copied, of = spans(mdp.outcome_ptr, mdp.choice_ptr[missing])
     columns = (
-        (state[owner], missing[of]), (mdp.choice_action[owner], action[of]), (a.successor, a.successor[copied]),
-        (a.probability, a.probability[copied]), (a.reward, a.reward[copied]), (a.damage, a.damage[copied]),
-    )  # fmt: skip
+        (state[owner], missing[of]),
+        (mdp.choice_action[owner], action[of]),
+        (a.successor, a.successor[copied]),
+        (a.probability, a.probability[copied]),
+        (a.reward, a.reward[copied]),
+        (a.damage, a.damage[copied]),
+    )
     s, does, t, p, r, d = (np.concatenate(parts) for parts in columns)
     start: dict[int | str, float] = dict(
         zip(mdp.initial_states.tolist(), mdp.initial_probabilities.tolist(), strict=True)
     )
     return from_transitions(
-        s, does, t, p, r, d, num_states=mdp.num_states, initial=start, action_names=mdp.action_names,
-        state_names=mdp.state_names, layout=mdp.layout,
-    )  # fmt: skip
+        s,
+        does,
+        t,
+        p,
+        r,
+        d,
+        num_states=mdp.num_states,
+        initial=start,
+        action_names=mdp.action_names,
+        state_names=mdp.state_names,
+        layout=mdp.layout,
+    )
 
 
 def robot(*, pause: float = 0.2) -> Drawn:
@@ -108,9 +121,13 @@ def make_single(*, builder: str, render_mode: str | None = None, **parameters: A
 
 
 def make_vector(
-    *, builder: str, num_envs: int = 1, max_episode_steps: int | None = None, render_mode: str | None = None,
+    *,
+    builder: str,
+    num_envs: int = 1,
+    max_episode_steps: int | None = None,
+    render_mode: str | None = None,
     **parameters: Any,
-) -> ModelVectorEnv:  # fmt: skip
+) -> ModelVectorEnv:
     """Many environments at once; Gymnasium calls this."""
     mdp, _ = BUILDERS[builder][0](**parameters)
     return ModelVectorEnv(mdp, num_envs, max_episode_steps=max_episode_steps)
@@ -127,9 +144,12 @@ def register() -> None:
         key = f"almostsure/{name}-v0"
         if key not in gymnasium.registry:
             gymnasium.register(
-                key, entry_point=f"{__name__}:make_single", vector_entry_point=f"{__name__}:make_vector",
-                max_episode_steps=limit, kwargs={"builder": name},
-            )  # fmt: skip
+                key,
+                entry_point=f"{__name__}:make_single",
+                vector_entry_point=f"{__name__}:make_vector",
+                max_episode_steps=limit,
+                kwargs={"builder": name},
+            )
 
 
 __all__ = ["BUILDERS", "environment_names", "register"]

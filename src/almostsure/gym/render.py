@@ -27,9 +27,17 @@ RED: Colour = (206, 62, 55)
 AGENT: Colour = (228, 118, 42)
 FLOOR: Colour = (240, 236, 226)
 TILES: dict[str, Colour] = {
-    "#": (92, 97, 108), "~": (110, 175, 220), "G": (122, 190, 130), "D": (122, 190, 130), "X": (43, 34, 52),
-    "=": (203, 201, 193), "F": (238, 176, 34), "A": (196, 164, 120), "B": (196, 164, 120), " ": PAPER,
-} | {str(damage): (120 - 10 * damage, 180 - 10 * damage, 225 - 7 * damage) for damage in range(1, 10)}  # fmt: skip
+    "#": (92, 97, 108),
+    "~": (110, 175, 220),
+    "G": (122, 190, 130),
+    "D": (122, 190, 130),
+    "X": (43, 34, 52),
+    "=": (203, 201, 193),
+    "F": (238, 176, 34),
+    "A": (196, 164, 120),
+    "B": (196, 164, 120),
+    " ": PAPER,
+} | {str(damage): (120 - 10 * damage, 180 - 10 * damage, 225 - 7 * damage) for damage in range(1, 10)}
 PLAIN = "#. ~=S"  # characters that their tile says already
 
 

@@ -248,9 +248,14 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def _info(self, info: dict[str, Any], stage: Stage, action: int, replaced: bool) -> dict[str, Any]:
         return {
-            "cost": stage.info["damage"], **info, **stage.info, "action_mask": stage.mask.copy(),
-            "executed_action": action, "replaced": replaced, "interventions": self._interventions,
-        }  # fmt: skip
+            "cost": stage.info["damage"],
+            **info,
+            **stage.info,
+            "action_mask": stage.mask.copy(),
+            "executed_action": action,
+            "replaced": replaced,
+            "interventions": self._interventions,
+        }
 
     def _instead(self, action: Any) -> tuple[Stage, int, bool]:
         """The stage, what is played in it, and whether that replaces an action that is not allowed."""

@@ -347,9 +347,16 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             own |= {"violation": self._violated.copy(), "stuck": self._stuck & ~self._violated}
         carried = {name: column.copy() for name, column in zip(self.guarded.guard.carries, self._run[1:], strict=True)}
         return write(
-            infos, who, damage=damages, **carried, action_mask=self._masks.copy(), executed_action=executed,
-            replaced=replaced, interventions=self._interventions.copy(), **own,
-        )  # fmt: skip
+            infos,
+            who,
+            damage=damages,
+            **carried,
+            action_mask=self._masks.copy(),
+            executed_action=executed,
+            replaced=replaced,
+            interventions=self._interventions.copy(),
+            **own,
+        )
 
 
 def _check_resets(infos: Infos, who: Bools) -> None:

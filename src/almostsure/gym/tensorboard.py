@@ -36,10 +36,14 @@ class TensorBoardSink:
             self._interventions += entry.interventions
             self._write(
                 {
-                    "return": entry.reward, "damage": entry.damage, "remaining": entry.budget - entry.damage,
-                    "interventions": self._interventions, "violations": self._violations, "steps": entry.steps,
+                    "return": entry.reward,
+                    "damage": entry.damage,
+                    "remaining": entry.budget - entry.damage,
+                    "interventions": self._interventions,
+                    "violations": self._violations,
+                    "steps": entry.steps,
                 }
-            )  # fmt: skip
+            )
 
     def _write(self, values: dict[str, float]) -> None:
         if self._writer is None:

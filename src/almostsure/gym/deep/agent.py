@@ -85,11 +85,15 @@ class DeepAgent:
         goes_on = ~shield.mdp.is_terminal()  # an environment need not have an observation for its end
         rows = [
             table(
-                self.ppo, shield.mdp, observe, shield.mask,
-                states=np.flatnonzero(goes_on & (shield.minimal.of_state <= remaining)), remaining=remaining,
+                self.ppo,
+                shield.mdp,
+                observe,
+                shield.mask,
+                states=np.flatnonzero(goes_on & (shield.minimal.of_state <= remaining)),
+                remaining=remaining,
             )
             for remaining in range(self.budget + 1)
-        ]  # fmt: skip
+        ]
         policy = as_table(shield.mdp, rows, self.budget, deterministic=deterministic)
         violation = shield.first_violation(policy, self.budget)
         if violation is not None:  # cannot be: what is masked has probability 0

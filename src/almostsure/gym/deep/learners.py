@@ -12,6 +12,7 @@ What is deployed is the network on every (state, remaining), sampled or greedy, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -66,58 +67,68 @@ def deployed(ppo: Any, mdp: MDP, budget: int, regime: Regime, features: Features
     return as_table(mdp, rows, budget, deterministic=None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _PPO(ABC):
+    """PPO in some regime."""
+
+    name: str
+    settings: Settings = DEFAULT
+
+    @abstractmethod
+    def regime(self, mdp: MDP, budget: int) -> Regime:
+        """What may be played, what is paid, and what ends an episode."""
+
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        return run(mdp, budget, self.regime(mdp, budget), self.settings, steps=steps, seed=seed)
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
-class ShieldedPPO:
+class ShieldedPPO(_PPO):
     """MaskablePPO inside the shield: it can learn whatever it likes, and never overspends."""
 
     name: str = "MaskablePPO, shielded"
-    settings: Settings = DEFAULT
 
-    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
-        """Train for ``steps`` steps."""
-        regime = regimes.shielded(Shield(minimal_budget(mdp)))
-        return run(mdp, budget, regime, self.settings, steps=steps, seed=seed)
+    def regime(self, mdp: MDP, budget: int) -> Regime:
+        """What the shield allows, and nothing else."""
+        return regimes.shielded(Shield(minimal_budget(mdp)))
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class OneStepPPO:
+class OneStepPPO(_PPO):
     """MaskablePPO without the actions that may overspend in the very next step."""
 
     name: str = "MaskablePPO, one-step mask"
-    settings: Settings = DEFAULT
 
-    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
-        """Train for ``steps`` steps."""
-        return run(mdp, budget, regimes.one_step(mdp), self.settings, steps=steps, seed=seed)
+    def regime(self, mdp: MDP, budget: int) -> Regime:
+        """What cannot overspend in the next step."""
+        return regimes.one_step(mdp)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class SautePPO:
+class SautePPO(_PPO):
     """Sauté PPO with exact integer budgets: the state has what remains, and the overspent are paid a penalty instead.
 
     Parameters
     ----------
     penalty
-        For each step while overspent; by default what a hundred of them cost is what ``EarlyEndPPO`` pays at once.
+        For each step while overspent; by default a hundredth of what ``EarlyEndPPO`` pays at once.
     """
 
     name: str = "Sauté PPO"
-    settings: Settings = DEFAULT
     penalty: float | None = None
 
-    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
-        """Train for ``steps`` steps."""
-        penalty = _at_once(mdp) / 100 if self.penalty is None else self.penalty
-        regime = regimes.saute(mdp, penalty)
-        return run(mdp, budget, regime, self.settings, steps=steps, seed=seed)
+    def regime(self, mdp: MDP, budget: int) -> Regime:
+        """Everything, and a penalty in place of the reward while overspent."""
+        return regimes.saute(mdp, _at_once(mdp) / 100 if self.penalty is None else self.penalty)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class EarlyEndPPO:
+class EarlyEndPPO(_PPO):
     """PPO whose episodes end, with a penalty, once they have overspent.
 
     Parameters
@@ -127,18 +138,16 @@ class EarlyEndPPO:
     """
 
     name: str = "PPO, early termination"
-    settings: Settings = DEFAULT
     penalty: float | None = None
 
-    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
-        """Train for ``steps`` steps."""
-        regime = regimes.early_end(mdp, _at_once(mdp) if self.penalty is None else self.penalty)
-        return run(mdp, budget, regime, self.settings, steps=steps, seed=seed)
+    def regime(self, mdp: MDP, budget: int) -> Regime:
+        """Everything, until the budget is overspent."""
+        return regimes.early_end(mdp, _at_once(mdp) if self.penalty is None else self.penalty)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class LagrangianPPO:
+class LagrangianPPO(_PPO):
     """PPO-Lagrangian: damage has a price, which rises while episodes take more than the budget on average.
 
     Parameters
@@ -148,25 +157,23 @@ class LagrangianPPO:
     """
 
     name: str = "PPO-Lagrangian"
-    settings: Settings = DEFAULT
     price_rate: float = 0.05
 
-    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
-        """Train for ``steps`` steps."""
-        return run(mdp, budget, regimes.lagrangian(mdp, budget, self.price_rate), self.settings, steps=steps, seed=seed)
+    def regime(self, mdp: MDP, budget: int) -> Regime:
+        """Everything, at a price."""
+        return regimes.lagrangian(mdp, budget, self.price_rate)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class UnconstrainedPPO:
+class UnconstrainedPPO(_PPO):
     """PPO that does not look at damage."""
 
     name: str = "PPO, unconstrained"
-    settings: Settings = DEFAULT
 
-    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
-        """Train for ``steps`` steps."""
-        return run(mdp, budget, regimes.unconstrained(mdp), self.settings, steps=steps, seed=seed)
+    def regime(self, mdp: MDP, budget: int) -> Regime:
+        """Everything."""
+        return regimes.unconstrained(mdp)
 
 
 #: All of them, by name.
