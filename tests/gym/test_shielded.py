@@ -6,16 +6,15 @@ import pickle
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import SyncVectorEnv
-from gymnasium.wrappers import Autoreset, TimeLimit, TransformAction, TransformObservation
+from gymnasium.wrappers import TimeLimit, TransformAction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
-from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, ready, to_gymnasium
-from almostsure.gym.observation import show
+from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, to_gymnasium
 from almostsure.testing import mdps
 
 
@@ -51,9 +50,6 @@ def play(env, steps, *, seed=0, budget):
     return ended, worst
 
 
-# ---------------------------------------------------------------------- the promise
-
-
 @given(mdps(), st.integers(0, 3), st.integers(0, 2**32 - 1))
 @settings(max_examples=40)
 def test_no_episode_overspends_and_no_mask_is_empty(mdp, more, seed):
@@ -86,83 +82,6 @@ def test_more_budget_allows_more():
     mdp = asure.example("hazard-map")
     worst = [play(shielded(mdp, budget), 3000, budget=budget)[1] for budget in (0, 1, 3)]
     assert worst == [0, 1, 3]
-
-
-# ---------------------------------------------------------------------- what the agent sees
-
-
-@pytest.mark.parametrize(
-    ("options", "space", "first"),
-    [
-        ({}, MultiDiscrete([2, 4]), [0, 3]),
-        ({"observe": "none"}, Discrete(2), 0),
-        ({"observe": "dict"}, Dict(observation=Discrete(2), remaining=Discrete(4)), {"observation": 0, "remaining": 3}),
-        ({"normalised": True}, Box(0, 1, (3,)), [1, 0, 1]),
-        (
-            {"observe": "dict", "normalised": True},
-            Dict(observation=Discrete(2), remaining=Box(0, 1, (1,))),
-            {"observation": 0, "remaining": [1]},
-        ),
-        (
-            {"observe": "rllib"},
-            Dict(action_mask=Box(0, 1, (2,)), observations=MultiDiscrete([2, 4])),
-            {"action_mask": [1, 1], "observations": [0, 3]},
-        ),
-    ],
-)
-def test_observations_show_what_remains(options, space, first):
-    env = shielded("paper", 3, **options)
-    assert env.observation_space == space
-    seen, _ = env.reset(seed=0)
-    assert env.observation_space.contains(seen)
-    for key in first if isinstance(first, dict) else [None]:
-        assert np.array_equal(seen if key is None else seen[key], first if key is None else first[key])
-    seen, *_ = env.step(0)
-    assert env.observation_space.contains(seen)
-
-
-def test_rllib_masks_are_under_its_keys():
-    """RLlib's masking modules read obs["action_mask"], floats 0 or 1, and obs["observations"]."""
-    env = shielded("paper", 1, observe="rllib")
-    env.reset(seed=0)
-    seen, *_ = env.step(0)
-    assert list(seen) == ["action_mask", "observations"]
-    assert (seen["action_mask"].dtype, seen["action_mask"].tolist()) == (np.float32, [0.0, 1.0])
-
-
-@pytest.mark.parametrize(
-    ("space", "seen"),
-    [
-        (Box(-1, 1, (2,), np.float32), np.array([0.5, -0.5], np.float32)),
-        (MultiDiscrete([3, 2]), np.array([2, 1])),
-        (gymnasium.spaces.MultiBinary(3), np.array([1, 0, 1], np.int8)),
-    ],
-)
-@pytest.mark.parametrize("normalised", [False, True])
-def test_arrays_get_one_more_entry(space, seen, normalised):
-    env = TransformObservation(to_gymnasium("paper"), lambda state: seen, space)
-    mdp = env.unwrapped.mdp
-    env = ShieldedEnv(env, shield_of(mdp), 4, normalised=normalised, state_of=lambda seen, env: env.unwrapped._state)
-    for observation in (env.reset(seed=0)[0], env.step(0)[0]):
-        assert env.observation_space.contains(observation)
-    assert observation[-1] == (0.75 if normalised else 3)
-
-
-def test_what_cannot_be_appended_is_said():
-    env = TransformObservation(to_gymnasium("paper"), lambda s: np.zeros((2, 2), np.float32), Box(0, 1, (2, 2)))
-    mdp = env.unwrapped.mdp
-    with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
-        ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0, observe="flat")
-    joined = ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0)  # by default they go into a dict
-    assert set(joined.observation_space.spaces) == {"observation", "remaining"}
-    for dtype, budget in ((np.float16, 5000), (np.uint8, 300), (np.bool_, 1)):  # which cannot count that far
-        with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
-            show(Box(0, 1, (2,), dtype), {"remaining": budget}, "flat", normalised=False, num_actions=2)
-    with pytest.raises(UnknownName, match=r"unknown form of observation 'flot'\. Did you mean 'flat'"):
-        shielded("paper", observe="flot")
-
-
-# ---------------------------------------------------------------------- what is forbidden
 
 
 def test_forbidden_actions_are_refused():
@@ -261,9 +180,6 @@ def test_actions_of_any_integer_type_are(action):
     assert env.step(action)[4]["damage"] == 1
 
 
-# ---------------------------------------------------------------------- episodes
-
-
 def test_before_the_first_reset_and_after_the_end_there_is_nothing_to_do():
     env = shielded("paper", 1)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
@@ -290,29 +206,6 @@ def test_truncation_is_not_termination():
     assert outer.get_wrapper_attr("ledger").episodes == 2  # the third is not over yet
 
 
-def test_an_environment_that_resets_itself_inside_is_refused():
-    mdp = asure.example("paper")
-    with pytest.raises(ArgumentError, match=r"must see every reset; .*Autoreset\(ShieldedEnv"):
-        ShieldedEnv(Autoreset(to_gymnasium(mdp)), shield_of(mdp), 1)
-    env = Autoreset(shielded("paper", 1))
-    env.reset(seed=0)
-    assert [env.step(a)[4]["remaining"] for a in (0, 1, 0, 0)] == [0, 0, 1, 0]
-
-
-@pytest.mark.parametrize(
-    ("wrap", "what"),
-    [
-        (lambda env: gymnasium.wrappers.StickyAction(env, 0.5), "which action is played"),
-        (lambda env: gymnasium.wrappers.RepeatAction(env, 2), "every step"),
-        (lambda env: gymnasium.wrappers.DelayObservation(env, 1), "the present state"),
-    ],
-)
-def test_what_hides_actions_steps_or_states_is_refused(wrap, what):
-    env = wrap(gymnasium.make("CliffWalking-v1"))
-    with pytest.raises(ArgumentError, match=f"a shield must see {what}; .* inside hides that"):
-        ShieldedEnv(env, ready("CliffWalking-v1").shield(), 1)
-
-
 def test_copies_and_pickles_go_on_where_the_original_was():
     env = shielded("hazard-map", 3)
     env.reset(seed=5)
@@ -335,9 +228,6 @@ def test_it_can_be_made_again_from_its_specification():
     assert again.reset(seed=0)[0].tolist() == [0, 2]
 
 
-# ---------------------------------------------------------------------- another environment
-
-
 def test_a_total_that_is_too_small_says_what_is_needed():
     with pytest.raises(Infeasible, match=r"a budget of 1 is not enough at the start: state 11 'r2c2' needs 2") as e:
         shielded("quicksand", 1)
@@ -345,53 +235,6 @@ def test_a_total_that_is_too_small_says_what_is_needed():
     for budget in (-1, 1.5, "two", float("nan")):
         with pytest.raises(ArgumentError, match="budget must be"):
             shielded("paper", budget)
-
-
-def test_shields_of_other_environments_are_refused():
-    paper = shield_of(asure.example("paper"))
-    with pytest.raises(ModelMismatch, match="4 actions and the shield's model 2: the shield is for another"):
-        ShieldedEnv(to_gymnasium("corridor"), paper, 1)
-    lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
-    with pytest.raises(ModelMismatch, match="64 states and the shield's model 16"):
-        ShieldedEnv(gymnasium.make("FrozenLake8x8-v1"), shield_of(lake), 0)
-    with pytest.raises(ModelMismatch, match="a shield for another environment"):
-        ShieldedEnv(to_gymnasium(asure.example("paper", damage_probability=0.5)), paper, 1)
-    with pytest.raises(ArgumentError, match="or another Guard; got MinimalBudget"):
-        ShieldedEnv(to_gymnasium("paper"), paper.minimal, 1)
-
-
-def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
-    """It knows at least what may happen where it allows something; that it is another model does not matter."""
-    mdp = asure.example("hazard-map")
-    learned = asure.OnlineShield(mdp, known=asure.learn.count_outcomes(mdp, seed=0, samples=100), needed=50).freeze()
-    assert learned.mdp != mdp
-    assert play(ShieldedEnv(to_gymnasium(mdp, max_episode_steps=40), learned, 3), 400, budget=3)[1] <= 3
-    certain, maybe = (asure.example("paper", damage_probability=p) for p in (1.0, 0.5))
-    ShieldedEnv(to_gymnasium(certain), shield_of(maybe), 1)
-    with pytest.raises(ModelMismatch, match=r"leads from .*left.* to state 0 'circle' with damage 0.* impossible"):
-        ShieldedEnv(to_gymnasium(maybe), shield_of(certain), 1)
-    ends = asure.from_transitions([0], [0], [1], [1.0], [0.0], [0], terminal=[1])
-    stays = asure.from_transitions([0, 1], [0, 0], [1, 1], [1.0, 1.0], [0.0, 1.0], [0, 0], num_states=2)
-    with pytest.raises(ModelMismatch, match="to state 1 with damage 0, where it ends: the shield's model says"):
-        ShieldedEnv(to_gymnasium(ends), shield_of(stays), 1)
-
-
-def test_another_map_of_the_same_size_is_noticed_at_once():
-    lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
-    other = gymnasium.make("FrozenLake-v1", desc=["SFFF", "FFFF", "FFFF", "FFFG"])
-    with pytest.raises(ModelMismatch, match=r"the environment leads from .* where it goes on: .*another map\?"):
-        ShieldedEnv(other, shield_of(lake), 0)
-
-
-def test_what_only_looks_like_a_model_is_not_compared():
-    class Other(gymnasium.Wrapper):
-        pass
-
-    env = to_gymnasium("paper")
-    shield = shield_of(env.mdp)
-    env.mdp, env.P = "something else", [[("no", "table")]]
-    with pytest.raises(AttributeError, match="'str' object has no attribute"):  # the environment's own trouble
-        ShieldedEnv(Other(env), shield, 1).reset()
 
 
 def test_a_stale_model_is_noticed_when_it_shows():
@@ -425,21 +268,6 @@ def test_states_may_be_named():
     env = ShieldedEnv(env, shield_of(env.mdp), 1, state_of=lambda seen, env: names[seen])
     env.reset(seed=0)
     assert env.step(0)[4]["remaining"] == 0
-
-
-def test_observations_without_a_meaning_need_one():
-    with pytest.raises(ArgumentError, match=r"observations of Box.* are not states of a model. Pass state_of"):
-        ShieldedEnv(gymnasium.make("CartPole-v1"), shield_of(asure.example("paper")), 1)
-    with pytest.raises(ArgumentError, match="state_of must be a function"):
-        shielded("paper", 1, state_of=3)
-
-
-def test_continuous_actions_are_refused_with_a_way_out():
-    with pytest.raises(ArgumentError, match=r"discrete actions .* Box.*TransformAction"):
-        ShieldedEnv(gymnasium.make("Pendulum-v1"), shield_of(asure.example("paper")), 1)
-
-
-# ---------------------------------------------------------------------- damage
 
 
 def test_the_model_knows_the_damage_where_it_is_unique():
@@ -589,9 +417,6 @@ def test_several_ends_are_not_guessed():
         env.step(0)
 
 
-# ---------------------------------------------------------------------- guards that carry more
-
-
 def road():
     """Cross the road at once, at a risk of 10 %, or walk round it for nothing."""
     rows = [(0, 0, 0, 0.9, 5, 0), (0, 0, 0, 0.1, 5, 1), (0, 1, 1, 1, 0, 0)]
@@ -637,170 +462,3 @@ def test_nor_does_a_vector_know_what_is_carried():
         seen, _, _, _, infos = envs.step((rng.random(masks.shape) * masks).argmax(axis=1))
         over += np.count_nonzero(infos.get("violation", False))
     assert 0 < over == len(envs.ledger.violations) < 0.3 * envs.ledger.episodes
-
-
-# ---------------------------------------------------------------------- learning while it runs
-
-
-def test_an_online_shield_learns_and_its_violations_are_few():
-    mdp = asure.example("hazard-map")
-    shield = asure.OnlineShield(mdp, unknown="allow")
-    env = ShieldedEnv(to_gymnasium(mdp, max_episode_steps=50), shield, 1)
-    rng, ends = np.random.default_rng(0), []
-    env.reset(seed=0)
-    for _ in range(4000):
-        *_, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))
-        if terminated or truncated:
-            ends.append("violation" if info.get("violation") else "stuck" if info.get("stuck") else "")
-            assert (info["remaining"] < 0) == (ends[-1] == "violation")
-            env.reset()
-    damaging = int(np.count_nonzero(mdp.damage))
-    assert 0 < ends.count("violation") == len(shield.ledger.violations) <= damaging
-    assert env.ledger is shield.ledger
-    assert (shield.ledger.steps, shield.ledger.episodes) == (4000, len(ends))
-
-
-def test_an_online_shield_takes_advice_too():
-    mdp = asure.example("hazard-map")
-    best = asure.solve_policy(mdp, asure.AlmostSure(3))
-    shield = asure.OnlineShield(mdp, unknown="allow")
-    env = ShieldedEnv(to_gymnasium(mdp, max_episode_steps=50), shield, 3, forbidden="replace", fallback=best)
-    env.reset(seed=0)
-    for _ in range(1000):
-        *_, terminated, truncated, _ = env.step(1)
-        if terminated or truncated:
-            env.reset()
-    assert shield.ledger.interventions > 0
-
-
-def test_an_online_shield_learns_where_episodes_end():
-    """It refuses what it does not know, so it must get to know that nothing happens at the end."""
-    mdp = asure.example("paper")
-    shield = asure.OnlineShield(mdp, unknown="refuse", needed=2)
-    for _ in range(2):
-        shield.watch("circle", "left", "circle", 1)
-        shield.watch("circle", "right", "square", 0)
-    with pytest.raises(Infeasible, match="as far as is known"):
-        ShieldedEnv(to_gymnasium(mdp), shield, 3)
-    for _ in range(2):
-        shield.watch("square", "left", "square", 0)
-    env = ShieldedEnv(to_gymnasium(mdp), shield, 3)
-    env.reset(seed=0)
-    assert env.step(1)[2]
-    assert shield.allowed("square", 0).tolist() == [0]
-
-
-def test_an_online_shield_ends_in_the_extra_state():
-    """In Taxi, episodes end in states in which others go on."""
-    mdp = asure.from_gymnasium("Taxi-v4", lambda s, a, s2, r, terminated: int(r == -10))
-    best = asure.solve_policy(mdp, asure.AlmostSure(0)).policy
-    shield = asure.OnlineShield(mdp, unknown="allow")
-    env = DamageTracker(gymnasium.make("Taxi-v4"), lambda s, a, s2, r, terminated: int(r == -10))
-    env = ShieldedEnv(env, shield, 0, observe="none")
-    for seed in range(10):
-        state, _ = env.reset(seed=seed)
-        over = False
-        while not over:
-            state, _, over, truncated, _ = env.step(best.act(int(state), 0))
-            assert not truncated
-    assert 500 in shield.counts.next_state
-    assert not shield.ledger.violations
-
-
-def test_a_state_cannot_both_end_and_go_on():
-    class Ends(gymnasium.Wrapper):
-        """Episodes end after every step, wherever they are, but once they do not."""
-
-        calls = 0
-
-        def step(self, action):
-            state, reward, _, truncated, info = self.env.step(action)
-            Ends.calls += 1
-            return state, reward, Ends.calls == 1, truncated, info
-
-    mdp = asure.from_map("S..G")
-    env = ShieldedEnv(Ends(to_gymnasium(mdp)), asure.OnlineShield(mdp, unknown="allow"), 1)
-    env.reset(seed=0)
-    assert env.step(1)[2]
-    env.reset(seed=0)
-    env.step(1)
-    with pytest.raises(ModelError, match="one episode ended in state 1 'r0c1', and another went on from there"):
-        env.step(1)
-
-
-class EndsAtOnce(gymnasium.Wrapper):
-    def step(self, action):
-        state, reward, _, truncated, info = self.env.step(action)
-        return state, reward, True, truncated, info
-
-
-@pytest.mark.parametrize("first", ["ends", "goes on"])
-def test_nor_can_it_for_others_with_the_same_shield(first):
-    mdp = asure.from_map("S..G")
-    shield = asure.OnlineShield(mdp, unknown="allow")
-    ends, goes = (ShieldedEnv(env, shield, 1) for env in (EndsAtOnce(to_gymnasium(mdp)), to_gymnasium(mdp)))
-    ends.reset(seed=0)
-    goes.reset(seed=0)
-    goes.step(1)
-    first, second = (ends, goes) if first == "ends" else (goes, ends)
-    first.step(1)
-    with pytest.raises(ModelError, match="one episode ended in state 1 'r0c1', and another went on from there"):
-        second.step(1)
-
-
-def test_an_online_shield_may_start_at_an_end():
-    mdp = asure.from_transitions([0], [0], [1], [1.0], [0.0], [0], terminal=[1], initial={1: 1.0})
-    env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, unknown="allow"), 1)
-    for _ in range(3):
-        env.reset(seed=0)
-        assert env.step(0)[2]
-
-
-@pytest.mark.parametrize("forbidden", ["raise", "replace"])
-def test_what_one_environment_learns_holds_for_all_that_share_its_shield(forbidden):
-    """Masks were shown to both before; the second must not repeat what has just hurt the first."""
-    mdp = asure.example("paper")
-    shield = asure.OnlineShield(mdp, unknown="allow")
-    first, second = (ShieldedEnv(to_gymnasium(mdp), shield, 0, forbidden=forbidden) for _ in range(2))
-    assert all(env.reset(seed=0)[1]["action_mask"].all() for env in (first, second))
-    assert first.step(0)[-1]["violation"]
-    *_, terminated, _, info = second.step(0)
-    assert (terminated, info["remaining"], info["interventions"]) == (True, 0, 1)
-    assert len(shield.ledger.violations) == 1
-    second.reset(seed=0)
-    assert second.action_masks().tolist() == [False, True]
-    if forbidden == "raise":  # now it has seen the mask
-        with pytest.raises(NoSafeAction, match="left is not allowed"):
-            second.step(0)
-
-
-def test_an_episode_is_broken_off_where_others_learned_that_nothing_is_safe():
-    mdp = asure.example("paper")
-    shield = asure.OnlineShield(mdp, unknown="allow")
-    env = ShieldedEnv(to_gymnasium(mdp), shield, 0)
-    seen, _ = env.reset(seed=0)
-    for action in (0, 1):
-        shield.watch("circle", action, "square", 1)
-    after, reward, terminated, truncated, info = env.step(1)
-    assert (after.tolist(), reward, terminated, truncated, info["stuck"]) == (seen.tolist(), 0.0, False, True, True)
-    assert env.unwrapped._state == 0  # nothing was played
-    assert env.action_masks().any()
-    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
-        env.step(1)
-
-
-def test_an_online_shield_must_be_told_the_damage():
-    cart, options = gymnasium.make("CartPole-v1"), {"num_states": 2, "encode": lambda seen: int(seen[0] > 0)}
-    env = ShieldedEnv(cart, asure.OnlineShield(cart, unknown="allow", **options), 1, observe="dict")
-    env.reset(seed=0)
-    with pytest.raises(ModelError, match=r"must be told the damage .* DamageTracker"):
-        env.step(0)
-
-
-def test_a_careful_online_shield_refuses_what_it_does_not_know():
-    mdp = asure.example("paper")
-    with pytest.raises(Infeasible, match="not enough at the start, as far as is known"):
-        ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp), 5)
-    known = asure.learn.count_outcomes(mdp, seed=0, samples=50)
-    env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, known=known), 2)
-    assert play(env, 50, budget=2)[1] == 2

@@ -12,18 +12,17 @@ from hypothesis import strategies as st
 import almostsure as asure
 from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction
 from almostsure.gym import (
-    BudgetObservation,
-    DamageTracker,
     ModelVectorEnv,
     ShieldedEnv,
     ShieldedVectorEnv,
-    VectorBudgetObservation,
     VectorDamageTracker,
     to_gymnasium,
 )
 from almostsure.testing import mdps
 
 MODES = list(AutoresetMode)
+
+
 BUDGET = 3
 
 
@@ -42,14 +41,6 @@ def shielded_river(max_steps=25):
 def apart(make, count):
     """Copies whose episodes end at different times."""
     return [partial(make, max_steps) for max_steps in range(19, 19 + 3 * count, 3)]
-
-
-def hurts(s, a, s2, r, terminated):
-    return int(r == -100)
-
-
-def cliff(max_steps=15):
-    return gymnasium.make("CliffWalking-v1", max_episode_steps=max_steps)
 
 
 def follow(envs, mode, steps, budget, *, actions=None):
@@ -115,34 +106,6 @@ def test_in_other_processes(mode):
     assert follow(envs, mode, 60, BUDGET) > 2
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_trackers(mode):
-    envs = VectorDamageTracker(SyncVectorEnv(apart(cliff, 4), autoreset_mode=mode), hurts, budget=9)
-    assert follow(envs, mode, 150, 9) > 20
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("observe", ["flat", "dict"])
-def test_budgets_in_observations(mode, observe):
-    envs = VectorDamageTracker(SyncVectorEnv(apart(cliff, 3), autoreset_mode=mode), hurts)
-    envs = VectorBudgetObservation(envs, 2, observe=observe)
-    seen, infos = envs.reset(seed=0)
-    assert envs.observation_space.contains(seen)
-    over = np.zeros(3, bool)
-    for _ in range(60):
-        if mode == AutoresetMode.DISABLED and over.any():
-            before = infos["remaining"].copy()
-            _, infos = envs.reset(options={"reset_mask": over})
-            assert np.array_equal(infos["remaining"], np.where(over, 2, before))
-        seen, _, terminated, truncated, infos = envs.step(np.array([1, 0, 0]))
-        over = terminated | truncated
-        shown = seen["remaining"] if observe == "dict" else seen[:, 1]
-        assert np.array_equal(shown, np.maximum(infos["remaining"], 0))
-        assert envs.observation_space.contains(seen)
-    if mode == AutoresetMode.SAME_STEP:
-        assert infos.get("final_obs") is None or infos["final_obs"].dtype == object
-
-
 @pytest.mark.parametrize("observe", ["flat", "dict", "rllib", "none"])
 @pytest.mark.parametrize("normalised", [False, True])
 def test_the_vector_form_shows_what_the_single_one_does(observe, normalised):
@@ -190,9 +153,6 @@ def test_random_models_in_a_vector_never_overspend(mdp, more, seed):
         assert np.array_equal(infos["remaining"], left)
         assert (left >= 0).all()
         over = terminated | truncated
-
-
-# ---------------------------------------------------------------------- refusals
 
 
 def test_forbidden_actions():
@@ -329,28 +289,6 @@ def test_what_others_taught_the_shield_of_a_vector_holds_at_its_next_step():
         envs.step(np.array([0, 1]))
 
 
-def test_damage_that_is_none_is_refused():
-    envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2), lambda *step: 0.5)
-    envs.reset(seed=0)
-    with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got 0\.5 in environment 0"):
-        envs.step(np.array([0, 0]))
-    envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2))
-    envs.reset(seed=0)
-    with pytest.raises(ModelError, match=r"must say its damage in info\['cost'\]"):
-        envs.step(np.array([0, 0]))
-    envs = VectorBudgetObservation(SyncVectorEnv([cliff]), 1)
-    envs.reset(seed=0)
-    with pytest.raises(ModelError, match="Wrap it in DamageTracker first"):
-        envs.step(np.array([0]))
-
-
-def test_a_vector_must_say_when_it_resets():
-    envs = ModelVectorEnv("paper", 2)
-    envs.metadata = {}
-    with pytest.raises(ArgumentError, match=r"must say in metadata\['autoreset_mode'\]"):
-        VectorDamageTracker(envs)
-
-
 class HurtsAtReset(gymnasium.Wrapper):
     """The first reset does not hurt, later ones do."""
 
@@ -374,164 +312,3 @@ def test_an_automatic_reset_that_hurts_is_refused(mode):
             envs.step(np.array([1, 1]))
         with pytest.raises(ModelError, match="a reset must do no damage"):
             envs.step(np.array([1, 1]))
-
-
-def test_damage_is_counted_in_whole_numbers_only():
-    class Says(gymnasium.Wrapper):
-        def step(self, action):
-            return *self.env.step(action)[:4], {"damage": 0.5}
-
-    one = BudgetObservation(Says(cliff()), 3)
-    many = VectorBudgetObservation(SyncVectorEnv([lambda: Says(cliff())]), 3)
-    for envs, action in ((one, 0), (many, np.array([0]))):
-        envs.reset(seed=0)
-        with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got .*0\.5"):
-            envs.step(action)
-
-
-class Scribbles(gymnasium.Env):
-    """Writes over the observation that it returned."""
-
-    observation_space, action_space = gymnasium.spaces.Box(0, 9, (1,), np.int64), gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        self.seen = np.zeros(1, np.int64)
-        return self.seen, {}
-
-    def step(self, action):
-        self.seen += 1
-        return self.seen, 0.0, False, False, {}
-
-
-def test_trackers_remember_observations_that_are_written_over():
-    def climbed(s, a, s2, r, terminated):
-        return int(s2[0] - s[0])
-
-    one = DamageTracker(Scribbles(), climbed)
-    many = VectorDamageTracker(SyncVectorEnv([Scribbles], copy=False), climbed)
-    for envs, action in ((one, 0), (many, np.array([0]))):
-        envs.reset(seed=0)
-        assert [np.sum(envs.step(action)[-1]["damage"]) for _ in range(3)] == [1, 1, 1]
-
-
-# ---------------------------------------------------------------------- single trackers
-
-
-class Costs(gymnasium.Wrapper):
-    """An environment of Safety-Gymnasium's kind: its steps return six values."""
-
-    cost = 1.0
-
-    def step(self, action):
-        state, reward, terminated, truncated, _ = self.env.step(action)
-        return state, reward, self.cost, terminated, truncated, {}
-
-
-def test_costs_of_safety_gymnasium():
-    env = BudgetObservation(DamageTracker(Costs(cliff()), budget=5), 5)
-    env.reset(seed=0)
-    seen, _, _, _, info = env.step(0)
-    assert (info["cost"], info["damage"], info["remaining"], seen.tolist()) == (1, 1, 4, [24, 4])
-    for cost in (0.3, -1.0, float("nan")):
-        env = DamageTracker(Costs(cliff()))
-        env.env.cost = cost
-        env.reset(seed=0)
-        with pytest.raises(ModelError, match="damage must be an integer 0 … 255; got"):
-            env.step(0)
-
-
-def test_a_tracker_wants_a_function_a_reset_and_a_budget():
-    with pytest.raises(ArgumentError, match="damage must be a function"):
-        DamageTracker(cliff(), 3)
-    with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
-        DamageTracker(to_gymnasium("paper"), hurts).step(0)
-    with pytest.raises(ArgumentError, match="budget must be a whole number"):
-        BudgetObservation(cliff(), -1)
-    with pytest.raises(ArgumentError, match="Masks need ShieldedEnv"):
-        BudgetObservation(cliff(), 1, observe="rllib")
-
-
-def test_an_overspent_budget_reads_zero():
-    env = BudgetObservation(DamageTracker(cliff(), hurts), 1, normalised=True)
-    env.reset(seed=0)
-    for left in (0, -1, -2):
-        seen, _, _, _, info = env.step(1)  # over the cliff
-        assert (info["remaining"], seen[-1]) == (left, 0)
-        assert env.observation_space.contains(seen)
-
-
-# ---------------------------------------------------------------------- models in a vector
-
-
-def test_many_copies_of_a_model_draw_its_outcomes():
-    mdp = asure.example("hazard-map")
-    envs = ModelVectorEnv(mdp, 64, max_episode_steps=50)
-    states, infos = envs.reset(seed=3)
-    rng, over = np.random.default_rng(0), np.zeros(64, bool)
-    for _ in range(100):
-        actions = rng.integers(0, 4, 64)
-        before = states
-        states, rewards, terminated, truncated, infos = envs.step(actions)
-        for i in range(0, 64, 7):
-            if over[i]:
-                assert states[i] in mdp.initial_states
-                assert rewards[i] == infos["damage"][i] == 0
-            else:
-                possible = {(t, r, d) for t, _, r, d in mdp.outcomes(int(before[i]), int(actions[i]))}
-                assert (states[i], rewards[i], infos["damage"][i]) in possible
-        over = terminated | truncated
-    assert np.array_equal(ModelVectorEnv(mdp, 64).reset(seed=3)[0], envs.reset(seed=3)[0])
-
-
-def test_some_copies_of_a_model_can_be_reset():
-    mdp = asure.example("hazard-map")
-    envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 3), shield_of(mdp), BUDGET)
-    with pytest.raises(gymnasium.error.ResetNeeded, match="reset all environments before"):
-        envs.reset(options={"reset_mask": np.array([True, False, False])})
-    envs.reset(seed=0)
-    for _ in range(5):
-        before, *_ = envs.step(envs.action_masks().argmax(axis=1))
-    seen, infos = envs.reset(options={"reset_mask": np.array([True, False, False])})
-    assert seen[0].tolist() == [mdp.initial_states[0], BUDGET]
-    assert np.array_equal(seen[1:], before[1:])
-    assert infos["_remaining"].tolist() == [True, False, False]
-    envs.step(envs.action_masks().argmax(axis=1))
-    for mask in ([True, False], [1, 0, 0]):
-        with pytest.raises(ArgumentError, match="reset_mask must be 3 booleans"):
-            envs.unwrapped.reset(options={"reset_mask": mask})
-    states, _ = envs.unwrapped.reset(options={"state": 5})
-    assert states.tolist() == [5, 5, 5]
-
-
-@pytest.mark.parametrize("seed", [[1, 2, 3], np.array([1, 2, 3]), [None, 2, 3], np.int64(7), 7])
-def test_seeds_of_every_kind_repeat_what_is_drawn(seed):
-    def draws():
-        envs = ModelVectorEnv(asure.example("paper", damage_probability=0.5), 3)
-        envs.reset(seed=seed)
-        assert envs.np_random_seed is not None
-        return [envs.step(np.zeros(3, int))[-1]["damage"].tolist() for _ in range(30)]
-
-    assert draws() == draws()
-    with pytest.raises(ArgumentError, match="seed must be a whole number, or 3 of them"):
-        ModelVectorEnv("paper", 3).reset(seed=[1, 2])
-
-
-def test_frequencies_in_a_vector():
-    mdp = asure.example("paper", damage_probability=0.3)
-    envs = ModelVectorEnv(mdp, 2000)
-    envs.reset(seed=0)
-    damages = [envs.step(np.zeros(2000, int))[-1]["damage"].mean() for _ in range(10)]
-    assert np.mean(damages) == pytest.approx(0.3, abs=0.01)
-    with pytest.raises(ArgumentError, match="actions must be 2000 ids"):
-        envs.step(np.zeros(3, int))
-    with pytest.raises(LookupError, match="unknown action"):
-        ModelVectorEnvAt("corridor").step(np.array([0]))
-    with pytest.raises(ArgumentError, match="must be 1 or more"):
-        ModelVectorEnv(mdp, 0)
-
-
-def ModelVectorEnvAt(name):  # noqa: N802  # in the corridor, where there is one action
-    envs = ModelVectorEnv(name, 1)
-    envs.reset(seed=0)
-    envs.step(np.array([1]))
-    return envs

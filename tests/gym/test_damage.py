@@ -1,0 +1,152 @@
+"""Trackers: the damage of every step, from wherever an environment has it."""
+
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from almostsure.errors import ArgumentError, ModelError
+from almostsure.gym import (
+    BudgetObservation,
+    DamageTracker,
+    VectorBudgetObservation,
+    VectorDamageTracker,
+    to_gymnasium,
+)
+
+MODES = list(AutoresetMode)
+
+
+def apart(make, count):
+    """Copies whose episodes end at different times."""
+    return [partial(make, max_steps) for max_steps in range(19, 19 + 3 * count, 3)]
+
+
+def hurts(s, a, s2, r, terminated):
+    return int(r == -100)
+
+
+def cliff(max_steps=15):
+    return gymnasium.make("CliffWalking-v1", max_episode_steps=max_steps)
+
+
+def follow(envs, mode, steps, budget, *, actions=None):
+    """Play allowed actions, and keep the budget of every copy by hand; returns how many episodes ended."""
+    rng = np.random.default_rng(0)
+    count = envs.num_envs
+    _, infos = envs.reset(seed=1)
+    left, over, ended = np.full(count, budget), np.zeros(count, bool), 0
+    assert (infos["remaining"] == budget).all()
+    for _ in range(steps):
+        if mode == AutoresetMode.DISABLED and over.any():
+            _, some = envs.reset(options={"reset_mask": over})
+            left[over] = budget
+            assert (some["remaining"][over] == budget).all()
+            if "action_mask" in infos:
+                infos["action_mask"][over] = some["action_mask"][over]
+            over = np.zeros(count, bool)
+        if "action_mask" in infos:
+            assert infos["action_mask"].any(axis=1).all()
+            played = np.array([rng.choice(np.flatnonzero(row)) for row in infos["action_mask"]])
+        else:
+            played = rng.integers(0, 4, count)
+        _, _, terminated, truncated, infos = envs.step(played)
+        fresh = over if mode == AutoresetMode.NEXT_STEP else np.zeros(count, bool)
+        done = terminated | truncated
+        for i in range(count):
+            if fresh[i]:
+                left[i] = budget
+                assert infos["damage"][i] == 0
+            elif mode == AutoresetMode.SAME_STEP and done[i]:
+                final = infos["final_info"]
+                assert final["remaining"][i] == left[i] - final["damage"][i]
+                left[i] = budget
+            else:
+                left[i] -= infos["damage"][i]
+        assert np.array_equal(infos["remaining"], left)
+        ended += np.count_nonzero(done)
+        over = done if mode != AutoresetMode.SAME_STEP else np.zeros(count, bool)
+    envs.close()
+    return ended
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_trackers(mode):
+    envs = VectorDamageTracker(SyncVectorEnv(apart(cliff, 4), autoreset_mode=mode), hurts, budget=9)
+    assert follow(envs, mode, 150, 9) > 20
+
+
+def test_damage_that_is_none_is_refused():
+    envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2), lambda *step: 0.5)
+    envs.reset(seed=0)
+    with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got 0\.5 in environment 0"):
+        envs.step(np.array([0, 0]))
+    envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2))
+    envs.reset(seed=0)
+    with pytest.raises(ModelError, match=r"must say its damage in info\['cost'\]"):
+        envs.step(np.array([0, 0]))
+    envs = VectorBudgetObservation(SyncVectorEnv([cliff]), 1)
+    envs.reset(seed=0)
+    with pytest.raises(ModelError, match="Wrap it in DamageTracker first"):
+        envs.step(np.array([0]))
+
+
+class Scribbles(gymnasium.Env):
+    """Writes over the observation that it returned."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 9, (1,), np.int64), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.seen = np.zeros(1, np.int64)
+        return self.seen, {}
+
+    def step(self, action):
+        self.seen += 1
+        return self.seen, 0.0, False, False, {}
+
+
+def test_trackers_remember_observations_that_are_written_over():
+    def climbed(s, a, s2, r, terminated):
+        return int(s2[0] - s[0])
+
+    one = DamageTracker(Scribbles(), climbed)
+    many = VectorDamageTracker(SyncVectorEnv([Scribbles], copy=False), climbed)
+    for envs, action in ((one, 0), (many, np.array([0]))):
+        envs.reset(seed=0)
+        assert [np.sum(envs.step(action)[-1]["damage"]) for _ in range(3)] == [1, 1, 1]
+
+
+class Costs(gymnasium.Wrapper):
+    """An environment of Safety-Gymnasium's kind: its steps return six values."""
+
+    cost = 1.0
+
+    def step(self, action):
+        state, reward, terminated, truncated, _ = self.env.step(action)
+        return state, reward, self.cost, terminated, truncated, {}
+
+
+def test_costs_of_safety_gymnasium():
+    env = BudgetObservation(DamageTracker(Costs(cliff()), budget=5), 5)
+    env.reset(seed=0)
+    seen, _, _, _, info = env.step(0)
+    assert (info["cost"], info["damage"], info["remaining"], seen.tolist()) == (1, 1, 4, [24, 4])
+    for cost in (0.3, -1.0, float("nan")):
+        env = DamageTracker(Costs(cliff()))
+        env.env.cost = cost
+        env.reset(seed=0)
+        with pytest.raises(ModelError, match="damage must be an integer 0 … 255; got"):
+            env.step(0)
+
+
+def test_a_tracker_wants_a_function_a_reset_and_a_budget():
+    with pytest.raises(ArgumentError, match="damage must be a function"):
+        DamageTracker(cliff(), 3)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
+        DamageTracker(to_gymnasium("paper"), hurts).step(0)
+    with pytest.raises(ArgumentError, match="budget must be a whole number"):
+        BudgetObservation(cliff(), -1)
+    with pytest.raises(ArgumentError, match="Masks need ShieldedEnv"):
+        BudgetObservation(cliff(), 1, observe="rllib")

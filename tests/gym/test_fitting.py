@@ -1,0 +1,124 @@
+"""A shield goes around the environment that it was made for, and around no other."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.wrappers import Autoreset
+
+import almostsure as asure
+from almostsure.errors import ArgumentError, ModelMismatch
+from almostsure.gym import ShieldedEnv, ready, to_gymnasium
+
+
+def shield_of(mdp):
+    return asure.Shield(asure.minimal_budget(mdp))
+
+
+def shielded(model="hazard-map", budget=3, **options):
+    mdp = asure.model.as_model(model)
+    return ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), budget, **options)
+
+
+def play(env, steps, *, seed=0, budget):
+    """Random allowed play; checks the budget of every episode; returns how many ended, and the worst damage."""
+    rng = np.random.default_rng(seed)
+    _, info = env.reset(seed=seed)
+    left, ended, worst = budget, 0, 0
+    assert info["remaining"] == budget
+    for _ in range(steps):
+        mask = env.get_wrapper_attr("action_masks")()
+        assert mask.any()
+        assert info["action_mask"].dtype == np.int8
+        assert np.array_equal(mask, info["action_mask"])
+        _, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(mask))))
+        left -= info["damage"]
+        assert info["remaining"] == left >= 0
+        worst = max(worst, budget - left)
+        if terminated or truncated:
+            ended += 1
+            _, info = env.reset()
+            left = budget
+            assert (info["remaining"], info["damage"]) == (budget, 0)
+    return ended, worst
+
+
+def test_an_environment_that_resets_itself_inside_is_refused():
+    mdp = asure.example("paper")
+    with pytest.raises(ArgumentError, match=r"must see every reset; .*Autoreset\(ShieldedEnv"):
+        ShieldedEnv(Autoreset(to_gymnasium(mdp)), shield_of(mdp), 1)
+    env = Autoreset(shielded("paper", 1))
+    env.reset(seed=0)
+    assert [env.step(a)[4]["remaining"] for a in (0, 1, 0, 0)] == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("wrap", "what"),
+    [
+        (lambda env: gymnasium.wrappers.StickyAction(env, 0.5), "which action is played"),
+        (lambda env: gymnasium.wrappers.RepeatAction(env, 2), "every step"),
+        (lambda env: gymnasium.wrappers.DelayObservation(env, 1), "the present state"),
+    ],
+)
+def test_what_hides_actions_steps_or_states_is_refused(wrap, what):
+    env = wrap(gymnasium.make("CliffWalking-v1"))
+    with pytest.raises(ArgumentError, match=f"a shield must see {what}; .* inside hides that"):
+        ShieldedEnv(env, ready("CliffWalking-v1").shield(), 1)
+
+
+def test_shields_of_other_environments_are_refused():
+    paper = shield_of(asure.example("paper"))
+    with pytest.raises(ModelMismatch, match="4 actions and the shield's model 2: the shield is for another"):
+        ShieldedEnv(to_gymnasium("corridor"), paper, 1)
+    lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
+    with pytest.raises(ModelMismatch, match="64 states and the shield's model 16"):
+        ShieldedEnv(gymnasium.make("FrozenLake8x8-v1"), shield_of(lake), 0)
+    with pytest.raises(ModelMismatch, match="a shield for another environment"):
+        ShieldedEnv(to_gymnasium(asure.example("paper", damage_probability=0.5)), paper, 1)
+    with pytest.raises(ArgumentError, match="or another Guard; got MinimalBudget"):
+        ShieldedEnv(to_gymnasium("paper"), paper.minimal, 1)
+
+
+def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
+    """It knows at least what may happen where it allows something; that it is another model does not matter."""
+    mdp = asure.example("hazard-map")
+    learned = asure.OnlineShield(mdp, known=asure.learn.count_outcomes(mdp, seed=0, samples=100), needed=50).freeze()
+    assert learned.mdp != mdp
+    assert play(ShieldedEnv(to_gymnasium(mdp, max_episode_steps=40), learned, 3), 400, budget=3)[1] <= 3
+    certain, maybe = (asure.example("paper", damage_probability=p) for p in (1.0, 0.5))
+    ShieldedEnv(to_gymnasium(certain), shield_of(maybe), 1)
+    with pytest.raises(ModelMismatch, match=r"leads from .*left.* to state 0 'circle' with damage 0.* impossible"):
+        ShieldedEnv(to_gymnasium(maybe), shield_of(certain), 1)
+    ends = asure.from_transitions([0], [0], [1], [1.0], [0.0], [0], terminal=[1])
+    stays = asure.from_transitions([0, 1], [0, 0], [1, 1], [1.0, 1.0], [0.0, 1.0], [0, 0], num_states=2)
+    with pytest.raises(ModelMismatch, match="to state 1 with damage 0, where it ends: the shield's model says"):
+        ShieldedEnv(to_gymnasium(ends), shield_of(stays), 1)
+
+
+def test_another_map_of_the_same_size_is_noticed_at_once():
+    lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
+    other = gymnasium.make("FrozenLake-v1", desc=["SFFF", "FFFF", "FFFF", "FFFG"])
+    with pytest.raises(ModelMismatch, match=r"the environment leads from .* where it goes on: .*another map\?"):
+        ShieldedEnv(other, shield_of(lake), 0)
+
+
+def test_what_only_looks_like_a_model_is_not_compared():
+    class Other(gymnasium.Wrapper):
+        pass
+
+    env = to_gymnasium("paper")
+    shield = shield_of(env.mdp)
+    env.mdp, env.P = "something else", [[("no", "table")]]
+    with pytest.raises(AttributeError, match="'str' object has no attribute"):  # the environment's own trouble
+        ShieldedEnv(Other(env), shield, 1).reset()
+
+
+def test_observations_without_a_meaning_need_one():
+    with pytest.raises(ArgumentError, match=r"observations of Box.* are not states of a model. Pass state_of"):
+        ShieldedEnv(gymnasium.make("CartPole-v1"), shield_of(asure.example("paper")), 1)
+    with pytest.raises(ArgumentError, match="state_of must be a function"):
+        shielded("paper", 1, state_of=3)
+
+
+def test_continuous_actions_are_refused_with_a_way_out():
+    with pytest.raises(ArgumentError, match=r"discrete actions .* Box.*TransformAction"):
+        ShieldedEnv(gymnasium.make("Pendulum-v1"), shield_of(asure.example("paper")), 1)

@@ -1,0 +1,196 @@
+"""Shielded environments whose shield learns while they run."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+import almostsure as asure
+from almostsure.errors import Infeasible, ModelError, NoSafeAction
+from almostsure.gym import DamageTracker, ShieldedEnv, to_gymnasium
+
+
+def play(env, steps, *, seed=0, budget):
+    """Random allowed play; checks the budget of every episode; returns how many ended, and the worst damage."""
+    rng = np.random.default_rng(seed)
+    _, info = env.reset(seed=seed)
+    left, ended, worst = budget, 0, 0
+    assert info["remaining"] == budget
+    for _ in range(steps):
+        mask = env.get_wrapper_attr("action_masks")()
+        assert mask.any()
+        assert info["action_mask"].dtype == np.int8
+        assert np.array_equal(mask, info["action_mask"])
+        _, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(mask))))
+        left -= info["damage"]
+        assert info["remaining"] == left >= 0
+        worst = max(worst, budget - left)
+        if terminated or truncated:
+            ended += 1
+            _, info = env.reset()
+            left = budget
+            assert (info["remaining"], info["damage"]) == (budget, 0)
+    return ended, worst
+
+
+def test_an_online_shield_learns_and_its_violations_are_few():
+    mdp = asure.example("hazard-map")
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    env = ShieldedEnv(to_gymnasium(mdp, max_episode_steps=50), shield, 1)
+    rng, ends = np.random.default_rng(0), []
+    env.reset(seed=0)
+    for _ in range(4000):
+        *_, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))
+        if terminated or truncated:
+            ends.append("violation" if info.get("violation") else "stuck" if info.get("stuck") else "")
+            assert (info["remaining"] < 0) == (ends[-1] == "violation")
+            env.reset()
+    damaging = int(np.count_nonzero(mdp.damage))
+    assert 0 < ends.count("violation") == len(shield.ledger.violations) <= damaging
+    assert env.ledger is shield.ledger
+    assert (shield.ledger.steps, shield.ledger.episodes) == (4000, len(ends))
+
+
+def test_an_online_shield_takes_advice_too():
+    mdp = asure.example("hazard-map")
+    best = asure.solve_policy(mdp, asure.AlmostSure(3))
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    env = ShieldedEnv(to_gymnasium(mdp, max_episode_steps=50), shield, 3, forbidden="replace", fallback=best)
+    env.reset(seed=0)
+    for _ in range(1000):
+        *_, terminated, truncated, _ = env.step(1)
+        if terminated or truncated:
+            env.reset()
+    assert shield.ledger.interventions > 0
+
+
+def test_an_online_shield_learns_where_episodes_end():
+    """It refuses what it does not know, so it must get to know that nothing happens at the end."""
+    mdp = asure.example("paper")
+    shield = asure.OnlineShield(mdp, unknown="refuse", needed=2)
+    for _ in range(2):
+        shield.watch("circle", "left", "circle", 1)
+        shield.watch("circle", "right", "square", 0)
+    with pytest.raises(Infeasible, match="as far as is known"):
+        ShieldedEnv(to_gymnasium(mdp), shield, 3)
+    for _ in range(2):
+        shield.watch("square", "left", "square", 0)
+    env = ShieldedEnv(to_gymnasium(mdp), shield, 3)
+    env.reset(seed=0)
+    assert env.step(1)[2]
+    assert shield.allowed("square", 0).tolist() == [0]
+
+
+def test_an_online_shield_ends_in_the_extra_state():
+    """In Taxi, episodes end in states in which others go on."""
+    mdp = asure.from_gymnasium("Taxi-v4", lambda s, a, s2, r, terminated: int(r == -10))
+    best = asure.solve_policy(mdp, asure.AlmostSure(0)).policy
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    env = DamageTracker(gymnasium.make("Taxi-v4"), lambda s, a, s2, r, terminated: int(r == -10))
+    env = ShieldedEnv(env, shield, 0, observe="none")
+    for seed in range(10):
+        state, _ = env.reset(seed=seed)
+        over = False
+        while not over:
+            state, _, over, truncated, _ = env.step(best.act(int(state), 0))
+            assert not truncated
+    assert 500 in shield.counts.next_state
+    assert not shield.ledger.violations
+
+
+def test_a_state_cannot_both_end_and_go_on():
+    class Ends(gymnasium.Wrapper):
+        """Episodes end after every step, wherever they are, but once they do not."""
+
+        calls = 0
+
+        def step(self, action):
+            state, reward, _, truncated, info = self.env.step(action)
+            Ends.calls += 1
+            return state, reward, Ends.calls == 1, truncated, info
+
+    mdp = asure.from_map("S..G")
+    env = ShieldedEnv(Ends(to_gymnasium(mdp)), asure.OnlineShield(mdp, unknown="allow"), 1)
+    env.reset(seed=0)
+    assert env.step(1)[2]
+    env.reset(seed=0)
+    env.step(1)
+    with pytest.raises(ModelError, match="one episode ended in state 1 'r0c1', and another went on from there"):
+        env.step(1)
+
+
+class EndsAtOnce(gymnasium.Wrapper):
+    def step(self, action):
+        state, reward, _, truncated, info = self.env.step(action)
+        return state, reward, True, truncated, info
+
+
+@pytest.mark.parametrize("first", ["ends", "goes on"])
+def test_nor_can_it_for_others_with_the_same_shield(first):
+    mdp = asure.from_map("S..G")
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    ends, goes = (ShieldedEnv(env, shield, 1) for env in (EndsAtOnce(to_gymnasium(mdp)), to_gymnasium(mdp)))
+    ends.reset(seed=0)
+    goes.reset(seed=0)
+    goes.step(1)
+    first, second = (ends, goes) if first == "ends" else (goes, ends)
+    first.step(1)
+    with pytest.raises(ModelError, match="one episode ended in state 1 'r0c1', and another went on from there"):
+        second.step(1)
+
+
+def test_an_online_shield_may_start_at_an_end():
+    mdp = asure.from_transitions([0], [0], [1], [1.0], [0.0], [0], terminal=[1], initial={1: 1.0})
+    env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, unknown="allow"), 1)
+    for _ in range(3):
+        env.reset(seed=0)
+        assert env.step(0)[2]
+
+
+@pytest.mark.parametrize("forbidden", ["raise", "replace"])
+def test_what_one_environment_learns_holds_for_all_that_share_its_shield(forbidden):
+    """Masks were shown to both before; the second must not repeat what has just hurt the first."""
+    mdp = asure.example("paper")
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    first, second = (ShieldedEnv(to_gymnasium(mdp), shield, 0, forbidden=forbidden) for _ in range(2))
+    assert all(env.reset(seed=0)[1]["action_mask"].all() for env in (first, second))
+    assert first.step(0)[-1]["violation"]
+    *_, terminated, _, info = second.step(0)
+    assert (terminated, info["remaining"], info["interventions"]) == (True, 0, 1)
+    assert len(shield.ledger.violations) == 1
+    second.reset(seed=0)
+    assert second.action_masks().tolist() == [False, True]
+    if forbidden == "raise":  # now it has seen the mask
+        with pytest.raises(NoSafeAction, match="left is not allowed"):
+            second.step(0)
+
+
+def test_an_episode_is_broken_off_where_others_learned_that_nothing_is_safe():
+    mdp = asure.example("paper")
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    env = ShieldedEnv(to_gymnasium(mdp), shield, 0)
+    seen, _ = env.reset(seed=0)
+    for action in (0, 1):
+        shield.watch("circle", action, "square", 1)
+    after, reward, terminated, truncated, info = env.step(1)
+    assert (after.tolist(), reward, terminated, truncated, info["stuck"]) == (seen.tolist(), 0.0, False, True, True)
+    assert env.unwrapped._state == 0  # nothing was played
+    assert env.action_masks().any()
+    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
+        env.step(1)
+
+
+def test_an_online_shield_must_be_told_the_damage():
+    cart, options = gymnasium.make("CartPole-v1"), {"num_states": 2, "encode": lambda seen: int(seen[0] > 0)}
+    env = ShieldedEnv(cart, asure.OnlineShield(cart, unknown="allow", **options), 1, observe="dict")
+    env.reset(seed=0)
+    with pytest.raises(ModelError, match=r"must be told the damage .* DamageTracker"):
+        env.step(0)
+
+
+def test_a_careful_online_shield_refuses_what_it_does_not_know():
+    mdp = asure.example("paper")
+    with pytest.raises(Infeasible, match="not enough at the start, as far as is known"):
+        ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp), 5)
+    known = asure.learn.count_outcomes(mdp, seed=0, samples=50)
+    env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, known=known), 2)
+    assert play(env, 50, budget=2)[1] == 2
