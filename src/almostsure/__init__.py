@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
+    from almostsure.abstract import Grid, abstract
     from almostsure.budget import INFINITE, MinimalBudget, check_minimal_budget, check_upper, minimal_budget
     from almostsure.errors import AlmostSureError
     from almostsure.gym import to_gymnasium
@@ -53,6 +54,9 @@ __all__ = [
     "check_minimal_budget",
     "check_upper",
     "minimal_budget",
+    # Continuous systems
+    "Grid",
+    "abstract",
     # Shields
     "OnlineShield",
     "RiskShield",
@@ -83,6 +87,7 @@ __getattr__ = on_demand(
         "almostsure.model": "MDP example from_function from_gymnasium from_map from_prism from_transitions load "
         "product",
         "almostsure.budget": "INFINITE MinimalBudget check_minimal_budget check_upper minimal_budget",
+        "almostsure.abstract": "Grid abstract",
         "almostsure.policy": "Episodes Evaluation Policy evaluate simulate",
         "almostsure.shield": "Shield",
         "almostsure.plan": "AlmostSure Chance Expected RiskShield Solution solve_policy",

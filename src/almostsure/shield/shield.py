@@ -77,6 +77,12 @@ class Shield:
 
     carries: ClassVar[tuple[str, ...]] = ("remaining",)
 
+    def __new__(cls, minimal: Any) -> Any:
+        """Upper budgets of a continuous system make a shield of their own."""
+        if not isinstance(minimal, MinimalBudget) and hasattr(minimal, "shield"):
+            return minimal.shield()
+        return super().__new__(cls)
+
     def __init__(self, minimal: MinimalBudget) -> None:
         if not isinstance(minimal, MinimalBudget):
             raise ArgumentError(

@@ -1,0 +1,27 @@
+"""Continuous systems: a grid of cells, sound images, proved upper budgets and shields that read real-valued states.
+
+:func:`abstract` makes a finite model of a continuous system; ``almostsure.minimal_budget`` and ``almostsure.Shield``
+take it as they take any other.  The package itself can be called like the function: ``almostsure.abstract(…)`` works
+whether or not ``almostsure.abstract`` was imported as a package before.
+"""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from almostsure.abstract.abstraction import Abstraction, abstract
+from almostsure.abstract.grid import Grid
+from almostsure.abstract.interval import Interval, Maybe
+from almostsure.abstract.upper import UpperBudget
+
+__all__ = ["Abstraction", "Grid", "Interval", "Maybe", "UpperBudget", "abstract"]
+
+
+class _Room(ModuleType):
+    """A package that shares its name with its main function."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Abstraction:
+        return abstract(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Room

@@ -1,0 +1,102 @@
+"""``Cells``: the states and actions of an abstraction, as shields, wrappers and learners see them.
+
+Cells are the states.  Behind them stand ``end``, where the abstraction has a goal, and ``unknown``, which stands for
+whatever lies outside the box: a pattern may pass through there, and no pattern may begin there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from almostsure.errors import AlmostSureError, ModelError
+from almostsure.model.arrays import action_dtype, index_dtype
+from almostsure.model.space import Space
+
+if TYPE_CHECKING:
+    from almostsure.abstract.abstraction import Abstraction
+
+
+class Cells(Space):
+    """The space of an abstraction.  States may be given as numbers of cells and as points."""
+
+    __slots__ = ("_edges", "abstraction")
+
+    abstraction: Abstraction
+
+    def __init__(self, abstraction: Abstraction) -> None:
+        cells, actions = abstraction.num_cells, abstraction.num_actions
+        dtype: Any = index_dtype((cells + 2) * actions + 1)
+        states = cells + 1 + (abstraction.goal is not None)
+        self.abstraction = abstraction
+        self._edges = [edges.tolist() for edges in abstraction.grid.edges]
+        initial = abstraction.initial_cells()
+        super().__init__(
+            choice_ptr=np.arange(states + 1, dtype=dtype) * dtype(actions),
+            choice_action=np.tile(np.arange(actions, dtype=action_dtype(actions)), states),
+            initial=(initial, np.full(initial.size, 1.0 / initial.size)),
+            action_names=abstraction.action_names if len(set(abstraction.action_names)) == actions else None,
+            end=None if abstraction.goal is None else cells,
+            unknown=states - 1,
+            encode=self._cell,
+        )
+
+    def observed(self, observation: Any) -> int:
+        """The cell that an observation shows; ``unknown`` where that lies outside the box."""
+        return self._cell(observation)
+
+    def state(self, state: Any) -> int:
+        """A state given by its number, or the cell of a point."""
+        if isinstance(state, (tuple, list)) or (isinstance(state, np.ndarray) and state.ndim == 1):
+            return self._cell_of(state)
+        return super().state(state)
+
+    def describe_state(self, state: int) -> str:
+        """A state as messages show it."""
+        if state == self.unknown:
+            return "a state outside the box"
+        return "the end" if state == self.end else self.abstraction.grid.describe(state)
+
+    def _cell(self, observation: Any) -> int:
+        state_of = self.abstraction.state_of
+        if state_of is None:
+            return self._cell_of(observation)
+        try:
+            return self._cell_of(state_of(observation))
+        except AlmostSureError:
+            raise
+        except Exception as error:
+            raise ModelError(f"state_of failed: {type(error).__name__}: {error}") from error
+
+    def _cell_of(self, point: Any) -> int:
+        """The cell of one point: the same as ``grid.cell``, without arrays."""
+        grid = self.abstraction.grid
+        try:
+            values = [float(value) for value in point]
+        except (TypeError, ValueError):
+            raise ModelError(_wrong_shape(self.abstraction, np.shape(point))) from None
+        if len(values) != grid.num_coordinates:
+            raise ModelError(_wrong_shape(self.abstraction, np.shape(point)))
+        assert self.unknown is not None
+        cell = 0
+        for axis, (value, edges) in enumerate(zip(values, self._edges, strict=True)):
+            if axis in grid.periodic:
+                value = float(grid.unwound(axis, np.asarray(value)))
+            if not edges[0] <= value <= edges[-1]:  # NaN is not
+                return self.unknown
+            along = min(bisect_right(edges, value) - 1, len(edges) - 2)
+            cell = cell * (len(edges) - 1) + along
+        return cell
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Cells, (self.abstraction,)
+
+
+def _wrong_shape(abstraction: Abstraction, shape: tuple[int, ...]) -> str:
+    grid = abstraction.grid
+    return (
+        f"an observation must have the {grid.num_coordinates} coordinates of the grid ({', '.join(grid.names)}); got "
+        f"shape {list(shape)}. Pass state_of= to abstract, which turns an observation into the state."
+    )

@@ -1,0 +1,106 @@
+"""Checking upper budgets of cells without trusting whoever computed them.
+
+Any v ≥ 0 with v(s) ≥ min over patterns of max over outcomes of (d + max of v over the outcome's cells) is at least what
+the system needs: whoever always plays a minimiser keeps what remains at least v.  One pass checks it, and keeps what
+every pattern of every cell with a finite value needs: the table that a shield reads.
+
+This module shares no code with the solvers; what it trusts is the images.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.abstract.certificate_kernel import patterns_need
+from almostsure.abstract.images import Images, blocks
+from almostsure.abstract.upper import UpperBudget
+from almostsure.arguments import whole_array
+from almostsure.budget.minimal import INFINITE
+from almostsure.errors import ArgumentError, CertificateError
+from almostsure.memory import require
+
+if TYPE_CHECKING:
+    from almostsure.abstract.abstraction import Abstraction
+
+
+class Provider(Protocol):
+    """Images of the blocks whose first and last cells along the first coordinate are ``edges``."""
+
+    edges: list[tuple[int, int]]
+
+    def __getitem__(self, number: int) -> Images:
+        """The images of a block."""
+        ...
+
+
+class _Computed:
+    """Images computed when they are asked for."""
+
+    def __init__(self, abstraction: Abstraction) -> None:
+        self.abstraction = abstraction
+        one_row = abstraction.grid.num_coordinates == 1
+        self.edges = [(0, abstraction.grid.cells[0])] if one_row else blocks(abstraction)
+
+    def __getitem__(self, number: int) -> Images:
+        return self.abstraction.images(*self.edges[number])
+
+
+def check_upper(abstraction: Abstraction, values: npt.ArrayLike) -> UpperBudget:
+    """Verify in one pass that ``values``, one per cell, never lie below what a shield needs.
+
+    Raises
+    ------
+    CertificateError
+        Naming the first cell whose value is too small.
+    """
+    given = np.asarray(values)
+    if given.dtype.kind == "f":  # tools write ∞
+        given = np.where(np.isposinf(given), INFINITE, given)
+    whole_values = whole_array("values", given)
+    if whole_values.shape != (abstraction.num_cells,):
+        raise ArgumentError(
+            f"values must be one per cell, {abstraction.num_cells:,}; got an array of shape {list(whole_values.shape)}"
+        )
+    if whole_values.size and whole_values.min() < 0:
+        at = int(np.argmin(whole_values))
+        raise CertificateError(f"values must be 0 or more; got {whole_values[at]} at cell {at}", state=at)
+    limited = np.minimum(whole_values, INFINITE).astype(np.int32)
+    return verified(abstraction, _Computed(abstraction), limited, cap=None, engine="values that were given")
+
+
+def verified(
+    abstraction: Abstraction, images: Provider, values: npt.NDArray[np.int32], *, cap: int | None, engine: str
+) -> UpperBudget:
+    """The upper budget that ``values`` are, if they are one."""
+    finite = values != INFINITE
+    largest = int(values[finite].max(initial=0))
+    dtype: Any = np.uint8 if largest < 255 else np.int32
+    row = np.where(finite, np.cumsum(finite) - 1, -1).astype(np.int32)
+    size = int(finite.sum()) * abstraction.patterns.count * np.dtype(dtype).itemsize
+    require(size, "the table of what patterns need", "Take fewer cells or patterns.")
+    needs = np.full((int(finite.sum()), abstraction.patterns.count), np.iinfo(dtype).max, dtype)
+    shape = np.array(abstraction.grid.cells, np.int64)
+    ended = abstraction.goal_cells
+
+    def part(number: int) -> None:
+        patterns_need(images[number], shape, values, row, needs, images.edges[number])
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(part, range(len(images.edges))))
+    needs[row[ended & finite]] = 0  # arrived: nothing is needed any more
+    least = needs.min(axis=1, initial=np.iinfo(dtype).max).astype(np.int64)
+    least[least == np.iinfo(dtype).max] = INFINITE
+    wrong = np.flatnonzero(least > values[finite])
+    if wrong.size:
+        cell = int(np.flatnonzero(finite)[wrong[0]])
+        need = "∞" if least[wrong[0]] == INFINITE else str(least[wrong[0]])
+        raise CertificateError(
+            f"the value of {abstraction.grid.describe(cell)} is too small: it claims {values[cell]}, but its best "
+            f"pattern needs {need} ({wrong.size:,} cells break the condition)",
+            state=cell,
+        )
+    return UpperBudget(abstraction=abstraction, of_state=values, row=row, needs=needs, cap=cap, engine=engine)

@@ -1,0 +1,247 @@
+"""``Grid``: a box cut into cells.
+
+Cell i of a coordinate is [edge i, edge i + 1), the last one closed; the edges are floats that every part of the package
+reads from the same array, so a point belongs to exactly one cell and no rounding can put it into another.
+Cells are numbered in C order: the last coordinate runs fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import whole
+from almostsure.errors import ArgumentError, ModelError, UnknownName
+from almostsure.memory import available, show
+
+Floats = npt.NDArray[np.float64]
+OUTSIDE = -1  # the "cell" of a point outside the box
+MOST_PER_AXIS = 2**15 - 1  # indices of cells along one coordinate fit 16 bits
+PER_CELL = 16  # bytes that solving takes per cell at the very least
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Grid:
+    """A box cut into cells.
+
+    Parameters
+    ----------
+    low, high
+        The corners of the box, one number per coordinate.
+    cells
+        How many cells each coordinate is cut into, one number per coordinate.
+    periodic
+        Coordinates (their positions) that wrap around, such as angles: ``high`` is ``low`` again.
+    names
+        What the coordinates are called in messages and pictures.
+
+    Examples
+    --------
+    >>> grid = Grid((-1.2, -0.07), (0.6, 0.07), (6, 4))
+    >>> grid
+    <Grid: 24 cells, x0 in [-1.2, 0.6] × 6, x1 in [-0.07, 0.07] × 4>
+    >>> grid.cell((-0.5, 0.0)), grid.cell((0.7, 0.0))
+    (10, -1)
+    >>> grid.box(10)
+    (array([-0.6,  0. ]), array([-0.3  ,  0.035]))
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    cells: tuple[int, ...]
+    periodic: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        low: Sequence[float],
+        high: Sequence[float],
+        cells: Sequence[int],
+        *,
+        periodic: Sequence[int] = (),
+        names: Sequence[str] = (),
+    ) -> None:
+        bottom, top = _numbers("low", low), _numbers("high", high)
+        counts = tuple(whole("cells", count) for count in _sequence("cells", cells))
+        if not len(bottom) == len(top) == len(counts):
+            raise ArgumentError(
+                "low, high and cells must have one entry per coordinate; "
+                f"got {len(bottom)}, {len(top)} and {len(counts)}"
+            )
+        called = tuple(names) or tuple(f"x{i}" for i in range(len(bottom)))
+        if len(called) != len(bottom):
+            raise ArgumentError(f"names must have one entry per coordinate, {len(bottom)}; got {len(called)}")
+        _check_box(bottom, top, counts, called)
+        around = tuple(sorted({whole("periodic", axis) for axis in _sequence("periodic", periodic)}))
+        for axis in around:
+            if not 0 <= axis < len(bottom):
+                raise ArgumentError(f"periodic must name coordinates 0 … {len(bottom) - 1}; got {axis}")
+        _check_memory(counts)
+        for name, value in (("low", bottom), ("high", top), ("cells", counts), ("periodic", around), ("names", called)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_edges", tuple(map(_edges, bottom, top, counts)))
+
+    # ------------------------------------------------------------------ sizes
+
+    @property
+    def num_coordinates(self) -> int:
+        """The dimension of the box."""
+        return len(self.cells)
+
+    @property
+    def num_cells(self) -> int:
+        """How many cells there are."""
+        return int(np.prod(self.cells, dtype=np.int64))
+
+    @property
+    def edges(self) -> tuple[Floats, ...]:
+        """Where cells begin and end, one array per coordinate: [cells + 1], read-only."""
+        edges: tuple[Floats, ...] = self._edges  # type: ignore[attr-defined]
+        return edges
+
+    # ------------------------------------------------------------------ points and cells
+
+    def index(self, points: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """The cells of points, [n, coordinates], coordinate by coordinate, and which points lie in the box."""
+        at = np.asarray(points, np.float64)
+        if at.ndim != 2 or at.shape[1] != self.num_coordinates:
+            raise ModelError(
+                f"points must have {self.num_coordinates} coordinates each ({', '.join(self.names)}); "
+                f"got an array of shape {list(at.shape)}"
+            )
+        indices, inside = np.empty(at.shape, np.int64), np.ones(len(at), np.bool_)
+        for axis, edges in enumerate(self.edges):
+            value = at[:, axis]
+            if axis in self.periodic:
+                value = self.unwound(axis, value)
+            inside &= (value >= edges[0]) & (value <= edges[-1])  # NaN is not
+            found = np.searchsorted(edges, value, side="right") - 1
+            indices[:, axis] = np.clip(found, 0, self.cells[axis] - 1)
+        return indices, inside
+
+    def cells_of(self, points: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """The cells of points, [n, coordinates]; OUTSIDE (−1) for those outside the box or NaN."""
+        indices, inside = self.index(points)
+        flat = np.ravel_multi_index(tuple(indices.T), self.cells).astype(np.int64)
+        return np.where(inside, flat, OUTSIDE)
+
+    def cell(self, point: Sequence[float]) -> int:
+        """The cell of one point; OUTSIDE (−1) if it lies outside the box."""
+        return int(self.cells_of(np.asarray(point, np.float64)[None])[0])
+
+    def boxes(self, cells: npt.ArrayLike) -> tuple[Floats, Floats]:
+        """The lowest and the highest corners of cells, each [n, coordinates]."""
+        flat = np.asarray(cells, np.int64).ravel()
+        if flat.size and not (flat.min() >= 0 and flat.max() < self.num_cells):
+            bad = flat[(flat < 0) | (flat >= self.num_cells)][0]
+            raise UnknownName("cell", int(bad), (), f"Cells are 0 … {self.num_cells - 1}.")
+        at = np.unravel_index(flat, self.cells)
+        low = np.stack([edges[i] for edges, i in zip(self.edges, at, strict=True)], axis=-1)
+        high = np.stack([edges[i + 1] for edges, i in zip(self.edges, at, strict=True)], axis=-1)
+        return low, high
+
+    def box(self, cell: int) -> tuple[Floats, Floats]:
+        """The lowest and the highest corner of one cell."""
+        low, high = self.boxes([whole("cell", cell)])
+        return low[0], high[0]
+
+    def centres(self, cells: npt.ArrayLike) -> Floats:
+        """The middle points of cells, [n, coordinates]."""
+        low, high = self.boxes(cells)
+        return low + (high - low) / 2
+
+    def touching(self, low: Sequence[float], high: Sequence[float]) -> npt.NDArray[np.int64]:
+        """The cells that a box touches, ascending.  The part of it outside the grid's box is ignored."""
+        axes = []
+        for axis, edges in enumerate(self.edges):
+            if axis in self.periodic and high[axis] - low[axis] >= edges[-1] - edges[0]:
+                axes.append(np.arange(self.cells[axis]))
+                continue
+            ends = np.array([low[axis], high[axis]])
+            first, last = np.searchsorted(edges, ends, side="right") - 1
+            if axis in self.periodic:
+                first, last = np.searchsorted(edges, self.unwound(axis, ends), side="right") - 1
+                axes.append(np.arange(first, last + 1 + (self.cells[axis] if last < first else 0)) % self.cells[axis])
+            else:
+                axes.append(np.arange(max(first, 0), min(last, self.cells[axis] - 1) + 1))
+        return np.sort(np.ravel_multi_index(np.ix_(*axes), self.cells).ravel()).astype(np.int64)
+
+    def describe(self, cell: int) -> str:
+        """A cell in words, for messages."""
+        if cell < 0:
+            return "outside the box"
+        low, high = self.box(cell)
+        parts = (f"{name} in [{a:.4g}, {b:.4g}]" for name, a, b in zip(self.names, low, high, strict=True))
+        return f"cell {cell} ({', '.join(parts)})"
+
+    def unwound(self, axis: int, value: Floats) -> Floats:
+        """Values of a periodic coordinate, moved by whole periods into the box."""
+        low, high = self.low[axis], self.high[axis]
+        moved = low + np.mod(value - low, high - low)
+        return np.where((value >= low) & (value <= high), value, np.clip(moved, low, high))
+
+    def __repr__(self) -> str:
+        axes = (
+            f"{name} in [{a:g}, {b:g}] × {n}{' periodic' if i in self.periodic else ''}"
+            for i, (name, a, b, n) in enumerate(zip(self.names, self.low, self.high, self.cells, strict=True))
+        )
+        return f"<Grid: {self.num_cells:,} cells, {', '.join(axes)}>"
+
+
+def _edges(low: float, high: float, count: int) -> Floats:
+    """The edges of one coordinate; a grid with twice the cells has these among its own."""
+    steps = np.arange(count + 1, dtype=np.float64)
+    edges = low * ((count - steps) / count) + high * (steps / count)
+    edges[0], edges[-1] = low, high
+    edges.flags.writeable = False
+    return edges
+
+
+def _sequence(name: str, values: object) -> Sequence[float]:
+    if isinstance(values, str) or not hasattr(values, "__len__"):
+        raise ArgumentError(f"{name} must be a sequence with one entry per coordinate; got {values!r}")
+    return values  # type: ignore[return-value]
+
+
+def _numbers(name: str, values: object) -> tuple[float, ...]:
+    given = _sequence(name, values)
+    try:
+        numbers = tuple(float(value) for value in given)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name} must be numbers, one per coordinate; got {values!r}") from None
+    for axis, number in enumerate(numbers):
+        if not np.isfinite(number):
+            raise ArgumentError(f"{name} must be finite; got {number} at coordinate {axis}")
+    return numbers
+
+
+def _check_box(low: tuple[float, ...], high: tuple[float, ...], cells: tuple[int, ...], names: tuple[str, ...]) -> None:
+    if not cells:
+        raise ArgumentError("a grid must have at least one coordinate; got none")
+    for name, a, b, count in zip(names, low, high, cells, strict=True):
+        if not a < b:
+            raise ArgumentError(f"low must be less than high in every coordinate; got {a:g} and {b:g} at {name}")
+        if not 1 <= count <= MOST_PER_AXIS:
+            raise ArgumentError(f"cells must be 1 … {MOST_PER_AXIS} per coordinate; got {count} at {name}")
+        if not (np.diff(_edges(a, b, count)) > 0).all():
+            raise ArgumentError(f"{count} cells between {a:g} and {b:g} at {name} are narrower than floats can tell")
+
+
+def _check_memory(cells: tuple[int, ...]) -> None:
+    from almostsure.errors import NotEnoughMemory
+
+    count = 1
+    for along in cells:
+        count *= along
+    have = available()
+    if have is None or count * PER_CELL <= have:
+        return
+    shrink = (have / (count * PER_CELL)) ** (1 / len(cells))
+    fits = " × ".join(str(max(int(along * shrink), 1)) for along in cells)
+    raise NotEnoughMemory(
+        f"a grid of {count:,} cells needs at least {show(count * PER_CELL)} of memory; {show(have)} can be had. "
+        f"A grid of {fits} cells would fit."
+    )

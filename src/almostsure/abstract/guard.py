@@ -1,0 +1,276 @@
+"""``CellShield``: the shield of a continuous system, one of single actions.
+
+It keeps the rests of those patterns that were safe where they began and agree with what was played since, adds the
+patterns that are safe from the cell the run is in now, and allows every action that begins one of them.
+
+*Why it is never empty.*  A pattern that begins with q ≤ remaining does at most its own damage d, and ends in cells that
+need at most q − d.  So whoever follows it to the end arrives where some pattern is safe with what is left; and before
+its end, its rest is in the set.  Other patterns that begin on the way only add to it.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NoReturn, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.abstract.cells import Cells
+from almostsure.abstract.evaluate import harm_range
+from almostsure.abstract.patterns import WORD
+from almostsure.arguments import and_more, check_budget, whole
+from almostsure.budget.minimal import INFINITE
+from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction
+from almostsure.shield.protocol import Run
+
+if TYPE_CHECKING:
+    from almostsure.abstract.abstraction import Abstraction
+    from almostsure.abstract.upper import UpperBudget
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+KEPT = 1 << 18  # cells whose safe patterns are kept for single runs
+
+
+@final
+class CellShield:
+    """Which actions keep the remaining budget, as far as that is proved.
+
+    Made by ``Shield(minimal_budget(abstraction))``.  It is a :class:`almostsure.shield.Guard`: runs are (cell,
+    remaining) and, with patterns of several steps, a set of begun patterns as whole numbers.
+
+    Parameters
+    ----------
+    minimal
+        Verified upper budgets of an abstraction.
+    """
+
+    def __init__(self, minimal: UpperBudget) -> None:
+        self.minimal = minimal
+        self.space = Cells(minimal.abstraction)
+        words = minimal.abstraction.patterns.words
+        self.carries: tuple[str, ...] = ("remaining", *(f"_begun{w or ''}" for w in range(words)))
+        self._starts: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
+        self._harm: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]] | None = None
+        patterns = minimal.abstraction.patterns
+        self._moves = [
+            [(q, int(patterns.rest_rest[q])) for q in range(len(patterns.rests)) if patterns.rest_first[q] == a]
+            for a in range(patterns.num_actions)
+        ]  # per action: rests that it continues, and what is left of them
+
+    @property
+    def abstraction(self) -> Abstraction:
+        """The continuous system."""
+        return self.minimal.abstraction
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CellShield, (self.minimal,)
+
+    # ------------------------------------------------------------------ runs
+
+    def begin(self, state: Any, budget: int) -> Run:
+        """The run that begins in a cell or at a point with a budget; for an array of cells, the runs.
+
+        Raises
+        ------
+        NoSafeAction
+            Outside the box, and where nothing was proved to suffice; it says what can be done.
+        """
+        remaining, words = check_budget(budget), self.abstraction.patterns.words
+        if isinstance(state, np.ndarray) and state.ndim == 1 and state.dtype.kind in "iu":
+            left = np.full(state.size, remaining, np.int64)
+            need = self._needs_of(state)
+            if (need > left).any():
+                self._refuse(int(state[np.argmax(need > left)]), remaining, int((need > left).sum()) - 1)
+            return (state.astype(np.int64), left, *(np.zeros(state.size, np.int64) for _ in range(words)))
+        cell = self.space.state(state)
+        if self._needs_of(np.array([cell]))[0] > remaining:
+            self._refuse(cell, remaining, 0)
+        return (cell, remaining, *(0 for _ in range(words)))
+
+    def allowed(self, state: Any, remaining: int, *begun: int) -> Ints:
+        """The ids of the actions that one run may play, ascending; there is at least one."""
+        cell, left = self.space.state(state), whole("remaining", remaining)
+        starts, _ = self._begin_at(cell, left)
+        bits = _joined(self._words(begun))
+        actions = [
+            a for a in range(len(self._moves)) if starts >> a & 1 or any(bits >> q & 1 for q, _ in self._moves[a])
+        ]
+        if not actions or left < 0:
+            self._refuse(cell, left, 0)
+        return np.array(actions, np.int64)
+
+    def mask(self, states: Any, remaining: Any, *begun: Any) -> Bools:
+        """Which actions each of many runs may play, [n, num_actions]; NoSafeAction where some run has none."""
+        s, left = np.atleast_1d(np.asarray(states, np.int64)), np.asarray(remaining, np.int64)
+        left = np.broadcast_to(left, s.shape)
+        patterns = self.abstraction.patterns
+        masks = patterns.actions(self._safe(s, left), patterns.unpacked(self._words(begun), s.size))
+        masks[left < 0] = False
+        empty = ~masks.any(axis=1)
+        if empty.any():
+            at = int(np.argmax(empty))
+            self._refuse(int(s[at]), int(left[at]), int(empty.sum()) - 1)
+        return masks
+
+    def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
+        """The run after an action that led to a cell and did some damage, or the runs after one action each.
+
+        Raises
+        ------
+        ModelMismatch
+            If the system cannot do this: more damage than the pattern allows for, or an end outside the proved cells.
+        ModelError
+            If the damage is not said and cannot be read off the cell.
+        """
+        if isinstance(next_state, np.ndarray) and next_state.ndim:
+            return self._after_many(run, np.asarray(action, np.int64), next_state.astype(np.int64), damage)
+        cell, left, *begun = run
+        reached, a = self.space.state(next_state), self.space.action(action)
+        hurt = self._known_damage(np.array([cell]), np.array([reached]))[0] if damage is None else damage
+        now = int(left) - _damage(hurt)
+        _, rests = self._begin_at(int(cell), int(left))
+        bits, continued = _joined(begun), rests[a]
+        for q, rest in self._moves[a]:
+            if bits >> q & 1 and rest >= 0:
+                continued |= 1 << rest
+        if now < 0 or not (continued or self._needs_of(np.array([reached]))[0] <= now):
+            self._mismatch(int(cell), a, reached, now)
+        return (reached, now, *_split(continued, self.abstraction.patterns.words))
+
+    def _after_many(self, run: Run, actions: Ints, reached: Ints, damage: Any) -> Run:
+        cells, left = np.asarray(run[0], np.int64), np.asarray(run[1], np.int64)
+        told = np.full(reached.size, np.nan) if damage is None else np.asarray(damage, np.float64)
+        silent = np.isnan(told)
+        if silent.any():
+            told = told.copy()
+            told[silent] = self._known_damage(cells[silent], reached[silent])
+        wrong = (told < 0) | (told != np.floor(told))
+        if wrong.any():
+            raise ModelError(f"damage must be a whole number, 0 or more; got {told[np.argmax(wrong)]:g}")
+        now = left - np.minimum(told, INFINITE).astype(np.int64)
+        patterns = self.abstraction.patterns
+        bits = patterns.after(self._safe(cells, left), patterns.unpacked(run[2:], cells.size), actions)
+        bad = (now < 0) | ~(bits.any(axis=1) | (self._needs_of(reached) <= now))
+        if bad.any():
+            at = int(np.argmax(bad))
+            self._mismatch(int(cells[at]), int(actions[at]), int(reached[at]), int(now[at]))
+        return (reached, now, *patterns.packed(bits))
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the upper budgets that it is made of; ``UpperBudget.load(path, abstraction).shield()`` reads it."""
+        self.minimal.save(path)
+
+    def __repr__(self) -> str:
+        return f"<CellShield of {self.abstraction!r}>"
+
+    # ------------------------------------------------------------------ pieces
+
+    def _words(self, begun: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The words of begun patterns: what is given, or none begun."""
+        words = self.abstraction.patterns.words
+        if not begun:
+            return (0,) * words
+        if len(begun) != words:
+            raise ArgumentError(f"a run carries {', '.join(self.carries)}; got {1 + len(begun)} values")
+        return begun
+
+    def _needs_of(self, states: Any) -> Ints:
+        """What states need: cells by their value, the end nothing, the unknown more than anything."""
+        known = states < self.abstraction.num_cells
+        needs = np.where(states == self.space.end, 0, INFINITE).astype(np.int64)
+        needs[known] = self.minimal.of_state[states[known]]
+        return needs
+
+    def _safe(self, states: Ints, left: Ints) -> Bools:
+        """Which patterns may begin, [n, patterns]."""
+        row = np.where(states < self.abstraction.num_cells, states, 0)
+        row = np.where(states < self.abstraction.num_cells, self.minimal.row[row], -1)
+        table = self.minimal.needs
+        none = np.iinfo(table.dtype).max
+        safe: Bools = (
+            table[np.maximum(row, 0)] <= np.clip(left, -1, none - 1)[:, None]
+            if len(table)
+            else np.zeros((len(states), self.abstraction.patterns.count), np.bool_)
+        )
+        safe &= (row >= 0)[:, None] & (left >= 0)[:, None]
+        if self.space.end is not None:
+            safe[states == self.space.end] = True
+        return safe
+
+    def _begin_at(self, cell: int, left: int) -> tuple[int, tuple[int, ...]]:
+        """The actions that begin a safe pattern, as bits, and for each of them the rests that it leaves, as bits."""
+        found = self._starts.get((cell, left))
+        if found is None:
+            patterns = self.abstraction.patterns
+            safe = np.flatnonzero(self._safe(np.array([cell]), np.array([left]))[0])
+            actions, rests = 0, [0] * patterns.num_actions
+            for first, rest in zip(patterns.first[safe].tolist(), patterns.rest[safe].tolist(), strict=True):
+                actions |= 1 << first
+                if rest >= 0:
+                    rests[first] |= 1 << rest
+            found = actions, tuple(rests)
+            if len(self._starts) >= KEPT:
+                self._starts.clear()
+            self._starts[cell, left] = found
+        return found
+
+    def _known_damage(self, cells: Ints, reached: Ints) -> npt.NDArray[np.float64]:
+        """The damage of steps, where the cells say it."""
+        abstraction = self.abstraction
+        if abstraction.goal is not None:
+            arrived = np.append(abstraction.goal_cells, [True, False])
+            return np.where(arrived[cells], 0.0, 1.0)
+        if abstraction.unsafe is None:
+            return np.zeros(reached.size)
+        if self._harm is None:
+            self._harm = harm_range(abstraction)
+        at = np.minimum(reached, abstraction.num_cells - 1)
+        least, most = (bound[at] for bound in self._harm)
+        unclear = (least != most) | (reached >= abstraction.num_cells)
+        if unclear.any():
+            where = self.space.describe_state(int(reached[np.argmax(unclear)]))
+            raise ModelError(
+                f"{where} does not say whether entering it hurts; "
+                "the environment must, in info['damage'] or info['cost']. Wrap it in DamageTracker(env, damage)."
+            )
+        return most.astype(np.float64)
+
+    def _refuse(self, state: int, remaining: int, more: int) -> NoReturn:
+        where = self.space.describe_state(state) + and_more(more, "run")
+        if state == self.space.unknown:
+            why = "nothing is known there. Narrow the start, or widen the box."
+        elif (need := int(self._needs_of(np.array([state]))[0])) == INFINITE:
+            why = "no budget was proved to suffice there. Narrow the start, take finer cells or longer patterns."
+        else:
+            why = f"{need} would be needed."
+        raise NoSafeAction(
+            f"no action is safe at {where} with {remaining} left: {why}", state=state, remaining=remaining
+        )
+
+    def _mismatch(self, cell: int, action: int, reached: int, now: int) -> NoReturn:
+        what = f"overspent by {-now}" if now < 0 else "and no pattern that began is left"
+        raise ModelMismatch(
+            f"the environment left the enclosure: from {self.space.describe_state(cell)} the action "
+            f"{self.space.action_name(action)} led to {self.space.describe_state(reached)}, {what}. Its dynamics are "
+            "not those of the abstraction; abstraction.check_step(state, action, next_state) says by how much."
+        )
+
+
+def _damage(value: Any) -> int:
+    number = whole("damage", value)
+    if number < 0:
+        raise ModelError(f"damage must be a whole number, 0 or more; got {number}")
+    return number
+
+
+def _joined(words: Any) -> int:
+    """Words as one number of any size."""
+    return sum(int(word) << (WORD * w) for w, word in enumerate(words))
+
+
+def _split(bits: int, words: int) -> tuple[int, ...]:
+    return tuple(bits >> (WORD * w) & ((1 << WORD) - 1) for w in range(words))

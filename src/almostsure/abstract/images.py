@@ -1,0 +1,288 @@
+"""Where a block of cells can go: for every choice, ranges of cell indices that enclose all possible next states.
+
+A block is a slab of the grid: the cells ``first … last − 1`` of the first coordinate, with all cells of the others.
+Its coordinates are given to ``step`` as *open* interval arrays, one axis per coordinate, so that NumPy's broadcasting
+computes what depends on two coordinates only once per pair of cells, not once per cell.  What comes back keeps its
+broadcast shape: on CartPole the angle's image is stored once per (angle, angular velocity), whatever the position.
+
+A *choice* of a cell is a pattern of actions.  Its *outcomes* are boxes of cells, each with its damage; there is one
+unless ``step`` returns several.  This file is the seam for other ways of computing images: a solver needs a function
+from a block to :class:`Images` and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.abstract.evaluate import added, call, evaluate, harm, possibly
+from almostsure.abstract.image_kernels import ranges
+from almostsure.abstract.interval import Interval, Maybe
+from almostsure.errors import ModelError
+
+if TYPE_CHECKING:
+    from almostsure.abstract.abstraction import Abstraction
+
+Array = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+MOST_DAMAGE = 250  # of one choice
+BLOCK = 1 << 17  # cells per block: what is computed at once stays near the processor
+NARROW = 254  # cells per coordinate whose indices and counts fit one byte
+
+
+class Images(NamedTuple):
+    """The outcomes of a block, as kernels read them.
+
+    Outcome b of pattern p is number q = p · boxes + b.  Coordinate j of outcome q at the block's cell (i₀, i₁, …) is
+    the range of ``counts`` cells from ``low`` (periodic ones wrap), both found at ``start[j, q] + i₀ · stride[j, 0] +
+    i₁ · stride[j, 1] + …``.  A stride of 0 means that all cells along that axis share the entry, and outcomes may share
+    entries too.  The damage is found likewise.
+
+    A count of 0 means *forbidden*: unsafe beyond any budget, or outside the box.  The largest count means *ended*: the
+    goal is reached and nothing follows.
+    """
+
+    low: npt.NDArray[np.uint8 | np.uint16]  # all coordinates, one after the other
+    counts: npt.NDArray[np.uint8 | np.uint16]  # the same
+    start: npt.NDArray[np.int64]  # [coordinates, outcomes]
+    stride: npt.NDArray[np.int64]  # [coordinates, coordinates]
+    damage: npt.NDArray[np.uint8]
+    damage_start: npt.NDArray[np.int64]  # [outcomes]
+    damage_stride: npt.NDArray[np.int64]  # [coordinates]
+    boxes: int  # per choice
+    origin: int  # the block's first cell along the first coordinate
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the arrays take."""
+        return self.low.nbytes + self.counts.nbytes + self.damage.nbytes
+
+
+class Outcome(NamedTuple):
+    """One enclosure on the way through a pattern."""
+
+    state: tuple[Interval, ...]
+    damage: npt.NDArray[np.uint8]  # so far
+    forbidden: Bools
+    ended: Bools  # where all of it has reached the goal
+
+
+class Ranges(NamedTuple):
+    """The outcomes of a block before they are packed: arrays of broadcast shape, per coordinate and per outcome."""
+
+    low: list[list[Array]]  # [coordinates][outcomes]
+    counts: list[list[Array]]
+    damage: list[Array]
+    boxes: int
+
+
+def blocks(abstraction: Abstraction) -> list[tuple[int, int]]:
+    """Slabs of about ``BLOCK`` cells that cover the grid, each of at least two cells where there are two."""
+    shape = abstraction.grid.cells
+    if len(shape) == 1:
+        return [(0, shape[0])]
+    pieces = max(1, min(shape[0] // 2, abstraction.num_cells // BLOCK))
+    edges = np.linspace(0, shape[0], pieces + 1).astype(int)
+    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+
+
+def open_cells(abstraction: Abstraction, first: int, last: int) -> tuple[Interval, ...]:
+    """The true states of a block's cells: the cells, widened by what an observation may hide."""
+    state = []
+    for axis, edges in enumerate(abstraction.grid.edges):
+        along = slice(first, last) if axis == 0 else slice(None)
+        low, high = edges[:-1][along], edges[1:][along]
+        shape = [1] * abstraction.grid.num_coordinates
+        shape[axis] = low.size
+        state.append(abstraction.observation.states(axis, Interval(low.reshape(shape), high.reshape(shape))))
+    return tuple(state)
+
+
+def block_ranges(abstraction: Abstraction, first: int, last: int) -> Ranges:
+    """The outcomes of the cells ``first … last − 1`` of the first coordinate."""
+    nowhere = np.zeros((), np.bool_)
+    start = Outcome(open_cells(abstraction, first, last), np.zeros((), np.uint8), nowhere, nowhere)
+    found: dict[int, list[tuple[list[Array], list[Array], Array]]] = {}
+
+    def take(pattern: int, outcomes: list[Outcome]) -> None:
+        found[pattern] = [_indexed(abstraction, outcome) for outcome in outcomes]
+
+    with np.errstate(all="ignore"):  # NaN means that nothing is known, and is outside every box
+        _walk(abstraction, [start], 0, range(abstraction.patterns.count), take)
+    boxes = max(map(len, found.values()))
+    rows = [outcome for p in sorted(found) for outcome in found[p] + [found[p][-1]] * (boxes - len(found[p]))]
+    axes = range(abstraction.grid.num_coordinates)
+    lows, counts = ([[row[part][axis] for row in rows] for axis in axes] for part in (0, 1))
+    return Ranges(lows, counts, [row[2] for row in rows], boxes)
+
+
+def follow(abstraction: Abstraction, outcomes: Iterable[Outcome], action: int) -> list[Outcome]:
+    """The outcomes of one action from several enclosures."""
+    return [after for outcome in outcomes for after in _after(abstraction, outcome, action)]
+
+
+def _after(abstraction: Abstraction, outcome: Outcome, action: int) -> Iterator[Outcome]:
+    for next_state in evaluate(abstraction, outcome.state, abstraction.actions[action]):
+        state = added(next_state, abstraction.disturbance)
+        hurt, fatal = harm(abstraction, state)
+        if abstraction.forbidden is not None:
+            fatal = fatal | possibly("forbidden", abstraction.forbidden, state)
+        if abstraction.goal is None:
+            yield Outcome(state, _sum(outcome.damage, hurt), outcome.forbidden | fatal, outcome.ended)
+            continue
+        reached = Maybe.of(call("goal", abstraction.goal, state)).surely
+        forbidden = outcome.forbidden | ((fatal | (hurt > 0)) & ~outcome.ended)
+        yield Outcome(
+            state, _sum(outcome.damage, (~outcome.ended).astype(np.uint8)), forbidden, outcome.ended | reached
+        )
+
+
+def _sum(damage: npt.NDArray[np.uint8], more: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    if int(damage.max()) + int(more.max()) > MOST_DAMAGE:
+        raise ModelError(
+            f"the damage of a choice must be at most {MOST_DAMAGE}; it reaches {int(damage.max()) + int(more.max())}. "
+            "Scale it down, or give it as forbidden."
+        )
+    return damage + more
+
+
+def _walk(
+    abstraction: Abstraction,
+    outcomes: list[Outcome],
+    depth: int,
+    patterns: Iterable[int],
+    take: Callable[[int, list[Outcome]], None],
+) -> None:
+    """Follow the patterns, each common beginning once, and hand the outcomes of each to ``take``."""
+    sequences = abstraction.patterns.sequences
+    by_action: dict[int, list[int]] = {}
+    for p in patterns:
+        if len(sequences[p]) == depth:
+            take(p, outcomes)
+        else:
+            by_action.setdefault(sequences[p][depth], []).append(p)
+    for action, group in by_action.items():
+        _walk(abstraction, follow(abstraction, outcomes, action), depth + 1, group, take)
+
+
+def _indexed(abstraction: Abstraction, outcome: Outcome) -> tuple[list[Array], list[Array], Array]:
+    """An outcome as ranges of cells: low and count per coordinate, and its damage."""
+    grid, observation = abstraction.grid, abstraction.observation
+    dtype: Any = np.uint8 if max(grid.cells) <= NARROW else np.uint16
+    lows, counts = [], []
+    for axis, edges in enumerate(grid.edges):
+        seen = observation.observed(axis, outcome.state[axis])
+        bounds = np.broadcast_arrays(seen.low, seen.high)
+        low, count = (np.empty(bounds[0].shape, dtype) for _ in range(2))
+        flat = [np.ascontiguousarray(bound).reshape(-1) for bound in bounds]
+        ranges(*flat, edges, axis in grid.periodic, observation.rounded, low.reshape(-1), count.reshape(-1))
+        lows.append(low)
+        counts.append(count)
+    if outcome.forbidden.any():
+        axis = _host(counts, outcome.forbidden)
+        counts[axis] = np.where(outcome.forbidden, dtype(0), counts[axis])
+    if outcome.ended.any():
+        alive = ~(outcome.ended & ~outcome.forbidden)
+        counts = [np.where(alive, count, dtype(np.iinfo(dtype).max)) for count in counts]
+    return lows, counts, outcome.damage
+
+
+def _host(counts: list[Array], mask: Bools) -> int:
+    """The coordinate whose array grows least when it takes up ``mask``."""
+    sizes = [int(np.prod(np.broadcast_shapes(count.shape, mask.shape))) - count.size for count in counts]
+    return int(np.argmin(sizes))
+
+
+# ---------------------------------------------------------------------- packing
+
+
+class Packed:
+    """Images that are filled block by block; entries that outcomes or blocks share are kept once.
+
+    Which entries are shared is read off the first block, and checked on all others.
+    """
+
+    def __init__(self, shape: tuple[int, ...], origin: int, ranges_: Ranges, planes: int, *, sharing: bool) -> None:
+        self.origin, self.boxes = origin, ranges_.boxes
+        self.stacks = [
+            _Stack([lows, counts], shape, planes, sharing=sharing)
+            for lows, counts in zip(ranges_.low, ranges_.counts, strict=True)
+        ]
+        self.low, self.counts = _buffer(self.stacks), _buffer(self.stacks)
+        self.damage_stack = _Stack([ranges_.damage], shape, planes, sharing=sharing)
+        self.damage = _buffer([self.damage_stack])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the arrays take."""
+        return self.low.nbytes + self.counts.nbytes + self.damage.nbytes
+
+    def put(self, ranges_: Ranges, first: int, last: int) -> bool:
+        """Fill in a block; False if something that was thought to be shared is not."""
+        along = slice(first - self.origin, last - self.origin)
+        fits = self.damage_stack.put([ranges_.damage], along)
+        for stack, lows, counts in zip(self.stacks, ranges_.low, ranges_.counts, strict=True):
+            fits &= stack.put([lows, counts], along)
+        return fits
+
+    def images(self) -> Images:
+        """Everything put in, as kernels read it."""
+        sizes = np.cumsum([0, *(stack.size for stack in self.stacks)])
+        start = np.stack([size + stack.start for size, stack in zip(sizes[:-1], self.stacks, strict=True)])
+        stride = np.stack([stack.stride for stack in self.stacks])
+        damage = (self.damage, self.damage_stack.start, self.damage_stack.stride)
+        return Images(self.low, self.counts, start, stride, *damage, self.boxes, self.origin)
+
+
+class _Stack:
+    """Kinds of arrays (low and count) with one array per outcome, all of a common broadcast shape."""
+
+    def __init__(self, kinds: list[list[Array]], shape: tuple[int, ...], planes: int, *, sharing: bool) -> None:
+        common = np.broadcast_shapes((1,) * len(shape), *(array.shape for kind in kinds for array in kind))
+        self.depends = common[0] > 1 or planes == 1  # on the first coordinate
+        self.full = (shape[0] if self.depends else 1, *common[1:])
+        self.dtype = kinds[0][0].dtype
+        self.which = np.arange(len(kinds[0]))  # the outcome whose entries each outcome has
+        for q in range(1, len(kinds[0]) if sharing else 0):
+            for earlier in np.unique(self.which[:q]).tolist():
+                if all(np.array_equal(kind[q], kind[earlier]) for kind in kinds):
+                    self.which[q] = earlier
+                    break
+        held, self.place = np.unique(self.which, return_inverse=True)
+        entries = int(np.prod(self.full, dtype=np.int64))
+        self.size = held.size * entries
+        self.start = self.place.astype(np.int64) * entries
+        steps = np.cumprod((1, *self.full[:0:-1]), dtype=np.int64)[::-1]
+        self.stride = np.where(np.asarray(self.full) == 1, 0, steps)  # in entries; 0 along axes of length 1
+        self.views: list[Array] = []  # one per kind, [held, …]
+
+    def put(self, kinds: list[list[Array]], along: slice) -> bool:
+        where = along if self.depends else slice(None)
+        for view, arrays in zip(self.views, kinds, strict=True):
+            for q, array in enumerate(arrays):
+                target = view[self.place[q], where]
+                if self.which[q] == q:
+                    target[...] = array
+                elif not (target == array).all():
+                    return False
+        return True
+
+
+def _buffer(stacks: list[_Stack]) -> Array:
+    flat = np.empty(sum(stack.size for stack in stacks), stacks[0].dtype)
+    at = 0
+    for stack in stacks:
+        stack.views.append(flat[at : at + stack.size].reshape(-1, *stack.full))
+        at += stack.size
+    return flat
+
+
+def image_block(abstraction: Abstraction, first: int, last: int) -> Images:
+    """The images of the cells ``first … last − 1`` of the first coordinate."""
+    found = block_ranges(abstraction, first, last)
+    packed = Packed((last - first, *abstraction.grid.cells[1:]), first, found, last - first, sharing=True)
+    packed.put(found, first, last)
+    return packed.images()

@@ -1,0 +1,434 @@
+"""``Interval``: arrays of intervals that NumPy code can be run on.
+
+An ``Interval`` holds two float64 arrays, ``low`` and ``high``.  Whatever NumPy arithmetic does to points of the
+interval, the result lies in the interval that the same arithmetic gives here, for real numbers and for float64 alike:
+
+- ``+ − × ÷ sqrt`` are correctly rounded by IEEE 754, so moving each bound outwards by one unit in the last place
+  encloses both the real result and the rounded one (rounding is monotone).  Bounds are moved by
+  ``|x| · 2⁻⁵² + 2⁻¹⁰²²``, which is at least one unit and many times as fast as ``nextafter``;
+- functions of the mathematical library are not correctly rounded.  NumPy states about 1 unit for them in double
+  precision; ``LIBRARY`` = 4 units are allowed for, and for sin and cos 2⁻⁵⁰ absolutely.
+
+A comparison that an interval does not decide is a :class:`Maybe`: *surely* and *possibly* true.  ``np.where`` on it
+takes the hull of both branches where it is undecided.  NaN in a bound means "nothing is known", and every comparison
+treats it so.  Whatever is not listed in ``FUNCTIONS`` is an error that names the operation and the line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.abstract import rounding
+from almostsure.errors import ModelError
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+LIBRARY = 4  # units in the last place allowed for functions of the mathematical library
+WAVE = 2.0**-50  # absolute error allowed for sin and cos
+FAR = 1e6  # beyond this, sin and cos are anything in [−1, 1]
+
+
+class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
+    """The answer to a comparison of intervals: where it is surely true and where it is possibly true."""
+
+    __slots__ = ("surely", "possibly")
+
+    def __init__(self, surely: npt.ArrayLike, possibly: npt.ArrayLike) -> None:
+        self.surely: Bools = np.asarray(surely, np.bool_)
+        self.possibly: Bools = np.asarray(possibly, np.bool_)
+
+    @classmethod
+    def of(cls, value: Any) -> Maybe:
+        """``value`` itself, or booleans as an answer that is decided."""
+        return value if isinstance(value, Maybe) else cls(np.asarray(value, bool), np.asarray(value, bool))
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: Any) -> Maybe:
+        if method != "__call__" or ufunc not in LOGIC:
+            refuse(f"numpy.{ufunc.__name__}", "a comparison of intervals can be combined by & | ^ ~ and np.where only")
+        return LOGIC[ufunc](*(Maybe.of(value) for value in inputs))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return array_function(function, args, kwargs)
+
+    def __bool__(self) -> bool:
+        refuse(
+            "if, and, or, not or a chained comparison",
+            "an interval does not decide it. Use np.where for if, & for and, | for or, ~ for not",
+        )
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        refuse("the conversion to a NumPy array", "a comparison of intervals is not an array of booleans")
+
+
+LOGIC: dict[np.ufunc, Callable[..., Maybe]] = {}
+for _name in ("bitwise_and", "logical_and"):
+    LOGIC[getattr(np, _name)] = lambda a, b: Maybe(a.surely & b.surely, a.possibly & b.possibly)
+for _name in ("bitwise_or", "logical_or"):
+    LOGIC[getattr(np, _name)] = lambda a, b: Maybe(a.surely | b.surely, a.possibly | b.possibly)
+for _name in ("invert", "logical_not"):
+    LOGIC[getattr(np, _name)] = lambda a: Maybe(~a.possibly, ~a.surely)
+for _name in ("bitwise_xor", "logical_xor"):
+    LOGIC[getattr(np, _name)] = lambda a, b: Maybe(
+        (a.surely & ~b.possibly) | (b.surely & ~a.possibly), (a.possibly | b.possibly) & ~(a.surely & b.surely)
+    )
+
+
+class Interval(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array of intervals [low, high].  See the module's docstring.
+
+    Examples
+    --------
+    >>> x = Interval(np.array([0.0, 1.0]), np.array([1.0, 2.0]))
+    >>> y = x * x - 1
+    >>> bool(y.low[0] <= -1 and y.high[1] >= 3)
+    True
+    >>> np.where(x > 1.5, 1.0, 0.0)
+    Interval([0. 0.], [0. 1.])
+    """
+
+    __slots__ = ("low", "high")
+
+    def __init__(self, low: npt.ArrayLike, high: npt.ArrayLike) -> None:
+        self.low: Floats = np.asarray(low, np.float64)
+        self.high: Floats = np.asarray(high, np.float64)
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """``value`` itself, or numbers as intervals that hold one point each."""
+        if isinstance(value, cls):
+            return value
+        try:
+            point = np.asarray(value, np.float64)
+        except (TypeError, ValueError):
+            refuse(f"a value of type {type(value).__name__}", "intervals combine with numbers and intervals only")
+        return cls(point, point)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The common shape of the bounds."""
+        return np.broadcast_shapes(self.low.shape, self.high.shape)
+
+    def contains(self, points: npt.ArrayLike) -> Bools:
+        """Which points lie in their interval."""
+        at = np.asarray(points, np.float64)
+        inside: Bools = (self.low <= at) & (at <= self.high)
+        return inside
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__" or ufunc not in FUNCTIONS or set(kwargs) - {"out"}:
+            how = "" if method == "__call__" else f".{method}"
+            refuse(f"numpy.{ufunc.__name__}{how}", f"intervals have {', '.join(sorted(f.__name__ for f in FUNCTIONS))}")
+        with np.errstate(all="ignore"):  # NaN means that nothing is known, and stays
+            return FUNCTIONS[ufunc](*inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return array_function(function, args, kwargs)
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        refuse("the conversion to a NumPy array", "return a tuple of coordinates, and compute with each of them")
+
+    def __float__(self) -> float:
+        refuse("float() or a function of the math module", "use NumPy's function of the same name")
+
+    def __int__(self) -> int:
+        refuse("int()", "use np.floor or np.where")
+
+    def __index__(self) -> int:
+        refuse("an index", "an interval is not one number. Use np.where")
+
+    def __round__(self, *_: Any) -> NoReturn:
+        refuse("round()", "use np.floor or np.where")
+
+    def __repr__(self) -> str:
+        return f"Interval({self.low}, {self.high})"
+
+
+# ---------------------------------------------------------------------- errors that name the line
+
+
+def where_in_user_code() -> str:
+    """The file, line and text of the innermost frame that is neither ours nor NumPy's."""
+    ours, numpy = str(Path(__file__).parent), str(Path(np.__file__).parent)
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((ours, numpy)):
+        frame = frame.f_back
+    return line_of(frame.f_code.co_filename, frame.f_lineno)
+
+
+def line_of(file: str, number: int) -> str:
+    """A line of code as messages name it."""
+    import linecache
+
+    text = linecache.getline(file, number).strip()
+    return f"{Path(file).name}, line {number}{f': {text}' if text else ''}"
+
+
+def refuse(operation: str, remedy: str) -> NoReturn:
+    """Say which operation intervals do not have, where it stands, and what to do."""
+    raise ModelError(f"{operation} cannot be applied to intervals, at {where_in_user_code()}. {_capital(remedy)}.")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# ---------------------------------------------------------------------- rounding
+
+
+def down(value: Floats, units: int = 1) -> Floats:
+    """``value`` moved down by at least ``units`` units in the last place."""
+    moved = value - (np.abs(value) * (units * rounding.UNIT) + rounding.LEAST)
+    return np.asarray(moved)
+
+
+def up(value: Floats, units: int = 1) -> Floats:
+    """``value`` moved up by at least ``units`` units in the last place."""
+    moved = value + (np.abs(value) * (units * rounding.UNIT) + rounding.LEAST)
+    return np.asarray(moved)
+
+
+def hull(parts: list[Interval]) -> Interval:
+    """The smallest interval that holds all of the given ones."""
+    low, high = parts[0].low, parts[0].high
+    for part in parts[1:]:
+        low, high = np.minimum(low, part.low), np.maximum(high, part.high)
+    return Interval(low, high)
+
+
+# ---------------------------------------------------------------------- arithmetic
+
+
+def add(a: Any, b: Any) -> Interval:
+    """The sum."""
+    x, y = Interval.of(a), Interval.of(b)
+    return Interval(rounding.add_down(x.low, y.low), rounding.add_up(x.high, y.high))
+
+
+def subtract(a: Any, b: Any) -> Interval:
+    """The difference."""
+    x, y = Interval.of(a), Interval.of(b)
+    return Interval(rounding.subtract_down(x.low, y.high), rounding.subtract_up(x.high, y.low))
+
+
+def multiply(a: Any, b: Any) -> Interval:
+    """The product; by a number, its sign decides which bound becomes which."""
+    if not isinstance(a, Interval):
+        a, b = b, a
+    x, y = Interval.of(a), Interval.of(b)
+    if y.low is y.high and y.low.ndim == 0:
+        least, most = (x.low, x.high) if y.low >= 0 else (x.high, x.low)
+        return Interval(rounding.multiply_down(least, y.low), rounding.multiply_up(most, y.low))
+    ends = [x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high]
+    low, high = np.minimum(*ends[:2]), np.maximum(*ends[:2])
+    for end in ends[2:]:
+        low, high = np.minimum(low, end), np.maximum(high, end)
+    return Interval(down(low), up(high))
+
+
+def divide(a: Any, b: Any) -> Interval:
+    """The quotient; the divisor must not touch 0."""
+    x, y = Interval.of(a), Interval.of(b)
+    around = ~((y.low > 0) | (y.high < 0))
+    if around.any():
+        low, high = (float(np.broadcast_to(bound, around.shape)[around][0]) for bound in (y.low, y.high))
+        raise ModelError(
+            f"a divisor must not be an interval around 0; got [{low:g}, {high:g}] at {where_in_user_code()} "
+            f"({int(around.sum()):,} cells). Make the box smaller there, or bound the divisor with np.maximum."
+        )
+    ends = [x.low / y.low, x.low / y.high, x.high / y.low, x.high / y.high]
+    return Interval(
+        down(np.minimum.reduce(np.broadcast_arrays(*ends))), up(np.maximum.reduce(np.broadcast_arrays(*ends)))
+    )
+
+
+def negative(a: Interval) -> Interval:
+    """The interval mirrored at 0; exact."""
+    return Interval(-a.high, -a.low)
+
+
+def absolute(a: Interval) -> Interval:
+    """Absolute values; exact."""
+    return Interval(rounding.absolute_low(a.low, a.high), rounding.absolute_high(a.low, a.high))
+
+
+def square(a: Interval) -> Interval:
+    """The square, which is never negative: tighter than a × a."""
+    size = absolute(a)
+    return Interval(np.maximum(down(size.low * size.low), 0.0), up(size.high * size.high))
+
+
+def power(a: Any, b: Any) -> Interval:
+    """Powers with a constant exponent; those that are not whole need a base that is not negative."""
+    if isinstance(b, Interval) or np.ndim(b) != 0:
+        refuse("a power whose exponent is an interval or an array", "write it with np.exp and np.log")
+    exponent = float(b)
+    if exponent == 0:
+        return Interval.of(1.0)
+    if exponent == 1:
+        return Interval.of(a)
+    if exponent == 2:
+        return square(a)
+    if exponent < 0:
+        return divide(1.0, power(a, -exponent))
+    if not exponent.is_integer() and bool((a.low < 0).any()):
+        refuse(f"** {exponent:g} of a base that may be negative", "bound the base with np.maximum")
+    base = a if not exponent.is_integer() or exponent % 2 else absolute(a)
+    return Interval(down(np.power(base.low, exponent), LIBRARY), up(np.power(base.high, exponent), LIBRARY))
+
+
+# ---------------------------------------------------------------------- functions
+
+
+def increasing(function: np.ufunc, units: int = LIBRARY) -> Callable[[Interval], Interval]:
+    """A function that never falls, of intervals."""
+
+    def apply(a: Interval) -> Interval:
+        return Interval(down(function(a.low), units), up(function(a.high), units))
+
+    return apply
+
+
+def sqrt(a: Interval) -> Interval:
+    """The square root; the part below 0 of an interval that reaches there is not in its domain."""
+    if bool((a.low < 0).any()):
+        refuse("numpy.sqrt of an interval that reaches below 0", "bound it with np.maximum(…, 0)")
+    return Interval(np.maximum(down(np.sqrt(a.low)), 0.0), up(np.sqrt(a.high)))
+
+
+def log(a: Interval) -> Interval:
+    """The natural logarithm of positive intervals."""
+    if bool((a.low <= 0).any()):
+        refuse("numpy.log of an interval that reaches 0", "bound it with np.maximum")
+    return increasing(np.log)(a)
+
+
+def holds_whole(low: Floats, high: Floats) -> Bools:
+    """Whether an interval holds, or nearly holds, a whole number."""
+    margin = 1e-12 * (1.0 + np.abs(low) + np.abs(high))
+    inside: Bools = np.floor(high + margin) >= np.ceil(low - margin)
+    return inside
+
+
+def wave(function: np.ufunc, peak: float) -> Callable[[Interval], Interval]:
+    """Sin or cos, whose maximum lies at ``peak`` periods."""
+
+    def apply(a: Interval) -> Interval:
+        turn = 1.0 / (2.0 * np.pi)
+        low, high = a.low * turn - peak, a.high * turn - peak
+        far = ~((np.abs(a.low) < FAR) & (np.abs(a.high) < FAR))
+        one, two = function(a.low), function(a.high)
+        top = np.where(holds_whole(low, high) | far, 1.0, np.maximum(one, two) + WAVE)
+        bottom = np.where(holds_whole(low - 0.5, high - 0.5) | far, -1.0, np.minimum(one, two) - WAVE)
+        return Interval(np.maximum(bottom, -1.0), np.minimum(top, 1.0))
+
+    return apply
+
+
+def tan(a: Interval) -> Interval:
+    """The tangent; everything where the interval reaches a pole."""
+    turn = 1.0 / np.pi
+    pole = holds_whole(a.low * turn - 0.5, a.high * turn - 0.5) | ~((np.abs(a.low) < FAR) & (np.abs(a.high) < FAR))
+    low, high = down(np.tan(a.low), LIBRARY), up(np.tan(a.high), LIBRARY)
+    return Interval(np.where(pole, -np.inf, low), np.where(pole, np.inf, high))
+
+
+def monotone_in_both(function: np.ufunc) -> Callable[[Any, Any], Interval]:
+    """Minimum or maximum; exact."""
+
+    def apply(a: Any, b: Any) -> Interval:
+        x, y = Interval.of(a), Interval.of(b)
+        return Interval(function(x.low, y.low), function(x.high, y.high))
+
+    return apply
+
+
+def sign(a: Interval) -> Interval:
+    """The sign; exact."""
+    return Interval(np.sign(a.low), np.sign(a.high))
+
+
+# ---------------------------------------------------------------------- comparisons and NumPy functions
+
+
+def less(a: Any, b: Any) -> Maybe:
+    """A < b."""
+    x, y = Interval.of(a), Interval.of(b)
+    return Maybe(x.high < y.low, ~(x.low >= y.high))
+
+
+def less_equal(a: Any, b: Any) -> Maybe:
+    """A ≤ b."""
+    x, y = Interval.of(a), Interval.of(b)
+    return Maybe(x.high <= y.low, ~(x.low > y.high))
+
+
+def equal(a: Any, b: Any) -> Maybe:
+    """A = b: surely only where both are the same single point."""
+    x, y = Interval.of(a), Interval.of(b)
+    point = (x.low == x.high) & (y.low == y.high) & (x.low == y.low)
+    return Maybe(point, ~((x.high < y.low) | (y.high < x.low)))
+
+
+def where(condition: Any, a: Any, b: Any) -> Interval:
+    """``a`` where the condition surely holds, ``b`` where it surely does not, otherwise the hull of both."""
+    c, x, y = Maybe.of(condition), Interval.of(a), Interval.of(b)
+    low = np.where(c.surely, x.low, np.where(c.possibly, np.minimum(x.low, y.low), y.low))
+    high = np.where(c.surely, x.high, np.where(c.possibly, np.maximum(x.high, y.high), y.high))
+    return Interval(low, high)
+
+
+def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    """``a`` between two bounds, either of which may be None."""
+    least, most = a_min if min is None else min, a_max if max is None else max
+    result = a if least is None else FUNCTIONS[np.maximum](a, least)
+    return result if most is None else FUNCTIONS[np.minimum](result, most)
+
+
+def array_function(function: Any, args: Any, kwargs: Any) -> Any:
+    """NumPy's functions that are not ufuncs."""
+    if function is np.where and len(args) == 3:
+        return where(*args)
+    if function is np.clip:
+        return clip(*args, **kwargs)
+    refuse(f"numpy.{function.__name__}", "of the functions that are not ufuncs, intervals have where and clip")
+
+
+FUNCTIONS: dict[np.ufunc, Callable[..., Any]] = {
+    np.add: add,
+    np.subtract: subtract,
+    np.multiply: multiply,
+    np.divide: divide,
+    np.negative: negative,
+    np.positive: lambda a: a,
+    np.absolute: absolute,
+    np.fabs: absolute,
+    np.square: square,
+    np.power: power,
+    np.float_power: power,
+    np.reciprocal: lambda a: divide(1.0, a),
+    np.sqrt: sqrt,
+    np.exp: lambda a: Interval(np.maximum(down(np.exp(a.low), LIBRARY), 0.0), up(np.exp(a.high), LIBRARY)),
+    np.log: log,
+    np.sin: wave(np.sin, 0.25),
+    np.cos: wave(np.cos, 0.0),
+    np.tan: tan,
+    np.arctan: increasing(np.arctan),
+    np.tanh: increasing(np.tanh),
+    np.sinh: increasing(np.sinh),
+    np.minimum: monotone_in_both(np.minimum),
+    np.maximum: monotone_in_both(np.maximum),
+    np.floor: lambda a: Interval(np.floor(a.low), np.floor(a.high)),
+    np.sign: sign,
+    np.less: less,
+    np.less_equal: less_equal,
+    np.greater: lambda a, b: less(b, a),
+    np.greater_equal: lambda a, b: less_equal(b, a),
+    np.equal: equal,
+    np.not_equal: lambda a, b: LOGIC[np.logical_not](equal(a, b)),
+}

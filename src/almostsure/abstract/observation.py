@@ -1,0 +1,65 @@
+"""How what an agent observes differs from the state: not at all, by rounding to float32, or by a stated amount.
+
+A shield reads the observation, and the observation decides the cell.  So the true states of a cell are those whose
+observation may lie in it, and an image is made of everything that may be observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from almostsure.abstract.grid import Grid
+from almostsure.abstract.interval import Interval, down, up
+from almostsure.errors import ArgumentError
+
+HALF_UNIT = 2.0**-24  # a float32 differs from what it was rounded from by at most this, relatively
+LEAST = 2.0**-149
+TURN = 1e-9  # of a period: what moving a periodic coordinate by whole periods may cost
+
+
+class Observation:
+    """The distance between states and observations.
+
+    Parameters
+    ----------
+    grid
+        The grid whose cells are observed.
+    error
+        None if the observation is the state; "float32" if it is the state rounded to that; or the largest absolute
+        error, one number per coordinate.
+    """
+
+    def __init__(self, grid: Grid, error: str | Sequence[float] | None) -> None:
+        self.rounded = isinstance(error, str)
+        if self.rounded and error != "float32":
+            raise ArgumentError(f'observation_error must be None, "float32" or numbers; got {error!r}')
+        margin = np.zeros(grid.num_coordinates)
+        if error is not None and not isinstance(error, str):
+            margin = np.asarray(error, np.float64)
+            if margin.shape != (grid.num_coordinates,) or not (np.isfinite(margin) & (margin >= 0)).all():
+                raise ArgumentError(
+                    f"observation_error must be {grid.num_coordinates} numbers, 0 or more; got {error!r}"
+                )
+        self.margin = margin
+        self.turn = np.zeros(grid.num_coordinates)
+        for axis in grid.periodic:
+            self.turn[axis] = TURN * (grid.high[axis] - grid.low[axis])
+
+    def states(self, axis: int, seen: Interval) -> Interval:
+        """The states whose observation may lie in ``seen``."""
+        extra = self.margin[axis] + self.turn[axis]
+        if self.rounded:
+            low = seen.low - (np.abs(seen.low) * (2 * HALF_UNIT) + LEAST + extra)
+            high = seen.high + (np.abs(seen.high) * (2 * HALF_UNIT) + LEAST + extra)
+        elif extra == 0:
+            return seen
+        else:
+            low, high = seen.low - extra, seen.high + extra
+        return Interval(down(low), up(high))
+
+    def observed(self, axis: int, states: Interval) -> Interval:
+        """What may be observed of ``states``, before it is rounded to float32 (which is monotone)."""
+        extra = self.margin[axis]
+        return states if extra == 0 else Interval(down(states.low - extra), up(states.high + extra))

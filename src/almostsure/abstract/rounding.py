@@ -1,0 +1,84 @@
+"""Sums, differences, products and absolute values of bounds, as compiled ufuncs: one pass over the data each.
+
+``down(x)`` is ``x − (|x| · 2⁻⁵² + 2⁻¹⁰²²)``.  A unit in the last place of x is at most ``|x| · 2⁻⁵²`` (or 2⁻¹⁰⁷⁴ for
+the smallest numbers), so the exact value lies at or below the float before x, and so does its rounding.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+
+UNIT = 2.0**-52  # relative size of a unit in the last place, at most
+LEAST = 2.0**-1022
+
+ONE, TWO = ["float64(float64)"], ["float64(float64, float64)"]
+
+
+@nb.vectorize(ONE, cache=True)
+def down(x: float) -> float:
+    """At or below the float before x."""
+    return x - (abs(x) * UNIT + LEAST)
+
+
+@nb.vectorize(ONE, cache=True)
+def up(x: float) -> float:
+    """At or above the float after x."""
+    return x + (abs(x) * UNIT + LEAST)
+
+
+@nb.vectorize(TWO, cache=True)
+def add_down(a: float, b: float) -> float:
+    """The sum, rounded down."""
+    x = a + b
+    return x - (abs(x) * UNIT + LEAST)
+
+
+@nb.vectorize(TWO, cache=True)
+def add_up(a: float, b: float) -> float:
+    """The sum, rounded up."""
+    x = a + b
+    return x + (abs(x) * UNIT + LEAST)
+
+
+@nb.vectorize(TWO, cache=True)
+def subtract_down(a: float, b: float) -> float:
+    """The difference, rounded down."""
+    x = a - b
+    return x - (abs(x) * UNIT + LEAST)
+
+
+@nb.vectorize(TWO, cache=True)
+def subtract_up(a: float, b: float) -> float:
+    """The difference, rounded up."""
+    x = a - b
+    return x + (abs(x) * UNIT + LEAST)
+
+
+@nb.vectorize(TWO, cache=True)
+def multiply_down(a: float, b: float) -> float:
+    """The product, rounded down."""
+    x = a * b
+    return x - (abs(x) * UNIT + LEAST)
+
+
+@nb.vectorize(TWO, cache=True)
+def multiply_up(a: float, b: float) -> float:
+    """The product, rounded up."""
+    x = a * b
+    return x + (abs(x) * UNIT + LEAST)
+
+
+@nb.vectorize(TWO, cache=True)
+def absolute_low(low: float, high: float) -> float:
+    """The least absolute value in [low, high]; NaN where a bound is."""
+    if low != low or high != high:
+        return low + high
+    return max(low, -high, 0.0)
+
+
+@nb.vectorize(TWO, cache=True)
+def absolute_high(low: float, high: float) -> float:
+    """The largest absolute value in [low, high]; NaN where a bound is."""
+    if low != low or high != high:
+        return low + high
+    return max(-low, high)

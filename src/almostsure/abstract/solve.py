@@ -1,0 +1,246 @@
+"""The upper budget k̂ of every cell, exactly for the finite model that the images make.
+
+**Levels**, as for finite models: W_L, the cells that need at most L, is the largest set X in which every cell has a
+pattern all of whose outcomes end in X with damage 0, or in W_{L−d} with damage d ≥ 1.  A sweep takes the cells out of
+X for which no pattern holds any more; sweeps are repeated until one takes out nothing.  A pattern that has failed at a
+level never holds again at it, so each cell keeps the first that has not.
+
+An outcome is a box of cells.  Whether it lies in X is one look at a word: before each sweep X is shrunk by every window
+of rows that images have (*erosion*), 64 cells at a time, and the last coordinate is a range of bits.
+
+**Arrival.**  With a goal every choice costs at least 1, and values can be settled in ascending order, as Dijkstra does:
+each choice waits for one unsettled cell of its image; when that is settled it looks for the next one, and when there is
+none its cost is known.  Every cell of every image is looked at once.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.abstract import solve_kernels as kernels
+from almostsure.abstract.certificate import verified
+from almostsure.abstract.images import Images, Packed, block_ranges, blocks
+from almostsure.arguments import whole
+from almostsure.budget.minimal import INFINITE, NO_CAP
+from almostsure.errors import ArgumentError
+from almostsure.memory import available, require
+from almostsure.progress import Bar
+
+if TYPE_CHECKING:
+    from almostsure.abstract.abstraction import Abstraction
+    from almostsure.abstract.upper import UpperBudget
+
+Words = npt.NDArray[np.uint64]
+THREADS = 2
+WINDOWS = 64 << 20  # bytes for the eroded sets
+BYTES_PER_CHOICE = 12  # of the arrival engine, beside the images
+
+
+class Blocks:
+    """The images of all blocks: kept as one where they fit, computed again where they do not."""
+
+    def __init__(self, abstraction: Abstraction) -> None:
+        self.abstraction = abstraction
+        self.edges = blocks(abstraction)
+        self.kept = self._gathered(sharing=True) or self._gathered(sharing=False)
+
+    def __getitem__(self, number: int) -> Images:
+        return self.abstraction.images(*self.edges[number]) if self.kept is None else self.kept
+
+    def rows(self, number: int) -> tuple[int, int]:
+        """The first row of a block and how many there are; a row is all cells of the last coordinate."""
+        shape = self.abstraction.grid.cells
+        if len(shape) == 1:
+            return 0, 1
+        per_plane = int(np.prod(shape[1:-1], dtype=np.int64))
+        first, last = self.edges[number]
+        return first * per_plane, (last - first) * per_plane
+
+    def _gathered(self, *, sharing: bool) -> Images | None:
+        """The images of the whole grid, filled in block by block on all cores; None if they do not fit or not share."""
+        abstraction, (first, last) = self.abstraction, self.edges[0]
+        found = block_ranges(abstraction, first, last)
+        packed = Packed(abstraction.grid.cells, 0, found, last - first, sharing=sharing)
+        if packed.nbytes > (available() or 1 << 40) // 2:
+            return None
+        if not packed.put(found, first, last):
+            return None
+
+        def part(number: int) -> bool:
+            return packed.put(block_ranges(abstraction, *self.edges[number]), *self.edges[number])
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            fits = all(pool.map(part, range(1, len(self.edges))))
+        return packed.images() if fits else None
+
+
+def solve(abstraction: Abstraction, *, cap: int | None = None) -> UpperBudget:
+    """The upper budget of every cell, with its certificate verified."""
+    limit = NO_CAP if cap is None else whole("cap", cap)
+    if not 0 <= limit <= NO_CAP:
+        raise ArgumentError(f"cap must be 0 … {NO_CAP}, or None; got {cap}")
+    choices, images = abstraction.num_cells * abstraction.patterns.count, Blocks(abstraction)
+    room = (available() or 1 << 40) // 2 // BYTES_PER_CHOICE
+    if abstraction.goal is not None and images.kept is not None and choices < min(room, 2**31):
+        values = solve_arrival(abstraction, images, limit)
+        return verified(abstraction, images, values, cap=cap, engine="arrival engine")
+    values = solve_levels(abstraction, images, limit)
+    return verified(abstraction, images, values, cap=cap, engine="level engine")
+
+
+# ---------------------------------------------------------------------- arrival
+
+
+def solve_arrival(abstraction: Abstraction, images: Blocks, cap: int) -> npt.NDArray[np.int32]:
+    """The steps within which arrival is proved, for every cell."""
+    cells, patterns = abstraction.num_cells, abstraction.patterns.count
+    require(BYTES_PER_CHOICE * cells * patterns, "the proof of arrival", "Take fewer cells or patterns.")
+    value = np.where(abstraction.goal_cells, 0, INFINITE).astype(np.int32)
+    watch = kernels.Watch(
+        shape=np.array(abstraction.grid.cells, np.int64),
+        value=value,
+        head=np.full(cells, -1, np.int32),
+        link=np.full(cells * patterns, -1, np.int32),
+        position=np.zeros(cells * patterns, np.int32),
+        cost=np.zeros(cells * patterns, np.int32),
+        bucket=np.full(256, -1, np.int32),
+        patterns=patterns,
+    )
+    scratch = _scratch(abstraction)
+    kernels.start_watching(images[0], watch, scratch)
+    kernels.arrive(images[0], watch, scratch, cap)
+    return value
+
+
+# ---------------------------------------------------------------------- levels
+
+
+def solve_levels(abstraction: Abstraction, images: Blocks, cap: int) -> npt.NDArray[np.int32]:
+    """The upper budget of every cell, level by level."""
+    grid = abstraction.grid
+    counts, highest = _measure(images)
+    value = np.where(abstraction.goal_cells, 0, INFINITE).astype(np.int32)
+    reached: dict[int, Words] = {}  # W_L of the last levels
+    settled = _bits(value == 0, grid.cells[-1])
+    level, last_change = 0, 0
+    with Bar("upper budgets", grid.num_cells) as bar:
+        while level <= cap:
+            alive = _level(abstraction, images, settled, reached, counts, level)
+            fresh = alive & ~settled
+            if fresh.any():
+                value[_cells(fresh, grid.cells[-1])] = level
+                last_change = level
+            reached[level] = settled = alive
+            reached.pop(level - highest, None)
+            bar.update(int(np.count_nonzero(value != INFINITE)), f"level {level}")
+            if level - last_change >= highest or not (value == INFINITE).any():
+                break
+            level += 1
+    return value
+
+
+def _level(
+    abstraction: Abstraction,
+    images: Blocks,
+    settled: Words,
+    reached: dict[int, Words],
+    counts: npt.NDArray[np.int64],
+    level: int,
+) -> Words:
+    """The cells that need at most ``level``, as bits."""
+    grid = abstraction.grid
+    shape = np.array(grid.cells, np.int64)
+    alive = _bits(np.ones(grid.num_cells, np.bool_), grid.cells[-1])
+    witness = np.zeros(grid.num_cells, np.uint16)
+    task = kernels.Task(shape, alive, settled, witness, abstraction.patterns.count, level)
+    windows = _windows(counts, alive.nbytes * (1 + len(reached)))
+    lower = [_eroded(reached[level - d], grid.cells, grid.periodic, windows) for d in range(1, len(reached) + 1)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        while True:
+            own = _eroded(alive, grid.cells, grid.periodic, windows)
+            sets = _sets(np.concatenate([own, *lower]) if lower else own, own.size, windows, alive, shape)
+
+            def part(number: int, sets: kernels.Sets = sets) -> int:
+                return int(kernels.sweep(images[number], sets, task, _scratch(abstraction), *images.rows(number)))
+
+            if not sum(pool.map(part, range(len(images.edges)))):
+                return alive
+
+
+def _measure(images: Blocks) -> tuple[npt.NDArray[np.int64], int]:
+    """The largest count of cells per coordinate, and the largest finite damage, over all images."""
+    dims = images.abstraction.grid.num_coordinates
+
+    def part(number: int) -> tuple[npt.NDArray[np.int64], int]:
+        image = images[number]
+        ended = np.iinfo(image.counts.dtype).max
+        ends = [*image.start[1:, 0].tolist(), image.counts.size]
+        pieces = (image.counts[a:b] for a, b in zip(image.start[:, 0].tolist(), ends, strict=True))
+        counts = [int(piece.max(initial=1, where=piece != ended)) for piece in pieces]
+        return np.array(counts, np.int64), int(image.damage.max())
+
+    counts, highest = np.ones(dims, np.int64), 0
+    numbers = range(len(images.edges) if images.kept is None else 1)
+    with ThreadPoolExecutor(THREADS) as pool:
+        for found, damage in pool.map(part, numbers):
+            counts, highest = np.maximum(counts, found), max(highest, damage)
+    return counts, highest
+
+
+def _scratch(abstraction: Abstraction) -> kernels.Scratch:
+    dims = abstraction.grid.num_coordinates
+    return kernels.Scratch(np.zeros(dims + 1, np.int64), *np.zeros((3, dims), np.int64))
+
+
+# ---------------------------------------------------------------------- sets of cells as bits
+
+
+def _bits(cells: npt.NDArray[np.bool_], width: int) -> Words:
+    """Booleans per cell as words, [rows, words]."""
+    rows = cells.reshape(-1, width)
+    words = -(-width // 64)
+    padded = np.zeros((len(rows), words * 64), np.bool_)
+    padded[:, :width] = rows
+    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+
+
+def _cells(bits: Words, width: int) -> npt.NDArray[np.bool_]:
+    """Words as booleans per cell, [cells]."""
+    unpacked = np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little", count=width)
+    return unpacked.astype(np.bool_).reshape(-1)
+
+
+def _windows(counts: npt.NDArray[np.int64], size: int) -> list[int]:
+    """Which window lengths to erode by, per leading coordinate; 1 where a loop over the rows must do."""
+    windows: list[int] = counts[:-1].tolist()
+    while size * int(np.prod(windows, dtype=np.int64)) > WINDOWS and max(windows, default=1) > 1:
+        windows[int(np.argmax(windows))] = 1
+    return windows
+
+
+def _eroded(bits: Words, cells: tuple[int, ...], periodic: tuple[int, ...], windows: list[int]) -> Words:
+    """A set shrunk by every combination of windows, flat; the window of the first coordinate varies slowest."""
+    sets = bits.reshape(1, *cells[:-1], -1)
+    for axis in range(len(windows) - 1, -1, -1):
+        grown = np.empty((windows[axis], *sets.shape), np.uint64)
+        grown[0] = sets
+        for k in range(1, windows[axis]):
+            ahead = np.roll(sets, -k, axis=1 + axis)
+            if axis not in periodic:
+                ahead[(slice(None),) * (1 + axis) + (slice(-k, None),)] = 0
+            np.bitwise_and(grown[k - 1], ahead, out=grown[k])
+        sets = grown.reshape(-1, *sets.shape[1:])
+    return sets.reshape(-1)
+
+
+def _sets(bits: Words, per_set: int, windows: list[int], alive: Words, shape: npt.NDArray[np.int64]) -> kernels.Sets:
+    """Eroded sets in the form that kernels read."""
+    size, words = alive.size, alive.shape[1]
+    steps = np.cumprod([1, *windows[:0:-1]], dtype=np.int64)[::-1] * size if windows else np.zeros(0, np.int64)
+    window = np.where(np.array(windows, np.int64) == 1, 0, steps)
+    row = np.cumprod([1, *shape[-2:0:-1]], dtype=np.int64)[::-1] if shape.size > 1 else np.zeros(0, np.int64)
+    return kernels.Sets(bits, per_set, window, row * words)

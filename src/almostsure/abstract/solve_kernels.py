@@ -1,0 +1,247 @@
+"""Levels of the upper budget on boxes of cells, compiled.  :mod:`almostsure.abstract.solve` explains the method."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.abstract.images import Images
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+
+class Sets(NamedTuple):
+    """Sets of cells as bits along the last coordinate, each shrunk by every window that images have.
+
+    Set d is the one in which an outcome of damage d must end.  ``bits`` at ``d · per_set + Σ (count − 1) · window + Σ
+    index · row`` begins the row that says for which k the cells k of all ``count`` rows from there on are in the set.
+    """
+
+    bits: Words  # flat
+    per_set: int
+    window: Ints  # [coordinates − 1] words between the sets of two window lengths; 0 where windows are looped over
+    row: Ints  # [coordinates − 1] words between neighbours
+
+
+class Task(NamedTuple):
+    """What one level works on."""
+
+    shape: Ints  # [coordinates]
+    alive: Words  # [rows, words] not yet found to need more than this level
+    settled: Words  # [rows, words] need less than this level
+    witness: npt.NDArray[np.uint16]  # [cells] the first pattern that has not failed at this level
+    patterns: int
+    level: int
+
+
+class Scratch(NamedTuple):
+    """Small arrays, one set per thread."""
+
+    offset: Ints  # [coordinates + 1]
+    low: Ints  # [coordinates]
+    counts: Ints  # [coordinates]
+    at: Ints  # [coordinates]
+
+
+@nb.njit(cache=True, nogil=True)
+def span_inside(bits: Words, start: int, first: int, end: int) -> bool:
+    """Whether the cells ``first … end − 1`` of a row are all in the set."""
+    one, full = np.uint64(1), ~np.uint64(0)
+    w = first >> 6
+    while w << 6 < end:
+        mask = full
+        if first > w << 6:
+            mask = full << np.uint64(first - (w << 6))
+        if end < (w + 1) << 6:
+            mask &= (one << np.uint64(end - (w << 6))) - one
+        if bits[start + w] & mask != mask:
+            return False
+        w += 1
+    return True
+
+
+@nb.njit(cache=True, nogil=True)
+def row_inside(bits: Words, start: int, first: int, end: int, width: int) -> bool:
+    """Whether the cells ``first … end − 1`` of a row are in the set; those from ``width`` on wrap around."""
+    if not span_inside(bits, start, first, min(end, width)):
+        return False
+    return end <= width or span_inside(bits, start, 0, end - width)
+
+
+@nb.njit(cache=True, nogil=True)
+def rows_inside(sets: Sets, shape: Ints, start: int, scratch: Scratch) -> bool:
+    """The same for all rows of the box in ``scratch``, along the coordinates whose windows are looped over."""
+    low, count, at = scratch.low, scratch.counts, scratch.at
+    last = shape.size - 1
+    for j in range(last):
+        at[j] = 0
+    while True:
+        if not row_inside(sets.bits, start, low[last], low[last] + count[last], shape[last]):
+            return False
+        j = last - 1
+        while j >= 0:
+            if sets.window[j] == 0:
+                index = low[j] + at[j]
+                if index >= shape[j]:
+                    index -= shape[j]
+                if at[j] + 1 < count[j]:
+                    at[j] += 1
+                    start += sets.row[j] if index + 1 < shape[j] else -index * sets.row[j]
+                    break
+                start += (low[j] - index) * sets.row[j]
+                at[j] = 0
+            j -= 1
+        if j < 0:
+            return True
+
+
+@nb.njit(cache=True, nogil=True)
+def place(images: Images, shape: Ints, row: int, offset: Ints) -> None:
+    """Where the entries of a row of cells begin, one coordinate after the other, and then where its damages do."""
+    n = shape.size
+    offset[:] = 0
+    rest = row
+    for axis in range(n - 2, -1, -1):
+        index = rest - images.origin if axis == 0 else rest % shape[axis]
+        rest //= shape[axis]
+        for j in range(n):
+            offset[j] += index * images.stride[j, axis]
+        offset[n] += index * images.damage_stride[axis]
+
+
+@nb.njit(cache=True, nogil=True)
+def sweep(images: Images, sets: Sets, task: Task, scratch: Scratch, first_row: int, num_rows: int) -> int:
+    """Take out of ``task.alive`` the cells of a block that no pattern keeps in the sets; how many there were."""
+    # What the innermost loop reads lies in local variables: a field of a tuple is counted as a reference each time.
+    shape, offset, low, count = task.shape, scratch.offset, scratch.low, scratch.counts
+    lows, counts, starts, strides = images.low, images.counts, images.start, images.stride
+    last, width, boxes = shape.size - 1, shape[shape.size - 1], images.boxes
+    ended, one, found = np.int64(np.iinfo(counts.dtype).max), np.uint64(1), 0
+    for row in range(first_row, first_row + num_rows):
+        place(images, shape, row, offset)
+        for k in range(width):
+            bit = one << np.uint64(k & 63)
+            if not task.alive[row, k >> 6] & ~task.settled[row, k >> 6] & bit:
+                continue
+            p = np.int64(task.witness[row * width + k])
+            b = 0  # outcomes of p seen to be affordable
+            while b < boxes and p < task.patterns:
+                q = p * boxes + b
+                d = np.int64(images.damage[images.damage_start[q] + offset[last + 1] + k * images.damage_stride[last]])
+                start, cells, looped = d * sets.per_set, np.int64(d <= task.level), False
+                for j in range(last + 1):
+                    at = starts[j, q] + offset[j] + k * strides[j, last]
+                    low[j], count[j] = lows[at], counts[at]
+                    cells *= count[j]
+                    if j < last:
+                        start += low[j] * sets.row[j] + (count[j] - 1) * sets.window[j]
+                        looped |= sets.window[j] == 0 and count[j] > 1
+                if cells == 0:  # forbidden, or beyond the level
+                    good = False
+                elif count[0] == ended:
+                    good = True
+                elif looped:
+                    good = rows_inside(sets, shape, start, scratch)
+                else:
+                    good = row_inside(sets.bits, start, low[last], low[last] + count[last], width)
+                b = b + 1 if good else 0
+                p = p if good else p + 1
+            task.witness[row * width + k] = p
+            if p == task.patterns:
+                task.alive[row, k >> 6] &= ~bit
+                found += 1
+    return found
+
+
+# ---------------------------------------------------------------------- arrival: every choice costs something
+
+
+class Watch(NamedTuple):
+    """What the arrival engine keeps: each choice waits for one unsettled cell of its image, or for its turn."""
+
+    shape: Ints  # [coordinates]
+    value: npt.NDArray[np.int32]  # [cells]
+    head: npt.NDArray[np.int32]  # [cells] the first choice that waits for the cell
+    link: npt.NDArray[np.int32]  # [choices] the next choice in the same list
+    position: npt.NDArray[np.int32]  # [choices] cells of the image already seen to be settled
+    cost: npt.NDArray[np.int32]  # [choices] the largest d + v among these
+    bucket: npt.NDArray[np.int32]  # [256] the first choice whose cost is a level, modulo 256
+    patterns: int
+
+
+UNSETTLED = 2**31 - 1
+
+
+@nb.njit(cache=True, nogil=True)
+def advance(images: Images, watch: Watch, scratch: Scratch, choice: int) -> None:
+    """Go on through a choice's image to the next unsettled cell; at its end, put the choice into its bucket."""
+    shape, value, low, count = watch.shape, watch.value, scratch.low, scratch.counts
+    n, ended = shape.size, np.int64(np.iinfo(images.counts.dtype).max)
+    cell, p = choice // watch.patterns, choice % watch.patterns
+    k = cell % shape[n - 1]
+    place(images, shape, cell // shape[n - 1], scratch.offset)
+    seen, cost, before = np.int64(watch.position[choice]), np.int64(watch.cost[choice]), np.int64(0)
+    for q in range(p * images.boxes, (p + 1) * images.boxes):
+        d = np.int64(images.damage[images.damage_start[q] + scratch.offset[n] + k * images.damage_stride[n - 1]])
+        size = np.int64(1)
+        for j in range(n):
+            at = images.start[j, q] + scratch.offset[j] + k * images.stride[j, n - 1]
+            low[j], count[j] = images.low[at], images.counts[at]
+            size *= count[j]
+        if size == 0:
+            return  # forbidden: never in any list
+        if count[0] == ended:
+            size = np.int64(0)
+        cost = max(cost, d)
+        while seen < before + size:
+            rest, target, scale = seen - before, np.int64(0), np.int64(1)
+            for j in range(n - 1, -1, -1):
+                index = low[j] + rest % count[j]
+                rest //= count[j]
+                target += (index if index < shape[j] else index - shape[j]) * scale
+                scale *= shape[j]
+            if value[target] == UNSETTLED:
+                watch.position[choice], watch.cost[choice] = seen, cost
+                watch.link[choice], watch.head[target] = watch.head[target], choice
+                return
+            cost = max(cost, d + value[target])
+            seen += 1
+        before += size
+    watch.cost[choice] = cost
+    watch.link[choice], watch.bucket[cost & 255] = watch.bucket[cost & 255], choice
+
+
+@nb.njit(cache=True, nogil=True)
+def start_watching(images: Images, watch: Watch, scratch: Scratch) -> None:
+    """Put every choice of every unsettled cell into its first list."""
+    for cell in range(watch.value.size):
+        if watch.value[cell] == UNSETTLED:
+            for p in range(watch.patterns):
+                advance(images, watch, scratch, cell * watch.patterns + p)
+
+
+@nb.njit(cache=True, nogil=True)
+def arrive(images: Images, watch: Watch, scratch: Scratch, cap: int) -> None:
+    """Settle cells in the order of their values, each at the least cost of its choices."""
+    level, empty = 1, 0
+    while empty < 256 and level <= cap:
+        choice = watch.bucket[level & 255]
+        watch.bucket[level & 255] = -1
+        empty = empty + 1 if choice < 0 else 0
+        while choice >= 0:
+            following = watch.link[choice]
+            cell = choice // watch.patterns
+            if watch.value[cell] == UNSETTLED:
+                watch.value[cell] = level
+                waiting = watch.head[cell]
+                while waiting >= 0:
+                    after = watch.link[waiting]
+                    if watch.value[waiting // watch.patterns] == UNSETTLED:
+                        advance(images, watch, scratch, waiting)
+                    waiting = after
+            choice = following
+        level += 1

@@ -1,0 +1,120 @@
+"""``UpperBudget``: what every cell needs at most, verified, and what every pattern of it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.budget.minimal import INFINITE
+from almostsure.errors import ArgumentError, CertificateError, CorruptFile, UnknownName
+from almostsure.files import load_tensors, save_tensors
+
+if TYPE_CHECKING:
+    from almostsure.abstract.abstraction import Abstraction
+    from almostsure.abstract.guard import CellShield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class UpperBudget:
+    """Upper bounds k̂ on the minimal budgets of the states in each cell.
+
+    Made by ``minimal_budget(abstraction)`` or ``check_upper(abstraction, values)``; both verify it.  ``INFINITE``
+    stands where no finite bound was proved (or, with a cap, none up to the cap): the system itself may need less.
+    """
+
+    abstraction: Abstraction
+    of_state: npt.NDArray[np.int32]  # [cells]
+    row: npt.NDArray[np.int32]  # [cells] the row of a cell in needs, −1 where its value is INFINITE
+    needs: npt.NDArray[np.uint8 | np.int32]  # [finite cells, patterns] the largest number stands for ∞
+    cap: int | None = None
+    engine: str = ""
+    checked: bool = True
+    upper_bound: bool = True
+
+    def __post_init__(self) -> None:
+        for array in (self.of_state, self.row, self.needs):
+            array.flags.writeable = False
+
+    # ------------------------------------------------------------------ questions
+
+    def of(self, state: int | Sequence[float]) -> int:
+        """What a cell (its number) or the cell of a point needs at most; INFINITE outside the box too."""
+        cell = self._cell(state)
+        return INFINITE if cell < 0 else int(self.of_state[cell])
+
+    def patterns(self, state: int | Sequence[float]) -> dict[tuple[int, ...], int]:
+        """What each pattern needs at most from a cell or point; those that nothing suffices for are left out."""
+        cell = self._cell(state)
+        if cell < 0 or self.row[cell] < 0:
+            return {}
+        needs = self.needs[self.row[cell]].tolist()
+        sequences, most = self.abstraction.patterns.sequences, np.iinfo(self.needs.dtype).max
+        return {sequence: need for sequence, need in zip(sequences, needs, strict=True) if need != most}
+
+    def smallest_budget(self) -> int:
+        """A budget that suffices at the start: the worst of the initial cells decides."""
+        return int(self.of_state[self.abstraction.initial_cells()].max())
+
+    def safe_share(self, budget: int = 0) -> float:
+        """The share of cells for which ``budget`` is proved to suffice."""
+        return float((self.of_state <= min(budget, INFINITE - 1)).mean())
+
+    def histogram(self) -> dict[int, int]:
+        """How many cells need which budget at most, ascending; the last key may be INFINITE."""
+        values, counts = np.unique(self.of_state, return_counts=True)
+        return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+    def shield(self) -> CellShield:
+        """The shield.  ``almostsure.Shield(minimal)`` is the same."""
+        from almostsure.abstract.guard import CellShield
+
+        return CellShield(self)
+
+    def _cell(self, state: int | Sequence[float]) -> int:
+        if isinstance(state, (int, np.integer)) and not isinstance(state, bool):
+            if not 0 <= state < self.abstraction.num_cells:
+                raise UnknownName("cell", state, (), f"Cells are 0 … {self.abstraction.num_cells - 1}.")
+            return int(state)
+        return self.abstraction.grid.cell(state)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the values to a safetensors file, atomically."""
+        strings = {"cap": "" if self.cap is None else str(self.cap), "engine": self.engine}
+        arrays: dict[str, npt.NDArray[Any]] = {"of_state": self.of_state}
+        save_tensors(path, kind="upper", model=self.abstraction.fingerprint, arrays=arrays, strings=strings)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], abstraction: Abstraction) -> UpperBudget:
+        """Read upper budgets of ``abstraction`` and verify them: a file that claims too little is refused."""
+        arrays, _ = load_tensors(path, kind="upper", model=abstraction.fingerprint)
+        if set(arrays) != {"of_state"}:
+            raise CorruptFile(f"{path!s} must hold of_state; got {sorted(arrays)}", path=path)
+        try:
+            return abstraction.check_upper(arrays["of_state"])
+        except (CertificateError, ArgumentError) as error:
+            raise CorruptFile(f"{path!s} does not hold upper budgets of its system: {error}", path=path) from error
+
+    # ------------------------------------------------------------------ for people
+
+    def __repr__(self) -> str:
+        counts = self.histogram()
+        stuck = counts.pop(INFINITE, 0)
+        start, total = self.smallest_budget(), self.abstraction.num_cells
+        if start == INFINITE:
+            need = "no budget was proved to suffice at the start"
+        else:
+            need = f"the start needs a budget of at most {start}"
+        levels = f"{min(counts)} … {max(counts)}" if len(counts) > 1 else str(*counts) if counts else "no finite budget"
+        return (
+            f"<UpperBudget: {need} ({total:,} cells)\n"
+            f"  {total - stuck:,} cells ({(total - stuck) / total:.1%}) need at most {levels}; "
+            f"for {stuck:,} nothing was proved\n"
+            f"  upper bounds by the {self.engine}; verified>"
+        )
