@@ -82,6 +82,7 @@ class Guarded:
         guard = guard_of(guard)
         self.guard, self.space, self.forbidden, self.state_of = guard, guard.space, forbidden, state_of
         self.learns, self.is_sure = isinstance(guard, OnlineShield), isinstance(guard, Shield)
+        self.shows = [name for name in guard.carries if not name.startswith("_")]  # the others are the guard's notes
         self.budget = _feasible(guard, budget)
         self.fallback = None if fallback is None else self._policy(fallback)
         self.ledger = open_ledger(ledger, guard)
@@ -105,9 +106,13 @@ class Guarded:
         begun = self.guard.begin(int(self.space.initial_states[0]), self.budget)[1:]
         limits: Limits = {
             name: int(value) if isinstance(value, (int, np.integer)) else None
-            for name, value in zip(self.guard.carries, begun, strict=True)
+            for name, value in zip(self.shows, begun, strict=False)
         }
         return show(observations, limits, form, normalised=normalised, num_actions=self.space.num_actions)
+
+    def shown(self, run: Run) -> tuple[Any, ...]:
+        """What is carried and shown to agents."""
+        return run[1 : 1 + len(self.shows)]
 
     def fit(self, env: Any, observations: Any, actions: Any) -> None:
         """Refuse an environment that the guard is not for, as far as that can be seen before it is played."""

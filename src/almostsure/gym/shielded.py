@@ -44,7 +44,7 @@ class Stage(NamedTuple):
     """Where an episode is, and what may be played there."""
 
     run: Run
-    carried: tuple[Any, ...]  # the run without its state
+    carried: tuple[Any, ...]  # what of the run is shown beside its state
     allowed: frozenset[int]
     mask: Mask
     info: dict[str, Any]  # the damage of the step, what is carried by name, and perhaps why nothing can follow
@@ -224,8 +224,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def _at(self, run: Run, before: int) -> Stage:
         """The stage of a run that had ``before`` left until its last step."""
-        guarded, carried = self.guarded, run[1:]
-        info = {"damage": before - carried[0], **dict(zip(guarded.guard.carries, carried, strict=True))}
+        guarded, carried = self.guarded, self.guarded.shown(run)
+        info = {"damage": before - carried[0], **dict(zip(guarded.shows, carried, strict=True))}
         if carried[0] < 0 <= before:
             info["violation"] = True
         try:

@@ -109,7 +109,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._begin(who, self._find(observations, who))
         self._resets.over = over
         self._resets.reset(who)
-        seen = self.shown.batch(observations, self._run[1:], self._masks)
+        seen = self.shown.batch(observations, self.guarded.shown(self._run), self._masks)
         return seen, self._infos(infos, who, self._none, self._none + NOWHERE, self._none != 0)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
@@ -147,7 +147,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             self._note(at, self._why(at, bool(terminated[at])))
         if final is not None:
             infos = {**infos, "final_info": self._infos(final, ended, damages, executed, replaced)}
-            infos["final_obs"] = show_final(self.shown, infos["final_obs"], self._run[1:], ended, self._masks)
+            carried = self.guarded.shown(self._run)
+            infos["final_obs"] = show_final(self.shown, infos["final_obs"], carried, ended, self._masks)
             damages, executed = np.where(ended, 0, damages), np.where(ended, NOWHERE, executed)
             replaced = replaced & ~ended
         if final is not None or acting is not self._all:
@@ -155,7 +156,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             _check_resets(infos, began)
             self._begin(began, seen)
         self._resets.step(ended)
-        shown = self.shown.batch(observations, self._run[1:], self._masks)
+        shown = self.shown.batch(observations, self.guarded.shown(self._run), self._masks)
         infos = self._infos(infos, self._all, damages, executed, replaced)
         return shown, rewards, terminated, truncated, infos
 
@@ -345,7 +346,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         own: dict[str, npt.NDArray[Any]] = {} if "cost" in infos else {"cost": damages.copy()}
         if some(self._violated | self._stuck):
             own |= {"violation": self._violated.copy(), "stuck": self._stuck & ~self._violated}
-        carried = {name: column.copy() for name, column in zip(self.guarded.guard.carries, self._run[1:], strict=True)}
+        shown = self.guarded.shown(self._run)
+        carried = {name: column.copy() for name, column in zip(self.guarded.shows, shown, strict=True)}
         return write(
             infos,
             who,

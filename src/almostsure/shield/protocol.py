@@ -36,7 +36,11 @@ class Guard(Protocol):
 
     @property
     def carries(self) -> tuple[str, ...]:
-        """The names of what it carries beside the state: ``("remaining",)`` for a shield."""
+        """The names of what it carries beside the state: ``("remaining",)`` for a shield.
+
+        Names that begin with an underscore come last: they are the guard's own notes, which wrappers hand back to it
+        and show to nobody.
+        """
         ...
 
     def begin(self, state: Any, budget: int) -> Run:

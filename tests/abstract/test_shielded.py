@@ -1,0 +1,108 @@
+"""Shielded environments with real-valued observations."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Discrete
+from gymnasium.wrappers import TransformAction
+
+import almostsure as asure
+from almostsure.abstract import Grid
+from almostsure.errors import ModelError, NoSafeAction
+from almostsure.gym import ShieldedEnv, ShieldedVectorEnv
+
+
+def torques(**options):
+    model = asure.abstract("Pendulum-v1", Grid((-0.4, -1.6), (0.4, 1.6), (80, 80)))
+    env = gymnasium.make("Pendulum-v1", **options)
+    return model, TransformAction(env, lambda a: np.array([model.actions[a]], np.float32), Discrete(model.num_actions))
+
+
+@pytest.fixture(scope="module")
+def upright():
+    return asure.Shield(asure.minimal_budget(torques()[0]))
+
+
+@pytest.fixture(scope="module")
+def cart_pole():
+    grid = Grid((-2.4, -1.6, -0.2094, -1.8), (2.4, 1.6, 0.2094, 1.8), (24, 24, 32, 32))
+    return asure.Shield(asure.minimal_budget(asure.abstract("CartPole-v1", grid, pattern=6)))
+
+
+def test_random_play_keeps_the_pendulum_upright(upright):
+    _, env = torques(max_episode_steps=300)
+    shielded = ShieldedEnv(env, upright, 0)
+    observation, info = shielded.reset(seed=0, options={"x_init": 0.1, "y_init": 0.1})
+    assert observation.shape == (4,)
+    assert info["remaining"] == 0
+    assert not any(key.startswith("_") for key in info)
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        action = rng.choice(np.flatnonzero(shielded.action_masks()))
+        observation, *_, info = shielded.step(action)
+        assert abs(np.arctan2(observation[1], observation[0])) <= 0.4
+        assert info["damage"] == 0
+
+
+def test_starts_outside_the_safe_cells_are_refused_in_words(upright):
+    _, env = torques()
+    shielded = ShieldedEnv(env, upright, 0)
+    with pytest.raises(NoSafeAction, match=r"a state outside the box with 0 left.*Narrow the start, or widen the box"):
+        shielded.reset(seed=0)
+
+
+def test_cart_pole_never_falls(cart_pole):
+    env = ShieldedEnv(gymnasium.make("CartPole-v1"), cart_pole, 0)
+    rng = np.random.default_rng(1)
+    for episode in range(3):
+        env.reset(seed=episode)
+        steps, over = 0, False
+        while not over:
+            *_, terminated, truncated, _ = env.step(rng.choice(np.flatnonzero(env.action_masks())))
+            over, steps = terminated or truncated, steps + 1
+        assert steps == 500
+
+
+def test_vectors_of_cart_poles(cart_pole):
+    vector = ShieldedVectorEnv(gymnasium.make_vec("CartPole-v1", 4, vectorization_mode="sync"), cart_pole, 0)
+    observations, infos = vector.reset(seed=3)
+    assert observations.shape == (4, 5)
+    rng = np.random.default_rng(2)
+    for _ in range(520):  # across an automatic reset
+        masks = vector.action_masks()
+        observations, _, terminated, _, infos = vector.step(np.argmax(rng.random(masks.shape) * masks, axis=1))
+        assert not terminated.any()
+        assert "_begun" not in infos
+
+
+def test_forbidden_actions_are_refused(cart_pole):
+    env = ShieldedEnv(gymnasium.make("CartPole-v1"), cart_pole, 0)
+    env.reset(seed=0)
+    while env.action_masks()[1]:
+        env.step(1)
+    with pytest.raises(NoSafeAction, match="right is not allowed at cell"):
+        env.step(1)
+
+
+def test_forbidden_actions_are_replaced_if_asked_for(cart_pole):
+    env = ShieldedEnv(gymnasium.make("CartPole-v1"), cart_pole, 0, forbidden="replace")
+    env.reset(seed=0)
+    replaced = 0
+    for _ in range(200):
+        *_, terminated, _, info = env.step(1)
+        assert not terminated
+        replaced += info["replaced"]
+    assert replaced > 20
+
+
+def test_an_environment_of_another_shape_is_refused(cart_pole):
+    with pytest.raises(ModelError, match=r"the 4 coordinates of the grid"):
+        ShieldedEnv(Two(), cart_pole, 0).reset()
+
+
+class Two(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
