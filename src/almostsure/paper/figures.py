@@ -1,4 +1,4 @@
-"""The figures, for print: the two experiments and the sample bound.  Matplotlib is imported here only.
+"""The figures, for print: the two experiments and the sample bound.
 
 They are drawn for one column of a page, in colours that colour-blind readers tell apart (vermilion and blue of Okabe
 and Ito), and differ in shape as well: bars are simulated, dots are exact.
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from almostsure.errors import MissingExtra
 from almostsure.model.mdp import Floats
 from almostsure.paper.experiments import BUDGET, EPISODES, Experiment
 from almostsure.paper.sampling import DELTA, MU, REPEATS, SampleCurve
+from almostsure.plots import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,26 +32,17 @@ MOST = {1: 20, 2: 30}  # where the axis ends
 FAINT = 1e-3  # smaller probabilities get no dot
 
 
-def require() -> None:
-    """Raise MissingExtra unless there is Matplotlib."""
-    try:
-        import matplotlib as _  # noqa: F401
-    except ImportError:
-        raise MissingExtra("matplotlib", "plot") from None
-
-
 def experiment_figure(experiment: Experiment) -> Figure:
     """One panel for each limit c: the damage (experiment 1) or the return (2) an episode, simulated and exact."""
     from matplotlib import rc_context
-    from matplotlib.figure import Figure
 
     with rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, 3.5), layout="constrained")
+        figure = new_figure(WIDTH, 3.5)
         panels: Any = figure.subplots(2, 2, sharex=True, sharey=True)
         for axes, limit in zip(panels.flat, experiment.expected, strict=True):
             _panel(axes, experiment, limit)
         what = "damage" if experiment.number == 1 else "return"
-        figure.supxlabel(f"{what} of an episode", fontsize=8)
+        figure.supxlabel(f"{what} per episode", fontsize=8)
         figure.supylabel("share of the episodes", fontsize=8)
         _legend(figure, panels.flat[0])
         _settle(figure)
@@ -108,10 +99,9 @@ def _legend(figure: Figure, axes: Axes) -> None:
 def sample_figure(curve: SampleCurve) -> Figure:
     """How often Algorithm 2 misses an outcome against N: exact, simulated, and the bounds."""
     from matplotlib import rc_context
-    from matplotlib.figure import Figure
 
     with rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
+        figure = new_figure(WIDTH, 2.5)
         axes = figure.subplots()
         axes.axhline(DELTA, color=GREY, linewidth=0.7, linestyle=(0, (3, 2)))
         axes.text(curve.samples[0], DELTA * 0.93, rf"$\delta = {DELTA:g}$", color=GREY, va="top", fontsize=7)
@@ -161,13 +151,13 @@ def _saved(figure: Figure, kind: str, metadata: dict[str, None]) -> bytes:
 
 CAPTIONS = {
     "damage-per-episode": (
-        "Experiment I: damage of an episode",
+        "Experiment I: damage per episode",
         f"Left always hurts. Bars: {EPISODES:,} simulated episodes; dots: exact. The assured policy (blue) always "
         f"takes {BUDGET}. The policy for an expected damage of at most c (vermilion) takes a geometric amount, often 0 "
         f"and often more than {BUDGET}; the dashed line marks the budget, and tails beyond {MOST[1]} are not shown.",
     ),
     "return-per-episode": (
-        "Experiment II: return of an episode",
+        "Experiment II: return per episode",
         f"Left hurts with probability 0.6. Bars: {EPISODES:,} simulated episodes; dots: exact. The assured policy "
         f"(blue) returns at least {BUDGET}, 25/3 on average and most often 7. The policy for an expected damage of at "
         "most c (vermilion) most often returns 0, and c/0.6 on average: it does depend on c. Tails beyond "

@@ -19,6 +19,7 @@ from almostsure.files import atomic_write
 from almostsure.model.source import Model, as_model
 from almostsure.paper import experiments, memory, minimal, sampling
 from almostsure.paper.claim import FAILS, HOLDS, LOOSE, Check, Claim, checked_seed, find
+from almostsure.plots import require
 from almostsure.progress import Bar
 
 PAPER = "Castellano, Min, Bazerque, Mallada: Reinforcement Learning with Almost Sure Constraints (L4DC 2022)"
@@ -132,11 +133,9 @@ def reproduce(
     Interrupted
         On Ctrl-C.  What is done is written, and ``kept`` is the Reproduction of it.
     """
-    from almostsure.paper import figures
-
     model = None if mdp is None else as_model(mdp)
     if model is None:
-        figures.require()
+        require()
     checks = CLAIMS if model is None else tuple(check for check in CLAIMS if _applies(check, model))
     seed = checked_seed(seed)
     result = Reproduction(folder=_made(folder), seed=seed, checks=checks)

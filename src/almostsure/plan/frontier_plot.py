@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from almostsure.errors import MissingExtra
+from almostsure.plots import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,11 +19,7 @@ ASSURED, EXPECTED, CHANCE = "#1b6ca8", "#d1603d", "#6a4c93"
 
 def draw(frontier: Frontier) -> Figure:
     """Two panels: return against damage, and return against risk."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("matplotlib", "plot") from None
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    figure = new_figure(10, 4.2)
     left, right = figure.subplots(1, 2, sharey=True)
     _against_damage(left, frontier)
     _against_risk(right, frontier)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from almostsure.errors import MissingExtra
+from almostsure.plots import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,11 +20,7 @@ CURVE, LIMIT, PAYS = "#1b6ca8", "#777777", "#d1603d"
 
 def draw(suggestion: Suggestion) -> Figure:
     """The best return against the budget, with the three numbers that frame the choice."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("matplotlib", "plot") from None
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    figure = new_figure(6.4, 4.0)
     axes = figure.subplots()
     budgets, known = np.arange(len(suggestion.curve)), np.isfinite(suggestion.curve)
     axes.step(
