@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from almostsure.errors import MissingExtra
+from almostsure.plots import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,12 +24,9 @@ TITLES = {
 
 def draw(comparison: Comparison) -> Figure:
     """Three panels: return, damage and violations against steps, with confidence bands."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import EngFormatter
-    except ImportError:
-        raise MissingExtra("matplotlib", "plot") from None
-    figure = Figure(figsize=(12, 4.4), layout="constrained")
+    figure = new_figure(12, 4.4)
+    from matplotlib.ticker import EngFormatter
+
     panels = figure.subplots(1, len(TITLES))
     for axes, (measure, title) in zip(panels, TITLES.items(), strict=True):
         _panel(axes, comparison, measure)
