@@ -14,9 +14,9 @@ from safetensors.numpy import load_file
 
 import almostsure as asure
 import almostsure.learn.sampling as sampling_module
-from almostsure.errors import CorruptFile, FileError, Interrupted, ModelMismatch
+from almostsure.errors import ArgumentError, CorruptFile, FileError, Interrupted, ModelMismatch
 from almostsure.files import load_tensors, save_tensors, tensors_kind
-from almostsure.learn import FunctionSampler, count_outcomes
+from almostsure.learn import FunctionSampler, count_outcomes, learn_minimal_budget
 
 FIELDS = ("choice", "next_state", "damage", "times", "reward", "samples")
 
@@ -123,7 +123,7 @@ PROGRAM = """
     import numpy as np
     import almostsure as asure
     import almostsure.learn.sampling as sampling
-    from almostsure.learn import FunctionSampler, count_outcomes
+    from almostsure.learn import FunctionSampler, count_outcomes, learn_minimal_budget
 
     sampling.OTHER_CHUNK = 100
     slow = float(sys.argv[2])
@@ -208,3 +208,44 @@ def living(group):
             if int(process_group) == group and state != "Z":
                 found.append(path.parent.name)
     return found
+
+
+# ---------------------------------------------------------------------- a checkpoint belongs to its simulator
+
+
+def coin(share):
+    return lambda state, action, rng: (0, 0.0, int(rng.random() < share))
+
+
+def test_what_a_simulator_closes_over_is_part_of_it(tmp_path):
+    path = tmp_path / "run"
+    options = {"mu": 0.05, "delta": 0.05, "seed": 1, "checkpoint": path}
+    harmless = learn_minimal_budget(FunctionSampler(coin(0.0), 1, 1, max_damage=1), **options)
+    assert harmless.minimal.of_choice.tolist() == [0]
+    with pytest.raises(FileError, match="belongs to another run: its sampler is"):
+        learn_minimal_budget(FunctionSampler(coin(0.5), 1, 1, max_damage=1), **options)
+
+
+def test_a_name_that_lies_is_found_out(tmp_path):
+    path = tmp_path / "run"
+    options = {"mu": 0.05, "delta": 0.05, "seed": 1, "checkpoint": path, "identity": "coin"}
+    learn_minimal_budget(FunctionSampler(coin(0.0), 1, 1, max_damage=1), **options)
+    with pytest.raises(FileError, match=r"belongs to another sampler: .* same outcome in all of .* shows another one"):
+        learn_minimal_budget(FunctionSampler(coin(0.5), 1, 1, max_damage=1), **options)
+
+
+def test_a_rare_outcome_is_no_contradiction(tmp_path):
+    """An outcome of 1 % that 50 samples did not show may well turn up when the choice is sampled again."""
+    for seed in range(40):
+        path = tmp_path / str(seed)
+        options = {"seed": seed, "checkpoint": path, "identity": "coin"}
+        count_outcomes(FunctionSampler(coin(0.01), 1, 1, max_damage=1), 50, **options)
+        count_outcomes(FunctionSampler(coin(0.01), 1, 1, max_damage=1), 50, **options)
+
+
+def test_without_an_identity_there_is_no_checkpoint(tmp_path):
+    rng = np.random.default_rng(0)
+    sampler = FunctionSampler(lambda s, a, _: (0, rng.random(), 0), 1, 1)
+    with pytest.raises(ArgumentError, match=r"cannot be told from others.*identity="):
+        count_outcomes(sampler, 5, checkpoint=tmp_path / "run")
+    assert count_outcomes(sampler, 5, checkpoint=tmp_path / "run", identity="mine").total == 5

@@ -15,7 +15,7 @@ from almostsure.errors import (
     ModelError,
     UnknownName,
 )
-from almostsure.learn import OnlineShield
+from almostsure.learn import FunctionSampler, OnlineShield
 from almostsure.learn.compare import Learner, Training, compare
 from almostsure.learn.comparison import mean_and_margin, track
 from almostsure.learn.deployment import MAX_STEPS, truncated_sums
@@ -246,3 +246,44 @@ def test_ctrl_c_keeps_what_is_finished(corridor):
     with pytest.raises(Interrupted, match="stopped after 0") as caught:
         compare(corridor, 2, Fixed(policy, fail=KeyboardInterrupt()), steps=10, seeds=[4])
     assert "no run was finished" in repr(caught.value.kept)
+
+
+# ---------------------------------------------------------------------- without a model, and on several cores
+
+
+def coin(state, action, rng):
+    return (0, 1.0, int(rng.random() < 0.5)) if action == 0 else (1, 0.0, 0)
+
+
+def test_a_sampler_is_judged_by_playing():
+    sampler = FunctionSampler(coin, 2, 2, terminal=[1], max_damage=1)
+    learned = asure.learn_minimal_budget(sampler, mu=0.2, delta=0.01, seed=1)
+    every = [ShieldedQ(shield=learned.shield), "unconstrained", "lagrangian", "saute", "one-step"]
+    result = asure.compare(sampler, 2, every, steps=1_500, seeds=1)
+    rows = {row["learner"]: row for row in result.rows}
+    shielded = rows["shielded Q-learning"]
+    assert (shielded["training_violations"], shielded["deployed_overspend"]) == (0, 0)
+    assert 0 < shielded["deployed_overspend_upper"] < 0.01
+    assert shielded["deployed_return_error"] > 0
+    assert abs(shielded["deployed_return"] - 4) < 0.5  # two tails take 4 tosses on average
+    assert rows["unconstrained Q-learning"]["deployed_overspend"] == 1
+    assert np.isnan(shielded["fraction_of_optimum"])
+    assert "judged by 1,000 episodes" in str(result)
+
+
+def test_without_a_shield_one_is_learned_along():
+    result = asure.compare(FunctionSampler(coin, 2, 2, terminal=[1], max_damage=1), 2, "shielded", steps=500, seeds=1)
+    assert result.rows[0]["training_violations"] <= 1  # there is one damaging outcome
+
+
+def test_environments_are_models_where_they_have_a_table():
+    result = asure.compare("CliffWalking-v1", 1, "shielded", steps=500, seeds=1)
+    assert result.sampled_episodes is None
+    assert result.rows[0]["training_violations"] == 0
+
+
+def test_workers_do_not_matter():
+    first, second = (
+        asure.compare("corridor", 2, ["shielded", "saute"], steps=1_000, seeds=2, workers=workers) for workers in (1, 2)
+    )
+    assert first.rows == second.rows

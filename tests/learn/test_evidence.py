@@ -1,5 +1,6 @@
-"""The two rules of acceptance: their formulas, and how often they really err."""
+"""The two rules by which choices become known: their formulas, and how often they really err; what refutes μ."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import almostsure as asure
+from almostsure.errors import ArgumentError
+from almostsure.learn import FunctionSampler
 from almostsure.learn.bounds import samples_needed
-from almostsure.learn.evidence import BY_COUNT, ZETA_3, Evidence
+from almostsure.learn.counts import Counts
+from almostsure.learn.evidence import BY_COUNT, REFUTED, ZETA_3, Evidence, check_mu
 
 UNBOUNDED = 10**9
 
@@ -106,3 +111,53 @@ def test_the_rules_err_less_than_they_may(outcomes):
     runs, delta = 400, 0.2
     errors = sum(play(rng, outcomes, 0.2, delta) for _ in range(runs))
     assert errors <= delta * runs
+
+
+# ---------------------------------------------------------------------- what refutes μ
+
+
+def seen(times, samples):
+    """A choice that showed one outcome ``times`` times and another one in the rest of ``samples``."""
+    counts = Counts(asure.example("paper"))
+    counts.see(0, 0, 0, times=samples - times)
+    if times:
+        counts.see(0, 0, 1, times=times)
+    return counts
+
+
+def test_a_mu_that_the_counts_refute_is_refused():
+    with pytest.raises(ArgumentError, match=r"damage 1 in 58 of 30,000 samples \(0.1934 %\).* Choose a smaller mu"):
+        check_mu(seen(58, 30_000), 0.3)
+    check_mu(seen(58, 30_000), 0.002)
+    check_mu(seen(0, 30_000), 0.9)
+    check_mu(seen(1, 3), 0.9)  # three samples refute little
+    check_mu(Counts(asure.example("paper")), 0.5)
+
+
+def test_the_test_is_exact():
+    from scipy.stats import binom
+
+    for times, samples, mu in ((3, 40, 0.5), (10, 100, 0.4), (0, 70, 0.3)):
+        counts = seen(times, samples)
+        chance = binom.cdf(counts.times, samples, mu).min() * counts.times.size
+        refused = False
+        try:
+            check_mu(counts, mu)
+        except ArgumentError:
+            refused = True
+        assert refused == (chance < REFUTED)
+
+
+def test_a_right_mu_is_not_refused():
+    for seed in range(30):
+        asure.learn_minimal_budget("hazard-map", mu=0.1, delta=0.1, budget=1, seed=seed)
+
+
+def test_learners_and_logs_refuse_it():
+    calls = itertools.count()
+    once = FunctionSampler(lambda s, a, rng: (0, 0.0, int(next(calls) == 0)), 1, 1)
+    with pytest.raises(ArgumentError, match="mu must be at most the probability of the rarest outcome"):
+        asure.learn_minimal_budget(once, mu=0.3, delta=1e-20, seed=1)
+    log = {"s": [0] * 30_000, "a": [0] * 30_000, "s'": [0] * 30_000, "d": [1] * 58 + [0] * 29_942}
+    with pytest.raises(ArgumentError, match="58 of 30,000"):
+        asure.learn_from_logs(log, mu=0.3, delta=0.05)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -164,7 +165,8 @@ class JsonLines:
     def __call__(self, entry: Entry) -> None:
         """Append an entry."""
         about = {"time": round(time.time(), 3), "process": os.getpid()}
-        line = json.dumps({"kind": type(entry).__name__.lower(), **entry._asdict(), **about}) + "\n"
+        values = {name: None if value != value else value for name, value in entry._asdict().items()}  # JSON has no NaN
+        line = json.dumps({"kind": type(entry).__name__.lower(), **values, **about}) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # Opened anew each time: nothing is left open in a copied or forked environment, and appending one short
@@ -181,19 +183,22 @@ class JsonLines:
 
 
 def read_ledger(path: str | os.PathLike[str]) -> Ledger:
-    """The ledger that a file of JSON lines holds, of all the processes that wrote to it."""
+    """The ledger that a file of JSON lines holds, of all the processes that wrote to it.
+
+    A last line that was torn, by a full disk or a kill, is left out.
+    """
     kinds: dict[str, Callable[..., Entry]] = {"surprise": Surprise, "violation": Violation, "episode": Episode}
     result = Ledger()
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        content = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"cannot read the ledger {path!s}: {error}", path=path) from error
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(content[: content.rfind("\n") + 1].splitlines(), 1):
         try:
             entry = json.loads(line)
             kind = kinds[entry.pop("kind")]
             del entry["time"], entry["process"]
-            result.note(kind(**entry))
+            result.note(kind(**{name: math.nan if value is None else value for name, value in entry.items()}))
             result.steps += entry["steps"] if kind is Episode else 0
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptFile(f"{path!s} is no ledger: line {number} is {line[:80]!r}", path=path) from error

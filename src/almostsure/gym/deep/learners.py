@@ -28,6 +28,7 @@ from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.regimes import Regime
 from almostsure.gym.deep.settings import DEFAULT, Settings
 from almostsure.gym.deep.training_env import of_model
+from almostsure.learn.learners.baselines import saute_penalty
 from almostsure.learn.learners.training import Learner, Training
 from almostsure.model.mdp import MDP
 from almostsure.policy.policy import Policy
@@ -115,7 +116,7 @@ class SautePPO(_PPO):
     Parameters
     ----------
     penalty
-        For each step while overspent; by default a hundredth of what ``EarlyEndPPO`` pays at once.
+        For each step while overspent; by default that of :func:`almostsure.learn.learners.baselines.saute_penalty`.
     """
 
     name: str = "Sauté PPO"
@@ -123,7 +124,8 @@ class SautePPO(_PPO):
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
         """Everything, and a penalty in place of the reward while overspent."""
-        return regimes.saute(mdp, _at_once(mdp) / 100 if self.penalty is None else self.penalty)
+        usual = saute_penalty(float(mdp.reward.min()), float(mdp.reward.max()))
+        return regimes.saute(mdp, usual if self.penalty is None else self.penalty)
 
 
 @final

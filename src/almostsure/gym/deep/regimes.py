@@ -15,7 +15,8 @@ regime               mask                                     reward            
 ===================  =======================================  ========================  ==========================
 
 "None" still masks actions that a state does not have.  Where the one-step rule has nothing left to allow, it allows
-everything: an agent must do something, and that is where it fails.
+what may hurt least: an agent must do something, and that is where it fails.  That rule and the penalty of Sauté are
+those of the tabular learners: see :mod:`almostsure.learn.learners.baselines`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import final
 
 import numpy as np
 
+from almostsure.learn.learners.baselines import next_damages
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.shield.shield import Shield
 
@@ -67,16 +69,15 @@ def shielded(shield: Shield) -> Regime:
 
 
 def one_step(mdp: MDP) -> Regime:
-    """What cannot take more than what remains in the very next step; everything where there is no such action."""
+    """What cannot take more than what remains in the very next step; what takes least where there is no such action."""
     at_once = np.full((mdp.num_states, mdp.num_actions), np.iinfo(np.int64).max)
-    worst = np.maximum.reduceat(mdp.damage, mdp.outcome_ptr[:-1].astype(np.int64))
-    at_once[mdp.choice_states(), mdp.choice_action] = worst
-    available = _available(mdp)
+    at_once[mdp.choice_states(), mdp.choice_action] = next_damages(mdp)
+    least: Bools = at_once == at_once.min(axis=1, keepdims=True)
 
     def mask(states: Ints, remaining: Ints) -> Bools:
         allowed: Bools = at_once[states] <= remaining[:, None]
         stuck = ~allowed.any(axis=1)
-        allowed[stuck] = available(states[stuck], remaining[stuck])
+        allowed[stuck] = least[states[stuck]]
         return allowed
 
     return Regime(mask=mask, needs=_nothing_needed(mdp))
