@@ -684,6 +684,17 @@ def test_properties_of_jani_name_goals(tmp_path: Path) -> None:
         from_prism(path, damage="hurt", goal="arive")
 
 
+def test_variables_of_a_jani_automaton_go_by_their_own_names(tmp_path: Path) -> None:
+    path = tmp_path / "local.jani"
+    model = jani(0, 0)
+    bounded = {"kind": "bounded", "base": "int", "lower-bound": 0, "upper-bound": 3}
+    automaton = model["automata"][0]
+    automaton["variables"] = [{"name": "x", "type": bounded, "initial-value": 0}]
+    automaton["edges"][0]["destinations"][0]["assignments"].append({"ref": "x", "value": 2})
+    path.write_text(json.dumps(model))
+    assert from_prism(path, damage="x=2") == from_prism(path, damage="A_x=2") == from_prism(path, damage="end")
+
+
 # ---------------------------------------------------------------------- Storm in a process of its own
 
 

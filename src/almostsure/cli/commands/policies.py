@@ -211,6 +211,8 @@ def _kind(policy: Policy) -> str:
 
 def _best_return(solution: Solution) -> str:
     if solution.value == float("-inf"):
+        if not solution.policy.mdp.is_terminal().any():
+            return "−∞: costs add up for ever, as no run ends; name where it does with --goal"
         return "−∞: within this budget costs add up for ever; a larger one may reach an end"
     return f"{solution.value:.10g}, proved to lie in {solution.lower:.10g} … {solution.upper:.10g}"
 

@@ -227,13 +227,25 @@ class _Program(_Source):
         if text in self.properties:
             self.formulas[text] = self._reached(text)
             return
-        self._check_words(role, text)
+        plain = self._qualified(text)
+        self._check_words(role, plain)
         try:
-            self.formulas[text] = self.formula(text, self.program)
+            self.formulas[text] = self.formula(plain, self.program)
         except RuntimeError as error:
             is_number = NOT_BOOLEAN in str(error)
             message = "it is a number, neither true nor false" if is_number else str(error).strip()
             raise Problem("condition", role=role, name=text, message=message) from None
+
+    def _qualified(self, text: str) -> str:
+        """Variables of a JANI automaton by the names that Storm gives them: ``A_x`` for ``x``, if no other is meant."""
+        known = self._identifiers()
+
+        def full(match: re.Match[str]) -> str:
+            word = match[0]
+            owned = [name for name in known if name.endswith(f"_{word}")]
+            return owned[0] if self.is_jani and word not in known and len(owned) == 1 else word
+
+        return re.sub(r'(?<!")\b[A-Za-z_]\w*\b(?!")', full, text)
 
     def _check_words(self, role: str, text: str) -> None:
         known = self._identifiers()
