@@ -184,6 +184,14 @@ def test_names_that_are_not_exported_are_noticed() -> None:
     assert foreign_names("from almostsure.budget import minimal_budget\nasure.Policy.load") == []
 
 
+def test_files_named_by_the_guide_for_contributors_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    named = set(re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", text))
+    assert len(named) > 40
+    places = (ROOT, ROOT / "src" / "almostsure")
+    assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []
+
+
 def test_the_readme_has_snippets_with_output() -> None:
     found = list(snippets((ROOT / "README.md").read_text("utf-8")))
     assert found
