@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from almostsure.budget import INFINITE, MinimalBudget, check_minimal_budget, check_upper, minimal_budget
     from almostsure.errors import AlmostSureError
     from almostsure.gym import to_gymnasium
-    from almostsure.learn import OnlineShield, compare, learn_from_logs, learn_minimal_budget, samples_needed
+    from almostsure.learn import OnlineShield, compare, explore, learn_from_logs, learn_minimal_budget, samples_needed
     from almostsure.model import (
         MDP,
         example,
@@ -74,6 +74,7 @@ __all__ = [
     "solve_policy",
     # Learning
     "compare",
+    "explore",
     "learn_from_logs",
     "learn_minimal_budget",
     "samples_needed",
@@ -91,7 +92,7 @@ __getattr__ = on_demand(
         "almostsure.policy": "Episodes Evaluation Policy evaluate simulate",
         "almostsure.shield": "Shield",
         "almostsure.plan": "AlmostSure Chance Expected RiskShield Solution solve_policy",
-        "almostsure.learn": "OnlineShield compare learn_from_logs learn_minimal_budget samples_needed",
+        "almostsure.learn": "OnlineShield compare explore learn_from_logs learn_minimal_budget samples_needed",
         "almostsure.gym": "to_gymnasium",
         "almostsure.errors": "AlmostSureError",
     },

@@ -9,6 +9,7 @@ from almostsure.learn.comparison import Comparison
 from almostsure.learn.counts import Counts
 from almostsure.learn.crew import RayCluster
 from almostsure.learn.env_sampler import EnvSampler, known_damage
+from almostsure.learn.explore import explore
 from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
 from almostsure.learn.logs.learn import learn_from_logs
 from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
@@ -34,6 +35,7 @@ __all__ = [
     "confidence",
     "count_outcomes",
     "delta_bought",
+    "explore",
     "known_damage",
     "learn_from_logs",
     "learn_minimal_budget",

@@ -32,6 +32,7 @@ def from_function(
     initial: Hashable | Mapping[Any, float],
     actions: Actions,
     labels: Mapping[str, Callable[[Any], bool]] | None = None,
+    key: Callable[[Any], Hashable] | None = None,
     max_states: int = MAX_STATES,
 ) -> MDP:
     """Explore a model from its initial states.
@@ -47,6 +48,8 @@ def from_function(
         integers from 0 are their own ids; any others are numbered as they are found, and named.
     labels
         Named sets of states, each as a function of the state that says whether it carries the label.
+    key
+        How an observation of an environment becomes a state, where the two are not the same: see ``mdp.encode``.
     max_states
         Stop with an error when there are more, as there are where the states never repeat.
 
@@ -85,7 +88,7 @@ def from_function(
                 f"interrupted after {search.explored:,} states; {len(search.states) - search.explored:,} more were "
                 "found and not yet explored. A smaller model comes from fewer actions or from states that say less."
             ) from None
-    return search.model(first, labels or {})
+    return search.model(first, labels or {}, key)
 
 
 @final
@@ -178,7 +181,12 @@ class _Search:
             raise ModelError(f"the outcomes' probabilities must {what} at {_place(state, action)}")
         return result
 
-    def model(self, initial: Mapping[int | str, float], labels: Mapping[str, Callable[[Any], bool]]) -> MDP:
+    def model(
+        self,
+        initial: Mapping[int | str, float],
+        labels: Mapping[str, Callable[[Any], bool]],
+        key: Callable[[Any], Hashable] | None,
+    ) -> MDP:
         """The model of all that was found."""
         ids, names = _numbered(list(self.action_index))
         states = [s for s, _, size in self.choices for _ in range(size)]
@@ -192,7 +200,7 @@ class _Search:
             state_names=list(_distinct(self.states)),
             action_names=names,
             labels={name: [bool(holds(state)) for state in self.states] for name, holds in labels.items()},
-            encode=self.encode,
+            encode=self.encode if key is None else lambda observation: self.encode(key(observation)),
         )
 
     def encode(self, state: Any) -> int:

@@ -1,0 +1,106 @@
+"""Models of simulators that can be copied."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete
+
+import almostsure as asure
+from almostsure.errors import ArgumentError, LimitReached, ModelError
+from almostsure.gym import ShieldedEnv
+from almostsure.learn import explore
+
+
+class Room(gymnasium.Env):
+    """A walk in a 4 × 4 room with dictionary observations; a hole hurts, the far corner ends."""
+
+    observation_space = Dict({"at": Box(0, 3, (2,), int), "steps": Discrete(2)})
+    action_space = Discrete(4)
+
+    def __init__(self, chance: float = 0.0) -> None:
+        self.chance = chance
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = np.array([0, 0])
+        return self._seen(), {}
+
+    def _seen(self):
+        return {"at": self.at.copy(), "steps": 0}
+
+    def step(self, action):
+        move = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)][action])
+        if self.np_random.random() < self.chance:
+            move = -move
+        self.at = np.clip(self.at + move, 0, 3)
+        hurt = int(tuple(self.at) in {(1, 1), (2, 1)})
+        over = bool((self.at == 3).all())
+        return self._seen(), float(over), over, False, {"cost": hurt}
+
+
+def test_toy_text_is_what_its_table_says():
+    env = gymnasium.make("CliffWalking-v1")
+    table = asure.from_gymnasium(env, lambda s, a, s2, r, terminated: int(r == -100))
+    model = explore(env)
+    assert asure.minimal_budget(model).smallest_budget() == asure.minimal_budget(table).smallest_budget()
+    found = asure.solve_policy(model, asure.AlmostSure(1)).value
+    assert found == pytest.approx(asure.solve_policy(table, asure.AlmostSure(1)).value)
+
+
+def test_an_explored_model_shields_its_environment():
+    model = explore(Room())
+    assert model.num_states == 16
+    env = ShieldedEnv(Room(), asure.Shield(asure.minimal_budget(model)), 0)
+    rng = np.random.default_rng(0)
+    _, info = env.reset(seed=0)
+    for _ in range(300):
+        _, _, terminated, _, info = env.step(int(rng.choice(np.flatnonzero(info["action_mask"]))))
+        assert info["damage"] == 0
+        if terminated:
+            _, info = env.reset()
+
+
+def test_snapshots_of_ones_own():
+    room = Room()
+
+    def set_state(env, at):
+        env.at = at.copy()
+
+    model = explore(room, get_state=lambda env: env.at, set_state=set_state)
+    assert asure.minimal_budget(model).of_state.tolist() == asure.minimal_budget(explore(Room())).of_state.tolist()
+
+
+class Hidden(Room):
+    """What it shows is not all: the second visit to a place behaves differently."""
+
+    def reset(self, *, seed=None, options=None):
+        self.moved = 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.moved += 1
+        seen, reward, over, cut, _ = super().step(action)
+        return seen, reward, over, cut, {"cost": int(self.moved > 3)}
+
+
+def test_observations_that_hide_something_are_noticed():
+    with pytest.raises(ModelError, match=r"does not decide what comes next: action .* Pass a key"):
+        explore(Hidden())
+
+
+def test_chance_is_noticed():
+    with pytest.raises(ModelError, match=r"is not deterministic: from .*, action \d led to .* learn_minimal_budget"):
+        explore(Room(chance=0.5))
+
+
+def test_bad_input():
+    with pytest.raises(ArgumentError, match="with Discrete actions"):
+        explore("Pendulum-v1")
+    with pytest.raises(ArgumentError, match="get_state and set_state must be given together"):
+        explore(Room(), get_state=lambda env: env.at)
+    with pytest.raises(ModelError, match="the environment says no damage"):
+        explore("CartPole-v1", max_states=10)
+    with pytest.raises(ModelError, match=r"damage must be a whole number, 0 or more; got 0\.5"):
+        explore(Room(), damage=lambda *_: 0.5)
+    with pytest.raises(LimitReached, match="more than max_states = 5 states"):
+        explore(Room(), max_states=5)
