@@ -26,7 +26,7 @@ import numpy as np
 
 import almostsure as asure
 from almostsure.budget.certificate import check_minimal_budget
-from almostsure.budget.levels import solve_levels
+from almostsure.budget.compiled.levels import solve_levels
 from almostsure.budget.minimal import NO_CAP
 from almostsure.model.families import chain, garnet, ladder, rings
 from almostsure.model.grid import grid_family

@@ -7,7 +7,8 @@ import time
 
 def main() -> None:
     """Compile everything that is not yet in the cache."""
-    from almostsure.budget import certificate, levels
+    from almostsure.budget import certificate
+    from almostsure.budget.compiled import levels
     from almostsure.learn import sampling
     from almostsure.learn.learners import registry
     from almostsure.policy.simulate import warm_up as warm_up_simulation

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from almostsure import INFINITE, check_minimal_budget, from_transitions, minimal_budget
 from almostsure.budget.certificate import _find_compiled, _find_plain
-from almostsure.budget.levels import solve_levels
+from almostsure.budget.compiled.levels import solve_levels
 from almostsure.budget.minimal import NO_CAP
 from almostsure.budget.plain import solve_plain
 from almostsure.budget.reference import algorithm_1
@@ -230,7 +230,7 @@ def test_equals_storm(crowds, count, max_damage, budget):
     from stormpy.datastructures import BitVector
     from stormpy.developer import perform_prob01_min
 
-    from almostsure.model.storm import to_storm
+    from almostsure.model.storm.write import to_storm
 
     crowd = crowds(count, 20, max_damage=max_damage)
     mdp = crowd.mdp

@@ -274,31 +274,28 @@ def _find_plain(mdp: MDP, minimal: MinimalBudget, owed_for_infinite: int) -> tup
 
 def warm_up() -> None:
     """Compile the check, or load it from the cache."""
-    from almostsure.budget.certificate_kernel import first_broken
+    from almostsure.budget.compiled.certificate import Claim, first_broken
 
-    index, damage = np.zeros(2, np.int32), np.zeros(1, np.uint8)
-    index[1] = 1
-    arrays: list[npt.NDArray[Any]] = [index, index, np.zeros(1, np.int32), damage]
-    arrays += [np.zeros(1, np.int32) for _ in range(3)]
-    for array in arrays:
+    index, nothing = np.array([0, 1], np.int32), np.zeros(1, np.int32)
+    claim = Claim(index, index, nothing, np.zeros(1, np.uint8), nothing, nothing, nothing)
+    for array in claim:
         array.flags.writeable = False
-    first_broken(*arrays, INFINITE - 1, INFINITE, 0, 1)
+    first_broken(claim, INFINITE - 1, INFINITE, 0, 1)
 
 
 def _find_compiled(mdp: MDP, minimal: MinimalBudget, owed_for_infinite: int) -> tuple[int, int]:
     """The same, compiled, on two threads."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from almostsure.budget.certificate_kernel import first_broken
+    from almostsure.budget.compiled.certificate import Claim, first_broken
 
     cap = INFINITE - 1 if minimal.cap is None else minimal.cap
     edges = np.linspace(0, mdp.num_states, 3).astype(np.int64)
-    arrays: tuple[npt.NDArray[Any], ...] = (
-        mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage, minimal.of_state, minimal.of_choice, minimal.rank,
-    )  # fmt: skip
+    support = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage
+    claim = Claim(*support, minimal.of_state, minimal.of_choice, minimal.rank)
 
     def part(i: int) -> tuple[int, int]:
-        condition, choice = first_broken(*arrays, cap, owed_for_infinite, int(edges[i]), int(edges[i + 1]))
+        condition, choice = first_broken(claim, cap, owed_for_infinite, int(edges[i]), int(edges[i + 1]))
         return int(condition), int(choice)
 
     with ThreadPoolExecutor(2) as pool:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -12,11 +14,22 @@ INFINITE = 2**31 - 1
 unsigned = np.uint64  # for indices: Numba then spares the test for negative ones
 
 
+class Claim(NamedTuple):
+    """A model's support, and what is claimed about it."""
+
+    choice_ptr: Any  # [num_states + 1]
+    outcome_ptr: Any  # [num_choices + 1]
+    successor: Any  # [num_outcomes]
+    damage: Any  # [num_outcomes]
+    of_state: Any  # [num_states]
+    of_choice: Any  # [num_choices]
+    rank: Any  # [num_states]
+
+
 @njit(cache=True, nogil=True)
-def first_broken(
-    choice_ptr, outcome_ptr, successor, damage, of_state, of_choice, rank, cap, owed_for_infinite, first, last
-):
+def first_broken(claim, cap, owed_for_infinite, first, last):
     """The first condition broken by the states first … last − 1 and the choice that breaks it, or (0, 0)."""
+    choice_ptr, outcome_ptr, successor, damage, of_state, of_choice, rank = claim
     for s in range(unsigned(first), unsigned(last)):
         owed = np.int64(of_state[s])
         if owed == INFINITE:

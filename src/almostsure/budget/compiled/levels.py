@@ -1,7 +1,7 @@
 """The compiled engine: drives the kernels, threads, progress and interruption.
 
-The kernels (:mod:`almostsure.budget.kernels`) do the work; this module owns their memory.  It is imported only
-for models large enough to be worth a compiler.
+The kernels do the work, as :mod:`almostsure.budget.compiled.parts` tells; this module owns their memory.  It is
+imported only for models large enough to be worth a compiler.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget import kernels
+from almostsure.budget.compiled import compact, higher_levels, level_zero, parts, peeling
+from almostsure.budget.compiled.parts import Board, Doom, Game, Scratch, Small, Watch
 from almostsure.budget.minimal import NO_CAP, Answer, Halted
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Ints, Support, index_dtype
@@ -87,7 +88,7 @@ def estimate(support: Support) -> int:
 
 def _compact_size(states: int, choices: int, outcomes: int, width: int) -> int:
     """Bytes of a compact game and its board; the pool is rarely filled beyond a quarter."""
-    packed = np.dtype(index_dtype(states << kernels.DAMAGE_BITS)).itemsize
+    packed = np.dtype(index_dtype(states << parts.DAMAGE_BITS)).itemsize
     return (16 + 8 * width) * states + (3 * width + 1) * choices + (packed + 1 + width // 2) * outcomes
 
 
@@ -132,9 +133,9 @@ class _Run:
         self.of_choice = np.empty(self.game.num_choices, np.int32)
 
     @property
-    def _arrays(self) -> tuple[Any, ...]:
+    def _game(self) -> Game:
         g = self.game
-        return g.choice_ptr, g.outcome_ptr, g.successor, g.damage
+        return Game(g.choice_ptr, g.outcome_ptr, g.successor, g.damage)
 
     def _in_parts(self, work: Callable[[int, int, int], Any], size: int) -> list[Any]:
         """Call ``work(part, first, beyond)`` for each part of ``range(size)``, all at once."""
@@ -149,14 +150,14 @@ class _Run:
         relies = np.empty(states, self.game.choice_ptr.dtype)
         # peeled states must have the smallest ranks, then those that are ruled out: two ranges are kept for them
         base = 2 * states
-        dead = count = self._sweep(kernels.first_sweep, relies, base)
+        dead = count = self._sweep(level_zero.first_sweep, relies, base)
         forward, slow = False, 0
         while count and dead < states:
             report(0, states - dead)
             if slow == SLOW_SWEEPS:
                 dead += self._spread(relies, base + dead)
                 break
-            count = self._sweep(kernels.sweep, relies, base + dead, forward)
+            count = self._sweep(level_zero.sweep, relies, base + dead, forward)
             dead, forward, slow = dead + count, not forward, slow + (count < FEW * (states - dead))
         self.next_rank = base + dead
         self.num_doomed = dead
@@ -171,7 +172,7 @@ class _Run:
         copies = self.doomed, self.doomed.copy()  # the second half is written in the copy alone
 
         def half(i: int, first: int, beyond: int) -> int:
-            return kernel(*self._arrays, copies[i], relies, self.rank, next_rank, first, beyond, *order)
+            return kernel(self._game, Doom(copies[i], relies, self.rank), next_rank, first, beyond, *order)
 
         count = int(sum(self._in_parts(half, states)))
         self.doomed[_edges(states)[1] :] = copies[1][_edges(states)[1] :]
@@ -179,29 +180,31 @@ class _Run:
 
     def _spread(self, relies: Ints, next_rank: int) -> int:
         states, outcomes = self.game.num_states, self.game.num_outcomes
-        watchers = np.full(states, kernels.NOWHERE, self.index)
-        pool = np.empty(outcomes, self.index), np.empty(outcomes, self.index), np.empty(outcomes, self.index)
-        stack = np.empty(states + 1, self.index)
-        return int(kernels.spread(*self._arrays, self.doomed, relies, self.rank, next_rank, watchers, *pool, stack))
+        watch = Watch(
+            watchers=np.full(states, parts.NOWHERE, self.index),
+            following=np.empty(outcomes, self.index),
+            state=np.empty(outcomes, self.index),
+            choice=np.empty(outcomes, self.index),
+            stack=np.empty(states + 1, self.index),
+        )
+        return int(level_zero.spread(self._game, Doom(self.doomed, relies, self.rank), next_rank, watch))
 
     # ------------------------------------------------------------------ levels above 0
 
     def higher_levels(self, report: Report) -> None:
         """Settle the doomed states."""
         states = self.game.num_states
-        node = np.full(2 * states, kernels.NOWHERE, self.index)
+        node = np.full(2 * states, parts.NOWHERE, self.index)
         np.negative(self.doomed, out=node[::2], dtype=self.index, casting="unsafe")  # 0 where settled, else UNSETTLED
         reached = np.empty(states, self.index)
         # what k*(s,a) will be written to is free until then
         order = self.of_choice if self.index is np.int32 else np.empty(self.num_doomed, self.index)
-        peeled = kernels.peel(
-            kernels.stride(self.game.choice_ptr), kernels.stride(self.game.outcome_ptr), *self._arrays, self.doomed,
-            node, reached, order, self.cap,
-        )  # fmt: skip
+        strides = int(peeling.stride(self.game.choice_ptr)), int(peeling.stride(self.game.outcome_ptr))
+        peeled = peeling.peel(strides, self._game, self.doomed, node, reached, order, self.cap)
         if peeled < 0:
             raise _too_large()
         del reached, order
-        kernels.unzip(node, self.doomed, self.rank)
+        peeling.unzip(node, self.doomed, self.rank)
         node.resize(states, refcheck=False)  # in place: beside this, a copy would be the peak of memory
         self.value = node.astype(np.int32, copy=False)  # not before it is fit to be kept when Ctrl-C comes
         left = self.num_doomed - peeled
@@ -220,22 +223,22 @@ class _Run:
         In rounds: the states that can do with damage on the way to finite states only are finite too; whoever is
         lost in a round without survivors is ∞, by the ranks of that round.
         """
-        is_doomed = self.doomed == kernels.DOOMED
-        kind = np.where(is_doomed, np.uint8(kernels.HOPED), np.uint8(kernels.FINITE))
-        kind[(self.value == kernels.INFINITE) & ~is_doomed] = kernels.LOST
+        is_doomed = self.doomed == parts.DOOMED
+        kind = np.where(is_doomed, np.uint8(parts.HOPED), np.uint8(parts.FINITE))
+        kind[(self.value == parts.INFINITE) & ~is_doomed] = parts.LOST
         relies, rank = np.empty(kind.size, self.game.choice_ptr.dtype), np.empty_like(self.rank)
         for _ in range(ROUNDS):
-            hoped = int(np.count_nonzero(kind == kernels.HOPED))
+            hoped = int(np.count_nonzero(kind == parts.HOPED))
             lost = self._lose(kind, relies, rank, hoped)
             if lost is None:
                 return 0
             if lost == hoped:
-                ruled_out = is_doomed & (kind == kernels.LOST)
+                ruled_out = is_doomed & (kind == parts.LOST)
                 self.rank[ruled_out] = rank[ruled_out]
-                self.doomed[ruled_out] = kernels.PEELED
+                self.doomed[ruled_out] = parts.PEELED
                 return lost
-            kind[kind == kernels.HOPED] = kernels.FINITE
-            kind[is_doomed & (kind == kernels.LOST)] = kernels.HOPED
+            kind[kind == parts.HOPED] = parts.FINITE
+            kind[is_doomed & (kind == parts.LOST)] = parts.HOPED
         return 0
 
     def _lose(self, kind: Any, relies: Ints, rank: Ints, hoped: int) -> int | None:
@@ -245,7 +248,7 @@ class _Run:
         while first or (count and lost < hoped):
             if slow == SLOW_SWEEPS:
                 return None
-            count = kernels.rule_out(*self._arrays, kind, relies, rank, kind.size + lost, forward, first)
+            count = peeling.rule_out(self._game, kind, relies, rank, kind.size + lost, forward, first)
             lost, first, forward, slow = lost + count, False, not forward, slow + (count < FEW * (hoped - lost))
         return int(lost)
 
@@ -263,15 +266,12 @@ class _Run:
         if self.level < 0:
             return None
         if not hasattr(self, "value"):  # interrupted while peeling
-            self.value = np.where(self.doomed == kernels.ALIVE, np.int32(0), kernels.INFINITE)
-        game = self.game
+            self.value = np.where(self.doomed == parts.ALIVE, np.int32(0), parts.INFINITE)
 
         def part(_: int, first: int, beyond: int) -> None:
-            kernels.choice_values(
-                game.outcome_ptr, game.successor, game.damage, self.value, first, beyond, self.of_choice
-            )
+            level_zero.choice_values(self._game, self.value, first, beyond, self.of_choice)
 
-        self._in_parts(part, game.num_choices)
+        self._in_parts(part, self.game.num_choices)
         cap = self.cap if complete else self.level
         return Answer(of_state=self.value, of_choice=self.of_choice, rank=self.rank, cap=cap).capped()
 
@@ -282,69 +282,74 @@ class _Compact:
     def __init__(self, run: _Run, left: int) -> None:
         self.run_of = run
         game = run.game
-        local = np.full(game.num_states, kernels.NOWHERE, run.index)
-        choices, outcomes, longest = kernels.measure(game.choice_ptr, game.outcome_ptr, run.doomed)
-        peeled = int(np.count_nonzero(run.doomed == kernels.PEELED))
+        local = np.full(game.num_states, parts.NOWHERE, run.index)
+        choices, outcomes, longest = compact.measure(run._game, run.doomed)
+        peeled = int(np.count_nonzero(run.doomed == parts.PEELED))
         count = 1 + left + min(peeled, outcomes)
-        packed = index_dtype(count << kernels.DAMAGE_BITS)
+        packed = index_dtype(count << parts.DAMAGE_BITS)
         self.states = np.empty(count, run.index)
-        ptrs = np.empty(left + 2, run.index), np.empty(choices + 1, run.index)
-        outcome = np.empty(outcomes, packed)
-        reached = np.empty(choices if longest > kernels.MANY else 0, run.index)
-        count, choices, size, widest = kernels.extract(
-            *run._arrays, run.doomed, run.value, local, self.states, *ptrs, outcome, reached
+        small = Small(
+            choice_ptr=np.empty(left + 2, run.index),
+            outcome_ptr=np.empty(choices + 1, run.index),
+            outcome=np.empty(outcomes, packed),
+            reached=np.empty(choices if longest > parts.MANY else 0, run.index),
         )
-        self.game = (ptrs[0], ptrs[1][: choices + 1], outcome[:size])
-        self.reached = reached
+        count, choices, size, widest = compact.extract(run._game, run.doomed, run.value, local, self.states, small)
+        del local
         self.states = self.states[:count]
         self.left = left
-        del local
-        self._set_up(count, choices, widest + widest // 4)
+        small = small._replace(outcome_ptr=small.outcome_ptr[: choices + 1], outcome=small.outcome[:size])
+        self._set_up(small, count, choices, widest + widest // 4)
 
-    def _set_up(self, states: int, choices: int, room: int) -> None:
+    def _set_up(self, small: Small, states: int, choices: int, room: int) -> None:
         run, index = self.run_of, self.run_of.index
-        self.value = np.zeros(states, np.int32)
-        self.value[1:] = run.value[self.states[1:]]
-        self.rank = np.zeros(states, index)
-        self.rank[1:] = run.rank[self.states[1:]]
-        peeled = np.arange(self.left + 1, states)
-        self.events = peeled[np.argsort(self.value[peeled], kind="stable")].astype(index)
-        self.tally = np.array([0, run.next_rank, 0, 0], np.int64)
-        self.filed = np.full(2 * states, kernels.NOWHERE, index)
-        self.card = np.empty(2 * choices, index)
-        self.hurt = np.empty(choices, np.uint8)
-        self.due = np.full(kernels.BUCKETS, kernels.NOWHERE, index)
-        self.pool = np.empty(room, index), np.empty(room, index)
+        value, rank = np.zeros(states, np.int32), np.zeros(states, index)
+        value[1:] = run.value[self.states[1:]]
+        rank[1:] = run.rank[self.states[1:]]
         del self.states
+        peeled = np.arange(self.left + 1, states)
+        self.events = peeled[np.argsort(value[peeled], kind="stable")].astype(index)
+        self.tally = np.array([0, run.next_rank, 0, 0], np.int64)
+        self.board = Board(
+            *small,
+            value=value,
+            rank=rank,
+            filed=np.full(2 * states, parts.NOWHERE, index),
+            card=np.empty(2 * choices, index),
+            hurt=np.empty(choices, np.uint8),
+            due=np.full(parts.BUCKETS, parts.NOWHERE, index),
+        )
+        self.scratch = Scratch(
+            relies=np.empty(states, index),
+            watchers=np.full(states, parts.NOWHERE, index),
+            following=np.empty(room, index),
+            choice=np.empty(room, index),
+            queue=np.empty(states, index),
+            dead=np.empty(states, index),
+        )
 
     def run(self, cap: int, report: Report) -> None:
         """Visit the levels up to ``cap``."""
-        states, index = self.value.size, self.run_of.index
-        filing = self.filed, self.card, self.hurt
-        kernels.file_witnesses(*self.game, self.value, self.rank, *filing, self.due, self.left)
-        watchers = np.full(states, kernels.NOWHERE, index)
-        relies, queue, dead = np.empty(states, index), np.empty(states, index), np.empty(states, index)
+        higher_levels.file_witnesses(self.board, self.left)
         settled_before = self.run_of.game.num_states - self.left
-        status = kernels.MORE
-        while status in (kernels.MORE, kernels.WIDEN):
-            if status == kernels.WIDEN:
-                self.rank = self.rank.astype(np.int64)
-            status = kernels.advance(
-                *self.game, self.reached, self.value, self.rank, *filing, relies, watchers, *self.pool, queue, dead,
-                self.due, self.tally, self.events, cap, PATIENCE, np.iinfo(self.rank.dtype).max,
-            )  # fmt: skip
-            report(int(self.tally[kernels.LEVEL]), settled_before + int(self.tally[kernels.SETTLED]))
-        if status == kernels.TOO_LARGE:
+        status = parts.MORE
+        while status in (parts.MORE, parts.WIDEN):
+            if status == parts.WIDEN:
+                self.board = self.board._replace(rank=self.board.rank.astype(np.int64))
+            most = np.iinfo(self.board.rank.dtype).max
+            status = higher_levels.advance(self.board, self.scratch, self.tally, self.events, cap, PATIENCE, most)
+            report(int(self.tally[parts.LEVEL]), settled_before + int(self.tally[parts.SETTLED]))
+        if status == parts.TOO_LARGE:
             raise _too_large()
 
     def scatter(self) -> int:
         """Write values and ranks back; returns the last complete level."""
         run = self.run_of
-        states = np.flatnonzero(run.doomed == kernels.DOOMED)  # in the order of extraction
-        run.value[states] = self.value[1 : self.left + 1]
-        run.rank = run.rank.astype(self.rank.dtype, copy=False)
-        run.rank[states] = self.rank[1 : self.left + 1]
-        return int(self.tally[kernels.LEVEL])
+        states = np.flatnonzero(run.doomed == parts.DOOMED)  # in the order of extraction
+        run.value[states] = self.board.value[1 : self.left + 1]
+        run.rank = run.rank.astype(self.board.rank.dtype, copy=False)
+        run.rank[states] = self.board.rank[1 : self.left + 1]
+        return int(self.tally[parts.LEVEL])
 
 
 def _edges(size: int) -> list[int]:
@@ -353,6 +358,6 @@ def _edges(size: int) -> list[int]:
 
 def _too_large() -> LimitReached:
     return LimitReached(
-        f"finite budgets must be below {int(kernels.INFINITE)}; this model needs a larger one. "
+        f"finite budgets must be below {int(parts.INFINITE)}; this model needs a larger one. "
         "Scale the damages down, or pass cap=… to stop at the budget that interests you."
     )

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from almostsure import INFINITE, check_minimal_budget, from_transitions, minimal_budget
-from almostsure.budget import kernels, levels
-from almostsure.budget.levels import solve_levels
+from almostsure.budget.compiled import compact, higher_levels, level_zero, levels, peeling
+from almostsure.budget.compiled.levels import solve_levels
 from almostsure.budget.minimal import NO_CAP
 from almostsure.errors import Interrupted, LimitReached
 from almostsure.model.families import chain, garnet, ladder, rings
@@ -199,15 +199,15 @@ def test_a_finite_budget_that_does_not_fit_is_an_error():
 @pytest.fixture
 def far_away(monkeypatch):
     """A two-state cycle that costs 255 to leave, to a peeled state whose value is as large as values get."""
-    real = kernels.peel
+    real = peeling.peel
 
     def peel_and_raise(*arguments):
-        node = arguments[-4]
+        node = arguments[3]
         settled = real(*arguments)
         node[2 * 2] = INFINITE - 100
         return settled
 
-    monkeypatch.setattr(kernels, "peel", peel_and_raise)
+    monkeypatch.setattr(peeling, "peel", peel_and_raise)
     return from_transitions([0, 0, 1, 2], [0, 1, 0, 0], [2, 1, 0, 3], [1] * 4, [0] * 4, [255, 0, 1, 1], terminal=[3])
 
 
@@ -279,13 +279,14 @@ KERNELS = ("first_sweep", "sweep", "spread", "peel", "extract", "file_witnesses"
 def test_interrupted_in_a_kernel(hard, name, cap, monkeypatch):
     """Python hears of Ctrl-C when the kernel returns; raised there, it does not depend on which thread it meets."""
     mdp, truth = hard
-    real = getattr(kernels, name)
+    home = next(module for module in (level_zero, peeling, compact, higher_levels) if hasattr(module, name))
+    real = getattr(home, name)
 
     def interrupted(*arguments):
         real(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kernels, name, interrupted)
+    monkeypatch.setattr(home, name, interrupted)
     with pytest.raises(Interrupted, match="interrupted") as caught:
         minimal_budget(mdp, backend="compiled", cap=cap)
     kept_cap = check_kept(mdp, truth, caught.value)
@@ -297,14 +298,14 @@ def test_interrupted_in_a_kernel(hard, name, cap, monkeypatch):
 
 def test_interrupted_while_compiling_nothing_is_kept(monkeypatch):
     """The kernels are compiled on a small model, whose answer is nobody's."""
-    real = kernels.advance
+    real = higher_levels.advance
 
     def interrupted(*arguments):
         real(*arguments)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(levels, "_is_warm", False)
-    monkeypatch.setattr(kernels, "advance", interrupted)
+    monkeypatch.setattr(higher_levels, "advance", interrupted)
     with pytest.raises(Interrupted, match="nothing could be kept") as caught:
         minimal_budget(chain(5000), backend="compiled")
     assert caught.value.kept is None
@@ -316,7 +317,7 @@ def test_interrupted_is_a_keyboard_interrupt(hard, monkeypatch):
     def raise_interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kernels, "first_sweep", raise_interrupt)
+    monkeypatch.setattr(level_zero, "first_sweep", raise_interrupt)
     with pytest.raises(KeyboardInterrupt, match="nothing could be kept"):
         minimal_budget(hard[0], backend="compiled")
 
@@ -326,7 +327,7 @@ def test_interrupted_is_a_keyboard_interrupt(hard, monkeypatch):
 MEASURE = """
 from pathlib import Path
 from almostsure.budget.minimal import NO_CAP
-from almostsure.budget.levels import estimate, solve_levels
+from almostsure.budget.compiled.levels import estimate, solve_levels
 from almostsure.model.families import garnet
 from almostsure.model.files import load
 import sys

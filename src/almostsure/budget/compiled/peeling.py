@@ -1,0 +1,162 @@
+"""Above level 0, what needs no levels: acyclic parts, and states that no budget helps.
+
+See :mod:`almostsure.budget.compiled.parts`.  What is read together lies together, and what need not be read cannot miss
+the cache: ``peel`` keeps two numbers beside each other for each state, ``node[2s]`` and ``node[2s + 1]``.  The first
+starts as 0 where ``s`` is settled and UNSETTLED elsewhere; in the end it is the value.  A state waits for its first
+unsettled successor ``t`` in a list that starts at ``node[2t + 1]`` and goes on through ``node[2s]`` of those who wait,
+as ``−2 − next``.  When nobody waits for ``t`` any more, ``node[2t + 1]`` becomes its rank.  A stride of ``n`` says that
+every state has ``n`` choices (every choice ``n`` outcomes), 0 that the offsets must be read.  States with many outcomes
+go on looking where they had stopped (``reached``); it is quicker for small ones to start again.
+"""
+
+# mypy: ignore-errors
+# Numba infers the types of these functions; annotations would say nothing to it.
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from almostsure.budget.compiled.parts import (
+    DOOMED,
+    HOPED,
+    INFINITE,
+    LOST,
+    MANY,
+    NO_CAP,
+    NOWHERE,
+    PEELED,
+    UNSETTLED,
+    unsigned,
+)
+
+NEVER = np.int64(2**40)  # a cost that nothing affords; finite ones are below 2³²
+
+
+@njit(cache=True, nogil=True)
+def stride(ptr):
+    """How many items each owner has, where all have equally many; otherwise 0."""
+    width = ptr[1] - ptr[0]
+    if ptr[-1] == ptr.size - 1:  # as many items as owners, and everybody has one
+        return 1
+    for begin in range(0, ptr.size - 1, 4096):
+        differs = ptr[0] & 0
+        for i in range(begin, min(begin + 4096, ptr.size - 1)):  # without a branch: the processor takes several at once
+            differs |= (ptr[i + 1] - ptr[i]) ^ width
+        if differs:
+            return 0
+    return width
+
+
+@njit(cache=True, nogil=True)
+def peel(strides, game, doomed, node, reached, order, cap):
+    """Settle, in topological order, every doomed state whose other successors are settled, and list it in ``order``.
+
+    Returns how many there are; −1 if, without a cap, a finite value is too large.  What exceeds ``cap`` is INFINITE.
+    """
+    choice_ptr, outcome_ptr, successor, damage = game
+    per_state, per_choice = strides
+    num_states, settled, done = node.size // 2, 0, 0
+    for i in range(num_states):
+        s = num_states - 1 - i  # models are mostly numbered forwards, so going backwards settles more at once
+        if doomed[s] != DOOMED:
+            continue
+        woken = False
+        while True:
+            first = s * per_state if per_state else np.int64(choice_ptr[s])
+            last = first + per_state if per_state else np.int64(choice_ptr[s + 1])
+            blocker = np.int64(NOWHERE)
+            if (last - first) * per_choice > MANY or (not per_choice and outcome_ptr[last] - outcome_ptr[first] > MANY):
+                j = np.int64(reached[s]) if woken else np.int64(outcome_ptr[first])
+                while j < outcome_ptr[last] and (node[2 * np.int64(successor[j])] >= 0 or successor[j] == s):
+                    j += 1
+                if j < outcome_ptr[last]:
+                    blocker, reached[s] = np.int64(successor[j]), j
+            best, c = NEVER, first
+            while c < last and blocker == NOWHERE:
+                begin = c * per_choice if per_choice else np.int64(outcome_ptr[c])
+                end = begin + per_choice if per_choice else np.int64(outcome_ptr[c + 1])
+                worst = np.int64(0)
+                for j in range(begin, end):
+                    t = np.int64(successor[j])
+                    v = node[unsigned(2 * t)]
+                    if t == s:  # without damage it costs nothing; with damage it is never worth relying on
+                        worst = NEVER if damage[j] else worst
+                    elif v < 0:
+                        blocker = t
+                        break
+                    else:
+                        worst = max(worst, NEVER if v == INFINITE else np.int64(v) + np.int64(damage[j]))
+                if cap == NO_CAP < worst < NEVER:
+                    return -1
+                best = min(best, worst)
+                c += 1
+            if blocker != NOWHERE:
+                node[2 * s] = -2 - node[2 * blocker + 1]
+                node[2 * blocker + 1] = s
+            else:
+                node[2 * s] = best if best <= cap else np.int64(INFINITE)
+                order[settled] = s
+                settled += 1
+            while done < settled and node[2 * np.int64(order[done]) + 1] == NOWHERE:
+                node[2 * np.int64(order[done]) + 1] = done
+                done += 1
+            if done == settled:
+                break
+            t = np.int64(order[done])
+            s = np.int64(node[2 * t + 1])
+            node[2 * t + 1] = -2 - node[2 * s]
+            node[2 * s] = UNSETTLED
+            woken = True
+    return settled
+
+
+@njit(cache=True, nogil=True)
+def unzip(node, doomed, rank):
+    """Take apart what ``peel`` left in ``node``: values to its first half, ranks of peeled states to ``rank``.
+
+    What could not be peeled has the value INFINITE so far.
+    """
+    one = unsigned(1)
+    for s in range(unsigned(doomed.size)):
+        value = node[s + s]
+        if doomed[s]:
+            if value < 0:
+                value = INFINITE
+            else:
+                doomed[s] = PEELED
+                rank[s] = node[s + s + one]
+        node[s] = value
+
+
+@njit(cache=True, nogil=True)
+def rule_out(game, kind, relies, rank, next_rank, forward, first):
+    """Look once at every hoped-for state, for a choice that harms only on the way to finite states.
+
+    ``kind`` is FINITE, HOPED or LOST.  A damage-free outcome may lead to FINITE and HOPED states, a damaging one
+    to FINITE states only.  Returns how many states were lost.
+    """
+    choice_ptr, outcome_ptr, successor, damage = game
+    num_states = unsigned(kind.size)
+    one = unsigned(1)
+    count = 0
+    for i in range(num_states):
+        s = unsigned(i) if forward else num_states - one - unsigned(i)
+        if kind[s] != HOPED:
+            continue
+        last = unsigned(choice_ptr[s + one])
+        c = unsigned(choice_ptr[s]) if first else unsigned(relies[s])
+        while c < last:
+            j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
+            while j < end and not (kind[unsigned(successor[j])] & (2 if damage[j] else 1)):
+                j += one
+            if j == end:
+                break
+            c += one
+        if c < last:
+            relies[s] = c
+        else:
+            kind[s] = LOST
+            rank[s] = next_rank + count
+            count += 1
+    return count
