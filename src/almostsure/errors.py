@@ -134,7 +134,14 @@ class UnboundedReturn(AlmostSureError):
 
 
 class LimitReached(AlmostSureError):
-    """A limit was reached before the answer was exact.  Never a quiet success."""
+    """A limit was reached before the answer was exact.  Never a quiet success.
+
+    ``solution`` is the best that was found, with the bounds that were reached, or None.
+    """
+
+    def __init__(self, message: str, *, solution: Any = None) -> None:
+        super().__init__(message)
+        self.solution = solution
 
 
 class Interrupted(KeyboardInterrupt):

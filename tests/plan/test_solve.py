@@ -41,7 +41,8 @@ def test_the_assured_return_of_the_paper(paper, q, budget):
     assert solution.lower <= solution.value <= solution.upper
     assert solution.policy.act(0, 0) == 1
     assert all(solution.policy.act(0, k) == 0 for k in range(1, budget + 1))
-    assert solution.layers.upper[:, 0].tolist() == pytest.approx(solution.curve.tolist())
+    everywhere = solve_policy(paper(q), AlmostSure(budget), everywhere=True)
+    assert everywhere.layers.upper[:, 0].tolist() == pytest.approx(solution.curve.tolist())
     assert simulate(paper(q), solution.policy, 200, seed=0).damages.tolist() == [budget] * 200
 
 

@@ -15,18 +15,19 @@ Infinite returns.  A return without bound is an error that names a cycle.  Where
 then add up for ever, the answer is −∞, with a policy that keeps the constraint; for ``Expected`` and ``Chance`` this
 is an assured one, and where there is none, ``Infeasible`` says that no finite return is within the limit.
 
-Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved layer by layer
-(:mod:`almostsure.plan.assured.layers`).  For the others ``lower`` is the exactly evaluated return of the policy that is
-returned, less what it would cost to make up for an excess by rounding over the limit, and ``upper`` is a dual
-solution that was checked (:mod:`almostsure.plan.programme.lagrange`).  Bounds further apart than ``tolerance``
+Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved component by component,
+rounding included (:mod:`almostsure.plan.assured.steps`).  For the others ``lower`` is the evaluated return of the
+policy that is returned, less what it would cost to make up for an excess by rounding over the limit, and ``upper`` is
+a dual solution that was checked (:mod:`almostsure.plan.programme.lagrange`).  Bounds further apart than ``tolerance``
 (times the value, if that is above 1) are an error.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -49,7 +50,7 @@ from almostsure.progress import Bar
 if TYPE_CHECKING:
     from almostsure.plan.assured.layers import Layers
 
-BYTES_A_PAIR = 36  # of state and remaining budget, while layers are solved
+BYTES_A_PAIR = 9  # of state and remaining budget, reachable or not: a number and a choice
 ASKED = 100_000  # pairs up to which printing a solution evaluates its policy
 SURELY = 1e-9  # an end that is missed with no more probability than this is sure
 ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
@@ -70,8 +71,8 @@ class Solution:
     tolerance: float
     used: float  # the policy's expected damage, or its risk; for AlmostSure the most damage that it may take
     price: float  # what one more unit of the limit or of the risk would add to the return; NaN for AlmostSure
-    layers: Layers | None = None  # AlmostSure only: bounds for every remaining budget and state
-    _curve: Floats | None = None
+    layers: Layers | None = None  # AlmostSure everywhere: bounds for every remaining budget and state
+    _kept: dict[str, Floats] = field(default_factory=dict)  # the curve, once it was asked for
 
     def __post_init__(self) -> None:
         if any(map(math.isnan, (self.value, self.lower, self.upper))):
@@ -79,17 +80,22 @@ class Solution:
 
     @property
     def curve(self) -> Floats:
-        """The best return for the budgets 0 … budget; NaN where infeasible.
+        """The best return for the budgets 0 … budget; NaN where infeasible.  It is computed when it is first asked for.
 
-        For Expected: for the limits 0, 1, … up to the limit.  For these two kinds it is computed when asked for.
+        For Expected: for the limits 0, 1, … up to the limit.
         """
-        if self._curve is not None:
-            return self._curve
-        steps = range(
-            math.floor(self.constraint.limit) + 1
-            if isinstance(self.constraint, Expected)
-            else self.constraint.budget + 1
-        )
+        if "curve" not in self._kept:
+            self._kept["curve"] = self._solve_curve()
+        return self._kept["curve"]
+
+    def _solve_curve(self) -> Floats:
+        match self.constraint:
+            case AlmostSure() | Chance(risk=0):
+                return _assured_curve(self)
+            case Expected(limit=limit):
+                steps = range(math.floor(limit) + 1)
+            case Chance(budget=budget):
+                steps = range(budget + 1)
         return np.array([self._value_at(step) for step in steps])
 
     def _value_at(self, step: int) -> float:
@@ -130,7 +136,7 @@ class Solution:
         from almostsure.policy.text import curve_table, policy_map
 
         facts = [(line[:13].strip(), line[13:]) for line in str(self).splitlines()]
-        return card("Solution", facts, curve_table(self._curve), policy_map(self.policy))
+        return card("Solution", facts, curve_table(self._kept.get("curve")), policy_map(self.policy))
 
     def _may_never_end(self) -> list[str]:
         """A line for policies that do not surely end, where that is cheap to know."""
@@ -144,7 +150,9 @@ class Solution:
 
 
 @names_right_word
-def solve_policy(mdp: Model, constraint: Constraint, *, discount: float = 1.0, tolerance: float = 1e-8) -> Solution:
+def solve_policy(
+    mdp: Model, constraint: Constraint, *, discount: float = 1.0, tolerance: float = 1e-8, everywhere: bool = False
+) -> Solution:
     """The best policy under a constraint on damage.
 
     Parameters
@@ -160,6 +168,9 @@ def solve_policy(mdp: Model, constraint: Constraint, *, discount: float = 1.0, t
         optimally.
     tolerance
         How far apart the bounds may be, times the value if that is above 1.
+    everywhere
+        For ``AlmostSure``: solve all states and remaining budgets, not only what the start can reach.  The policy then
+        answers wherever the budget suffices, and ``solution.layers`` has all bounds.
 
     Raises
     ------
@@ -168,9 +179,9 @@ def solve_policy(mdp: Model, constraint: Constraint, *, discount: float = 1.0, t
     UnboundedReturn
         The return has no bound; ``cycle`` holds the states that give it.
     LimitReached
-        The bounds are further apart than the tolerance.
+        The bounds are further apart than the tolerance; ``solution`` is the whole solution, with the best of them.
     Interrupted
-        Ctrl-C; for ``AlmostSure``, ``kept`` is the solution for the largest budget that was done, or None.
+        Ctrl-C; nothing is kept.
 
     Notes
     -----
@@ -193,7 +204,7 @@ def solve_policy(mdp: Model, constraint: Constraint, *, discount: float = 1.0, t
     mdp.require_probabilities("solve_policy")
     match constraint:
         case AlmostSure():
-            return _assured(mdp, constraint, discount, tolerance)
+            return _assured(mdp, constraint, discount, tolerance, everywhere=everywhere)
         case Expected():
             return solve_programme(mdp, constraint, Programme(plain_flow(mdp), discount), tolerance)
         case Chance():
@@ -204,62 +215,111 @@ def solve_policy(mdp: Model, constraint: Constraint, *, discount: float = 1.0, t
 # ---------------------------------------------------------------------- almost sure
 
 
-def _assured(mdp: MDP, constraint: AlmostSure, discount: float, tolerance: float) -> Solution:
+def _assured(
+    mdp: MDP, constraint: AlmostSure, discount: float, tolerance: float, *, everywhere: bool = False
+) -> Solution:
+    from almostsure.plan.assured.plateau import is_large, solve_budgets
+
     budget = constraint.budget
     minimal = minimal_budget(mdp, cap=budget)
     if minimal.smallest_budget() > budget:
         raise _too_little(mdp, budget)
-    try:
-        layers = _solve_layers(mdp, minimal, budget, discount, tolerance)
-    except KeyboardInterrupt as stop:
-        raise _stopped(mdp, getattr(stop, "kept", None), discount, tolerance) from None
-    return _from_layers(mdp, constraint, layers, discount, tolerance)
-
-
-def _from_layers(mdp: MDP, constraint: AlmostSure, layers: Layers, discount: float, tolerance: float) -> Solution:
-    budget = constraint.budget
-    lower, upper = (_at_start(mdp, bound) for bound in (layers.lower, layers.upper))
-    curve = _middle(lower, upper)
-    return Solution(
-        mdp=mdp, constraint=constraint, value=float(curve[-1]), lower=float(lower[-1]), upper=float(upper[-1]),
-        policy=Policy(mdp, choice=layers.choice, budget=budget), discount=discount, tolerance=tolerance,
-        used=float(budget), price=math.nan, layers=layers, _curve=curve,
-    )  # fmt: skip
-
-
-def _stopped(mdp: MDP, layers: Layers | None, discount: float, tolerance: float) -> Interrupted:
-    """Ctrl-C: what is solved for smaller budgets is kept, if one of them suffices at the start."""
-    if layers is None or (layers.choice[-1, mdp.initial_states] < 0).any():
-        return Interrupted("the search for the best policy was stopped; nothing of it is kept")
-    budget = len(layers.choice) - 1
-    kept = _from_layers(mdp, AlmostSure(budget), layers, discount, tolerance)
-    return Interrupted(f"the search for the best policy was stopped; the solution for {budget} is kept", kept=kept)
-
-
-def _solve_layers(mdp: MDP, minimal: MinimalBudget, budget: int, discount: float, tolerance: float) -> Layers:
-    """Bounds and policy for every remaining budget, with a bar that shows how far it is."""
-    from almostsure.plan.assured.plateau import solve_budgets
-
     require(
         BYTES_A_PAIR * (budget + 1) * mdp.num_states, f"the best policy for budgets up to {budget:,}",
         "Solve for a smaller budget: a policy for it keeps larger ones too.",
     )  # fmt: skip
-    with Bar("solving", budget + 1) as bar:
-        return solve_budgets(
-            mdp, minimal.of_choice, budget, discount=discount, tolerance=tolerance,
-            report=lambda layer: bar.update(layer + 1, f"{layer + 1:,} of {budget + 1:,} remaining budgets"),
-        )  # fmt: skip
+    layers, bounds = None, None
+    choice: Ints
+    try:
+        with Bar("solving", None) as bar:
+            options: dict[str, Any] = {"discount": discount, "tolerance": tolerance, "report": _shown(bar)}
+            if everywhere or is_large(mdp, minimal.of_choice, budget):
+                layers = solve_budgets(mdp, minimal.of_choice, budget, **options)
+                choice, bounds = layers.choice, (layers.lower[-1], layers.upper[-1])
+                lower, upper = (_at_start(mdp, side[mdp.initial_states]) for side in bounds)
+            else:
+                choice, lower, upper = _from_the_start(mdp, minimal.of_choice, budget, options)
+    except KeyboardInterrupt:
+        raise Interrupted("the search for the best policy was stopped; nothing of it is kept") from None
+    solution = Solution(
+        mdp=mdp, constraint=constraint, value=_middle(lower[0], upper[1]), lower=lower[0], upper=upper[1],
+        policy=Policy(mdp, choice=choice, budget=budget), discount=discount, tolerance=tolerance, used=float(budget),
+        price=math.nan, layers=layers,
+    )  # fmt: skip
+    _check_gap(solution)
+    return solution
 
 
-def _at_start(mdp: MDP, values: Floats) -> Floats:
-    """The mean over the initial distribution, for each remaining budget; NaN if one initial state is infeasible."""
-    result: Floats = values[:, mdp.initial_states] @ mdp.initial_probabilities
-    return result
+def _shown(bar: Bar) -> Callable[[int, int], None]:
+    def report(done: int, components: int) -> None:
+        bar.update(done, f"{done:,} of {components:,} components")
+
+    return report
 
 
-def _middle(lower: Floats, upper: Floats) -> Floats:
-    with np.errstate(invalid="ignore"):
-        return np.where(lower == upper, lower, lower + (upper - lower) / 2)
+def _from_the_start(
+    mdp: MDP, of_choice: Ints, budget: int, options: dict[str, Any]
+) -> tuple[Ints, tuple[float, float], tuple[float, float]]:
+    """The table of choices, and the bounds at the start, by solving what can be reached from there."""
+    from almostsure.plan.assured import layers
+
+    starts = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
+    pairs = layers.solve_pairs(mdp, of_choice, starts, **options)
+    at = pairs.at(starts)
+    layers.check_bounded(mdp, pairs, at)
+    choice = layers.choice_table(pairs, (budget + 1, mdp.num_states))
+    return choice, _at_start(mdp, pairs.lower[at]), _at_start(mdp, pairs.upper[at])
+
+
+def _assured_curve(solution: Solution) -> Floats:
+    """The best return at the start for the budgets 0 … budget."""
+    from almostsure.plan.assured import layers
+
+    mdp, budget = solution.mdp, solution.policy.budget or 0
+    found = solution.layers
+    if found is not None:
+        lower, upper = (side[:, mdp.initial_states] for side in (found.lower, found.upper))
+    else:
+        minimal = minimal_budget(mdp, cap=budget)
+        first = minimal.smallest_budget()
+        codes = np.arange(first, budget + 1)[:, None] * mdp.num_states + mdp.initial_states.astype(np.int64)
+        pairs = layers.solve_pairs(
+            mdp, minimal.of_choice, codes.ravel(), discount=solution.discount, tolerance=solution.tolerance
+        )
+        at = pairs.at(codes)
+        above = np.full((first, mdp.initial_states.size), np.nan)
+        lower, upper = (np.concatenate([above, side[at]]) for side in (pairs.lower, pairs.upper))
+    bounds = ((_at_start(mdp, below)[0], _at_start(mdp, over)[1]) for below, over in zip(lower, upper, strict=True))
+    return np.array([_middle(*both) for both in bounds])
+
+
+def _at_start(mdp: MDP, values: Floats) -> tuple[float, float]:
+    """The mean over the initial distribution, from below and from above; NaN if one initial state is infeasible."""
+    if values.size == 1 or not np.isfinite(values).all():
+        mean = float(values @ mdp.initial_probabilities) if values.size > 1 else float(values[0])
+        return mean, mean
+    chance = mdp.initial_probabilities
+    mean, size = (float(side @ chance) / float(chance.sum()) for side in (values, np.abs(values)))
+    rounding = (values.size + 4) * float(np.finfo(np.float64).eps) * size
+    return mean - rounding, mean + rounding
+
+
+def _middle(lower: float, upper: float) -> float:
+    if lower == -math.inf < upper == math.inf:
+        return 0.0  # nothing is known
+    return lower if lower == upper else lower / 2 + upper / 2
+
+
+def _check_gap(solution: Solution) -> None:
+    """Raise, with the whole solution, where the bounds are too far apart."""
+    lower, upper, tolerance = solution.lower, solution.upper, solution.tolerance
+    if lower == upper or (math.isfinite(lower) and upper - lower <= tolerance * max(1.0, abs(lower))):
+        return
+    raise LimitReached(
+        f"the bounds {lower:.12g} … {upper:.12g} are further apart than the tolerance {tolerance:g} allows. "
+        "Pass a larger tolerance; the error's solution has these bounds.",
+        solution=solution,
+    )
 
 
 def _too_little(mdp: MDP, budget: int) -> Infeasible:
@@ -304,7 +364,7 @@ def _without_risk(mdp: MDP, constraint: Chance, discount: float, tolerance: floa
         raise Infeasible(f"without any risk, {error}", needed=_least(least)) from None
     return Solution(
         mdp=mdp, constraint=constraint, value=assured.value, lower=assured.lower, upper=assured.upper,
-        policy=assured.policy, discount=discount, tolerance=tolerance, used=0.0, price=math.nan, _curve=assured.curve,
+        policy=assured.policy, discount=discount, tolerance=tolerance, used=0.0, price=math.nan,
     )  # fmt: skip
 
 
@@ -332,14 +392,27 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     budget = constraint.budget if isinstance(constraint, Chance) else None
     policy = extract(mdp, flow, answer, proof, budget)
     value, used, lower = _achieved(mdp, policy, constraint, programme.discount, proof.price)
-    upper = max(proof.upper(limit), lower)
+    upper = proof.upper(limit)
+    if upper < lower:  # both are proved up to rounding: then they are apart by no more than that
+        lower, upper = _crossed(lower, upper)
     if upper - lower > tolerance * max(1.0, abs(lower)):
         _check_attained(mdp, flow, answer, upper)
-    _check_gap(lower, upper, tolerance)
-    return Solution(
+    solution = Solution(
         mdp=mdp, constraint=constraint, value=min(value, upper), lower=lower, upper=upper, policy=policy,
         discount=programme.discount, tolerance=tolerance, used=used, price=answer.price,
     )  # fmt: skip
+    _check_gap(solution)
+    return solution
+
+
+def _crossed(lower: float, upper: float) -> tuple[float, float]:
+    """Bounds that crossed by rounding, put right; by more, they contradict each other."""
+    if lower - upper > ROUNDING * max(1.0, abs(lower)):
+        raise LimitReached(
+            f"the policy's return, {lower:.12g}, is above what was proved to be the most, {upper:.12g}: the numbers "
+            "are too far apart in size for 64 bits. Scale the rewards, or report this."
+        )
+    return upper, lower
 
 
 def _hopeless(
@@ -388,14 +461,6 @@ def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:
         raise LimitReached(
             f"no policy attains the best return, {upper:.10g}; it is approached by ever rarer and ever longer visits "
             f"to {shown}. Use a discount below 1, or end the episode there."
-        )
-
-
-def _check_gap(lower: float, upper: float, tolerance: float) -> None:
-    if not upper - lower <= tolerance * max(1.0, abs(lower)):
-        raise LimitReached(
-            f"the bounds {lower:.12g} … {upper:.12g} are further apart than the tolerance {tolerance:g} allows. "
-            "Use a larger tolerance."
         )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
-from almostsure.errors import AlmostSureError, CertificateError, LimitReached, UnboundedReturn
+from almostsure.errors import AlmostSureError, CertificateError, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.plan.frontier import Frontier, frontier
@@ -33,8 +33,6 @@ TIME_LIMIT = 20.0  # seconds that each part of a report may take, by the estimat
 EXTRA = 1 / 30  # of that: what solving for budgets that were not asked about may take
 SPEEDS = {  # pairs of state and remaining budget per second; and pairs that each budget costs besides
     "solve": (600_000, 2_400),
-    "prove": (50_000, 0),  # that rewards cannot be collected for ever, where that is not plain to see
-    "solve plainly": (600, 0),  # what the compiled engine cannot prove
     "programme": (600, 0),
     "frontier": (300, 90),
     "evaluate": (20_000, 400),
@@ -162,40 +160,19 @@ def _ladder(mdp: MDP, minimal: MinimalBudget, budget: int | None, time: Time) ->
         top -= 1
     refused = ""
     for highest in dict.fromkeys((top, asked)):
-        refused = _too_slow(mdp, minimal, highest, time)
+        refused = _too_slow(mdp, highest, time)
         if not refused:
             return _climb(mdp, least, highest)
     time.notes.append(f"The best policy: {refused} Use solve_policy.")
     return Ladder(curve=np.full(1, math.nan), solution=None, problem=f"The policy was left out: {refused}")
 
 
-def _too_slow(mdp: MDP, minimal: MinimalBudget, top: int, time: Time) -> str:
+def _too_slow(mdp: MDP, top: int, time: Time) -> str:
     """Why the assured policy would take longer than the report may, or nothing."""
     size, budgets = mdp.num_states, top + 1
     if not time.suffices("solve", size, budgets):
         return f"solving {size:,} states with {budgets:,} remaining budgets would take longer than a report may."
-    if time.suffices("solve plainly", size, budgets):
-        return ""
-    if _may_gain(mdp, minimal, top, time.suffices("prove", size, budgets)):
-        return f"rewards can perhaps be collected for ever, and finding out takes long with {size:,} states."
     return ""
-
-
-def _may_gain(mdp: MDP, minimal: MinimalBudget, top: int, prove: bool) -> bool:
-    """Whether rewards may be collected for ever, as far as can be said soon."""
-    from almostsure.plan.assured.sweep import solve_sweeping  # compiled: nothing that small models wait for
-    from almostsure.plan.assured.sweep_ground import Ground, may_gain
-
-    ground = Ground.read(mdp, minimal.of_choice, top, 1.0)
-    if not may_gain(ground):
-        return False
-    if not prove:
-        return True
-    try:
-        solve_sweeping(ground, TOLERANCE)
-    except LimitReached:
-        return True
-    return False
 
 
 def _climb(mdp: MDP, least: int, top: int) -> Ladder:
@@ -219,7 +196,7 @@ def _climb(mdp: MDP, least: int, top: int) -> Ladder:
 def _solved(mdp: MDP, constraint: Constraint) -> Solution | AlmostSureError:
     """The solution, or why there is none."""
     try:
-        return solve_policy(mdp, constraint, tolerance=TOLERANCE)
+        return solve_policy(mdp, constraint, tolerance=TOLERANCE, everywhere=True)
     except AlmostSureError as error:
         return error
 

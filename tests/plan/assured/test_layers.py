@@ -77,18 +77,20 @@ def test_nothing_but_going_round():
     assert found.upper[0, 2] == pytest.approx(-4)
 
 
-def test_too_close_to_tell():
-    rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -1 + 1e-10, 0), (1, 1, 2, 1, 0, 0)]
-    with pytest.raises(LimitReached, match="cancel out so nearly, in a cycle of 2 states"):
+def test_a_tiny_gain_that_goes_on_for_ever_has_no_bound():
+    rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -1 + 1e-13, 0), (1, 1, 2, 1, 0, 0)]
+    with pytest.raises(UnboundedReturn, match="among: 0, 1") as caught:
         layers(rows, 0)
+    assert caught.value.cycle == (0, 1)
 
 
-def test_equations_without_a_solution_in_64_bits_are_a_limit(monkeypatch):
-    """Gains on the way round can make a cycle look worth staying in, whose equations are then singular."""
-
+def test_equations_without_a_solution_in_64_bits_leave_no_bounds(monkeypatch):
     def singular(matrix):
         raise RuntimeError("Factor is exactly singular")
 
     monkeypatch.setattr("scipy.sparse.linalg.splu", singular)
-    with pytest.raises(LimitReached, match="could not be proved in 64-bit numbers"):
-        solve_policy("hazard-map", AlmostSure(1))
+    rows = [(0, 0, 1, 1, -1, 0), (1, 0, 0, 0.5, -1, 0), (1, 0, 2, 0.5, -1, 0)]
+    with pytest.raises(LimitReached, match="the bounds -inf … inf are further apart") as caught:
+        solve_policy(from_transitions(*zip(*rows, strict=True), terminal=[2]), AlmostSure(1))
+    assert caught.value.solution.lower == -np.inf
+    assert caught.value.solution.policy.act(0, 1) == 0

@@ -117,7 +117,7 @@ def least_budget(task: Task) -> int:
     return least
 
 
-def _best(task: Task, constraint: Constraint, **options: float) -> Solution:
+def _best(task: Task, constraint: Constraint, **options: Any) -> Solution:
     """The solution; where there is none, the command that has one is named."""
     try:
         return solve_policy(task.mdp, constraint, **options)

@@ -20,19 +20,20 @@ from almostsure.plan.programme.flow import Flow, end_components
 from almostsure.plan.programme.occupation import FEASIBLE, mean_gain
 
 NEARLY = 1e-6  # by how much a choice may seem to lose, times the rewards' size, to be tried
-ROUNDING = 1e-12  # what is left of a reward that cancels out, times the size of what it was computed from
+ROUNDING = 2e-15  # what is left of a reward that cancels out, times the size of what it was computed from
 
 
-def free_choices(flow: Flow) -> tuple[Bools, Floats]:
+def free_choices(flow: Flow) -> tuple[Bools, Floats, Bools]:
     """The choices that are worth nothing in the long run, and the potential h: no cost, and r = h − P h.
 
     Where no rewards cancel out, these are the choices without cost and reward, and h is 0.  End components with a
-    positive mean reward must have been taken out before.
+    clearly positive mean reward must have been taken out before; those where it is so small that only h shows it are
+    returned, [states].
     """
     free: Bools = (flow.reward == 0) & (flow.cost == 0)
-    potential = np.zeros(flow.num_states)
+    potential, forever = np.zeros(flow.num_states), np.zeros(flow.num_states, np.bool_)
     if not (flow.reward > 0).any():
-        return free, potential
+        return free, potential, forever
     label, inner = end_components(flow, flow.cost == 0)
     for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
         part = inner & (label[flow.owner] == number)
@@ -40,11 +41,11 @@ def free_choices(flow: Flow) -> tuple[Bools, Floats]:
         gain, guess = mean_gain(flow, part)
         if gain > -FEASIBLE * scale:
             loss = guess[flow.owner] - flow.reward - flow.moves @ guess
-            free = (free & ~part) | _settle(flow, part & (loss < NEARLY * scale), potential)
-    return free, potential
+            free = (free & ~part) | _settle(flow, part & (loss < NEARLY * scale), potential, forever)
+    return free, potential, forever
 
 
-def _settle(flow: Flow, tight: Bools, potential: Floats) -> Bools:
+def _settle(flow: Flow, tight: Bools, potential: Floats, forever: Bools) -> Bools:
     """Fill in the potential of the end components of some choices; returns the choices in them."""
     label, inner = end_components(flow, tight)
     if not inner.any():
@@ -56,9 +57,12 @@ def _settle(flow: Flow, tight: Bools, potential: Floats) -> Bools:
     potential[members] = 0.0
     potential[others] = _solve(flow.moves[policy[others]][:, others], flow.reward[policy[others]])
     rows = flow.moves[inner]
-    left = np.abs(flow.reward[inner] + rows @ potential - potential[flow.owner[inner]])
+    left = flow.reward[inner] + rows @ potential - potential[flow.owner[inner]]
     size = np.abs(flow.reward[inner]) + rows @ np.abs(potential) + np.abs(potential[flow.owner[inner]])
-    if left.max() > ROUNDING * members.size * size.max():
+    rounding = ROUNDING * members.size * size.max()
+    if left.max() > rounding and left.min() >= -rounding:  # nobody loses, somebody gains
+        forever[label == label[flow.owner[inner][np.argmax(left)]]] = True
+    elif np.abs(left).max() > rounding:
         raise LimitReached(
             f"gains and losses cancel out so nearly, in a cycle of {members.size} states, that 64-bit numbers cannot "
             "tell whether the return has a bound. Give the cycle a clear cost, or pass discount below 1."

@@ -31,16 +31,31 @@ FEW = 16  # layers above M + D that are solved before anything is compared
 GROWTH = 4
 
 
+def is_large(mdp: MDP, of_choice: Ints, budget: int) -> bool:
+    """Whether a budget is so large that more of it may change nothing."""
+    return budget >= GROWTH * _enough(mdp, of_choice)
+
+
+def _enough(mdp: MDP, of_choice: Ints) -> int:
+    finite = of_choice[of_choice < INFINITE]
+    return int(finite.max(initial=0)) + mdp.max_damage + FEW
+
+
 def solve_budgets(
-    mdp: MDP, of_choice: Ints, budget: int, *, discount: float, tolerance: float, report: Callable[[int], None]
+    mdp: MDP,
+    of_choice: Ints,
+    budget: int,
+    *,
+    discount: float,
+    tolerance: float,
+    report: Callable[[int, int], None] | None,
 ) -> Layers:
     """What :func:`solve_layers` gives, without solving those of many layers that do not differ."""
 
     def solve(layers: int) -> Layers:
         return solve_layers(mdp, of_choice, layers, discount=discount, tolerance=tolerance, report=report)
 
-    finite = of_choice[of_choice < INFINITE]
-    most = int(finite.max(initial=0)) + mdp.max_damage + FEW
+    most = _enough(mdp, of_choice)
     if budget < GROWTH * most:
         return solve(budget)
     above = _bounded(mdp, of_choice, discount, tolerance)

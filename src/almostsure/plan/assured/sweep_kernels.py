@@ -1,7 +1,7 @@
 """Compiled sweeps over a layer, and what the direct solves of slow pockets need.
 
-A layer is given by compact arrays (see :func:`almostsure.plan.assured.sweep_prepare.gather`): the choices of position x
-are ``ptr[x] … ptr[x+1] − 1``, the entries of choice k are ``entry_ptr[k] … entry_ptr[k+1] − 1``, and
+A component is given by compact arrays (:class:`almostsure.plan.assured.steps.Part`): the choices of position x are
+``ptr[x] … ptr[x+1] − 1``, the entries of choice k are ``entry_ptr[k] … entry_ptr[k+1] − 1``, and
 
     worth of choice k  =  constant[k] + Σ factor[e] · value[column[e]].
 """

@@ -1,6 +1,6 @@
 """Sweeps with direct solves: the values of one layer, until every residual is below a threshold.
 
-*Sweeps.*  Positions are ordered by value (:func:`almostsure.plan.assured.sweep_prepare.estimate`), and a value that
+*Sweeps.*  Positions are ordered by value (:func:`almostsure.plan.assured.places.estimate`), and a value that
 changes wakes those that look at it.  A sweep visits only the active ones, and only so far ahead that what it spreads is
 already nearly right: the work goes where the residual is.
 
@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from almostsure.errors import LimitReached
 from almostsure.model.mdp import Floats, Ints
 from almostsure.plan.assured import sweep_kernels as kernels
+from almostsure.plan.assured.steps import Part
 from almostsure.plan.assured.sweep_kernels import CHUNK
 
 LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality
@@ -40,6 +39,7 @@ POCKET_LIMIT = 16_000  # members for which LU is tried
 SEEDS = 4_000  # positions that may change often before a pocket counts as no pocket any more
 FEW_MEMBERS = 2_000  # up to so many, a pocket's policy is iterated to the end
 UPDATES_PER_POSITION = 20_000
+MAX_ROUNDS = 1000
 FEW_UPDATES = 300  # the same where values may have no bound
 STUBBORN = 300  # updates a position after which LU of the whole layer is considered
 THIN = 1e11  # the most multiplications that it may take
@@ -48,66 +48,96 @@ HOPELESS = 1e9  # a policy whose values are so many times larger stays almost fo
 Evaluate = Callable[[Ints, Ints, Ints, Floats, Floats], Floats | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Compact:
-    """One layer, places in the order in which they are swept.
+def choice_worth(part: Part, value: Floats) -> Floats:
+    """What each choice of a component is worth, [choices]."""
+    from scipy.sparse import csr_array
 
-    Indices are unsigned: Numba then leaves out the test for negative ones, which makes sweeps much faster.
+    shape = (part.origin.size, part.ptr.size - 1)
+    matrix = csr_array((part.factor, part.column.view(np.int32), part.entry_ptr.view(np.int32)), shape=shape)
+    worth: Floats = part.constant + matrix @ value
+    return worth
+
+
+def choice_owner(part: Part) -> Ints:
+    """The position of each choice, [choices]."""
+    return np.repeat(np.arange(part.ptr.size - 1), np.diff(part.ptr))
+
+
+def is_local(part: Part) -> bool:
+    """Whether most entries lead to positions nearby."""
+    sample = np.arange(0, part.origin.size, max(1, part.origin.size // 2_000))
+    sample = sample[part.entry_ptr[sample] < part.entry_ptr[sample + 1]]
+    at = np.searchsorted(part.ptr, sample, side="right") - 1
+    distance = np.abs(part.column[part.entry_ptr[sample]].astype(np.int64) - at)
+    return bool(np.mean(distance > (part.ptr.size - 1) / 8) < 0.05) if sample.size else True
+
+
+def solve_directly(part: Part, policy: Ints, constant: Floats) -> tuple[Ints, Floats]:
+    """The best policy, and its values, by policy iteration with LU from one that surely leaves.
+
+    Choices with the constant −∞ are left out.
     """
+    from scipy.sparse import csr_array
 
-    ptr: Ints  # [positions + 1], offsets of choices
-    entry_ptr: Ints  # [choices + 1], offsets of entries
-    column: Ints  # [entries], the positions that they lead to
-    factor: Floats  # [entries], discounted probabilities
-    constant: Floats  # [choices], reward and what exits are worth
-    origin: Ints  # [choices], the model's choice; −1: stay
-    pred_ptr: Ints  # [positions + 1], offsets of predecessors
-    pred: Ints  # the positions that may lead to each
+    size = part.ptr.size - 1
+    shape = (part.origin.size, size)
+    matrix = csr_array((part.factor, part.column.view(np.int32), part.entry_ptr.view(np.int32)), shape=shape)
+    owner, starts = choice_owner(part), part.ptr[:-1].astype(np.int64)
+    value = np.full(size, np.nan)
+    for _ in range(MAX_ROUNDS):
+        found = _evaluate(matrix[policy.astype(np.int64)], constant[policy])
+        if found is None:
+            break
+        value = found
+        worth = constant + matrix @ value
+        best = np.maximum.reduceat(worth, starts)
+        size = np.abs(worth[policy]) + np.abs(constant[policy]) + matrix[policy.astype(np.int64)] @ np.abs(value)
+        better = best - worth[policy] > 1e-14 * size
+        if not better.any():
+            break
+        hits = np.flatnonzero(worth == best[owner])
+        first = policy.copy()
+        first[owner[hits][::-1]] = hits[::-1]
+        policy = np.where(better, first, policy).astype(np.uint32)
+    return policy, value
 
-    @property
-    def size(self) -> int:
-        """How many positions there are."""
-        return self.ptr.size - 1
 
-    def worth(self, value: Floats) -> Floats:
-        """What each choice is worth, [choices]."""
-        from scipy.sparse import csr_array
+def _evaluate(matrix: Any, right: Floats) -> Floats | None:
+    """The solution of x = right + matrix x, with one step of refinement; None if it is singular."""
+    from scipy.sparse import csc_array, eye_array
+    from scipy.sparse.linalg import splu
 
-        shape = (self.origin.size, self.size)
-        matrix = csr_array((self.factor, self.column.view(np.int32), self.entry_ptr.view(np.int32)), shape=shape)
-        return self.constant + matrix @ value
-
-    def owner(self) -> Ints:
-        """The position of each choice, [choices]."""
-        return np.repeat(np.arange(self.size), np.diff(self.ptr))
-
-    def is_local(self) -> bool:
-        """Whether most entries lead to positions nearby."""
-        sample = np.arange(0, self.origin.size, max(1, self.origin.size // 2_000))
-        sample = sample[self.entry_ptr[sample] < self.entry_ptr[sample + 1]]
-        at = np.searchsorted(self.ptr, sample, side="right") - 1
-        distance = np.abs(self.column[self.entry_ptr[sample]].astype(np.int64) - at)
-        return bool(np.mean(distance > self.size / 8) < 0.05) if sample.size else True
+    system = csc_array(eye_array(right.size) - matrix)
+    try:
+        factor = splu(system)
+    except RuntimeError:
+        return None
+    value: Floats = factor.solve(right)
+    return value + factor.solve(right - system @ value)
 
 
 class Sweeper:
     """Solves one compact layer for given constants, to a given residual."""
 
-    def __init__(self, layer: Compact, *, discounted: bool, patient: bool = True) -> None:
+    def __init__(self, layer: Part, *, discounted: bool, patient: bool = True) -> None:
         self.layer = layer
         self.limit = UPDATES_PER_POSITION if patient else FEW_UPDATES
         self.discounted = discounted
         self.pred_ptr, self.pred = layer.pred_ptr, layer.pred
-        self.is_local = layer.is_local()
-        self.lookahead = max(16, int(LOOKAHEAD * layer.size**0.5) // CHUNK) if self.is_local else 2**20
-        size = layer.size
+        self.is_local = is_local(layer)
+        size = layer.ptr.size - 1
+        self.lookahead = max(16, int(LOOKAHEAD * size**0.5) // CHUNK) if self.is_local else 2**20
+        self.size = size
         self.mark = np.zeros(size, np.bool_)
         self.local = np.full(size, -1, np.int32)
         self.found = np.empty(size, np.uint32)
 
-    def run(self, constant: Floats, value: Floats, policy: Ints, threshold: float) -> None:
-        """Bring ``value`` within ``threshold`` of its best choices' worth; they are in ``policy`` afterwards."""
-        size = self.layer.size
+    def run(self, constant: Floats, value: Floats, policy: Ints, threshold: float) -> bool:
+        """Bring ``value`` within ``threshold`` of its best choices' worth; they are in ``policy`` afterwards.
+
+        False if that takes too long.
+        """
+        size = self.size
         self.constant, self.value, self.policy, self.threshold = constant, value, policy, threshold
         self.active = np.ones(size, np.bool_)
         self.is_dirty = np.ones(-(-size // CHUNK), np.bool_)
@@ -123,12 +153,8 @@ class Sweeper:
                 self.value, self.policy, self.pred_ptr, self.pred, self.active, self.is_dirty, self.todo, self.changes,
                 self.account,
             )  # fmt: skip
-            if chunk == -1:
-                return
-            if chunk == -2:
-                raise LimitReached(
-                    f"the values did not settle within {self.limit:,} updates a state. Pass a larger tolerance."
-                )
+            if chunk < 0:
+                return bool(chunk == -1)
             if self.account[0] > stubborn and self._is_thin():
                 stubborn = 4 * int(self.account[0])
                 self._solve(np.arange(size, dtype=np.uint32), 50, self._factor)
@@ -176,7 +202,7 @@ class Sweeper:
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-        layer, size = self.layer, self.layer.size
+        layer, size = self.layer, self.size
         start, column = layer.entry_ptr[layer.ptr].view(np.int32), layer.column.view(np.int32)
         order = reverse_cuthill_mckee(csr_array((layer.factor, column, start), shape=(size, size)))
         rank = np.empty(size, np.int64)
@@ -188,8 +214,8 @@ class Sweeper:
         """The members of the pocket around a chunk: those that changed most often, and their neighbourhood."""
         layer = self.layer
         if not self.is_local:
-            return np.arange(layer.size, dtype=np.uint32)
-        begin, end = max(0, chunk * CHUNK - POCKET_REACH), min(layer.size, chunk * CHUNK + POCKET_REACH)
+            return np.arange(self.size, dtype=np.uint32)
+        begin, end = max(0, chunk * CHUNK - POCKET_REACH), min(self.size, chunk * CHUNK + POCKET_REACH)
         often = self._often(begin, end, patience)
         if often > patience:
             self.changes[begin:end] = 0

@@ -1,0 +1,403 @@
+"""The assured policy: the best return inside the shield, of the pairs that can be reached, with proved bounds.
+
+1. *Explore* the pairs (state, remaining) inside the shield, from the start or from wherever is asked for, and list
+   their strongly connected components so that each comes after those it leads to (:mod:`.explore`).
+2. *Settle* them in this order.  A single pair takes one step backward, its own loop eliminated; a small component in
+   which every step costs is swept; both in compiled code, with their bounds (:mod:`.steps`).
+3. Every other component is solved here: what can be stayed in for nothing is collapsed (:mod:`.places`), who cannot
+   surely leave is worth −∞, and the rest is solved directly or, if it is large, by ordered sweeps (:mod:`.sweeps`).
+   Its bounds are proved by the same step.  Where reward can be collected for ever the return is +∞, and where gains and
+   losses cancel out on a cycle :mod:`.cancelling` helps.
+
+Small models run the same code without compiling it, so that nobody waits for a compiler.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.plan.assured import explore, places, steps, sums
+from almostsure.plan.assured.explore import Graph, Moves
+from almostsure.plan.assured.steps import NO_STAY, NOWHERE, STAY, Bounds, Game, Part
+from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
+
+PLAIN = 4_000  # outcomes, times remaining budgets, that are solved without compiling
+SMALL = 400  # pairs of a component that is swept where it stands
+DIRECT = 600  # positions of a component that is solved by policy iteration with LU
+GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
+USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
+ATTEMPTS = 4  # at a residual that is small enough for the tolerance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pairs:
+    """Bounds of the best return and a policy, for the pairs (state, remaining) that can be reached."""
+
+    graph: Graph
+    lower: Floats  # [pairs]; −∞ where nothing ends, +∞ where reward can be collected for ever
+    upper: Floats  # [pairs]
+    play: Ints  # [pairs], the graph's choice
+    choice: Ints  # [pairs], the model's choice
+    number: Ints  # [remaining · states + state], the number of the pair plus 1, or 0
+    cycles: list[Ints]  # of pairs among which reward can be collected for ever
+
+    def at(self, codes: Ints) -> Ints:
+        """The numbers of pairs that are given as remaining · states + state; −1 where they are not covered."""
+        return self.number[codes].astype(np.int64) - 1
+
+
+def call(kernel: Any, *arguments: Any, plainly: bool) -> Any:
+    """Call a kernel, compiled or not."""
+    if not plainly:
+        return kernel(*arguments)
+    with np.errstate(all="ignore"):
+        return plain(kernel)(*arguments)
+
+
+@functools.cache
+def plain(kernel: Any) -> Any:
+    """A kernel as an ordinary function, and so are all those that it calls."""
+    function = kernel.py_func
+    names = {name: function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__}
+    here = dict(function.__globals__)
+    here |= {name: plain(value) for name, value in names.items() if hasattr(value, "py_func")}
+    return FunctionType(function.__code__, here, function.__name__, function.__defaults__)
+
+
+def unsigned(array: Ints) -> Ints:
+    """The array as read-only uint32: kernels are compiled once, and without tests for negative indices."""
+    result = array.view(np.uint32) if array.dtype == np.int32 else array.astype(np.uint32)
+    result.flags.writeable = False
+    return result
+
+
+class Engine:
+    """One search and the solution of what it finds."""
+
+    def __init__(self, mdp: MDP, of_choice: Ints, budget: int, starts: Ints, discount: float) -> None:
+        self.mdp, self.discount = mdp, discount
+        self.plainly = mdp.num_outcomes * (budget + 1) <= PLAIN
+        moves = Moves(
+            unsigned(mdp.choice_ptr), unsigned(mdp.outcome_ptr), unsigned(mdp.successor), mdp.damage,
+            unsigned(of_choice),
+        )  # fmt: skip
+        self.number = np.zeros((budget + 1) * mdp.num_states, np.uint32)
+        self.graph: Graph = self.call(explore.explore, moves, starts.astype(np.int64), self.number)
+        self.order: tuple[Ints, Ints] = self.call(explore.components, self.graph)
+        gain, is_one = self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward)
+        self.game = Game(self.graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount)
+        size = self.graph.state.size
+        self.bounds = Bounds(
+            np.empty(size), np.empty(size), np.empty(size, np.uint32), np.full(size, NOWHERE, np.uint32)
+        )
+        self.cycles: list[Ints] = []
+        self.unproved = False
+
+    def call(self, kernel: Any, *arguments: Any) -> Any:
+        """Call a kernel, compiled or not."""
+        return call(kernel, *arguments, plainly=self.plainly)
+
+    def solve(self, tolerance: float, report: Callable[[int, int], None] | None = None) -> None:
+        """Settle all components, one after the other."""
+        start, member = self.order
+        self.cycles.clear()
+        half = USED * tolerance / 2
+        part, scratch = self._room()
+        small = SMALL if not self.plainly else 0
+        at = 0
+        while True:
+            at = self.call(steps.settle, self.game, self.bounds, self.order, at, small, part, scratch, half)
+            if at == start.size - 1:
+                return
+            Component(self, member[start[at] : start[at + 1]]).settle(half)
+            at += 1
+            if report is not None:
+                report(at, start.size - 1)
+
+    def _room(self) -> tuple[Part, tuple[Any, ...]]:
+        """Arrays for the largest of the small components."""
+        start, member = (array.astype(np.int64) for array in self.order)
+        (several,) = np.nonzero((np.diff(start) > 1) & (np.diff(start) <= SMALL))
+        pairs, choices, entries = 0, 0, 0
+        if several.size:
+            sizes = np.diff(start)[several]
+            cuts = np.cumsum(sizes) - sizes
+            inside = member[np.repeat(start[several] - cuts, sizes) + np.arange(sizes.sum())]
+            first, last = self.graph.ptr[inside].astype(np.int64), self.graph.ptr[inside + 1].astype(np.int64)
+            pairs = int(sizes.max())
+            choices = int(np.add.reduceat(last - first, cuts).max())
+            spread = self.graph.entry_ptr[last].astype(np.int64) - self.graph.entry_ptr[first].astype(np.int64)
+            entries = int(np.add.reduceat(spread, cuts).max())
+        return make_part(pairs, choices, entries), (
+            np.empty(pairs), np.empty(choices, np.bool_), np.empty(pairs, np.uint32), np.empty(pairs, np.uint32),
+            np.empty(pairs),
+        )  # fmt: skip
+
+    def answer(self) -> Pairs:
+        """What was found."""
+        return Pairs(
+            graph=self.graph, lower=self.bounds.low, upper=self.bounds.high, play=self.bounds.policy,
+            choice=self.graph.origin[self.bounds.policy], number=self.number, cycles=self.cycles,
+        )  # fmt: skip
+
+
+def make_part(positions: int, choices: int, entries: int) -> Part:
+    """Room for a component."""
+    return Part(
+        np.empty(positions + 1, np.uint32), np.empty(choices + positions + 1, np.uint32), np.empty(entries, np.uint32),
+        np.empty(entries), np.empty(choices + positions), np.empty(choices + positions, np.uint32),
+        np.empty(choices + positions), np.empty(positions + 1, np.uint32), np.empty(entries, np.uint32),
+    )  # fmt: skip
+
+
+class Component:
+    """A component that is not settled by sweeping it where it stands."""
+
+    def __init__(self, engine: Engine, members: Ints) -> None:
+        self.engine, self.members = engine, members
+        self.game, self.bounds, self.graph = engine.game, engine.bounds, engine.graph
+        self.can_stay = NO_STAY
+        self.inside: Graph | None = None  # of the choices inside the places where one can rest
+        self.bounds.place[members] = np.arange(members.size, dtype=np.uint32)
+
+    def call(self, kernel: Any, *arguments: Any) -> Any:
+        """Call a kernel, compiled or not."""
+        return self.engine.call(kernel, *arguments)
+
+    def settle(self, half: float) -> None:
+        """Find values, choices and bounds of all members."""
+        members = self.members
+        self.top, self.exit_error, self.exit_relative = self.call(steps.exits_of, self.game, self.bounds, members)
+        self.most, self.least = self.call(steps.staying_gain, self.game, self.bounds, members)
+        if self.top == np.inf:
+            return self._endless(members[:0])
+        if np.isnan(self.top):
+            return self._unknown()
+        if self.engine.discount == 1 and self.most > 0 and self._gains():
+            return None
+        if self.engine.discount == 1 and self.most >= 0 and self.inside is None:
+            self._collapse()
+        self._cut()
+        if self.part.ptr.size == 1:
+            self._lose(np.ones(members.size, np.bool_))
+        else:
+            self._solve(half)
+        self.bounds.place[members] = NOWHERE
+        return None
+
+    # ------------------------------------------------------------------ the equations
+
+    def _collapse(self) -> None:
+        """Make one position of each end component without reward."""
+        inner = self.call(places.inner_graph, self.game, self.bounds, self.members, True)
+        if inner.origin.size == 0:
+            return
+        label, self.inside = self.call(places.end_components, inner)
+        resting = label != NOWHERE
+        if not resting.any():
+            self.inside = None
+            return
+        label = np.where(resting, label.astype(np.int64), self.members.size + np.arange(self.members.size))
+        _, position = np.unique(label, return_inverse=True)
+        by_position = np.argsort(position, kind="stable")
+        self.local = by_position  # from the new order to positions in `inside`
+        self.can_stay = np.zeros(int(position.max()) + 1, np.bool_)
+        self.can_stay[position[resting]] = True
+        self.members = self.members[by_position]
+        self.bounds.place[self.members] = position[by_position].astype(np.uint32)
+
+    def _cut(self) -> None:
+        """The equations, in a good order, of the positions that can surely leave."""
+        graph, members = self.graph, self.members
+        choices = int((graph.ptr[members + 1].astype(np.int64) - graph.ptr[members].astype(np.int64)).sum())
+        first, last = graph.entry_ptr[graph.ptr[members]], graph.entry_ptr[graph.ptr[members + 1]]
+        entries = int((last.astype(np.int64) - first.astype(np.int64)).sum())
+        room = make_part(members.size, choices, entries)
+        size, choices, entries = self.call(steps.cut, self.game, self.bounds, members, self.can_stay, room)
+        raw = Part(
+            room.ptr[: size + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
+            room.constant[:choices], room.origin[:choices], room.leak[:choices], room.pred_ptr[: size + 1],
+            room.pred[:entries],
+        )  # fmt: skip
+        self.call(steps.list_predecessors, raw, size)
+        usable, queue = np.ones(choices, np.bool_), np.arange(size, dtype=np.uint32)
+        if self.engine.discount == 1:
+            queue = self._found(raw, size, usable)
+        self.order, guess = queue, np.zeros(size)
+        if queue.size > DIRECT:
+            gain = self._gain(raw.origin)
+            sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
+            width = float(np.median(sizes)) / 4 if sizes.size else 1.0
+            self.order, guess, lowest = self.call(
+                places.estimate, raw, usable, np.maximum(gain, 0.0), width, self.engine.discount
+            )
+            if self.engine.discount < 1:
+                guess[:] = lowest
+        else:
+            guess = np.full(size, -np.inf)
+            self.call(steps.guess, raw, usable, queue, guess)
+        self.part: Part = self.call(places.reorder, raw, self.order, usable)
+        self.call(steps.list_predecessors, self.part, self.order.size)
+        self.guess = guess[self.order]
+        self.size = size
+
+    def _found(self, raw: Part, size: int, usable: Bools) -> Ints:
+        queue = np.empty(size, np.uint32)
+        return queue[: self.call(steps.leave_surely, raw, size, usable, queue)]
+
+    def _gain(self, origin: Ints) -> Floats:
+        """The expected reward of the equations' choices."""
+        stays = origin == STAY
+        gain: Floats = self.game.gain[self.graph.origin[np.where(stays, 0, origin)]]
+        return np.where(stays, 0.0, gain)
+
+    # ------------------------------------------------------------------ values and bounds
+
+    def _solve(self, half: float) -> None:
+        """Solve the equations to a residual that gives close bounds, and prove these."""
+        part, discount, size = self.part, self.engine.discount, self.order.size
+        value, policy = self.guess.copy(), self.part.ptr[:-1].copy()
+        threshold = 0.9 * half * -self.most if self.most < 0 else half / 100
+        threshold = half * (1 - discount) / 2 if discount < 1 else threshold
+        direct = size <= DIRECT
+        sweeper = None if direct else Sweeper(part, discounted=discount < 1)
+        proved = False
+        for _ in range(ATTEMPTS):
+            if sweeper is None:
+                policy, value = solve_directly(part, self.call(places.first_policy, part), part.constant)
+            elif not sweeper.run(part.constant, value, policy, threshold):
+                break
+            height = self._height(sweeper, value, policy, half)
+            proved = height is not None and self._prove(value, policy, height, 0.0 if direct else threshold)
+            excess = self._width() / half if proved else 1.0
+            if direct or not proved or excess <= 1:
+                break
+            threshold /= 2 * excess
+        if not proved:
+            self._give_up()
+
+    def _height(self, sweeper: Sweeper | None, value: Floats, policy: Ints, half: float) -> Floats | None:
+        """By how much an error of 1 in every step blurs each value, at most, on choices that may be best."""
+        discount, part = self.engine.discount, self.part
+        if discount < 1:
+            return np.full(value.size, 1 / (1 - discount))
+        if self.most < 0 and self.top > -np.inf:
+            height: Floats = 1 + (max(self.top, float(value.max())) - value) / -self.most
+            return height
+        if not self.call(places.leaves, part, policy):
+            return None
+        near = choice_worth(part, value) >= (value - 4 * half * np.maximum(1.0, np.abs(value)))[choice_owner(part)]
+        near[policy] = True
+        if sweeper is None:
+            return solve_directly(part, policy, np.where(near, 1.0, -np.inf))[1]
+        height = np.zeros(value.size)
+        done = sweeper.run(np.where(near, 1.5, -np.inf), height, policy.copy(), 0.4)
+        return height if done else None
+
+    def _prove(self, value: Floats, policy: Ints, height: Floats, residual: float) -> bool:
+        """Write the policy and prove bounds around the values."""
+        full, tall = np.full(self.size, -np.inf), np.zeros(self.size)
+        full[self.order], tall[self.order] = value, height
+        self._write(policy)
+        first = max(residual, 4 * float(np.finfo(np.float64).eps) * float(np.abs(value).max(initial=0.0)))
+        first = first if value.any() else 0.0
+        exits = (self.exit_error, self.exit_relative, -self.most, first)
+        return bool(self.call(steps.prove, self.game, self.bounds, self.members, full, tall, exits))
+
+    def _write(self, policy: Ints) -> None:
+        """The choices of the members: at positions of several, those elsewhere go to where it is left, or rest."""
+        members, graph, bounds = self.members, self.graph, self.bounds
+        chosen = np.full(self.size, NOWHERE, np.uint32)  # by position; NOWHERE: rest, or lost
+        chosen[self.order] = self.part.origin[policy]
+        bounds.policy[members] = graph.ptr[members]
+        at = bounds.place[members]
+        exits = chosen[at]
+        if self.inside is None:
+            bounds.policy[members[exits != NOWHERE]] = exits[exits != NOWHERE]
+            return
+        owner = np.searchsorted(graph.ptr, chosen[chosen != NOWHERE], side="right") - 1  # the pairs that leave
+        way = np.full(members.size, NOWHERE, np.uint32)  # by positions in `inside`
+        goals = self._local(owner)
+        self.call(places.lead_to, self.inside, goals, way)
+        rests = (exits == NOWHERE)[np.argsort(self.local)]
+        first = self.inside.ptr[:-1]
+        some = first < self.inside.ptr[1:]
+        way[rests & some] = self.inside.origin[first[rests & some]]
+        by_member = way[self.local]
+        bounds.policy[members[by_member != NOWHERE]] = by_member[by_member != NOWHERE]
+        bounds.policy[owner] = chosen[chosen != NOWHERE]
+
+    def _local(self, pairs: Ints) -> Ints:
+        """The positions, in the graph of the choices inside, of some members."""
+        by_pair = np.argsort(self.members)
+        at = by_pair[np.searchsorted(self.members, pairs, sorter=by_pair)]
+        result: Ints = self.local[at].astype(np.uint32)
+        return result
+
+    def _width(self) -> float:
+        """How far apart the bounds are at most, half of it, for values above 1 relative to them."""
+        low, high = self.bounds.low[self.members], self.bounds.high[self.members]
+        finite = (high > -np.inf) & (high < np.inf)
+        middle = np.abs(low[finite] + high[finite]) / 2
+        return float(((high[finite] - low[finite]) / 2 / np.maximum(1.0, middle)).max(initial=0.0))
+
+    # ------------------------------------------------------------------ what has no finite value
+
+    def _lose(self, lost: Bools) -> None:
+        """Members from which nobody surely leaves: −∞."""
+        members = self.members[lost]
+        self.bounds.low[members] = self.bounds.high[members] = -np.inf
+        self.bounds.policy[members] = self.graph.ptr[members]
+
+    def _give_up(self) -> None:
+        """What could not be proved has no bounds."""
+        finite = np.zeros(self.size, np.bool_)
+        finite[self.order] = True
+        members = self.members[finite[self.bounds.place[self.members]]]
+        self._lose(~finite[self.bounds.place[self.members]])
+        self._write(self.part.ptr[:-1])
+        self.bounds.low[members], self.bounds.high[members] = -np.inf, np.inf
+        self.engine.unproved = True
+
+    def _unknown(self) -> None:
+        """Some exits have no bounds, and so nobody here has any."""
+        self.bounds.low[self.members], self.bounds.high[self.members] = -np.inf, np.inf
+        self.bounds.policy[self.members] = self.graph.ptr[self.members]
+        self.bounds.place[self.members] = NOWHERE
+
+    def _endless(self, cycle: Ints) -> None:
+        """Reward can be collected for ever, and everybody here can get to where it is: +∞."""
+        self.bounds.low[self.members] = self.bounds.high[self.members] = np.inf
+        self.bounds.policy[self.members] = self.graph.ptr[self.members]
+        if cycle.size:
+            self.engine.cycles.append(cycle)
+        self.bounds.place[self.members] = NOWHERE
+
+    def _gains(self) -> bool:
+        """Whether rewards above 0 lie on a way that never leaves; if so, the component is settled here."""
+        inner = self.call(places.inner_graph, self.game, self.bounds, self.members, False)
+        _, inside = self.call(places.end_components, inner)
+        gains = self.game.gain[self.graph.origin[inside.origin]]
+        if not (gains > 0).any():
+            return False
+        if self.members.size > GAINFUL and (gains < 0).any():
+            self._unknown()
+            return True
+        from almostsure.plan.assured.gains import settle_gains
+
+        found = settle_gains(self.game, self.bounds, self.members)
+        if found.forever.any():
+            self._endless(self.members[found.forever])
+            return True
+        bounds, members = self.bounds, self.members
+        bounds.low[members], bounds.high[members] = found.value - found.error, found.value + found.error
+        bounds.policy[members] = found.choice
+        bounds.place[members] = NOWHERE
+        return True

@@ -1,0 +1,249 @@
+"""Components in which gains lie on a way that is never left: they go on for ever, cancel out, or are lost again.
+
+Where a mean reward above 0 can be kept up, the return is +∞.  Where gains and losses cancel out exactly, staying for
+ever has no return and does not compete, but going round and then leaving does: such pairs are collapsed, by a potential
+(:mod:`almostsure.plan.assured.cancelling`).  Everywhere else staying for ever costs −∞.
+
+On what remains, policy iteration from a policy that surely leaves goes on until no choice is better.
+
+**Bounds.**  Let V be what was computed, δ(c) an upper bound of |b + A V − V| on the policy's choices and of
+b + A V − V on all others, rounding included, and ε(c) what the errors of the exits are worth.  With e ≥ 2 δ + ε + A e
+on all choices that are within reach of being best, V − e and V + e satisfy b − ε + A (V − e) ≥ V − e on the policy's
+choices and b + ε + A (V + e) ≤ V + e on all choices, which makes them a lower and an upper bound.  Both inequalities
+are verified on the numbers, with a margin for rounding, before anything is returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from almostsure.errors import LimitReached
+from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.plan.assured.cancelling import free_choices, lead_to
+from almostsure.plan.assured.steps import NOWHERE, Bounds, Game
+from almostsure.plan.graph import surely_leave
+from almostsure.plan.programme.flow import Flow, choice_graph, end_components
+from almostsure.plan.programme.occupation import gainful
+from almostsure.policy.chain import add_up
+
+UNPROVED = "the bounds could not be proved in 64-bit numbers. Pass a larger tolerance."
+MAX_ITERATIONS = 1000
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Found:
+    """What is known of a component's members."""
+
+    value: Floats
+    error: Floats
+    choice: Ints  # of the graph of pairs
+    forever: Bools  # the pairs among which reward can be collected for ever
+
+
+def settle_gains(game: Game, bounds: Bounds, members: Ints) -> Found:
+    """Values, errors and choices of a component in which gains lie on a way that is never left."""
+    flow, exits = _flow(game, bounds, members)
+    count = members.size
+    none = np.zeros(count, np.bool_)
+    forever = gainful(flow)
+    if not forever.any():
+        free, potential, forever = free_choices(flow)
+    if forever.any():
+        label, _ = end_components(flow, flow.cost == 0)
+        first = label == label[np.flatnonzero(forever)[0]]
+        return Found(value=np.zeros(count), error=np.zeros(count), choice=np.zeros(count, np.uint32), forever=first)
+    part = _Game(flow, exits, free, potential)
+    part.solve()
+    first_choice = game.graph.ptr[members]
+    chosen = np.where(part.choice >= 0, flow.choice[np.maximum(part.choice, 0)], first_choice)
+    return Found(value=part.value, error=part.error, choice=chosen, forever=none)
+
+
+def _flow(game: Game, bounds: Bounds, members: Ints) -> tuple[Flow, tuple[Floats, Floats, Floats]]:
+    """The choices of a component as a flow problem; with what exits are worth, how large that is, and how blurred."""
+    from scipy.sparse import csr_array
+
+    graph = game.graph
+    choices = _ranges(graph.ptr[members], graph.ptr[members + 1])
+    owner = np.repeat(np.arange(members.size), _lengths(graph.ptr, members))
+    lengths = _lengths(graph.entry_ptr, choices)
+    entries = _ranges(graph.entry_ptr[choices], graph.entry_ptr[choices + 1])
+    row = np.repeat(np.arange(choices.size), lengths)
+    origin = graph.origin[choices]
+    outcome = _ranges(game.outcome_ptr[origin], game.outcome_ptr[origin + 1])
+    target = graph.target[entries]
+    sums = add_up(row, game.probability[outcome], choices.size)
+    weight = game.probability[outcome] / sums[row]
+    place = bounds.place[target]
+    leaves = place == NOWHERE
+    low, high = bounds.low[target[leaves]], bounds.high[target[leaves]]
+    usable = np.ones(choices.size, np.bool_)
+    usable[row[leaves][np.isneginf(high)]] = False
+    with np.errstate(invalid="ignore"):
+        middle, blur = np.where(low == high, low, low / 2 + high / 2), np.where(low == high, 0.0, high / 2 - low / 2)
+    reward = game.gain[origin] / sums
+    constant = reward + add_up(row[leaves], weight[leaves] * middle, choices.size)
+    size = np.abs(reward) + add_up(row[leaves], weight[leaves] * np.abs(middle), choices.size)
+    blurred = add_up(row[leaves], weight[leaves] * blur, choices.size)
+    stays = ~leaves
+    shape = (choices.size, members.size)
+    flow = Flow(
+        choice_ptr=np.searchsorted(owner, np.arange(members.size + 1)), owner=owner,
+        moves=csr_array((weight[stays], (row[stays], place[stays].astype(np.int64))), shape=shape), reward=reward,
+        cost=add_up(row[leaves], weight[leaves], choices.size), initial=np.zeros(members.size),
+        state=np.arange(members.size), choice=choices,
+    )  # fmt: skip
+    kept = np.flatnonzero(usable)
+    return flow.keep(np.ones(members.size, np.bool_), usable), (constant[kept], size[kept], blurred[kept])
+
+
+def _lengths(ptr: Ints, at: Ints) -> Ints:
+    """How many there are between some offsets and the next."""
+    return ptr[at + 1].astype(np.int64) - ptr[at].astype(np.int64)
+
+
+def _ranges(begin: Ints, end: Ints) -> Ints:
+    """The numbers begin … end − 1 of several ranges, one after the other."""
+    begin, end = begin.astype(np.int64), end.astype(np.int64)
+    length = end - begin
+    return np.arange(int(length.sum())) + np.repeat(end - np.cumsum(length), length)
+
+
+class _Game:
+    """Maximal total reward with constants and exits folded in: collapse, iterate, prove."""
+
+    def __init__(self, flow: Flow, exits: tuple[Floats, Floats, Floats], free: Bools, potential: Floats) -> None:
+        self.flow, self.potential = flow, potential
+        constant, size, blur = exits
+        label, self.inner = end_components(flow, free)
+        single = label < 0
+        label = np.where(single, label.max(initial=0) + 1 + np.arange(label.size), label)
+        _, self.place = np.unique(label, return_inverse=True)
+        count = int(self.place.max(initial=-1)) + 1
+        self.rest, self.resting = end_components(flow, free & (flow.reward == 0))
+        number, spot = np.unique(self.rest, return_index=True)
+        number, spot = number[number >= 0], spot[number >= 0]
+        kept = np.flatnonzero(~self.inner)
+        owner = np.concatenate([self.place[flow.owner[kept]], self.place[spot]])
+        order = np.argsort(owner, kind="stable")
+        from scipy.sparse import csr_array, vstack
+
+        merge = csr_array((np.ones(single.size), (np.arange(single.size), self.place)), shape=(single.size, count))
+        moves = csr_array(vstack([flow.moves[kept] @ merge, csr_array((spot.size, count))]))[order]
+        height, none = np.abs(self.potential), np.zeros(spot.size)
+        constant = constant + flow.moves @ self.potential - self.potential[flow.owner]
+        size = size + flow.moves @ height + height[flow.owner]
+        self.owner = owner[order]
+        self.moves = csr_array(moves)
+        self.constant = np.concatenate([constant[kept], -self.potential[spot]])[order]
+        self.size = np.concatenate([size[kept], height[spot]])[order]
+        self.blur = np.concatenate([blur[kept], none])[order]
+        self.leaks = np.concatenate([flow.cost[kept] > 0, none == 0])[order]
+        self.origin = np.concatenate([kept, -1 - number])[order]  # below 0: rest
+        self.count = count
+
+    def solve(self) -> None:
+        """Values, errors and choices of the game's states (−1: none that is better than another)."""
+        live, usable, policy = surely_leave(choice_graph(self.owner, self.moves), self.leaks)
+        value, error = np.full(self.count, -np.inf), np.zeros(self.count)
+        chosen = np.full(self.count, -1)
+        if live.any():
+            solver = _Iteration(self, live, usable, policy)
+            value[live], error[live] = solver.run()
+            chosen[live] = solver.rows[solver.policy]
+        self.value = value[self.place] + self.potential
+        self.error = error[self.place] + 2 * EPSILON * np.abs(self.potential)
+        self.choice = self._unfold(chosen)
+
+    def _unfold(self, chosen: Ints) -> Ints:
+        """The choice of each state from those of the places: inside a place, everybody goes to where it is left."""
+        flow = self.flow
+        option = self.origin[chosen[chosen >= 0]]
+        exits, rests = option[option >= 0], np.isin(self.rest, -1 - option[option < 0])
+        result = np.full(flow.num_states, -1)
+        result[flow.owner[exits]] = exits
+        staying = np.flatnonzero(self.resting & rests[flow.owner])
+        result[flow.owner[staying][::-1]] = staying[::-1]
+        way = lead_to(flow, self.inner, np.flatnonzero(result >= 0))
+        return np.where(result >= 0, result, way)
+
+
+class _Iteration:
+    """Policy iteration with exact sparse solves, and the proof of what it found."""
+
+    def __init__(self, game: _Game, live: Bools, usable: Bools, policy: Ints) -> None:
+        self.rows = np.flatnonzero(usable & live[game.owner])
+        at = np.cumsum(live) - 1
+        self.matrix = game.moves[self.rows][:, live]
+        self.owner = at[game.owner[self.rows]]
+        self.constant, self.size, self.blur = game.constant[self.rows], game.size[self.rows], game.blur[self.rows]
+        self.count = int(live.sum())
+        self.policy: Ints = np.searchsorted(self.rows, policy[live])
+        self.starts = np.searchsorted(self.owner, np.arange(self.count))
+
+    def run(self) -> tuple[Floats, Floats]:
+        """Values and their errors."""
+        self.policy, value = self._improve(self.policy, self.constant, np.ones(self.owner.size, np.bool_))
+        return value, self._prove(value)
+
+    def _factor(self, policy: Ints) -> Any:
+        from scipy.sparse import csc_array, eye_array
+        from scipy.sparse.linalg import splu
+
+        try:
+            return splu(csc_array(eye_array(self.count) - self.matrix[policy]))
+        except RuntimeError:  # exactly singular: a cycle that costs less than rounding looks like one worth staying in
+            raise LimitReached(UNPROVED) from None
+
+    def _improve(self, policy: Ints, constant: Floats, among: Bools) -> tuple[Ints, Floats]:
+        """The best policy among some choices, and its values."""
+        for _ in range(MAX_ITERATIONS):
+            factor = self._factor(policy)
+            value = factor.solve(constant[policy])
+            value += factor.solve(constant[policy] - (value - self.matrix[policy] @ value))  # one step of refinement
+            gain = np.where(among, constant + self.matrix @ value - value[self.owner], -np.inf)
+            best = np.maximum.reduceat(gain, self.starts)
+            better = best > 64 * EPSILON * (1 + np.abs(value) + np.abs(constant[policy]))
+            if not better.any():
+                return policy, value
+            hits = np.flatnonzero(gain == best[self.owner])
+            first = policy.copy()
+            first[self.owner[hits][::-1]] = hits[::-1]
+            policy = np.where(better, first, policy)
+        raise LimitReached(f"policy iteration did not settle within {MAX_ITERATIONS} rounds. Pass a larger tolerance.")
+
+    def _prove(self, value: Floats) -> Floats:
+        """An error bound that was verified on the numbers (see the module's docstring)."""
+        margin = self._rounding(value)
+        gain = self.constant + self.matrix @ value - value[self.owner]
+        step = np.maximum(gain, 0.0) + 2 * margin
+        step[self.policy] = np.abs(gain[self.policy]) + 2 * margin[self.policy]
+        near = gain > -1e-6 * (1 + np.abs(value[self.owner]))
+        for _ in range(60):
+            error = self._spread(2 * step + (1 + 32 * EPSILON) * self.blur, near)
+            change = self.blur + self.matrix @ error - error[self.owner]
+            slack = margin + 8 * EPSILON * (error[self.owner] + self.blur)
+            too_high = gain + change + slack > 0
+            too_low = -gain[self.policy] + change[self.policy] + slack[self.policy] > 0
+            if not too_high.any() and not too_low.any():
+                return error
+            near |= too_high
+            step = 2 * step + 32 * EPSILON * error[self.owner]
+        raise LimitReached(UNPROVED)
+
+    def _spread(self, step: Floats, near: Bools) -> Floats:
+        """The least e ≥ step + A e on all choices that may be best, and a little more."""
+        among = near.copy()
+        among[self.policy] = True
+        _, error = self._improve(self.policy, step, among)
+        return 1.001 * np.maximum(error, 0.0)
+
+    def _rounding(self, value: Floats) -> Floats:
+        """How far b + A V − V may be off because numbers have 64 bits."""
+        terms = np.diff(self.matrix.indptr) + 3
+        bound: Floats = 2 * EPSILON * terms * (self.size + self.matrix @ np.abs(value) + np.abs(value[self.owner]))
+        return bound

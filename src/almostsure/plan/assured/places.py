@@ -1,0 +1,358 @@
+"""Compiled: where a component can be stayed in for nothing, the order in which sweeps visit it, and who leaves it.
+
+An *end component* is a set of pairs, with choices for them, that can be stayed in for ever and in which every pair
+reaches every other.  One whose choices all have reward 0 can be left at will or stayed in for nothing: it becomes one
+position, with all the exits of its members and one more choice, to rest, worth 0.
+"""
+
+# mypy: ignore-errors
+# Numba infers the types of these functions; annotations would say nothing to it.
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from almostsure.plan.assured.explore import Graph, components
+from almostsure.plan.assured.steps import NOWHERE, Part
+
+RING = 4096  # buckets of the queue in `estimate`
+DONE = -2  # the slot of positions that are settled, or not to be settled
+NOT_LATE = 0.3  # up to this probability of unsettled outcomes, `estimate` extrapolates
+
+
+@njit(cache=True, error_model="numpy")
+def inner_graph(game, bounds, members, free_only):
+    """The choices that never leave the component (only those without reward, if asked), by members' positions."""
+    graph = game.graph
+    choices, entries = 0, 0
+    for x in members:
+        choices += np.int64(graph.ptr[x + 1]) - np.int64(graph.ptr[x])
+        entries += np.int64(graph.entry_ptr[graph.ptr[x + 1]]) - np.int64(graph.entry_ptr[graph.ptr[x]])
+    ptr, origin = np.zeros(members.size + 1, np.uint32), np.empty(choices, np.uint32)
+    entry_ptr, target = np.zeros(choices + 1, np.uint32), np.empty(entries, np.uint32)
+    k, z = 0, 0
+    for i in range(members.size):
+        x = members[i]
+        for j in range(graph.ptr[x], graph.ptr[x + 1]):
+            start = z
+            inside = not free_only or game.gain[graph.origin[j]] == 0.0
+            for e in range(graph.entry_ptr[j], graph.entry_ptr[j + 1]):
+                there = bounds.place[graph.target[e]]
+                inside = inside and there != NOWHERE
+                if inside:
+                    target[z] = there
+                    z += 1
+            if not inside:
+                z = start
+                continue
+            origin[k] = j
+            k += 1
+            entry_ptr[k] = z
+        ptr[i + 1] = k
+    none = np.empty(0, np.uint32)
+    return Graph(none, none, ptr, origin[:k], entry_ptr[: k + 1], target[:z])
+
+
+@njit(cache=True, error_model="numpy")
+def end_components(graph):
+    """The maximal end components: the label of each position (NOWHERE if in none) and the graph of their choices."""
+    size = graph.ptr.size - 1
+    label = np.empty(size, np.uint32)
+    while True:
+        start, member = components(graph)
+        for i in range(start.size - 1):
+            for m in range(start[i], start[i + 1]):
+                label[member[m]] = i
+        ptr, origin = np.zeros(size + 1, np.uint32), np.empty(graph.origin.size, np.uint32)
+        entry_ptr, target = np.zeros(graph.entry_ptr.size, np.uint32), np.empty(graph.target.size, np.uint32)
+        k, z = 0, 0
+        for x in range(size):
+            for j in range(graph.ptr[x], graph.ptr[x + 1]):
+                start_z, inside = z, True
+                for e in range(graph.entry_ptr[j], graph.entry_ptr[j + 1]):
+                    inside = inside and label[graph.target[e]] == label[x]
+                    target[z] = graph.target[e]
+                    z += 1
+                if not inside:
+                    z = start_z
+                    continue
+                origin[k] = graph.origin[j]
+                k += 1
+                entry_ptr[k] = z
+            ptr[x + 1] = k
+        same = k == graph.origin.size
+        graph = Graph(graph.state, graph.remaining, ptr, origin[:k], entry_ptr[: k + 1], target[:z])
+        if same:
+            for x in range(size):
+                if graph.ptr[x] == graph.ptr[x + 1]:
+                    label[x] = NOWHERE
+            return label, graph
+
+
+@njit(cache=True, error_model="numpy")
+def lead_to(graph, goals, way):
+    """Fill in a choice that comes nearer to one of the goals, for positions that can get there by the graph's choices.
+
+    Inside an end component, following them reaches a goal almost surely.  ``way`` is NOWHERE before.
+    """
+    size = graph.ptr.size - 1
+    ptr = np.zeros(size + 1, np.uint32)
+    for e in range(graph.target.size):
+        ptr[graph.target[e] + 1] += 1
+    for x in range(size):
+        ptr[x + 1] += ptr[x]
+    at, source, via = ptr.copy(), np.empty(graph.target.size, np.uint32), np.empty(graph.target.size, np.uint32)
+    for x in range(size):
+        for j in range(graph.ptr[x], graph.ptr[x + 1]):
+            for e in range(graph.entry_ptr[j], graph.entry_ptr[j + 1]):
+                y = graph.target[e]
+                source[at[y]], via[at[y]] = x, graph.origin[j]
+                at[y] += 1
+    seen, queue = np.zeros(size, np.bool_), np.empty(size, np.uint32)
+    count = 0
+    for x in goals:
+        if not seen[x]:
+            seen[x] = True
+            queue[count] = x
+            count += 1
+    done = 0
+    while done < count:
+        y = queue[done]
+        done += 1
+        for q in range(ptr[y], ptr[y + 1]):
+            x = source[q]
+            if not seen[x]:
+                seen[x] = True
+                way[x] = via[q]
+                queue[count] = x
+                count += 1
+
+
+@njit(cache=True, error_model="numpy")
+def reorder(part, order, usable):
+    """The component with positions in the given order, and only usable choices; other positions are gone."""
+    size = order.size
+    position = np.empty(part.ptr.size - 1, np.uint32)
+    choices, entries = 0, 0
+    for i in range(size):
+        x = order[i]
+        position[x] = i
+        for k in range(part.ptr[x], part.ptr[x + 1]):
+            if usable[k]:
+                choices += 1
+                entries += np.int64(part.entry_ptr[k + 1]) - np.int64(part.entry_ptr[k])
+    result = Part(
+        np.zeros(size + 1, np.uint32), np.zeros(choices + 1, np.uint32), np.empty(entries, np.uint32),
+        np.empty(entries), np.empty(choices), np.empty(choices, np.uint32), np.empty(choices),
+        np.zeros(size + 1, np.uint32), np.empty(entries, np.uint32),
+    )  # fmt: skip
+    j, z = 0, 0
+    for i in range(size):
+        x = order[i]
+        for k in range(part.ptr[x], part.ptr[x + 1]):
+            if not usable[k]:
+                continue
+            for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
+                result.column[z], result.factor[z] = position[part.column[e]], part.factor[e]
+                z += 1
+            result.constant[j], result.origin[j], result.leak[j] = part.constant[k], part.origin[k], part.leak[k]
+            j += 1
+            result.entry_ptr[j] = z
+        result.ptr[i + 1] = j
+    return result
+
+
+@njit(cache=True, error_model="numpy")
+def first_policy(part):
+    """A policy that surely leaves, where positions are in an order in which each has a choice that comes nearer."""
+    policy = np.empty(part.ptr.size - 1, np.uint32)
+    for x in range(policy.size):
+        policy[x] = part.ptr[x]
+        for k in range(part.ptr[x], part.ptr[x + 1]):
+            nearer = part.leak[k] > 0.0
+            for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
+                nearer = nearer or part.column[e] < x
+            if nearer:
+                policy[x] = k
+                break
+    return policy
+
+
+@njit(cache=True, error_model="numpy")
+def leaves(part, policy):
+    """Whether the policy surely leaves the component, from every position."""
+    size = policy.size
+    is_found, queue, count = np.zeros(size, np.bool_), np.empty(size, np.uint32), 0
+    for x in range(size):
+        if part.leak[policy[x]] > 0.0:
+            is_found[x] = True
+            queue[count] = x
+            count += 1
+    done = 0
+    while done < count:
+        y = queue[done]
+        done += 1
+        for q in range(part.pred_ptr[y], part.pred_ptr[y + 1]):
+            x = part.pred[q]
+            if not is_found[x]:
+                for e in range(part.entry_ptr[policy[x]], part.entry_ptr[policy[x] + 1]):
+                    is_found[x] = is_found[x] or part.column[e] == y
+                if is_found[x]:
+                    queue[count] = x
+                    count += 1
+    return count == size
+
+
+# ---------------------------------------------------------------------- the order of sweeps
+
+
+@njit(cache=True, error_model="numpy")
+def _move(i, slot, slot_of, before, after, head, tail):
+    """Put a position at the end of another bucket (or, with a negative slot, in none)."""
+    old = slot_of[i]
+    if old >= 0:
+        if before[i] >= 0:
+            after[before[i]] = after[i]
+        else:
+            head[old] = after[i]
+        if after[i] >= 0:
+            before[after[i]] = before[i]
+        else:
+            tail[old] = before[i]
+    slot_of[i] = slot
+    if slot < 0:
+        return
+    before[i], after[i] = tail[slot], -1
+    if tail[slot] >= 0:
+        after[tail[slot]] = i
+    else:
+        head[slot] = i
+    tail[slot] = i
+
+
+@njit(cache=True, error_model="numpy")
+def _guess(worth, later, ahead, gain):
+    """What a choice is worth: unsettled outcomes lead back, or as far behind as settled ones are ahead."""
+    if later < NOT_LATE and not np.isnan(ahead):
+        return gain + (worth - later * ahead) / (1.0 - 2.0 * later)
+    return gain + worth / max(1e-6, 1.0 - later)
+
+
+@njit(cache=True, error_model="numpy")
+def _bucket(worth, top, width, lowest, discount):
+    """How far a value lies behind the best one: in widths or, discounted, in quarters of a step."""
+    if discount == 1.0:
+        return np.int64(min((top - worth) / width, 1e18))
+    if worth <= lowest or top <= lowest:
+        return np.int64(2**60)
+    return np.int64(min(4.0 * np.log((worth - lowest) / (top - lowest)) / np.log(discount), 1e18))
+
+
+@njit(cache=True, error_model="numpy")
+def _judge(part, usable, gain, discount, value):
+    """Prepare the judgement of choices; raises ``value`` to what exits promise.
+
+    By choice: worth of settled outcomes, chance of unsettled ones, worth of the best settled one, and gain.  A gain
+    is not counted again and again while outcomes are unsettled, as a cost is.  Returns the lowest possible value.
+    """
+    judged = np.empty((part.origin.size, 4), np.float32)
+    lowest = 0.0
+    for x in range(value.size):
+        for k in range(part.ptr[x], part.ptr[x + 1]):
+            later = 0.0
+            for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
+                later += part.factor[e]
+            judged[k, 0], judged[k, 1], judged[k, 2], judged[k, 3] = part.constant[k] - gain[k], later, np.nan, gain[k]
+            if not usable[k]:
+                judged[k, 1] = np.nan
+                continue
+            if part.leak[k] > 0.0:
+                value[x] = max(value[x], _guess(judged[k, 0], later, np.nan, gain[k]))
+            if discount < 1.0:  # nobody is worth less than the worst choice for ever
+                lowest = min(lowest, part.constant[k] / max(1e-9, 1.0 - later))
+    return judged, lowest
+
+
+@njit(cache=True, error_model="numpy")
+def _backward(part):
+    """For each position, the choices that may lead there, whose they are, and with which factor."""
+    size = part.ptr.size - 1
+    at = part.pred_ptr[:size].copy()
+    choice, factor = np.empty(part.column.size, np.uint32), np.empty(part.column.size, np.float32)
+    for x in range(size):
+        for k in range(part.ptr[x], part.ptr[x + 1]):
+            for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
+                y = part.column[e]
+                choice[at[y]], factor[at[y]] = k, part.factor[e]
+                at[y] += 1
+    return choice, factor
+
+
+@njit(cache=True, error_model="numpy")
+def estimate(part, usable, gain, width, discount):
+    """Settle the positions one by one, the most valuable first; returns their order, and estimates of their values.
+
+    As in Dijkstra's algorithm, but with expectations: a choice is judged by its settled outcomes, as if the others
+    led back to where one is, or, when they are few, as far behind as the settled ones are ahead.  The estimates
+    need not be right; the order in which they are found is what makes sweeps converge fast.  Values count as
+    equal within ``width``: the queue is a ring of buckets, with one more for what lies too far behind.
+    """
+    size = part.ptr.size - 1
+    value, order = np.full(size, -np.inf), np.empty(size, np.uint32)
+    judged, lowest = _judge(part, usable, gain, discount, value)
+    via, factor = _backward(part)
+    slot_of = np.full(size, -1, np.int32)
+    before, after = np.empty(size, np.int32), np.empty(size, np.int32)
+    head, tail = np.full(RING + 1, -1, np.int32), np.full(RING + 1, -1, np.int32)
+    top, waiting, settled, current = -np.inf, 0, 0, np.int64(0)
+    for i in range(size):
+        top = max(top, value[i])
+        if value[i] > -np.inf:
+            _move(i, RING, slot_of, before, after, head, tail)
+    while True:
+        if waiting == 0 and head[RING] < 0:  # discounted, nobody has to leave: take those who cannot
+            for i in range(size):
+                if slot_of[i] != DONE and discount < 1.0:
+                    value[i] = max(value[i], lowest)
+                    top = max(top, value[i])
+                    _move(i, RING, slot_of, before, after, head, tail)
+            if head[RING] < 0:
+                return order[:settled], value, lowest
+        if waiting == 0:  # go to the nearest of those that lay too far behind
+            nearest, i = -np.inf, np.int64(head[RING])
+            while i >= 0:
+                nearest, i = max(nearest, value[i]), np.int64(after[i])
+            current, i = _bucket(nearest, top, width, lowest, discount), np.int64(head[RING])
+            while i >= 0:
+                following, bucket = np.int64(after[i]), _bucket(value[i], top, width, lowest, discount)
+                if bucket < current + RING:
+                    _move(i, np.int64(bucket % RING), slot_of, before, after, head, tail)
+                    waiting += 1
+                i = following
+        i = np.int64(head[current % RING])
+        if i < 0:
+            current += 1
+            continue
+        _move(i, DONE, slot_of, before, after, head, tail)
+        waiting -= 1
+        order[settled] = i
+        settled += 1
+        here = value[i]
+        for q in range(part.pred_ptr[i], part.pred_ptr[i + 1]):
+            k, j = via[q], np.int64(part.pred[q])
+            if slot_of[j] == DONE or np.isnan(judged[k, 1]):
+                continue
+            worth = judged[k, 0] + factor[q] * here
+            later = max(0.0, judged[k, 1] - factor[q])
+            judged[k, 0], judged[k, 1] = worth, later
+            if np.isnan(judged[k, 2]):
+                judged[k, 2] = here
+            guess = _guess(worth, later, judged[k, 2], judged[k, 3])
+            if guess > value[j]:
+                value[j] = guess
+                bucket = max(current, _bucket(guess, top, width, lowest, discount))
+                slot = np.int64(bucket % RING if bucket < current + RING else RING)
+                if slot != slot_of[j]:
+                    waiting += (slot < RING) - (0 <= slot_of[j] < RING)
+                    _move(j, slot, slot_of, before, after, head, tail)
