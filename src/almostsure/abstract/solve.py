@@ -110,9 +110,7 @@ def solve_arrival(abstraction: Abstraction, images: Blocks, cap: int) -> npt.NDA
         bucket=np.full(256, -1, np.int32),
         patterns=patterns,
     )
-    scratch = _scratch(abstraction)
-    kernels.start_watching(images[0], watch, scratch)
-    kernels.arrive(images[0], watch, scratch, cap)
+    kernels.arrive(images[0], watch, _scratch(abstraction), cap)
     return value
 
 

@@ -177,71 +177,75 @@ UNSETTLED = 2**31 - 1
 
 
 @nb.njit(cache=True, nogil=True)
-def advance(images: Images, watch: Watch, scratch: Scratch, choice: int) -> None:
-    """Go on through a choice's image to the next unsettled cell; at its end, put the choice into its bucket."""
-    shape, value, low, count = watch.shape, watch.value, scratch.low, scratch.counts
-    n, ended = shape.size, np.int64(np.iinfo(images.counts.dtype).max)
-    cell, p = choice // watch.patterns, choice % watch.patterns
-    k = cell % shape[n - 1]
-    place(images, shape, cell // shape[n - 1], scratch.offset)
-    seen, cost, before = np.int64(watch.position[choice]), np.int64(watch.cost[choice]), np.int64(0)
-    for q in range(p * images.boxes, (p + 1) * images.boxes):
-        d = np.int64(images.damage[images.damage_start[q] + scratch.offset[n] + k * images.damage_stride[n - 1]])
-        size = np.int64(1)
-        for j in range(n):
-            at = images.start[j, q] + scratch.offset[j] + k * images.stride[j, n - 1]
-            low[j], count[j] = images.low[at], images.counts[at]
-            size *= count[j]
-        if size == 0:
-            return  # forbidden: never in any list
-        if count[0] == ended:
-            size = np.int64(0)
-        cost = max(cost, d)
-        while seen < before + size:
-            rest, target, scale = seen - before, np.int64(0), np.int64(1)
-            for j in range(n - 1, -1, -1):
-                index = low[j] + rest % count[j]
-                rest //= count[j]
-                target += (index if index < shape[j] else index - shape[j]) * scale
-                scale *= shape[j]
-            if value[target] == UNSETTLED:
-                watch.position[choice], watch.cost[choice] = seen, cost
-                watch.link[choice], watch.head[target] = watch.head[target], choice
-                return
-            cost = max(cost, d + value[target])
-            seen += 1
-        before += size
-    watch.cost[choice] = cost
-    watch.link[choice], watch.bucket[cost & 255] = watch.bucket[cost & 255], choice
-
-
-@nb.njit(cache=True, nogil=True)
-def start_watching(images: Images, watch: Watch, scratch: Scratch) -> None:
-    """Put every choice of every unsettled cell into its first list."""
-    for cell in range(watch.value.size):
-        if watch.value[cell] == UNSETTLED:
-            for p in range(watch.patterns):
-                advance(images, watch, scratch, cell * watch.patterns + p)
-
-
-@nb.njit(cache=True, nogil=True)
 def arrive(images: Images, watch: Watch, scratch: Scratch, cap: int) -> None:
-    """Settle cells in the order of their values, each at the least cost of its choices."""
-    level, empty = 1, 0
-    while empty < 256 and level <= cap:
-        choice = watch.bucket[level & 255]
-        watch.bucket[level & 255] = -1
-        empty = empty + 1 if choice < 0 else 0
-        while choice >= 0:
-            following = watch.link[choice]
-            cell = choice // watch.patterns
-            if watch.value[cell] == UNSETTLED:
-                watch.value[cell] = level
-                waiting = watch.head[cell]
-                while waiting >= 0:
-                    after = watch.link[waiting]
-                    if watch.value[waiting // watch.patterns] == UNSETTLED:
-                        advance(images, watch, scratch, waiting)
-                    waiting = after
-            choice = following
-        level += 1
+    """Settle cells in the order of their values, each at the least cost of its choices.
+
+    The choice that is looked at next is one that waited for the cell settled last; else, in the beginning, the next of
+    all choices; else the next one whose turn it is to settle its cell.  What is looked at goes on through its image to
+    the next unsettled cell and waits there, or, at the end of its image, in the bucket of its cost.
+    """
+    shape, value, link, head, bucket = watch.shape, watch.value, watch.link, watch.head, watch.bucket
+    position, costs, low, count, offset = watch.position, watch.cost, scratch.low, scratch.counts, scratch.offset
+    lows, counts, starts, strides = images.low, images.counts, images.start, images.stride
+    damages, damage_starts, damage_stride = images.damage, images.damage_start, images.damage_stride[shape.size - 1]
+    n, patterns, boxes = shape.size, watch.patterns, images.boxes
+    width, ended = shape[n - 1], np.int64(np.iinfo(counts.dtype).max)
+    waiting, turn, fresh, row, level, empty = -1, -1, 0, -1, 0, 0
+    while True:
+        if waiting >= 0:
+            choice, waiting = waiting, link[waiting]
+        elif fresh < link.size:
+            choice, fresh = fresh, fresh + 1
+        elif turn >= 0:
+            cell, turn = turn // patterns, link[turn]
+            if value[cell] == UNSETTLED:
+                value[cell], waiting = level, head[cell]
+            continue
+        else:
+            level += 1
+            turn, bucket[level & 255] = bucket[level & 255], -1
+            empty = empty + 1 if turn < 0 else 0
+            if empty == 256 or level > cap:
+                return
+            continue
+        cell = choice // patterns
+        if value[cell] != UNSETTLED:
+            continue
+        if cell // width != row:
+            row = cell // width
+            place(images, shape, row, offset)
+        k, seen, cost, before, waits = (
+            cell % width,
+            np.int64(position[choice]),
+            np.int64(costs[choice]),
+            np.int64(0),
+            False,
+        )
+        for q in range(choice % patterns * boxes, (choice % patterns + 1) * boxes):
+            d = np.int64(damages[damage_starts[q] + offset[n] + k * damage_stride])
+            size = np.int64(1)
+            for j in range(n):
+                at = starts[j, q] + offset[j] + k * strides[j, n - 1]
+                low[j], count[j] = lows[at], counts[at]
+                size *= count[j]
+            waits = size == 0  # forbidden: waits for ever
+            size = np.int64(0) if count[0] == ended else size
+            cost = max(cost, d)
+            while seen < before + size:
+                rest, target, scale = seen - before, np.int64(0), np.int64(1)
+                for j in range(n - 1, -1, -1):
+                    index = low[j] + rest % count[j]
+                    rest //= count[j]
+                    target += (index if index < shape[j] else index - shape[j]) * scale
+                    scale *= shape[j]
+                if value[target] == UNSETTLED:
+                    link[choice], head[target], waits = head[target], choice, True
+                    break
+                cost = max(cost, d + value[target])
+                seen += 1
+            if waits:
+                break
+            before += size
+        position[choice], costs[choice] = seen, cost
+        if not waits:
+            link[choice], bucket[cost & 255] = bucket[cost & 255], choice

@@ -91,7 +91,9 @@ def vehicle_step(state: State, action: tuple[float, float]) -> State:
 def in_obstacle(state: State) -> Any:
     """Whether the vehicle touches one of the walls."""
     x, y, _ = state
-    return functools.reduce(lambda a, b: a | b, ((x >= a) & (x <= b) & (y >= c) & (y <= d) for a, b, c, d in OBSTACLES))
+    return functools.reduce(
+        lambda a, b: a | b, (((x >= a) & (x <= b)) & ((y >= c) & (y <= d)) for a, b, c, d in OBSTACLES)
+    )
 
 
 def vehicle(grid: Grid | None, pattern: Pattern) -> Abstraction:
