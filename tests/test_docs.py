@@ -111,6 +111,7 @@ def run_python(code: str, line: int, page: Path, namespace: dict[str, Any]) -> s
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_snippets(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # a snippet that saves a file leaves nothing behind
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for line, code, shown in snippets(page.read_text("utf-8")):
         if any(word in code for word in ("stormpy", "from_prism", "to_storm", ".prism")):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import almostsure as asure
-from almostsure.errors import Infeasible, ModelError, NoSafeAction
+from almostsure.errors import ArgumentError, Infeasible, ModelError, NoSafeAction
 from almostsure.gym import DamageTracker, ShieldedEnv, to_gymnasium
 
 
@@ -194,3 +194,32 @@ def test_a_careful_online_shield_refuses_what_it_does_not_know():
     known = asure.learn.count_outcomes(mdp, seed=0, samples=50)
     env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, known=known), 2)
     assert play(env, 50, budget=2)[1] == 2
+
+
+def test_it_learns_from_the_spaces_of_an_environment_alone():
+    """Taxi ends where other episodes go on, and has 300 starts."""
+    taxi = gymnasium.make("Taxi-v4")
+    shield = asure.OnlineShield(taxi, unknown="allow")
+    env = ShieldedEnv(taxi, shield, 1)
+    rng = np.random.default_rng(0)
+    for seed in range(6):
+        env.reset(seed=seed)
+        over = False
+        while not over:
+            *_, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))
+            over = terminated or truncated
+        assert (info["remaining"] < 0) == bool(info.get("violation"))
+    assert shield.space.num_observed == 500
+    assert shield.ledger.steps == shield.counts.total > 20
+
+
+def test_workers_of_stable_baselines_cannot_share_it(capfd):
+    """Each would keep a copy of its own, and what it learned would be lost."""
+    SubprocVecEnv = pytest.importorskip("stable_baselines3.common.vec_env").SubprocVecEnv
+    shield = asure.OnlineShield("paper", unknown="allow")
+    makers = [lambda: ShieldedEnv(to_gymnasium("paper"), shield, 1)] * 2
+    with pytest.raises(ArgumentError, match="an OnlineShield learns in one process"):
+        SubprocVecEnv(makers, start_method="spawn")
+    with pytest.raises((EOFError, ConnectionError), match=r"^$|reset"):  # all that sb3 says when a worker has died
+        SubprocVecEnv(makers, start_method="fork")
+    assert "an OnlineShield learns in one process" in capfd.readouterr().err

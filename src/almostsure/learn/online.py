@@ -157,6 +157,7 @@ class OnlineShield:
 
         Raises NoSafeAction where nothing is known to be safe.
         """
+        self._check_process()
         remaining = check_budget(budget)
         if np.ndim(state) == 0:
             self.allowed(state, remaining)
@@ -181,6 +182,11 @@ class OnlineShield:
         steps = zip(state, remaining, action, next_state, said, np.broadcast_to(reward, len(state)), strict=True)
         runs = [self.after((s, left), a, s2, _plain(d), reward=r) for s, left, a, s2, d, r in steps]
         return np.array([run[0] for run in runs], np.int64), np.array([run[1] for run in runs], np.int64)
+
+    def _check_process(self) -> None:
+        """Refuse to be a copy in another process, which a fork makes without asking."""
+        if os.getpid() != self._process:
+            raise ArgumentError(ALONE)
 
     # ------------------------------------------------------------------ watching
 
@@ -207,8 +213,7 @@ class OnlineShield:
         choice, target = self._choice(state, action), self.space.state(next_state)
         loss, gain = self._damage(damage, choice), self._reward(reward, choice)
         left = None if remaining is None else whole("remaining", remaining)
-        if os.getpid() != self._process:
-            raise ArgumentError(ALONE)
+        self._check_process()
         was_allowed = left is None or bool(self._now().of_choice[choice] <= min(left, INFINITE - 1))
         if self.unknown == "allow":
             self._now()  # values to raise from
