@@ -224,8 +224,10 @@ class Counts:
 
     def is_end(self) -> Bools:
         """Which choices are those of the end, where nothing happens and nothing need be sampled, [num_choices]."""
-        end: Bools = self.space.choice_states() == (-1 if self.space.end is None else self.space.end)
-        return end
+        result = np.zeros(self.space.num_choices, np.bool_)
+        if self.space.end is not None:
+            result[self.space.choice_ptr[self.space.end] : self.space.choice_ptr[self.space.end + 1]] = True
+        return result
 
     def confidence(self, mu: float) -> Confidence:
         """With which probability every outcome was seen, if none is rarer than ``mu``."""
@@ -271,15 +273,16 @@ class Counts:
         known = np.append(known, np.zeros(space.num_choices - known.size, np.bool_))
         is_unknown = owner == (-1 if space.unknown is None else space.unknown)
         known &= ~is_unknown
-        missing, kept = np.flatnonzero(~known), known[self.choice]
+        seen, missing = self.choice, np.flatnonzero(~known)
+        kept = known[seen]
         target = owner[missing]
         if refuses:
             assert space.unknown is not None
             target = np.where(target == space.end, target, space.unknown)
         none = np.zeros(missing.size)
-        choice = np.concatenate([self.choice[kept], missing])
+        choice = np.concatenate([seen[kept], missing])
         order = np.argsort(choice, kind="stable")
-        share = (self.times / self.samples[self.choice])[kept]
+        share = (self.times / self.samples[seen])[kept]
         columns: tuple[tuple[npt.NDArray[Any], npt.NDArray[Any]], ...] = (
             (self.next_state[kept], target),
             (share, none + 1),

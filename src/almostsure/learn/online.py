@@ -30,7 +30,6 @@ to one.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 from collections.abc import Mapping
@@ -221,11 +220,14 @@ class OnlineShield:
         if target != source or loss:  # to stay there unhurt is what an end does too
             self._pass(source)
         self.ledger.steps += 1
-        with contextlib.nullcontext() if self.counts.has_seen(choice, target, loss) else uninterrupted():
-            is_new = self.counts.see(choice, target, loss, gain)
-            if is_new:
+        is_new = not self.counts.has_seen(choice, target, loss)
+        if is_new:
+            with uninterrupted():
+                self.counts.see(choice, target, loss, gain)
                 self._surprise(choice, target, loss)
-            elif self.counts.samples[choice] == self.needed:
+        else:
+            self.counts.see(choice, target, loss, gain)
+            if self.counts.samples[choice] == self.needed:
                 self._now_known()
         if left is not None and loss > left >= 0:
             where = self.ledger.steps, source, int(self.space.choice_action[choice])

@@ -72,6 +72,7 @@ class CheckedSampler:
 
     sampler: Any
     space: Space
+    states: Ints  # [num_choices], of each choice
     model: MDP | None  # what is sampled from, if it is a model
     max_damage: int
     identity: str | None  # tells it from others; None if nobody can
@@ -83,7 +84,7 @@ class CheckedSampler:
 
     def draw(self, choices: Ints, rng: np.random.Generator) -> tuple[Ints, Floats, Ints]:
         """One outcome of each choice, checked: next states, rewards, damages."""
-        states = np.searchsorted(self.space.choice_ptr, choices, side="right") - 1
+        states = self.states[choices].astype(np.int64)
         actions = self.space.choice_action[choices].astype(np.int64)
         try:
             answer = self.sampler.sample(states, actions, rng)
@@ -130,7 +131,7 @@ class CheckedSampler:
         raise ModelError(
             f"{rule}; the sampler returned {_shown(values.tolist()[at])} at {self.space.describe_choice(choice)}"
             f"{and_more(more, 'sample')}.",
-            state=int(np.searchsorted(self.space.choice_ptr, choice, side="right")) - 1,
+            state=int(self.states[choice]),
             action=int(self.space.choice_action[choice]),
             choice=choice,
         )
@@ -148,7 +149,12 @@ def as_sampler(sampler: Any, *, identity: str | None = None) -> CheckedSampler:
         mdp = as_model(sampler)
         mdp.require_probabilities("a sampler")
         return CheckedSampler(
-            sampler=mdp, space=mdp.space, model=mdp, max_damage=mdp.max_damage, identity=mdp.fingerprint
+            sampler=mdp,
+            space=mdp.space,
+            states=mdp.choice_states(),
+            model=mdp,
+            max_damage=mdp.max_damage,
+            identity=mdp.fingerprint,
         )
     if not hasattr(sampler, "sample"):
         raise ModelError(
@@ -156,9 +162,11 @@ def as_sampler(sampler: Any, *, identity: str | None = None) -> CheckedSampler:
             f"{type(sampler).__name__}. Wrap a function in FunctionSampler, a Gymnasium environment in EnvSampler."
         )
     own = identity or getattr(sampler, "identity", None) or identity_of(sampler)
+    space = space_of(sampler)
     return CheckedSampler(
         sampler=sampler,
-        space=space_of(sampler),
+        space=space,
+        states=space.choice_states(),
         model=None,
         max_damage=_max_damage(sampler),
         identity=None if own is None else str(own),

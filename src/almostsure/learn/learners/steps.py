@@ -140,26 +140,27 @@ def restart(world: World, book: Book, envs: Envs, rules: Rules, draw: float, cou
 
 def teach(world: World, allowed: Any, book: Book, played: int, outcome: int, penalty: float) -> None:
     """Move the values of a choice towards what an outcome says, in every layer in which it is allowed."""
-    layers = allowed.shape[0]
-    after, lost = world.successor[outcome], int(world.damage[outcome])
+    layers, after, lost = allowed.shape[0], world.successor[outcome], int(world.damage[outcome])
+    gained, price, ends = world.reward[outcome], book.price[0], world.is_terminal[after]
+    first, last = world.choice_ptr[after], world.choice_ptr[after + 1]
+    value, damage, tries, rate = book.value, book.damage, book.tries, book.rate
     for row in range(layers):
         if not allowed[row, played]:
             continue
         remaining = row - lost if row < layers - 1 else -1
-        reward, damage = world.reward[outcome], float(lost)
+        target, loss = gained, float(lost)
         if penalty > 0.0 and remaining < 0:
-            reward = -penalty
-        if not world.is_terminal[after]:  # truncation is not termination: only a terminal state has nothing to come
+            target = -penalty
+        if not ends:  # truncation is not termination: only a terminal state has nothing to come
             below = layer_of(remaining, layers)
-            first, last = world.choice_ptr[after], world.choice_ptr[after + 1]
-            follow = best(allowed[below], book.value[below], book.damage[below], book.price[0], first, last)
+            follow = best(allowed[below], value[below], damage[below], price, first, last)
             if follow >= 0:
-                reward += book.value[below, follow]
-                damage += book.damage[below, follow]
-        step = book.rate[min(book.tries[row, played], book.rate.size - 1)]
-        book.tries[row, played] += 1
-        book.value[row, played] += step * (reward - book.value[row, played])
-        book.damage[row, played] += step * (damage - book.damage[row, played])
+                target += value[below, follow]
+                loss += damage[below, follow]
+        step = rate[min(tries[row, played], rate.size - 1)]
+        tries[row, played] += 1
+        value[row, played] += step * (target - value[row, played])
+        damage[row, played] += step * (loss - damage[row, played])
 
 
 def layer_of(remaining: int, layers: int) -> int:

@@ -96,10 +96,18 @@ class Seen:
 
 def _merged(table: Table) -> Table:
     """The same, with equal outcomes put together."""
-    order = np.lexsort(table.outcome[::-1])
-    outcome = table.outcome[:, order]
-    new = np.ones(order.size, np.bool_)
-    new[1:] = (outcome[:, 1:] != outcome[:, :-1]).any(axis=0)
-    starts, group = np.flatnonzero(new), np.cumsum(new) - 1
-    times = np.add.reduceat(table.times[order], starts)
-    return Table(outcome[:, starts], times, weighted(group, table.reward[order], starts.size))
+    _, first, group = np.unique(_keys(table.outcome), return_index=True, return_inverse=True)
+    times = np.bincount(group, weights=table.times, minlength=first.size).astype(np.int64)
+    return Table(table.outcome[:, first], times, weighted(group, table.reward, first.size))
+
+
+def _keys(outcome: Ints) -> Ints:
+    """One number per outcome, in the same order."""
+    key = np.zeros(outcome.shape[1], np.int64)
+    for column in outcome - outcome.min(axis=1, keepdims=True):
+        size = int(column.max()) + 1
+        if int(key.max()) >= 2**62 // size:  # numbers far apart: count how many different ones there are
+            key, column = (np.unique(values, return_inverse=True)[1] for values in (key, column))
+            size = int(column.max()) + 1
+        key = key * size + column
+    return key
