@@ -132,7 +132,7 @@ def test_an_infeasible_total_names_what_would_do(tmp_path, content_of):
 def test_a_hopeless_model_says_why(tmp_path, content_of):
     hopeless = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, 1], [1, 1])
     data = content_of(report_of(hopeless, tmp_path))
-    assert "no budget is enough" in data["headline"]
+    assert "no finite budget suffices" in data["headline"]
     assert data["least"] is None
     assert all(plan["problem"] for plan in data["plans"])
 

@@ -16,7 +16,7 @@ def headline(study: Study) -> str:
     """What the report says, in one sentence."""
     plan, budget = study.plans[0], study.budget
     if study.least == INFINITE:
-        return "From the start, no budget is enough: damage can be forced again and again."
+        return "From the start, no finite budget suffices: damage can be forced again and again."
     if study.least > budget:
         return f"From the start, a budget of {budget:,} cannot be kept for certain; {study.least:,} can."
     what = f"damage can be kept to at most {budget:,}" if budget else "all damage can be avoided"
@@ -40,7 +40,7 @@ def facts(study: Study) -> list[dict[str, str]]:
     """The numbers that a reader looks for first."""
     assured, expected = study.plans[0], study.plans[1]
     least = "∞" if study.least == INFINITE else f"{study.least:,}"
-    result = [_fact("Least budget", least, "the smallest Δ that can be kept for certain from the start")]
+    result = [_fact("Minimal budget", least, "the smallest Δ that can be kept for certain from the start")]
     result.append(_fact("This budget", f"{study.budget:,}", "Δ, the most damage that any run may take"))
     if assured.policy is not None and has_rewards(study.mdp):
         result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.budget:,} damage"))
@@ -104,7 +104,7 @@ def _limit(plan: Plan) -> str:
 
 def _about_budget(study: Study) -> list[str]:
     if study.least == INFINITE:
-        return ["The witness below shows how. Parts of the model may be safe all the same: see which states need what."]
+        return ["The witness below shows how. Parts of the model may still be safe: see what each state needs."]
     least = f"The least budget that can be kept from there is {study.least:,}"
     if study.least > study.budget:
         return [f"{least}. The witness below shows how more than {study.budget:,} can be forced."]
@@ -127,10 +127,10 @@ def _about_return(study: Study) -> list[str]:
     if plan.policy is None:
         return [sentence(plan.problem)] if plan.problem and study.least <= study.budget else []
     if plan.value == -math.inf:
-        return ["The return is −∞: within the budget, no policy surely gets to an end, and costs add up for ever."]
+        return ["The return is −∞: within the budget no policy is sure to reach an end, and costs add up for ever."]
     more = [(k, float(curve[k])) for k in range(study.budget + 1, curve.size) if curve[k] > curve[study.budget] + 1e-6]
     if not more:
-        return ["A few units of budget more would not raise the return."] if curve.size > study.budget + 1 else []
+        return ["A few more units of budget would not raise the return."] if curve.size > study.budget + 1 else []
     k, value = more[0]
     if math.isinf(value):
         return [f"With {k}, the return would have no bound."]

@@ -72,7 +72,7 @@ function drawReturns() {
   const holder = byId("return-charts"), curve = [...CURVE.values()], budget = DATA.budget;
   if (!DATA.rewarded) { byId("returns").hidden = true; return; }
   byId("returns-lead").textContent = DATA.least === null
-    ? "No budget can be kept from the start, so there is no return to show for any."
+    ? "No finite budget suffices from the start, so there is no return to show."
     : "The best return on average among all policies that keep the promise, for each budget Δ.";
   if (DATA.least !== null && !curve.some(Number.isFinite)) byId("returns-lead").textContent = "No budget that was looked at has a finite return to show.";
   if (!curve.some(Number.isFinite)) { holder.hidden = true; return; }
@@ -109,7 +109,7 @@ function drawKinds() {
       make("td", null, plan.randomised ? "tosses coins" : "a fixed rule", plan.stationary ? ", ignores the budget left" : ", uses the budget left", toNumber(plan.ends) < 1 - 1e-9 ? `; ends with probability ${percent(plan.ends)}` : ""));
   });
   put(byId("kinds-table"), make("table", { class: "wide" }, make("thead", null, make("tr", null, heads.map((h, i) => make("th", { scope: "col", class: i && i < 5 ? "number" : "" }, h)))), make("tbody", null, rows)),
-    exact ? "" : make("p", { class: "sub" }, "Damage was sampled, not computed, where the model is too large for that."));
+    exact ? "" : make("p", { class: "sub" }, "Damage was sampled where computing it exactly would have taken too long."));
   const charts = byId("kinds-charts");
   put(charts);
   const { starts, plans } = DATA.distributions;
@@ -155,7 +155,7 @@ function hatched(svg) {
 function damageChart(kind, damage, size, slots, most) {
   const starts = DATA.distributions.starts, name = (i) => (i + 1 < starts.length && starts[i + 1] > starts[i] + 1 ? `${starts[i]} … ${starts[i + 1] - 1}` : starts[i]);
   const over = damage.values.reduce((sum, p, i) => sum + (starts[i] > DATA.budget ? p : 0), 0) + damage.beyond;
-  const [svg, Y] = smallFrame(`Distribution of damage, ${PLANS[kind].title}: more than ${DATA.budget} with probability ${percent(over)}`, "damage of a run", most);
+  const [svg, Y] = smallFrame(`Distribution of damage, ${PLANS[kind].title}: more than ${DATA.budget} with probability ${percent(over)}`, "damage per run", most);
   const { width, height, left, right, top, bottom } = SMALL, step = (width - left - right) / Math.max(slots, 4);
   const pattern = hatched(svg);
   damage.values.forEach((p, d) => {
@@ -177,7 +177,7 @@ function damageChart(kind, damage, size, slots, most) {
 }
 
 function returnChart(kind, data, most) {
-  const [svg, Y] = smallFrame(`Sampled distribution of the return, ${PLANS[kind].title}: mean ${show(data.mean)}`, "return of a run", most);
+  const [svg, Y] = smallFrame(`Sampled distribution of the return, ${PLANS[kind].title}: mean ${show(data.mean)}`, "return per run", most);
   const { width, height, left, right, top, bottom } = SMALL, edges = DATA.distributions.edges.map(toNumber), low = edges[0], high = edges[edges.length - 1];
   const X = (x) => left + ((x - low) / (high - low)) * (width - left - right);
   data.share.forEach((p, i) => { if (p > 0) { const bar = draw("rect", { class: `f-${kind}`, x: X(edges[i]) + 0.5, y: Y(p), width: Math.max(1, X(edges[i + 1]) - X(edges[i]) - 1), height: height - bottom - Y(p) }); bar.append(draw("title", null, `${show(edges[i])} … ${show(edges[i + 1])}: ${percent(p)}`)); svg.append(bar); } });

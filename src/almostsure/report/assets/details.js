@@ -33,7 +33,7 @@ function unknownState(state) {
   return [
     make("h3", { tabindex: -1 }, stateName(state)),
     make("p", { class: "need" }, need),
-    make("p", { class: "dim" }, `This file holds the details of ${count(STATES.count, "state")} only. For this one, ask `, make("code", null, `budget.explain(${state})`), "."),
+    make("p", { class: "dim" }, `This file holds the details of ${count(STATES.count, "state")} only. For this one, ask `, make("code", null, `minimal.explain(${state})`), "."),
   ];
 }
 
@@ -87,7 +87,7 @@ function witnessPart(state) {
       step.damage ? [", ", make("span", { class: "hurt" }, `damage ${step.damage}`), `; ${spent} so far`] : ", no damage");
   });
   const why = found.needs === 0 ? `${who} needs 0: all damage can be avoided from there.`
-    : found.needs === INFINITE ? `${who} needs ∞: no budget is enough, damage can go on for ever.`
+    : found.needs === INFINITE ? `${who} needs ∞: no finite budget suffices, damage can go on for ever.`
       : `${who} needs ${found.needs}: so much can be forced, whatever the agent does afterwards.`;
   return make("div", { class: "witness", id: "witness" },
     make("h3", null, "Why"),

@@ -28,7 +28,7 @@ function lead() {
     graph: "Each circle is a state, from the start on the left; bold arrows are what is best.",
     levels: `${DATA.model.states.toLocaleString("en")} states are too many to draw, so they are gathered by what they need.`,
   }[DATA.view.kind];
-  return `A state needs the budget k* if that much damage can be forced there, however well one plays. ${drawn} Move the slider to see what is safe with what is left; select a state to see why.`;
+  return `A state needs the budget k* if that much damage can be forced there, whatever the policy. ${drawn} Move the slider to see what is safe with what is left; select a state to see why.`;
 }
 
 // A row of radio buttons that looks like one control.
