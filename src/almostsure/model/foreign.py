@@ -15,13 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order
 
 from almostsure.arguments import and_more
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.build import build
-from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.mdp import MDP, Bools, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.naming import distinct, ranks
 from almostsure.model.origin import FROM_ZERO, INTERVALS, PARAMETERS, Origin
 from almostsure.model.umb import KINDS, Umb
@@ -56,6 +54,7 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
     variables = umb.variables()
     file = _File(umb, valuation_names(variables))
     action, action_names = _distinct_actions(umb)
+    action = action.astype(action_dtype(int(action.max()) + 1))
     ends = _ends(umb, roles.goal)
     columns = _columns(file, roles, action)
     if roles.goal is not None:
@@ -103,7 +102,9 @@ def _columns(file: _File, roles: Roles, action: Ints) -> Sequence[npt.NDArray[An
     hurts = np.where(goes_on, _damage(umb, roles.damage, source), 0.0)
     gains = np.where(goes_on, _accumulated(umb, roles.reward) - _accumulated(umb, roles.cost), 0.0)
     damages = _whole(file, scaled(hurts, roles.scale), roles.scale)
-    return source, action[umb.outcome_choices], umb.successor(), np.arange(umb.sizes.outcomes), gains, damages
+    target = umb.successor().astype(index_dtype(umb.sizes.states))
+    branch = np.arange(umb.sizes.outcomes, dtype=index_dtype(umb.sizes.outcomes))
+    return source, action[umb.outcome_choices], target, branch, gains, damages
 
 
 def _probabilities(umb: Umb, columns: Sequence[npt.NDArray[Any]], uncertain: str | None) -> tuple[Floats, str | None]:
@@ -141,7 +142,9 @@ def _rewards(umb: Umb, action: Ints, terminal: Ints) -> dict[str, Floats]:
     kept = ~ends[umb.choice_states]
     width = int(action.max()) + 1
     keys = umb.choice_states[kept].astype(np.int64) * width + action[kept]
-    place = np.argsort(np.argsort(np.concatenate([keys, np.flatnonzero(ends) * width]), kind="stable"), kind="stable")
+    order = np.argsort(np.concatenate([keys, np.flatnonzero(ends) * width]), kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
     found = {}
     for name in names:
         values = np.zeros(place.size)
@@ -194,6 +197,9 @@ def _ends(umb: Umb, goal: str | None) -> Bools:
 
 def _check_reached(file: _File, goal: str, ends: Bools, columns: Sequence[npt.NDArray[Any]]) -> None:
     """Refuse a goal that cannot be reached from where runs start."""
+    from scipy.sparse import csr_array  # slow to import
+    from scipy.sparse.csgraph import breadth_first_order
+
     umb = file.umb
     edges = columns[0], columns[2]
     if not ends.any():
@@ -305,7 +311,7 @@ def _distinct_actions(umb: Umb) -> tuple[Ints, list[str] | None]:
     choices without a name become ``choice 0``, ``choice 1``, ….
     """
     ids, names = umb.actions()
-    rank = ranks(umb.choice_states * (int(ids.max()) + 1) + ids)
+    rank = ranks(umb.choice_states.astype(np.int64) * (int(ids.max()) + 1) + ids)
     width = int(rank.max()) + 1
     if width == 1 and (names is None or all(names)):
         return ids.astype(np.int64), None if names is None else distinct(names)

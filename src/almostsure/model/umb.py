@@ -18,7 +18,7 @@ import numpy as np
 
 from almostsure.errors import FileError, UnknownName
 from almostsure.model.archive import Archive, Path
-from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.model.mdp import Bools, Floats, Ints, index_dtype
 from almostsure.model.validate import CHUNK, SUM_TOLERANCE
 from almostsure.model.valuations import Variables, read_variables
 
@@ -109,12 +109,14 @@ class Umb:
     @cached_property
     def outcome_choices(self) -> Ints:
         """The choice of each branch."""
-        return np.repeat(np.arange(self.sizes.choices), np.diff(self.outcome_ptr()))
+        number = np.arange(self.sizes.choices, dtype=index_dtype(self.sizes.choices))
+        return np.repeat(number, np.diff(self.outcome_ptr()))
 
     @cached_property
     def choice_states(self) -> Ints:
         """The state of each choice."""
-        return np.repeat(np.arange(self.sizes.states), np.diff(self.choice_ptr()))
+        number = np.arange(self.sizes.states, dtype=index_dtype(self.sizes.states))
+        return np.repeat(number, np.diff(self.choice_ptr()))
 
     def is_initial(self) -> Bools:
         """Which states are initial."""
