@@ -7,19 +7,38 @@ import time
 
 def main() -> None:
     """Compile everything that is not yet in the cache."""
+    start = time.perf_counter()
+    for compile_some in (_budgets, _policies, _learning):
+        compile_some()
+    print(f"Kernels are compiled and cached ({time.perf_counter() - start:.1f} s).")
+
+
+def _budgets() -> None:
     from almostsure.budget import certificate
     from almostsure.budget.compiled import levels
-    from almostsure.learn import sampling
-    from almostsure.learn.learners import registry
-    from almostsure.policy.simulate import warm_up as warm_up_simulation
 
-    start = time.perf_counter()
     levels.warm_up()
     certificate.warm_up()
-    warm_up_simulation()
+
+
+def _policies() -> None:
+    """Solve a policy that is large enough for the compiled engine."""
+    from almostsure.budget import minimal_budget
+    from almostsure.model.grid import grid_family
+    from almostsure.plan import AlmostSure, solve_policy
+    from almostsure.policy.simulate import warm_up
+
+    warm_up()
+    mdp = grid_family(60)
+    solve_policy(mdp, AlmostSure(minimal_budget(mdp).smallest_budget()))
+
+
+def _learning() -> None:
+    from almostsure.learn import sampling
+    from almostsure.learn.learners import registry
+
     sampling.warm_up()
     registry.warm_up()
-    print(f"Kernels are compiled and cached ({time.perf_counter() - start:.1f} s).")
 
 
 if __name__ == "__main__":
