@@ -41,12 +41,12 @@ from almostsure.policy.simulate_plain import (
     no_results,
     play_plain,
 )
-from almostsure.policy.streams import open_streams
+from almostsure.policy.streams import Streams, open_streams
 from almostsure.progress import Bar, compiling
 
 MAX_STEPS = 100_000
 MOST_STEPS = 40  # of a trajectory that are printed
-PIECE = 20_000_000  # steps in a piece of work, at most: so that progress shows and Ctrl-C is heard
+PIECE = 40_000_000  # steps in a piece of work, at most: so that progress shows and Ctrl-C is heard
 PLAIN_STEPS = 5_000_000  # what NumPy plays before loading compiled code would have paid
 BYTES_AN_EPISODE = 48
 UNLIMITED = np.int64(2**62)  # the remaining budget of an episode without one
@@ -259,14 +259,20 @@ def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None
 def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: int | None = None) -> Results:
     """Play with compiled code, in ``threads`` threads (all cores by default)."""
     with compiling("the simulator"):
+        from almostsure.policy.simulate_kernel import play
+
         warm_up()
-    results = no_results(count)
+    (start, step), results = open_streams(seed, np.arange(count)), no_results(count)
+
+    def part(piece: tuple[int, int]) -> None:
+        at = slice(*piece)
+        play(tables, rules, Streams(start[at], step[at]), results.part(*piece))
+
     # A thread that is done takes the next piece, so one with long episodes holds nobody up.
     pieces = _pieces(count, max(1, min(4096, count // 16, PIECE // rules.max_steps)))
-    job = _Job(tables, rules, seed)
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool, Bar("playing", count) as bar:
         try:
-            for piece, _ in zip(pieces, pool.map(lambda piece: job.play(piece, results), pieces), strict=True):
+            for piece, _ in zip(pieces, pool.map(part, pieces), strict=True):
                 bar.update(piece[1])
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
@@ -290,7 +296,7 @@ def _play_together(tables: Tables, rules: Rules, seed: int, count: int, crew: Cr
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What a worker needs to know to play some of the episodes."""
+    """What a member of a crew needs to know to play some of the episodes."""
 
     tables: Tables
     rules: Rules
@@ -298,19 +304,12 @@ class _Job:
 
     def __call__(self, piece: tuple[int, int]) -> Results:
         """Play the episodes first … last − 1."""
-        results = no_results(piece[1] - piece[0])
-        warm_up()
-        self._play(piece, results)
-        return results
-
-    def play(self, piece: tuple[int, int], results: Results) -> None:
-        """The same, with room for the results of all episodes."""
-        self._play(piece, results.part(*piece))
-
-    def _play(self, piece: tuple[int, int], results: Results) -> None:
         from almostsure.policy.simulate_kernel import play
 
+        warm_up()
+        results = no_results(piece[1] - piece[0])
         play(self.tables, self.rules, open_streams(self.seed, np.arange(*piece)), results)
+        return results
 
 
 def _pieces(count: int, size: int) -> list[tuple[int, int]]:
