@@ -40,6 +40,8 @@ ELIMINATED = 16  # states up to which a system is eliminated at once
 ELIMINATED_LAST = 300  # states up to which it is if nothing else gives good digits
 STEPS = 8  # of refinement, at most
 GOOD = 1e-14  # an error that is not worth more work, as a share of the largest value
+NOTHING = 1e-250  # and one that is never worth more work
+TOGETHER = 1 << 20  # numbers that are refined together
 CLOSE = 1e-14  # a share of the masses whose loss is not worth more work
 
 
@@ -83,7 +85,7 @@ class Leaking:
         if self.size <= ELIMINATED:
             return self._elimination().solve(right, slack)
         found = self._refinement().solve(right, slack)
-        is_good = (found.error <= GOOD * np.abs(found.value.high).max(axis=0, initial=0.0)).all()
+        is_good = (found.error <= GOOD * np.abs(found.value.high).max(axis=0, initial=0.0) + NOTHING).all()
         return found if is_good or self.size > ELIMINATED_LAST else self._elimination().solve(right, slack)
 
     def visits(self, mass: Floats) -> Visits:
@@ -170,16 +172,18 @@ class Refining:
         self._by_row, self._by_column = Groups(row, self.size), Groups(column, self.size)
         self._rounds = max(self._by_row.rounds, self._by_column.rounds) + 16
         self._diagonal = add(self._by_row.add_up(weight), leak)
+        self._matrix = self._sparse(self._row, self._column, weight.high)
         self._factor = self._factorise()
 
-    def _factorise(self) -> SuperLU | None:
+    def _sparse(self, row: Ints, column: Ints, entries: Floats) -> Any:
         from scipy.sparse import csc_array
 
+        return csc_array((entries, (row, column)), shape=(self.size, self.size))
+
+    def _factorise(self) -> SuperLU | None:
         everybody = np.arange(self.size)
-        entries = np.concatenate([self._diagonal.high, -self._weight.high])
-        places = np.concatenate([everybody, self._row]), np.concatenate([everybody, self._column])
         try:
-            return SuperLU(csc_array((entries, places), shape=(self.size, self.size)))
+            return SuperLU(self._sparse(everybody, everybody, self._diagonal.high) - self._matrix)
         except RuntimeError:  # singular, to its eyes
             return None
 
@@ -187,42 +191,50 @@ class Refining:
         """Solve x = b + A x for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
         values, errors = Wide(np.zeros_like(right.high), np.zeros_like(right.high)), np.full(slack.shape, np.inf)
         if self._factor is not None:
-            for column in range(right.high.shape[1]):
-                x, miss = self._refined(self._factor, right[:, column])
-                put(values, (slice(None), column), x)
-                errors[:, column] = self._proved(self._factor, miss + slack[:, column])
+            columns = right.high.shape[1]
+            size = columns if self._row.size * columns <= TOGETHER else 1
+            for first in range(0, columns, size):
+                some = slice(None), slice(first, first + size)
+                x, miss = self._refined(self._factor, right[some])
+                put(values, some, x)
+                errors[some] = self._proved(self._factor, miss + slack[some])
         return Solved(values, errors)
 
-    def _refined(self, factor: SuperLU, right: Wide) -> tuple[Wide, Floats]:
-        """A solution, and a bound on its residual."""
-        x, last = wide(np.zeros(self.size)), np.inf
+    def _refined(self, factor: SuperLU, right: Wide, digits: float = 2.0**-90) -> tuple[Wide, Floats]:
+        """Solutions, and bounds on their residuals; steps end once they change less than the share ``digits``."""
+        x, last = wide(np.zeros_like(right.high)), np.full(right.high.shape[1], np.inf)
+        residual, rounding = right.high, EPS * right.size
         for _ in range(STEPS):
-            residual, rounding = self._residual(x, right)
             step = factor.solve(residual)
-            size = float(np.abs(step).sum())
-            if not size < last / 2:
+            size = np.abs(step).sum(axis=0)
+            better = size < last / 2
+            if not better.any():
                 break
-            x, last = add(x, wide(step)), size
-        else:
+            x, last = add(x, wide(np.where(better, step, 0.0))), np.where(better, size, last)
             residual, rounding = self._residual(x, right)
+            if (size <= digits * np.abs(x.high).sum(axis=0)).all():
+                break
         return x, np.abs(residual) + rounding
 
     def _proved(self, factor: SuperLU, miss: Floats) -> Floats:
-        """A bound on the error of a solution that misses its equation by no more than this."""
+        """Bounds on the errors of solutions that miss their equations by no more than this."""
         if not np.isfinite(miss).all():
-            return np.full(self.size, np.inf)
-        bound, _ = self._refined(factor, wide(miss * (1 + 2.0**-10) + 4 * LOST))
-        residual, rounding = self._residual(bound, wide(np.zeros(self.size)))
-        is_proved = bool((residual + rounding <= -miss).all() and (bound.high >= 0).all())
-        return bound.size if is_proved else np.full(self.size, np.inf)
+            return np.full(miss.shape, np.inf)
+        for digits in (1.0, 2.0**-90):  # the first step will often do
+            bound, _ = self._refined(factor, wide(miss * (1 + 2.0**-10) + 4 * LOST), digits)
+            residual, rounding = self._residual(bound, wide(np.zeros_like(miss)))
+            is_proved = (residual + rounding <= -miss).all(axis=0) & (bound.high >= 0).all(axis=0)
+            if is_proved.all():
+                break
+        return np.where(is_proved, bound.size, np.inf)
 
     def _residual(self, x: Wide, right: Wide) -> tuple[Floats, Floats]:
-        """What b + A x − x is, and how much of it may be rounding."""
+        """What b + A x − x is, and how much of it may be rounding; [n, columns]."""
         differences = subtract(x[self._column], x[self._row])
-        moves = self._by_row.add_up(multiply(self._weight, differences))
-        whole = add(subtract(right, multiply(self._leak, x)), moves).high
-        sizes = self._weight.high * (x.size[self._column] + x.size[self._row])
-        size = right.size + self._leak.high * x.size + np.bincount(self._row, sizes, minlength=self.size)
+        moves = self._by_row.add_up(multiply(self._weight[:, None], differences))
+        whole = add(subtract(right, multiply(self._leak[:, None], x)), moves).high
+        # As much flows as leads away: Σ A(i,j) (|x(i)| + |x(j)|).
+        size = right.size + self._diagonal.high[:, None] * x.size + self._matrix @ x.size
         return whole, self._rounds * TINY * size + EPS * np.abs(whole) + LOST
 
     # ------------------------------------------------------------------ visits

@@ -134,7 +134,8 @@ class Groups:
             both = add(left[pairs], items[partners])
             left.high[pairs], left.low[pairs] = both
             items = left
-        result = Wide(np.zeros(self._count), np.zeros(self._count))
+        shape = self._count, *items.high.shape[1:]
+        result = Wide(np.zeros(shape), np.zeros(shape))
         result.high[self._filled], result.low[self._filled] = items
         return result
 

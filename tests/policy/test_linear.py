@@ -1,0 +1,71 @@
+"""Linear equations of chains: both ways to solve them enclose the exact solution."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from almostsure.policy.linear import Eliminated, Leaking, Refining, SuperLU
+from almostsure.policy.wide import wide
+
+
+def system(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Moves between states, leaks down to 2⁻³⁰, and right-hand sides of all sizes."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 9))
+    moves = rng.random((size, size)) * (rng.random((size, size)) < 0.5)
+    np.fill_diagonal(moves, 0.0)
+    leak = 2.0 ** -rng.integers(1, 30, size).astype(float)
+    right = rng.choice([-1.0, 1.0], size) * 10.0 ** rng.integers(-9, 13, size)
+    return moves, leak, right
+
+
+def exactly(moves: np.ndarray, leak: np.ndarray, right: np.ndarray) -> list[Fraction]:
+    """Gauss and Jordan, in fractions."""
+    size = leak.size
+    rows = [[-Fraction(float(x)) for x in row] + [Fraction(float(b))] for row, b in zip(moves, right, strict=True)]
+    for i in range(size):
+        rows[i][i] = sum((Fraction(float(x)) for x in moves[i]), Fraction(float(leak[i])))
+    for i in range(size):
+        rows[i] = [x / rows[i][i] for x in rows[i]]
+        for j in range(size):
+            if j != i:
+                rows[j] = [x - rows[j][i] * y for x, y in zip(rows[j], rows[i], strict=True)]
+    return [row[-1] for row in rows]
+
+
+@pytest.mark.parametrize("kind", [Eliminated, Refining])
+def test_solutions_and_visits_are_enclosed(kind: type[Eliminated] | type[Refining]) -> None:
+    for seed in range(150):
+        moves, leak, right = system(seed)
+        row, column = np.nonzero(moves)
+        found = kind(row, column, wide(moves[row, column]), wide(leak))
+        value, error = found.solve(wide(right[:, None]), np.zeros((leak.size, 1)))
+        for x, low, bound, exact in zip(
+            value.high[:, 0], value.low[:, 0], error[:, 0], exactly(moves, leak, right), strict=True
+        ):
+            assert abs(Fraction(float(x)) + Fraction(float(low)) - exact) <= Fraction(float(bound))
+        assert (error[:, 0] <= 1e-12 * np.abs(value.high[:, 0]).max()).all()
+        visits = found.visits(np.abs(right))
+        escaped = float(visits.often @ leak)  # what enters leaves, sooner or later
+        assert escaped == pytest.approx(np.abs(right).sum(), abs=visits.lost + 1e-14 * np.abs(right).sum())
+
+
+def test_large_systems_are_factorised_and_small_ones_eliminated() -> None:
+    size = 40
+    row = np.arange(size - 1)
+    weight, leak = wide(np.full(size - 1, 0.75)), wide(np.append(np.full(size - 1, 0.25), 1.0))
+    found = Leaking(row, row + 1, weight, leak).solve(wide(np.ones((size, 1))), np.zeros((size, 1)))
+    assert found.value.high[:, 0] == pytest.approx([4 - 3 * 0.75 ** (size - 1 - i) for i in range(size)], rel=1e-15)
+    assert (found.error < 1e-27).all()
+
+
+def test_a_factorisation_refines_what_it_solves() -> None:
+    from scipy.sparse import csc_array
+
+    matrix = csc_array(np.array([[2.0, -1.0], [0.0, 4.0]]))
+    factor = SuperLU(matrix)
+    assert factor.refined(np.array([1.0, 4.0])).tolist() == [1.0, 1.0]
+    assert factor.refined(np.array([2.0, 3.0]), transposed=True).tolist() == [1.0, 1.0]
