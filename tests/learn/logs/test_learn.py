@@ -116,7 +116,7 @@ def test_unknown_choices_are_refused_by_default(make_log, hazard):
     assert never.size
     assert (refusing.minimal.of_choice[never] == asure.INFINITE).all()
     assert (allowing.minimal.of_choice[never] == allowing.minimal.of_state[allowing.mdp.choice_states()[never]]).all()
-    with pytest.raises(NoSafeAction, match="no finite budget suffices"):
+    with pytest.raises(NoSafeAction, match="what it needs is unknown"):
         refusing.shield.allowed(int(refusing.counts.space.choice_states()[never[0]]), 3)
     assert "refused" in str(refusing)
     assert "allowed" in str(allowing)
