@@ -35,7 +35,7 @@ def test_rows_and_curves(table):
         assert run.training.ends.max() <= 4_000
         assert (run.training.damages >= 0).all()
     assert set(table.curves) == {learner.name for learner in deep_learners.values()}
-    assert {run.row["interventions"] > 0 for run in table.runs if "mask" in run.row["learner"]} == {True}
+    assert {run.row["restricted_steps"] > 0 for run in table.runs if "mask" in run.row["learner"]} == {True}
 
 
 def test_what_is_deployed_says_something_everywhere(table, hazard):

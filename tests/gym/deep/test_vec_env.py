@@ -120,19 +120,26 @@ def trap():
 
 
 def test_one_step_masks_see_the_trap_too_late(trap):
-    mask = one_step(trap).mask(np.array([0, 1, 1]), np.array([1, 1, 2]))
+    mask = one_step(trap, 2).mask(np.array([0, 1, 1]), np.array([1, 1, 2]))
     assert mask.tolist() == [[True, True], [True, True], [True, True]]
     exact = shielded(Shield(minimal_budget(trap))).mask(np.array([0]), np.array([1]))
     assert exact.tolist() == [[False, True]]
-    record = play(envs_of(trap, 1, one_step(trap)), 20)
+    record = play(envs_of(trap, 1, one_step(trap, 1)), 20)
     assert max(record.damages) == 2
 
 
 def test_a_one_step_mask_refuses_what_hurts_at_once():
     rows = [(0, 0, 1, 1, 0, 2), (0, 1, 1, 0.5, 0, 1), (0, 1, 1, 0.5, 0, 0), (0, 2, 1, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
-    mask = one_step(mdp).mask(np.zeros(3, int), np.array([0, 1, 2]))
+    mask = one_step(mdp, 2).mask(np.zeros(3, int), np.array([0, 1, 2]))
     assert mask.tolist() == [[False, False, True], [False, True, True], [True, True, True]]
+
+
+def test_where_everything_may_overspend_a_one_step_mask_allows_what_hurts_least():
+    rows = [(0, 0, 1, 1, 0, 3), (0, 1, 1, 1, 0, 2), (0, 2, 1, 1, 0, 2)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
+    mask = one_step(mdp, 3).mask(np.zeros(3, int), np.array([1, -2, 3]))
+    assert mask.tolist() == [[False, True, True], [False, True, True], [True, True, True]]
 
 
 def test_early_end(trap):

@@ -105,7 +105,7 @@ class OneStepPPO(_PPO):
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
         """What cannot overspend in the next step."""
-        return regimes.one_step(mdp)
+        return regimes.one_step(mdp, budget)
 
 
 @final

@@ -27,7 +27,7 @@ from typing import final
 
 import numpy as np
 
-from almostsure.learn.learners.baselines import next_damages
+from almostsure.learn.learners.baselines import one_step_mask
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.shield.shield import Shield
 
@@ -68,17 +68,15 @@ def shielded(shield: Shield) -> Regime:
     return Regime(mask=shield.mask, needs=shield.minimal.of_state, overspent=None)
 
 
-def one_step(mdp: MDP) -> Regime:
-    """What cannot take more than what remains in the very next step; what takes least where there is no such action."""
-    at_once = np.full((mdp.num_states, mdp.num_actions), np.iinfo(np.int64).max)
-    at_once[mdp.choice_states(), mdp.choice_action] = next_damages(mdp)
-    least: Bools = at_once == at_once.min(axis=1, keepdims=True)
+def one_step(mdp: MDP, budget: int) -> Regime:
+    """What cannot take more than what remains in the very next step: the same mask that tabular learners have."""
+    allowed = np.zeros((budget + 2, mdp.num_states, mdp.num_actions), np.bool_)  # the last layer is of the overspent
+    allowed[:, mdp.choice_states(), mdp.choice_action] = one_step_mask(mdp, budget)
 
     def mask(states: Ints, remaining: Ints) -> Bools:
-        allowed: Bools = at_once[states] <= remaining[:, None]
-        stuck = ~allowed.any(axis=1)
-        allowed[stuck] = least[states[stuck]]
-        return allowed
+        layer = np.where(remaining < 0, budget + 1, np.minimum(remaining, budget))
+        rows: Bools = allowed[layer, states]
+        return rows
 
     return Regime(mask=mask, needs=_nothing_needed(mdp))
 
