@@ -2,6 +2,32 @@
 
 Needs the extra ``storm`` (stormpy).  Storm runs in a process of its own (:mod:`almostsure.model.storm.process`) and
 hands the model over as a UMB file, so that one reader (:mod:`almostsure.model.foreign`) serves everybody.
+
+**Damage** is named by
+
+- a label, or a condition such as ``x=3 & y>0``: every step that *ends* in such a state hurts once; with ``enters:``
+  before it, only the steps into such states from others do;
+- a reward structure, counted as PRISM accumulates it: state rewards on every step out of the state, action and
+  transition rewards on that step.  PRISM's reward structure without a name is called ``default``;
+- an action: every step by it hurts once;
+- a JANI property that asks to reach something, which is used like a label.
+
+A name that belongs to several of them needs the prefix ``label:``, ``reward:`` or ``action:``; in double quotes it is
+a label.  Decimal numbers mean what is written: with ``scale=0.1`` one unit is one tenth.
+
+**A goal** ends a run; a step that ends in a goal is taken in full, with its damage.  Deadlocks are terminal: on the
+self-loop that Storm gives them, nothing hurts and nothing is earned.
+
+**Names.**  States are named by their variables (``x=1, y=0``), up to a million of them; choices without an action are
+called ``choice 0``, ``choice 1``, …; a Markov chain has one choice per state.  Labels, variables and other reward
+structures of the file stay with the model.
+
+**Means.**  JANI allows a reward that depends on where an edge leads.  Storm replaces it by its mean over the edge.
+As a reward that changes no expected return, but a mean damage bounds nothing: such a damage is refused.
+
+**Without numbers.**  Minimal budgets depend on which outcomes are possible, not on how probable they are.  So interval
+and parametric models have minimal budgets, shields and certificates too; policies for them are refused.  An interval
+that begins at 0 may stand for an impossible outcome: then the minimal budgets are upper bounds.
 """
 
 from __future__ import annotations
@@ -17,7 +43,7 @@ import numpy as np
 
 from almostsure.errors import FileError, ModelError
 from almostsure.files import STORM
-from almostsure.model.foreign import Roles, as_scale, condition, resolve, to_mdp
+from almostsure.model.foreign import ENTERS, Roles, as_scale, condition, resolve, to_mdp
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Constant, split_constants
 from almostsure.model.storm.process import Limits, limits, run_storm
@@ -41,65 +67,35 @@ def from_prism(
 ) -> MDP:
     """Build a model from a PRISM (``.prism``, ``.pm``, ``.nm``), JANI (``.jani``) or DRN (``.drn``, ``.drn.gz``) file.
 
+    See the head of this module for what becomes of the file.
+
     Parameters
     ----------
     path
         The file; its ending tells the language.
     damage
-        What hurts: a label or a condition such as ``x=3 & y>0`` (every step that *ends* in such a state hurts once),
-        a reward structure (counted as PRISM accumulates it: state rewards on every step out of the state, action
-        and transition rewards on that step), an action (every step by it hurts once), or the name of a JANI property
-        that asks to reach something.  ``enters:`` before a label or condition counts the steps into such states from
-        others only.  A name that belongs to several of them needs the prefix ``label:``, ``reward:`` or ``action:``;
-        in double quotes it is a label.  PRISM's reward structure without a name is called ``default``.
+        What hurts: a label, a condition such as ``x=3 & y>0``, a reward structure, an action or a JANI property.
     constants
         Values of undefined constants, as ``{"N": 3, "p": 0.5}`` or ``"N=3,p=0.5"``.
-    reward
-        The reward structure that becomes the reward; by default there is none.  Policies *maximise* it.
-    cost
-        A reward structure that is to be kept small, as time and energy are: it is subtracted from the reward.
-        ``steps`` costs 1 per step, unless the model has a reward structure of that name.
+    reward, cost
+        A reward structure that policies maximise, and one that they keep small (it is subtracted), or ``steps``.
     goal
-        A label, a condition or the name of a JANI property: where it holds, the run ends.  A step that ends in a
-        goal is taken in full, with its damage.
+        A label, a condition or a JANI property: where it holds, the run ends.
     scale
-        The unit of damage, for damage that is fractional or above 255: a damage d counts as ⌈d / scale⌉, computed
-        exactly.  Decimal numbers mean what is written (0.1 is one tenth).  Budgets count in this unit.
+        The unit of damage, where it is fractional or above 255: d counts as ⌈d / scale⌉.
     parameters
-        Constants of a parametric model that keep no value.  Any values that leave all outcomes possible give the
-        same minimal budgets.
+        Constants of a parametric model that keep no value.
     time_limit, memory_limit
         Seconds and bytes of memory that Storm may take; by default any time, and the memory that can be had.
 
-    Returns
-    -------
-    MDP
-        With action names, with names such as ``x=1, y=0`` of up to a million states, and with the labels and other
-        reward structures of the file.  Choices without an action are named ``choice 0``, ``choice 1``, …; a Markov
-        chain has one choice per state.  Deadlocks are terminal: on the self-loop that Storm gives them, nothing hurts
-        and nothing is earned.
-
-    Notes
-    -----
-    JANI allows a reward that depends on where an edge leads.  Storm replaces it by its mean over the edge.  As a
-    reward that changes no expected return, but a mean damage bounds nothing: such a damage is refused.
-
-    Minimal budgets depend on which outcomes are possible, not on how probable they are.  So interval and parametric
-    models have minimal budgets, shields and certificates too; policies for them are refused.  An interval that
-    begins at 0 may stand for an impossible outcome: then the minimal budgets are upper bounds.
-
     Raises
     ------
-    MissingExtra
-        stormpy is not installed.
     UnknownName
         The file has no such damage, reward, cost, goal, variable or constant; the message lists what it has.
     ModelError
-        A constant is missing, a damage is not an integer 0 … 255, the goal cannot be reached, or Storm finds fault
-        with the model: probabilities that do not sum to 1, an assignment that leaves its variable's range, a mistake
-        in the language.
-    LimitReached, NotEnoughMemory
-        Storm took more than it may.
+        A constant is missing, a damage is not an integer 0 … 255, the goal cannot be reached, or Storm finds fault.
+    LimitReached, NotEnoughMemory, MissingExtra
+        Storm took more than it may, or is not installed.
     """
     shown = os.fspath(path)
     _check_path(shown)
@@ -107,26 +103,30 @@ def from_prism(
     roles = Roles(damage=damage, reward=reward, cost=cost, goal=goal, scale=unit)
     limit = limits(time_limit, memory_limit)
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
-        request = {
-            "path": shown,
-            "folder": folder,
+        request = _request(shown, folder, roles) | {
             "constants": {name: _plain(name, value) for name, value in split_constants(constants).items()},
             "parameters": list(parameters),
-            "conditions": {
-                role: text
-                for role, text in (("damage", condition(damage)), ("goal", condition(goal)))
-                if text is not None
-            },
-            "exact": False,
         }
         umb, notes = _built(request, shown, limit)
-        if notes.get("lifted") and resolve(umb, damage.removeprefix("enters:").strip())[0] == "reward":
-            raise ModelError(
-                f"{shown}: Storm only keeps the mean of rewards that depend on where an edge leads, and a mean "
-                f"damage bounds nothing; so {damage!r} must not be used. Give the states after a damaging step a "
-                "label, and name that as damage."
-            )
+        if notes.get("lifted"):
+            _refuse_means(umb, damage)
         return to_mdp(umb, roles, labels=notes["labels"], uncertain=notes.get("uncertain"))
+
+
+def _request(shown: str, folder: str, roles: Roles) -> dict[str, Any]:
+    """What the child is asked for, but for the constants."""
+    named = {"damage": condition(roles.damage), "goal": condition(roles.goal)}
+    conditions = {role: text for role, text in named.items() if text is not None}
+    return {"path": shown, "folder": folder, "conditions": conditions, "exact": False}
+
+
+def _refuse_means(umb: Umb, damage: str) -> None:
+    if resolve(umb, damage.removeprefix(ENTERS).strip())[0] == "reward":
+        raise ModelError(
+            f"{umb.shown}: Storm only keeps the mean of rewards that depend on where an edge leads, and a mean "
+            f"damage bounds nothing; so {damage!r} must not be used. Give the states after a damaging step a "
+            "label, and name that as damage."
+        )
 
 
 def _built(request: dict[str, Any], shown: str, limit: Limits) -> tuple[Umb, dict[str, Any]]:
