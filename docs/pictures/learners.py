@@ -11,7 +11,7 @@ import numpy as np
 from almostsure.learn.compare import compare
 
 WIDTH, HEIGHT, LEFT, TOP, GAP = 330, 210, 52, 40, 70
-COLOURS = ("#1b6ca8", "#1a9850", "#d1603d", "#6a4c93", "#c9a227", "#c2185b")
+COLOURS = ("#1b6ca8", "#d1603d", "#6a4c93", "#c9a227", "#c2185b")
 INK, GRID = "#1c1c1c", "#dddddd"
 STEPS, SEEDS, BUDGET = 100_000, 3, 3
 TARGET = Path(__file__).with_name("learners.svg")
