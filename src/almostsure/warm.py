@@ -22,15 +22,11 @@ def _budgets() -> None:
 
 
 def _policies() -> None:
-    """Solve a policy that is large enough for the compiled engine."""
-    from almostsure.budget import minimal_budget
-    from almostsure.model.grid import grid_family
-    from almostsure.plan import AlmostSure, solve_policy
+    from almostsure.plan.assured import engine
     from almostsure.policy.simulate import warm_up
 
     warm_up()
-    mdp = grid_family(60)
-    solve_policy(mdp, AlmostSure(minimal_budget(mdp).smallest_budget()))
+    engine.warm_up()
 
 
 def _learning() -> None:

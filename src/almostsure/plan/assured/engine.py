@@ -26,11 +26,12 @@ from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.assured import explore, places, steps, sums
 from almostsure.plan.assured.explore import Graph, Moves
 from almostsure.plan.assured.steps import NO_STAY, NOWHERE, STAY, Bounds, Game, Part
-from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
+from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, is_local, solve_directly
 
 PLAIN = 4_000  # outcomes, times remaining budgets, that are solved without compiling
 SMALL = 400  # pairs of a component that is swept where it stands
-DIRECT = 600  # positions of a component that is solved by policy iteration with LU
+DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
+THIN = 8_000  # the same where most choices lead nearby, so that factors do not fill up
 GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
@@ -231,7 +232,8 @@ class Component:
         if self.engine.discount == 1:
             queue = self._found(raw, size, usable)
         self.order, guess = queue, np.zeros(size)
-        if queue.size > DIRECT:
+        self.is_local = DIRECT < queue.size <= THIN and is_local(self.call(places.reorder, raw, queue, usable))
+        if queue.size > DIRECT and not (DIRECT and self.is_local):
             gain = self._gain(raw.origin)
             sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
             width = float(np.median(sizes)) / 4 if sizes.size else 1.0
@@ -266,7 +268,7 @@ class Component:
         value, policy = self.guess.copy(), self.part.ptr[:-1].copy()
         threshold = 0.9 * half * -self.most if self.most < 0 else half / 100
         threshold = half * (1 - discount) / 2 if discount < 1 else threshold
-        direct = size <= DIRECT
+        direct = size <= DIRECT or (size <= THIN and DIRECT and self.is_local)
         sweeper = None if direct else Sweeper(part, discounted=discount < 1)
         proved = False
         for _ in range(ATTEMPTS):
@@ -401,3 +403,19 @@ class Component:
         bounds.policy[members] = found.choice
         bounds.place[members] = NOWHERE
         return True
+
+
+def warm_up() -> None:
+    """Compile the kernels now, on a small model that needs all of them."""
+    from almostsure.budget.solve import minimal_budget
+    from almostsure.model.change import with_reward
+    from almostsure.model.grid import grid_family
+
+    mdp = grid_family(60, seed=0)
+    of_choice = minimal_budget(mdp).of_choice
+    least = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1]).astype(np.int64)
+    budget = 3
+    codes = np.flatnonzero(least <= np.arange(budget + 1)[:, None])
+    costs = with_reward(mdp, np.full(mdp.num_outcomes, -1.0))
+    for model in (mdp, costs):
+        Engine(model, of_choice, budget, codes, 1.0).solve(1e-6)

@@ -1,0 +1,151 @@
+"""The assured policy on models of the verification community, beside Storm: same values, same tolerance, same run.
+
+    python benchmarks/bench_models.py --models DIR [--only NAME …]
+
+DIR holds UMB files (or the same compressed, .umb.xz) of the Quantitative Verification Benchmark Set, goals absorbing.
+Each runs in processes of its own, ours and Storm's in turn.  Ours is the whole call from loaded arrays: k*, the pairs
+that the start can reach, values and proved bounds.  Storm's is its sound check alone, on the pairs that are safe and
+reachable, without the time to unfold and build them.  CPU seconds; memory is the peak of the whole process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import math
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import almostsure as asure
+from almostsure.model.mdp import MDP, Arrays
+
+TOLERANCE = 1e-6
+CASES: dict[str, tuple[str, dict[str, str], int]] = {
+    "eajs.4": ("eajs.4", {"damage": "localFailure", "reward": "utilityLocal"}, 3),
+    "consensus.6": ("consensus.6", {"damage": "c1", "cost": "steps1"}, 1),
+    "consensus.6, budget 3": ("consensus.6", {"damage": "c1", "cost": "steps1"}, 3),
+    "wlan.5": ("wlan.5", {"damage": "collisions", "cost": "cost"}, 3),
+    "pnueli-zuck.5": ("pnueli-zuck.5", {"damage": "other", "cost": "steps1"}, 2),
+    "elevators.b-11-9": ("elevators.b-11-9", {"damage": "var5_1", "cost": "steps1"}, 7),
+    "exploding-blocksworld.5": ("exploding-blocksworld.5", {"damage": "var14_0", "cost": "steps1"}, 3),
+    "rabin.3": ("rabin.3", {"damage": "other", "cost": "steps1"}, 5),
+    "tireworld.17": ("tireworld.17", {"damage": "var7_0", "cost": "steps1"}, 3),
+}
+
+
+def ours(mdp: MDP, budget: int) -> dict[str, float]:
+    """Solve twice, the second time measured: the first may compile."""
+    for _ in range(2):
+        cpu = time.process_time()
+        asure.minimal_budget(mdp, cap=budget)
+        shield = time.process_time() - cpu
+        cpu = time.process_time()
+        found = asure.solve_policy(mdp, asure.AlmostSure(budget), tolerance=TOLERANCE)
+        cpu = time.process_time() - cpu
+    return {"cpu": cpu, "shield": shield, "value": found.value, "width": found.upper - found.lower}
+
+
+def storms(mdp: MDP, budget: int, costs: bool) -> dict[str, float]:
+    """Storm's check on the pairs that the start can reach inside the shield."""
+    import stormpy
+
+    from almostsure.model.storm import to_storm
+
+    cpu = time.process_time()
+    game = to_storm(unfold(mdp, budget, -1.0 if costs else 1.0))
+    build = time.process_time() - cpu
+    formula = 'R{"reward"}min=? [F "terminal"]' if costs else 'R{"reward"}max=? [C]'
+    parsed = stormpy.parse_property(formula)
+    cpu = time.process_time()
+    value = stormpy.model_checking(game, parsed).get_value(0)
+    cpu = time.process_time() - cpu
+    return {"cpu": cpu, "build": build, "value": -value if costs else value}
+
+
+def unfold(mdp: MDP, budget: int, sign: float) -> MDP:
+    """The shielded model on the pairs (state, remaining) that can be reached, the start first."""
+    from almostsure.plan.assured.engine import Engine
+
+    start = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
+    graph = Engine(mdp, asure.minimal_budget(mdp, cap=budget).of_choice, budget, start, 1.0).graph
+    ptr, origin, offsets = (array.astype(np.int64) for array in (graph.ptr, graph.origin, graph.entry_ptr))
+    shift = np.repeat(mdp.outcome_ptr[origin] - offsets[:-1], np.diff(offsets))
+    outcome = np.arange(offsets[-1]) + shift
+    return MDP(
+        Arrays(
+            choice_ptr=ptr.astype(np.int32),
+            choice_action=mdp.choice_action[origin],
+            outcome_ptr=offsets.astype(np.int32),
+            successor=graph.target.astype(np.int32),
+            probability=mdp.probability[outcome],
+            reward=sign * mdp.reward[outcome],
+            damage=np.zeros(outcome.size, np.uint8),
+        ),
+        initial=(np.array([0]), np.ones(1)),
+    )
+
+
+def child(name: str, file: str, who: str) -> None:
+    """One side of one case; prints a line of JSON."""
+    _, options, budget = CASES[name]
+    mdp = asure.load(file, **options)
+    found = ours(mdp, budget) if who == "ours" else storms(mdp, budget, "cost" in options)
+    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(found))
+
+
+def run(name: str, file: Path, who: str) -> dict[str, float]:
+    command = [sys.executable, __file__, "--child", name, str(file), who]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    if answer.returncode:
+        sys.exit(f"{name}, {who}: {answer.stderr[-2000:]}")
+    return dict(json.loads(answer.stdout.splitlines()[-1]))
+
+
+def unpacked(folder: Path, stem: str, scratch: Path) -> Path:
+    plain = folder / f"{stem}.umb"
+    if plain.exists():
+        return plain
+    target = scratch / plain.name
+    if not target.exists():
+        target.write_bytes(lzma.decompress((folder / f"{stem}.umb.xz").read_bytes()))
+    return target
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", type=Path, metavar="DIR")
+    parser.add_argument("--only", nargs="+", metavar="NAME")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        return child(*options.child)
+    if options.models is None:
+        parser.error("--models DIR must name a folder of UMB files")
+    print(f"{'model':<26}{'value':>12}{'k* s':>8}{'ours s':>9}{'Storm s':>9}{'ratio':>8}{'MB':>7}{'Storm':>7}")
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, (stem, _, _) in CASES.items():
+            if options.only and name not in options.only:
+                continue
+            file = unpacked(options.models, stem, Path(scratch))
+            mine, theirs = run(name, file, "ours"), run(name, file, "Storm")
+            print(
+                f"{name:<26}{mine['value']:>12.7g}{mine['shield']:>8.3f}{mine['cpu']:>9.3f}{theirs['cpu']:>9.3f}"
+                f"{theirs['cpu'] / mine['cpu']:>7.1f}×{mine['peak_mb']:>7.0f}{theirs['peak_mb']:>7.0f}",
+                flush=True,
+            )
+            same = math.isclose(mine["value"], theirs["value"], rel_tol=1e-5, abs_tol=1e-5)
+            if not same and not math.isinf(mine["value"]):
+                sys.exit(f"values differ: {mine['value']} and {theirs['value']}")
+    return None
+
+
+if __name__ == "__main__":
+    main()
