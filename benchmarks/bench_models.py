@@ -56,7 +56,7 @@ def storms(mdp: MDP, budget: int, costs: bool) -> dict[str, float]:
     """Storm's check on the pairs that the start can reach inside the shield."""
     import stormpy
 
-    from almostsure.model.storm import to_storm
+    from almostsure.model.storm.write import to_storm
 
     cpu = time.process_time()
     game = to_storm(unfold(mdp, budget, -1.0 if costs else 1.0))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from almostsure import INFINITE, MDP, from_transitions
-from almostsure.model.storm import to_storm
+from almostsure.model.storm.write import to_storm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,7 @@ def unfold(arrays: dict[str, np.ndarray], budget: int, steps: bool) -> tuple[MDP
 def main() -> None:
     import stormpy
 
-    from almostsure.model.storm import to_storm
+    from almostsure.model.storm.write import to_storm
 
     arrays = dict(np.load(sys.argv[1]))
     budget, discount = int(sys.argv[2]), float(sys.argv[3])
