@@ -15,7 +15,7 @@ import almostsure as asure
 from almostsure.learn import OnlineShield, learn_minimal_budget
 from almostsure.learn.compare import compare
 from almostsure.learn.learners import ShieldedQ, learn_barrier
-from almostsure.model.families import garnet
+from almostsure.testing.families import garnet
 
 
 def by_hand(mdp: asure.MDP, budget: int, steps: int) -> float:

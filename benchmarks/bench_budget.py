@@ -28,9 +28,9 @@ import almostsure as asure
 from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.compiled.levels import solve_levels
 from almostsure.budget.minimal import NO_CAP
-from almostsure.model.families import chain, garnet, ladder, rings
 from almostsure.model.grid import grid_family
 from almostsure.model.mdp import MDP, Support
+from almostsure.testing.families import chain, garnet, ladder, rings
 
 PARTS = ("choice_ptr", "outcome_ptr", "successor", "damage")
 PRISM = {  # models of the Quantitative Verification Benchmark Set: constants, what hurts
@@ -228,7 +228,7 @@ def _mixture_source() -> str:
     """``mixture`` alone: this file imports the kernels, which the cold process must not have done before."""
     import inspect
 
-    head = "import numpy as np\nimport almostsure as asure\nfrom almostsure.model.families import garnet\n"
+    head = "import numpy as np\nimport almostsure as asure\nfrom almostsure.testing.families import garnet\n"
     return "from __future__ import annotations\n" + head + "MDP = object\n" + inspect.getsource(mixture)
 
 

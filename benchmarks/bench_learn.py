@@ -19,7 +19,7 @@ import numpy as np
 import almostsure as asure
 from almostsure.learn import OnlineShield, count_outcomes, learn_minimal_budget, samples_needed
 from almostsure.learn.minimal import reachable_choices
-from almostsure.model.families import garnet
+from almostsure.testing.families import garnet
 
 
 def timed(run: Callable[[], object]) -> float:

@@ -29,9 +29,9 @@ from pathlib import Path
 import numpy as np
 
 import almostsure as asure
-from almostsure.model.families import garnet
 from almostsure.model.grid import grid_family
 from almostsure.model.mdp import MDP, Arrays
+from almostsure.testing.families import garnet
 
 BUDGET = 5
 TOLERANCE = 1e-6

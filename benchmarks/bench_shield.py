@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 
 import almostsure as asure
-from almostsure.model.families import garnet, ladder
 from almostsure.shield import Shield
+from almostsure.testing.families import garnet, ladder
 
 LOOK_UPS = 4_000_000
 

@@ -78,7 +78,7 @@ def test_closed_after_an_error(monkeypatch):
 def test_long_runs_of_the_engine_show_their_levels_and_memory(monkeypatch):
     terminal = on_a_terminal(monkeypatch)
     from almostsure import minimal_budget
-    from almostsure.model.families import ladder
+    from almostsure.testing.families import ladder
 
     monkeypatch.setattr(progress, "DELAY", 0.0)
     minimal_budget(ladder(100, width=100, connected=True), backend="compiled")

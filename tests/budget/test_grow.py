@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import almostsure as asure
 from almostsure.budget import grow
 from almostsure.errors import Interrupted, ModelError, UnknownName
-from almostsure.model.families import garnet
 from almostsure.testing import mdps
+from almostsure.testing.families import garnet
 
 
 def columns(mdp):

@@ -15,7 +15,7 @@ import pytest
 from almostsure import INFINITE, MDP, MinimalBudget, check_minimal_budget, from_transitions, minimal_budget
 from almostsure.errors import ArgumentError, CorruptFile, FileError, ModelError, ModelMismatch, UnknownName
 from almostsure.files import checksum
-from almostsure.model.families import ladder
+from almostsure.testing.families import ladder
 
 
 @pytest.fixture

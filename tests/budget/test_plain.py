@@ -8,7 +8,7 @@ import pytest
 from almostsure import INFINITE
 from almostsure.budget.minimal import NO_CAP
 from almostsure.budget.plain import solve_plain
-from almostsure.model.families import chain, ladder
+from almostsure.testing.families import chain, ladder
 
 
 def test_gives_up_when_patience_runs_out():

@@ -12,7 +12,7 @@ import pytest
 from almostsure import INFINITE, from_transitions, memory, minimal_budget
 from almostsure.budget import solve
 from almostsure.errors import ArgumentError, CertificateError, NotEnoughMemory, UnknownName
-from almostsure.model.families import chain, garnet, ladder
+from almostsure.testing.families import chain, garnet, ladder
 
 
 @pytest.fixture

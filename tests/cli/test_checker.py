@@ -46,7 +46,7 @@ def test_no_engine_is_loaded(saved: Path) -> None:
     assert answer["verdict"] == "verified"
     modules = set(answer["trusted"]["modules"])
     assert "almostsure.budget.certificate" in modules
-    assert "almostsure.model.files" in modules
+    assert "almostsure.model.umb.files" in modules
     assert {name for name in modules if name.startswith("almostsure.budget.")} == {
         "almostsure.budget.certificate",
         "almostsure.budget.minimal",
@@ -159,7 +159,7 @@ def test_a_budget_of_another_model_is_refused(saved: Path, here: Callable[..., A
 
 
 def test_large_models_are_checked_by_the_compiled_loop(tmp_path: Path, here: Callable[..., Any]) -> None:
-    from almostsure.model.families import ladder
+    from almostsure.testing.families import ladder
 
     mdp = ladder(60, width=1200)
     assert mdp.num_outcomes > 200_000

@@ -14,8 +14,8 @@ from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.gym import ModelEnv, to_gymnasium
 from almostsure.model.build import from_transitions
 from almostsure.model.examples import example
-from almostsure.model.families import garnet
 from almostsure.testing import mdps
+from almostsure.testing.families import garnet
 
 
 @pytest.mark.filterwarnings("ignore:.*Not able to test alternative render modes.*:UserWarning")

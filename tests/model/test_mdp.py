@@ -10,10 +10,10 @@ from hypothesis import given
 
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build import from_transitions
-from almostsure.model.families import garnet
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import ARRAY_NAMES, MDP, Arrays, action_dtype, index_dtype
 from almostsure.testing import mdps
+from almostsure.testing.families import garnet
 
 
 @pytest.fixture

@@ -40,13 +40,13 @@ from almostsure.errors import (
 )
 from almostsure.files import STORM
 from almostsure.model import example_names
-from almostsure.model.files import load
-from almostsure.model.foreign import as_scale
-from almostsure.model.relay import with_relays
 from almostsure.model.source import as_model
 from almostsure.model.storm import child
 from almostsure.model.storm.read import from_prism
 from almostsure.model.storm.write import to_storm
+from almostsure.model.umb.files import load
+from almostsure.model.umb.foreign import as_scale
+from almostsure.model.umb.relay import with_relays
 
 PRISM = """
 mdp

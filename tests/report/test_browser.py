@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import almostsure as asure
-from almostsure.model.families import chain, garnet
 from almostsure.report import write_report
+from almostsure.testing.families import chain, garnet
 
 
 def middle_of(page, row, column, rows=12, columns=12):

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, FileError, UnknownName
-from almostsure.model.families import chain, garnet, rings
 from almostsure.report import write_report
 from almostsure.report.words import percent
 from almostsure.testing import mdps
+from almostsure.testing.families import chain, garnet, rings
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
 

@@ -12,8 +12,8 @@ import pytest
 import almostsure as asure
 from almostsure.errors import ArgumentError, FileError, NoSafeAction
 from almostsure.model.examples import example
-from almostsure.model.families import garnet, ladder
 from almostsure.shield import Shield
+from almostsure.testing.families import garnet, ladder
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler")

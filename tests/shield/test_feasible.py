@@ -6,9 +6,9 @@ import pytest
 import almostsure as asure
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, PolicyError, UnknownName
-from almostsure.model.families import chain, garnet
 from almostsure.policy.policy import Policy
 from almostsure.shield import Shield
+from almostsure.testing.families import chain, garnet
 
 
 def overspends(mdp: asure.MDP, play, budget: int) -> bool:

@@ -5,9 +5,9 @@ import almostsure as asure
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError, Infeasible
 from almostsure.model.examples import example
-from almostsure.model.families import ladder
 from almostsure.policy.augment import augment
 from almostsure.shield import Restricted, Shield, Trimmed, restrict, trim
+from almostsure.testing.families import ladder
 
 
 def test_trimming_keeps_exactly_what_is_safe(make) -> None:

@@ -6,8 +6,8 @@ import pytest
 import almostsure as asure
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import NoSafeAction
-from almostsure.model.families import garnet
 from almostsure.shield import Shield
+from almostsure.testing.families import garnet
 
 MODELS = 2000
 

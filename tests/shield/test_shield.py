@@ -20,9 +20,9 @@ from almostsure.errors import (
     UnknownName,
 )
 from almostsure.files import save_tensors
-from almostsure.model.families import garnet, ladder
 from almostsure.shield import Shield
 from almostsure.shield.table import DenseTable, SparseTable
+from almostsure.testing.families import garnet, ladder
 
 
 def by_hand(shield: Shield, states: np.ndarray, remaining: np.ndarray) -> np.ndarray:

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from almostsure.model.convert import from_dense, from_sparse
     from almostsure.model.draw import draw_map
     from almostsure.model.examples import example, example_names
-    from almostsure.model.files import load
     from almostsure.model.function import from_function
     from almostsure.model.grid import Cell, from_map
     from almostsure.model.layout import Layout
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from almostsure.model.storm.read import from_prism
     from almostsure.model.storm.write import to_storm
     from almostsure.model.tables import from_gymnasium, from_table
+    from almostsure.model.umb.files import load
 
 __all__ = [
     "ENDED",
@@ -69,7 +69,7 @@ __getattr__ = on_demand(
         "almostsure.model.convert": "from_dense from_sparse",
         "almostsure.model.draw": "draw_map",
         "almostsure.model.examples": "example example_names",
-        "almostsure.model.files": "load",
+        "almostsure.model.umb.files": "load",
         "almostsure.model.function": "from_function",
         "almostsure.model.grid": "Cell from_map",
         "almostsure.model.layout": "Layout",

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.model.build import build
-from almostsure.model.foreign import Scale, as_scale, scaled
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.origin import Origin
 from almostsure.model.source import Model, as_model
+from almostsure.model.umb.foreign import Scale, as_scale, scaled
 
 Given = str | Mapping[str, float] | npt.ArrayLike | Callable[[int, int, int, float, bool], float]
 

@@ -19,7 +19,7 @@ import numpy as np
 from almostsure.errors import PolicyError
 from almostsure.files import atomic_write
 from almostsure.model.mdp import MDP
-from almostsure.model.relay import with_relays
+from almostsure.model.umb.relay import with_relays
 from almostsure.policy.policy import Policy
 
 

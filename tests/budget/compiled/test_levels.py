@@ -14,8 +14,8 @@ from almostsure.budget.compiled import compact, higher_levels, level_zero, level
 from almostsure.budget.compiled.levels import solve_levels
 from almostsure.budget.minimal import NO_CAP
 from almostsure.errors import Interrupted, LimitReached
-from almostsure.model.families import chain, garnet, ladder, rings
 from almostsure.model.mdp import Support
+from almostsure.testing.families import chain, garnet, ladder, rings
 
 MILLION = 1_000_000
 
@@ -328,8 +328,8 @@ MEASURE = """
 from pathlib import Path
 from almostsure.budget.minimal import NO_CAP
 from almostsure.budget.compiled.levels import estimate, solve_levels
-from almostsure.model.families import garnet
-from almostsure.model.files import load
+from almostsure.testing.families import garnet
+from almostsure.model.umb.files import load
 import sys
 
 def resident(which):

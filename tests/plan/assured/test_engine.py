@@ -14,11 +14,11 @@ from scipy.optimize import linprog
 import almostsure as asure
 from almostsure import AlmostSure, from_transitions, minimal_budget, solve_policy
 from almostsure.errors import LimitReached, NoSafeAction, UnboundedReturn
-from almostsure.model.families import garnet
 from almostsure.model.grid import grid_family
 from almostsure.plan.assured import engine, sweeps
 from almostsure.plan.assured.layers import solve_layers
 from almostsure.testing import mdps
+from almostsure.testing.families import garnet
 
 slow = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 from almostsure.arguments import check_real, whole
 from almostsure.errors import ArgumentError, LimitReached, MissingExtra, ModelError, NotEnoughMemory, UnknownName
 from almostsure.memory import available, show
-from almostsure.model.umb import listed
+from almostsure.model.umb.index import listed
 
 CHILD = Path(__file__).with_name("child.py")
 LEAST_MEMORY = 1 << 28  # bytes

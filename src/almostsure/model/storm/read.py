@@ -1,7 +1,7 @@
 """``from_prism``: models in the languages that Storm reads (PRISM, JANI, DRN).
 
 Needs the extra ``storm`` (stormpy).  Storm runs in a process of its own (:mod:`almostsure.model.storm.process`) and
-hands the model over as a UMB file, so that one reader (:mod:`almostsure.model.foreign`) serves everybody.
+hands the model over as a UMB file, so that one reader (:mod:`almostsure.model.umb.foreign`) serves everybody.
 
 **Damage** is named by
 
@@ -43,11 +43,11 @@ import numpy as np
 
 from almostsure.errors import FileError, ModelError
 from almostsure.files import STORM
-from almostsure.model.foreign import ENTERS, Roles, as_scale, condition, resolve, to_mdp
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Constant, split_constants
 from almostsure.model.storm.process import Limits, limits, run_storm
-from almostsure.model.umb import Umb
+from almostsure.model.umb.foreign import ENTERS, Roles, as_scale, condition, resolve, to_mdp
+from almostsure.model.umb.index import Umb
 
 ROUNDING = 1e-12  # by which sums of products of rounded numbers may miss 1
 

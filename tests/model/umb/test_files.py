@@ -23,12 +23,11 @@ from hypothesis import strategies as st
 from almostsure import MDP, from_transitions
 from almostsure.errors import AlmostSureError, CorruptFile, FileError, ModelError, NotEnoughMemory, UnknownName
 from almostsure.files import atomic_write, save_tensors
-from almostsure.model import archive
-from almostsure.model.files import load, save
 from almostsure.model.layout import Layout
-from almostsure.model.relay import with_relays
 from almostsure.model.source import as_model
-from almostsure.model.umb import Umb
+from almostsure.model.umb.files import load, save
+from almostsure.model.umb.index import Umb, archive
+from almostsure.model.umb.relay import with_relays
 
 Members = dict[str, bytes]
 

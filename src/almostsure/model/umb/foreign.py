@@ -22,9 +22,9 @@ from almostsure.model.build import build
 from almostsure.model.mdp import MDP, Bools, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.naming import distinct, ranks
 from almostsure.model.origin import FROM_ZERO, INTERVALS, PARAMETERS, Origin
-from almostsure.model.umb import KINDS, Umb
+from almostsure.model.umb.index import KINDS, Umb
+from almostsure.model.umb.valuations import valuation_names
 from almostsure.model.validate import MAX_DAMAGE, RESCALE
-from almostsure.model.valuations import valuation_names
 
 DEADLOCK = "deadlock"  # how Storm and PRISM label states without commands
 ENTERS = "enters:"  # before a label: the steps into such states from others

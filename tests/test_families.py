@@ -6,7 +6,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from almostsure.errors import ModelError
-from almostsure.model.families import chain, garnet, ladder, rings
+from almostsure.testing.families import chain, garnet, ladder, rings
 
 CAP = 100
 

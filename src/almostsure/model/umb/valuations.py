@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.model.archive import Archive, Writer
 from almostsure.model.naming import distinct
+from almostsure.model.umb.archive import Archive, Writer
 
 MEMBER = "valuations/states/valuations.bin"
 MOST_NAMES = 1_000_000  # beyond that the names would take more memory than the model

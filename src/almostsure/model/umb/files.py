@@ -32,16 +32,16 @@ import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
 from almostsure.files import HTML, MAPS, STORM, TENSORS, atomic_write, tensors_kind
-from almostsure.model.archive import Archive, Path, Writer
-from almostsure.model.foreign import Roles, Scale, to_mdp
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.origin import Origin
-from almostsure.model.relay import with_relays
 from almostsure.model.storm.drn import write_drn
-from almostsure.model.umb import Umb
+from almostsure.model.umb.archive import Archive, Path, Writer
+from almostsure.model.umb.foreign import Roles, Scale, to_mdp
+from almostsure.model.umb.index import Umb
+from almostsure.model.umb.relay import with_relays
+from almostsure.model.umb.valuations import Variables, described, write_variables
 from almostsure.model.validate import CHUNK, MAX_DAMAGE
-from almostsure.model.valuations import Variables, described, write_variables
 
 TOOL = "almostsure"
 WRITTEN = (".umb", ".drn")  # endings of models that can be written
