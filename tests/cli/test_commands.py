@@ -36,6 +36,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {  # by name: arguments, and 
         ("corridor", "--budget", "3", "--steps", "300", "--seeds", "1", "-l", "shielded", "-o", "rows.csv"),
         r"shielded Q-learning +0 +0 %",
     ),
+    "abstract": (
+        ("Pendulum-v1", "--cells", "60,60", "-o", "upright.safetensors"),
+        r"the start +needs a budget of at most 0",
+    ),
     "check": (("saved.umb", "saved.safetensors"), r"saved\.safetensors: the certificate holds"),
     "convert": (("paper", "paper.umb"), r"paper: 2 states, 3 choices → paper\.umb"),
     "report": (("paper", "--budget", "2", "-o", "paper.html"), r"The report is paper\.html"),

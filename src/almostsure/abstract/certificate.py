@@ -26,6 +26,8 @@ from almostsure.memory import require
 if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
 
+WINDOWS = 64 << 20  # bytes for the largest values of windows
+
 
 class Provider(Protocol):
     """Images of the blocks whose first and last cells along the first coordinate are ``edges``."""
@@ -83,11 +85,12 @@ def verified(
     size = int(finite.sum()) * abstraction.patterns.count * np.dtype(dtype).itemsize
     require(size, "the table of what patterns need", "Take fewer cells or patterns.")
     needs = np.full((int(finite.sum()), abstraction.patterns.count), np.iinfo(dtype).max, dtype)
-    shape = np.array(abstraction.grid.cells, np.int64)
+    shape, tables = np.array(abstraction.grid.cells, np.int64), _tables(abstraction, values, images, dtype)
     ended = abstraction.goal_cells
 
     def part(number: int) -> None:
-        patterns_need(images[number], shape, values, row, needs, images.edges[number])
+        block = images.edges[number] if shape.size > 1 else (0, 1)
+        patterns_need(_planar(images[number]), _plane(shape), tables, row, needs, block)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(part, range(len(images.edges))))
@@ -104,3 +107,52 @@ def verified(
             state=cell,
         )
     return UpperBudget(abstraction=abstraction, of_state=values, row=row, needs=needs, cap=cap, engine=engine)
+
+
+def _tables(
+    abstraction: Abstraction, values: npt.NDArray[np.int32], images: Provider, dtype: Any
+) -> npt.NDArray[np.uint8 | np.int32]:
+    """The largest value of every window of the last two coordinates, as long as images are or as memory allows."""
+    cells = abstraction.grid.cells if len(abstraction.grid.cells) > 1 else (1, *abstraction.grid.cells)
+    found = np.minimum(values, np.iinfo(dtype).max).astype(dtype).reshape(cells)
+    first = _planar(images[0])
+    sides = [int(first.counts[_entries(first, axis)].max()) for axis in (-2, -1)]
+    high, wide = (max(1, min(side, n)) for side, n in zip(sides, cells[-2:], strict=True))
+    while high * wide * found.nbytes > WINDOWS and high * wide > 1:
+        high, wide = (high // 2, wide) if high > wide else (high, wide // 2)
+    tables = np.empty((high, wide, *cells), dtype)
+    tables[0, 0] = found
+    for j in range(1, wide):  # what wraps around is only asked for where the coordinate does
+        np.maximum(tables[0, j - 1], np.roll(found, -j, axis=-1), out=tables[0, j])
+    for i in range(1, high):
+        for j in range(wide):
+            np.maximum(tables[i - 1, j], np.roll(tables[0, j], -i, axis=-2), out=tables[i, j])
+    return tables.reshape(high, wide, -1)
+
+
+def _entries(images: Images, axis: int) -> slice:
+    """Where the entries of a coordinate lie."""
+    ends = [*images.start.min(axis=1).tolist(), images.counts.size]
+    at = axis % images.start.shape[0]
+    return slice(ends[at], ends[at + 1])
+
+
+def _plane(shape: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """At least two coordinates: a line is a plane of one row."""
+    return shape if shape.size > 1 else np.concatenate([[1], shape])
+
+
+def _planar(images: Images) -> Images:
+    """Images of a line as those of a plane of one row: the first coordinate has one cell, which all outcomes reach."""
+    if images.stride.shape[0] > 1:
+        return images
+    size, outcomes = images.counts.size, images.start.shape[1]
+    ended = images.counts.dtype.type(np.iinfo(images.counts.dtype).max)
+    sign = np.where(images.counts == ended, ended, 1).astype(images.counts.dtype)
+    return images._replace(
+        low=np.concatenate([np.zeros(size, images.low.dtype), images.low]),
+        counts=np.concatenate([sign, images.counts]),
+        start=np.concatenate([images.start, images.start + size]).reshape(2, outcomes),
+        stride=np.array([[0, images.stride[0, 0]], [0, images.stride[0, 0]]]),
+        damage_stride=np.array([0, images.damage_stride[0]]),
+    )

@@ -11,19 +11,19 @@ import numpy.typing as npt
 from almostsure.abstract.images import Images
 
 Ints = npt.NDArray[np.int64]
-Values = npt.NDArray[np.int32]
+Rows = npt.NDArray[np.int32]
 
 
 @nb.njit(cache=True, nogil=True)
-def patterns_need(images: Images, shape: Ints, values: Values, row: Values, needs: Any, block: tuple[int, int]) -> None:
+def patterns_need(images: Images, shape: Ints, tables: Any, row: Rows, needs: Any, block: tuple[int, int]) -> None:
     """Fill the rows of a block's finite cells: for every pattern max over its outcomes of d + v.
 
-    The largest number of the table stays where that is ∞.
+    The largest number stays where that is ∞.  ``shape`` and the images have at least two coordinates.
     """
     n = shape.size
     lows, counts, starts, strides = images.low, images.counts, images.start, images.stride
     damages, damage_starts, damage_strides = images.damage, images.damage_start, images.damage_stride
-    infinite, above = np.int64(2**31 - 1), np.int64(np.iinfo(needs.dtype).max)
+    infinite = np.int64(np.iinfo(needs.dtype).max)  # in the tables, too
     ended = np.int64(np.iinfo(counts.dtype).max)
     plane = np.int64(1)
     for j in range(1, n):
@@ -57,30 +57,41 @@ def patterns_need(images: Images, shape: Ints, values: Values, row: Values, need
                 elif count[0] == ended:
                     worst = max(worst, damage)
                 else:
-                    worst = max(worst, damage + largest_in(values, shape, low, count))
+                    worst = max(worst, damage + largest_in(tables, shape, low, count))
                 if worst >= infinite:
                     break
-            if worst < above:
+            if worst < infinite:
                 needs[row[cell], p] = worst
 
 
 @nb.njit(cache=True, nogil=True)
-def largest_in(values: Values, shape: Ints, low: Ints, count: Ints) -> np.int64:
-    """The largest value among the cells of a box."""
+def largest_in(tables: Any, shape: Ints, low: Ints, count: Ints) -> np.int64:
+    """The largest value among the cells of a box.
+
+    ``tables[i − 1, j − 1]`` holds the largest value of the i × j cells of the last two coordinates from each cell on; a
+    longer side is covered by several windows, the last of which overlaps.  The first coordinates are looped over.
+    """
     n = shape.size
-    width, first, end = shape[n - 1], low[n - 1], low[n - 1] + count[n - 1]
-    total, worst = np.int64(1), np.int64(0)
-    for j in range(n - 1):
+    worst, total = np.int64(0), np.int64(1)
+    for j in range(n - 2):
         total *= count[j]
+    high, wide = min(count[n - 2], tables.shape[0]), min(count[n - 1], tables.shape[1])
     for number in range(total):
-        rest, start, scale = number, np.int64(0), width
-        for j in range(n - 2, -1, -1):
+        rest, start, scale = number, np.int64(0), shape[n - 2] * shape[n - 1]
+        for j in range(n - 3, -1, -1):
             along = low[j] + rest % count[j]
             start += (along if along < shape[j] else along - shape[j]) * scale
             rest //= count[j]
             scale *= shape[j]
-        for k in range(first, end):
-            worst = max(worst, np.int64(values[start + (k if k < width else k - width)]))
-        if worst == 2**31 - 1:
-            break
+        down = np.int64(0)
+        while down < count[n - 2]:
+            row = low[n - 2] + min(down, count[n - 2] - high)
+            row -= shape[n - 2] if row >= shape[n - 2] else 0
+            right = np.int64(0)
+            while right < count[n - 1]:
+                column = low[n - 1] + min(right, count[n - 1] - wide)
+                column -= shape[n - 1] if column >= shape[n - 1] else 0
+                worst = max(worst, np.int64(tables[high - 1, wide - 1, start + row * shape[n - 1] + column]))
+                right += wide
+            down += high
     return worst

@@ -102,6 +102,10 @@ class Grid:
         edges: tuple[Floats, ...] = self._edges  # type: ignore[attr-defined]
         return edges
 
+    def with_cells(self, cells: Sequence[int]) -> Grid:
+        """The same box, cut otherwise."""
+        return Grid(self.low, self.high, cells, periodic=self.periodic, names=self.names)
+
     # ------------------------------------------------------------------ points and cells
 
     def index(self, points: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:

@@ -85,7 +85,7 @@ class CellShield:
                 self._refuse(int(state[np.argmax(need > left)]), remaining, int((need > left).sum()) - 1)
             return (state.astype(np.int64), left, *(np.zeros(state.size, np.int64) for _ in range(words)))
         cell = self.space.state(state)
-        if self._needs_of(np.array([cell]))[0] > remaining:
+        if self._need_of(cell) > remaining:
             self._refuse(cell, remaining, 0)
         return (cell, remaining, *(0 for _ in range(words)))
 
@@ -128,14 +128,19 @@ class CellShield:
             return self._after_many(run, np.asarray(action, np.int64), next_state.astype(np.int64), damage)
         cell, left, *begun = run
         reached, a = self.space.state(next_state), self.space.action(action)
-        hurt = self._known_damage(np.array([cell]), np.array([reached]))[0] if damage is None else damage
-        now = int(left) - _damage(hurt)
+        if damage is not None:
+            hurt = _damage(damage)
+        elif self.abstraction.goal is None and self.abstraction.unsafe is None:
+            hurt = 0
+        else:
+            hurt = int(self._known_damage(np.array([cell]), np.array([reached]))[0])
+        now = int(left) - hurt
         _, rests = self._begin_at(int(cell), int(left))
         bits, continued = _joined(begun), rests[a]
         for q, rest in self._moves[a]:
             if bits >> q & 1 and rest >= 0:
                 continued |= 1 << rest
-        if now < 0 or not (continued or self._needs_of(np.array([reached]))[0] <= now):
+        if now < 0 or not (continued or self._need_of(reached) <= now):
             self._mismatch(int(cell), a, reached, now)
         return (reached, now, *_split(continued, self.abstraction.patterns.words))
 
@@ -185,6 +190,22 @@ class CellShield:
         needs[known] = self.minimal.of_state[states[known]]
         return needs
 
+    def _need_of(self, state: int) -> int:
+        """The same for one state."""
+        if state >= self.abstraction.num_cells:
+            return 0 if state == self.space.end else INFINITE
+        return int(self.minimal.of_state[state])
+
+    def _safe_at(self, state: int, left: int) -> Ints:
+        """The numbers of the patterns that may begin in one state."""
+        table = self.minimal.needs
+        if state == self.space.end:
+            return np.arange(table.shape[1])
+        row = int(self.minimal.row[state]) if state < self.abstraction.num_cells else -1
+        if row < 0 or left < 0:
+            return np.arange(0)
+        return np.flatnonzero(table[row] <= min(left, np.iinfo(table.dtype).max - 1))
+
     def _safe(self, states: Ints, left: Ints) -> Bools:
         """Which patterns may begin, [n, patterns]."""
         row = np.where(states < self.abstraction.num_cells, states, 0)
@@ -206,7 +227,7 @@ class CellShield:
         found = self._starts.get((cell, left))
         if found is None:
             patterns = self.abstraction.patterns
-            safe = np.flatnonzero(self._safe(np.array([cell]), np.array([left]))[0])
+            safe = self._safe_at(cell, left)
             actions, rests = 0, [0] * patterns.num_actions
             for first, rest in zip(patterns.first[safe].tolist(), patterns.rest[safe].tolist(), strict=True):
                 actions |= 1 << first
@@ -243,7 +264,7 @@ class CellShield:
         where = self.space.describe_state(state) + and_more(more, "run")
         if state == self.space.unknown:
             why = "nothing is known there. Narrow the start, or widen the box."
-        elif (need := int(self._needs_of(np.array([state]))[0])) == INFINITE:
+        elif (need := self._need_of(state)) == INFINITE:
             why = "no budget was proved to suffice there. Narrow the start, take finer cells or longer patterns."
         else:
             why = f"{need} would be needed."

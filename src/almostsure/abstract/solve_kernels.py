@@ -119,27 +119,36 @@ def sweep(images: Images, sets: Sets, task: Task, scratch: Scratch, first_row: i
     # What the innermost loop reads lies in local variables: a field of a tuple is counted as a reference each time.
     shape, offset, low, count = task.shape, scratch.offset, scratch.low, scratch.counts
     lows, counts, starts, strides = images.low, images.counts, images.start, images.stride
+    damages, damage_starts, damage_stride = images.damage, images.damage_start, images.damage_stride[shape.size - 1]
+    alive, settled, witness, bits, window, step = (
+        task.alive,
+        task.settled,
+        task.witness,
+        sets.bits,
+        sets.window,
+        sets.row,
+    )
     last, width, boxes = shape.size - 1, shape[shape.size - 1], images.boxes
     ended, one, found = np.int64(np.iinfo(counts.dtype).max), np.uint64(1), 0
     for row in range(first_row, first_row + num_rows):
         place(images, shape, row, offset)
         for k in range(width):
             bit = one << np.uint64(k & 63)
-            if not task.alive[row, k >> 6] & ~task.settled[row, k >> 6] & bit:
+            if not alive[row, k >> 6] & ~settled[row, k >> 6] & bit:
                 continue
-            p = np.int64(task.witness[row * width + k])
+            p = np.int64(witness[row * width + k])
             b = 0  # outcomes of p seen to be affordable
             while b < boxes and p < task.patterns:
                 q = p * boxes + b
-                d = np.int64(images.damage[images.damage_start[q] + offset[last + 1] + k * images.damage_stride[last]])
+                d = np.int64(damages[damage_starts[q] + offset[last + 1] + k * damage_stride])
                 start, cells, looped = d * sets.per_set, np.int64(d <= task.level), False
                 for j in range(last + 1):
                     at = starts[j, q] + offset[j] + k * strides[j, last]
                     low[j], count[j] = lows[at], counts[at]
                     cells *= count[j]
                     if j < last:
-                        start += low[j] * sets.row[j] + (count[j] - 1) * sets.window[j]
-                        looped |= sets.window[j] == 0 and count[j] > 1
+                        start += low[j] * step[j] + (count[j] - 1) * window[j]
+                        looped |= window[j] == 0 and count[j] > 1
                 if cells == 0:  # forbidden, or beyond the level
                     good = False
                 elif count[0] == ended:
@@ -147,12 +156,12 @@ def sweep(images: Images, sets: Sets, task: Task, scratch: Scratch, first_row: i
                 elif looped:
                     good = rows_inside(sets, shape, start, scratch)
                 else:
-                    good = row_inside(sets.bits, start, low[last], low[last] + count[last], width)
+                    good = row_inside(bits, start, low[last], low[last] + count[last], width)
                 b = b + 1 if good else 0
                 p = p if good else p + 1
-            task.witness[row * width + k] = p
+            witness[row * width + k] = p
             if p == task.patterns:
-                task.alive[row, k >> 6] &= ~bit
+                alive[row, k >> 6] &= ~bit
                 found += 1
     return found
 

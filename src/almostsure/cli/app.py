@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from almostsure.cli.commands.budgets import budget, explain
+from almostsure.cli.commands.continuous import abstract
 from almostsure.cli.commands.evidence import check, convert
 from almostsure.cli.commands.first import demo, models
 from almostsure.cli.commands.learning import compare, learn
@@ -18,7 +19,7 @@ from almostsure.cli.output import package_version, prepare_streams
 
 PANELS = {  # of the help, and their commands, in the order in which it lists them
     "First steps": (demo, models),
-    "Questions about a model": (budget, explain, solve, simulate, learn, compare),
+    "Questions about a model": (budget, explain, solve, simulate, learn, compare, abstract),
     "Evidence and files": (check, convert, report, paper),
 }
 

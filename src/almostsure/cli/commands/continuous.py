@@ -1,0 +1,93 @@
+"""``abstract``: what is proved about a continuous environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from almostsure.cli import options as opt
+from almostsure.cli.exits import Rejected
+from almostsure.cli.options import check_output
+from almostsure.cli.output import bar, emit, facts, heading, need, needs, next_step, say, share, table
+from almostsure.files import TENSORS
+
+LEVELS = 12  # rows of a table of budgets
+
+
+def abstract(
+    system: Annotated[
+        str, typer.Argument(help="A continuous environment, such as CartPole-v1, MountainCar-v0 or Pendulum-v1.")
+    ],
+    *,
+    cells: Annotated[
+        str | None, typer.Option(metavar="N,N,…", help="Cells per coordinate, instead of the system's own.")
+    ] = None,
+    pattern: Annotated[
+        int | None, typer.Option(metavar="N", help="The length of the action sequences that are choices.")
+    ] = None,
+    cap: Annotated[int | None, typer.Option(help="Stop at this budget; whatever needs more reads ∞.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Save the upper budgets (.safetensors).")
+    ] = None,
+    json: opt.Json = False,
+) -> None:
+    """Prove upper budgets of a continuous environment, cell by cell."""
+    from almostsure.abstract.known import known
+
+    check_output(output, *TENSORS)
+    model = known(system)
+    if cells is not None or pattern is not None:
+        model = known(system, grid=model.grid.with_cells(_numbers(cells)) if cells else None, pattern=pattern)
+    found = model.minimal_budget(cap=cap)
+    if output is not None:
+        found.save(output)
+    finite = sum(count for value, count in found.histogram().items() if need(value) != "inf")
+    if json:
+        sizes = {"states": model.num_cells, "choices": model.num_cells * model.patterns.count, "outcomes": None}
+        levels = [{"minimal_budget": need(value), "cells": count} for value, count in found.histogram().items()]
+        emit(
+            "abstract",
+            {"name": system, "fingerprint": model.fingerprint, **sizes},
+            minimal_budget=need(found.smallest_budget()),
+            upper_bound=True,
+            cap=found.cap,
+            proved_cells=finite,
+            histogram=levels,
+            engine=found.engine,
+            output=output,
+        )
+    else:
+        choices = f"{model.patterns.count} patterns of up to {model.patterns.longest} steps"
+        heading(f"{system}: {model.num_cells:,} cells, {choices}")
+        start = found.smallest_budget()
+        enough = "no budget was proved to suffice" if need(start) == "inf" else f"needs a budget of at most {start}"
+        facts([
+            ("the start", enough),
+            ("proved", f"{finite:,} cells ({share(finite / model.num_cells)})"),
+            ("the proof", f"upper bounds by the {found.engine}, verified in one pass"),
+        ])  # fmt: skip
+        _levels(found.histogram(), model.num_cells)
+        if output is not None:
+            say(f"\nSaved as {output}.")
+        next_step(
+            f"almostsure abstract {system} --pattern {model.patterns.longest + 1}", note="longer patterns prove more"
+        )
+    if need(found.smallest_budget()) == "inf":
+        raise Rejected
+
+
+def _levels(histogram: dict[int, int], total: int) -> None:
+    rows = [(needs(value), f"{count:,}", bar(count / total)) for value, count in histogram.items()]
+    say()
+    table(("needs at most", "cells", ""), rows[:LEVELS], right=(0, 1))
+    if len(rows) > LEVELS:
+        say(f"… and {len(rows) - LEVELS} more")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"--cells must be whole numbers with commas between; got {text!r}") from None
