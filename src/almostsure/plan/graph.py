@@ -57,26 +57,6 @@ def end_components(graph: Graph, usable: Bools) -> tuple[Ints, Bools]:
     return labels, inside
 
 
-def lead_inside(graph: Graph, inside: Bools, goals: Ints) -> Ints:
-    """For each state that can get to one of the ``goals`` by ``inside`` choices, a choice that comes nearer.
-
-    When the choices stay inside an end component, following them reaches a goal almost surely.  −1 elsewhere,
-    and at the goals.
-    """
-    from scipy.sparse.csgraph import breadth_first_order
-
-    begin, end = graph.edges(inside)
-    source = graph.num_states  # one more state, from which the backward search starts
-    start = np.full(goals.size, source)
-    backward = _sparse(np.concatenate([end, start]), np.concatenate([begin, goals]), source + 1)
-    _, parent = breadth_first_order(backward, source, directed=True)
-    at = graph.owner[graph.entry_choice]
-    (nearer,) = np.nonzero(inside[graph.entry_choice] & (parent[at] == graph.entry_state))
-    policy = np.full(graph.num_states, -1, np.int32)
-    policy[at[nearer][::-1]] = graph.entry_choice[nearer][::-1]
-    return policy
-
-
 def surely_leave(graph: Graph, leaving: Bools) -> tuple[Bools, Bools, Ints]:
     """The states from which some policy plays a ``leaving`` choice with probability one.
 
@@ -95,17 +75,6 @@ def surely_leave(graph: Graph, leaving: Bools) -> tuple[Bools, Bools, Ints]:
         if ((policy >= 0) == live).all():
             return live, usable, policy
         live = policy >= 0
-
-
-def closed(source: Ints, target: Ints, num_states: int) -> Bools:
-    """The states of a chain, given by its edges, that are in classes which are never left."""
-    from scipy.sparse.csgraph import connected_components
-
-    count, label = connected_components(_sparse(source, target, num_states), connection="strong")
-    left = np.zeros(count, np.bool_)
-    left[label[source[label[source] != label[target]]]] = True
-    result: Bools = ~left[label]
-    return result
 
 
 def _give(policy: Ints, owner: Ints, choices: Ints) -> Ints:

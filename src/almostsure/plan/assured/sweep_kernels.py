@@ -11,6 +11,8 @@ A component is given by compact arrays (:class:`almostsure.plan.assured.steps.Pa
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -18,25 +20,55 @@ CHUNK = 128  # positions that are visited together
 STUCK = 32  # rounds after which a sweep looks further ahead
 
 
+class Run(NamedTuple):
+    """What a run of sweeps changes."""
+
+    value: np.ndarray  # [positions]
+    policy: np.ndarray  # [positions], choices
+    active: np.ndarray  # [positions], who has to be looked at
+    is_dirty: np.ndarray  # [chunks], where somebody is active
+    todo: np.ndarray  # [chunks], visits that look at the policy's choices only
+    changes: np.ndarray  # [positions], how often values changed
+    account: np.ndarray  # updates made, first chunk ever reached, and rounds since then
+
+
+class Limits(NamedTuple):
+    """How far a run of sweeps goes."""
+
+    threshold: float
+    lookahead: int  # chunks that a round visits
+    policy_sweeps: int
+    patience: int  # changes of one value
+    max_updates: int
+
+
+class Search(NamedTuple):
+    """What the search for a pocket uses."""
+
+    level: np.ndarray  # [positions], in how many pockets each was
+    mark: np.ndarray  # [positions], all False before and after
+    found: np.ndarray  # [positions]
+
+
 @njit(cache=True, inline="always")
-def _best(x, ptr, entry_ptr, column, factor, constant, value):
+def _best(x, part, value):
     """The best choice of a position and its worth."""
-    best, choice = -np.inf, ptr[x]
-    for k in range(ptr[x], ptr[x + 1]):
-        worth = constant[k]
-        for e in range(entry_ptr[k], entry_ptr[k + 1]):
-            worth += factor[e] * value[column[e]]
+    best, choice = -np.inf, part.ptr[x]
+    for k in range(part.ptr[x], part.ptr[x + 1]):
+        worth = part.constant[k]
+        for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
+            worth += part.factor[e] * value[part.column[e]]
         if worth > best:
             best, choice = worth, k
     return best, choice
 
 
 @njit(cache=True, inline="always")
-def _worth(k, entry_ptr, column, factor, constant, value):
+def _worth(k, part, value):
     """The worth of one choice."""
-    worth = constant[k]
-    for e in range(entry_ptr[k], entry_ptr[k + 1]):
-        worth += factor[e] * value[column[e]]
+    worth = part.constant[k]
+    for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
+        worth += part.factor[e] * value[part.column[e]]
     return worth
 
 
@@ -55,8 +87,8 @@ def _wake(x, pred_ptr, pred, active, is_dirty, lowest):
 
 
 @njit(cache=True)
-def sweep(threshold, lookahead, policy_sweeps, patience, max_updates, ptr, entry_ptr, column, factor, constant, value, policy, pred_ptr, pred, active, is_dirty, todo, changes, account):  # noqa: E501  # fmt: skip
-    """Update active positions, chunk by chunk, until all are within ``threshold`` of their best choice's worth.
+def sweep(part, run, limits):
+    """Update active positions, chunk by chunk, until all are within the threshold of their best choice's worth.
 
     A round visits the first ``lookahead`` chunks with active positions, in order, and more of them the longer the
     first one has been stuck: it may wait for somebody far ahead.  A full visit looks at all choices and puts what it
@@ -65,6 +97,9 @@ def sweep(threshold, lookahead, policy_sweeps, patience, max_updates, ptr, entry
     which some value has changed ``patience`` times.  ``account`` holds updates made, first chunk ever reached, and
     rounds since then.
     """
+    value, policy, active, is_dirty, todo, changes, account = run
+    threshold, lookahead, policy_sweeps, patience, max_updates = limits
+    pred_ptr, pred = part.pred_ptr, part.pred
     num, num_chunks = value.size, is_dirty.size
     lowest = 0
     while True:
@@ -94,9 +129,9 @@ def sweep(threshold, lookahead, policy_sweeps, patience, max_updates, ptr, entry
                 updates += 1
                 if full:
                     active[x] = False
-                    worth, policy[x] = _best(x, ptr, entry_ptr, column, factor, constant, value)
+                    worth, policy[x] = _best(x, part, value)
                 else:
-                    worth = _worth(policy[x], entry_ptr, column, factor, constant, value)
+                    worth = _worth(policy[x], part, value)
                 if abs(worth - value[x]) > threshold:
                     value[x] = worth
                     moved += 1
@@ -117,12 +152,13 @@ def sweep(threshold, lookahead, policy_sweeps, patience, max_updates, ptr, entry
 
 
 @njit(cache=True)
-def pocket(begin, end, often, limit, changes, level, ptr, entry_ptr, column, pred_ptr, pred, mark, found):
+def pocket(part, search, changes, begin, end, often, limit):
     """Positions in a range that changed ``often``; those met before bring their neighbourhood, wider every time.
 
-    Writes to ``found`` and returns how many there are, at most ``limit`` beyond the first; ``mark`` is all False
-    before and after.
+    Writes them to the search and returns how many there are, at most ``limit`` beyond the first.
     """
+    level, mark, found = search
+    ptr, entry_ptr, column, pred_ptr, pred = part.ptr, part.entry_ptr, part.column, part.pred_ptr, part.pred
     count, top = 0, 0
     for x in range(begin, end):
         if changes[x] >= often:
@@ -155,19 +191,19 @@ def pocket(begin, end, often, limit, changes, level, ptr, entry_ptr, column, pre
 
 
 @njit(cache=True)
-def _may_leave(k, local, leaving, entry_ptr, column, factor):
+def _may_leave(k, local, leaving, part):
     """Whether a choice may lead out of the pocket, or to a position of it that is already known to leave."""
     chance = 0.0
-    for e in range(entry_ptr[k], entry_ptr[k + 1]):
-        inside = local[column[e]]
+    for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
+        inside = local[part.column[e]]
         if inside < 0 or leaving[inside]:
             return True
-        chance += factor[e]
+        chance += part.factor[e]
     return chance < 1.0 - 1e-9
 
 
 @njit(cache=True)
-def make_proper(members, local, ptr, entry_ptr, column, factor, constant, value, policy):
+def make_proper(members, local, part, value, policy):
     """Give each member its best choice, or one that comes nearer to an exit where the best ones lead round in circles.
 
     ``local`` maps positions to members, −1 for others.  Returns False if some member cannot leave at all.
@@ -175,7 +211,7 @@ def make_proper(members, local, ptr, entry_ptr, column, factor, constant, value,
     num = members.size
     leaving = np.zeros(num, np.bool_)
     for f in range(num):
-        _, policy[members[f]] = _best(members[f], ptr, entry_ptr, column, factor, constant, value)
+        _, policy[members[f]] = _best(members[f], part, value)
     left = num
     for any_choice in range(2):
         more = True
@@ -186,10 +222,10 @@ def make_proper(members, local, ptr, entry_ptr, column, factor, constant, value,
                 if leaving[f]:
                     continue
                 if any_choice == 0:
-                    leaving[f] = _may_leave(policy[x], local, leaving, entry_ptr, column, factor)
+                    leaving[f] = _may_leave(policy[x], local, leaving, part)
                 else:
-                    for k in range(ptr[x], ptr[x + 1]):
-                        if constant[k] > -np.inf and _may_leave(k, local, leaving, entry_ptr, column, factor):
+                    for k in range(part.ptr[x], part.ptr[x + 1]):
+                        if part.constant[k] > -np.inf and _may_leave(k, local, leaving, part):
                             leaving[f] = True
                             policy[x] = k
                             break
@@ -200,10 +236,11 @@ def make_proper(members, local, ptr, entry_ptr, column, factor, constant, value,
 
 
 @njit(cache=True)
-def equations(members, local, entry_ptr, column, factor, constant, value, policy):
+def equations(members, local, part, value, policy):
     """The equations of the members' values under the policy, everything else as it is: row offsets, columns,
     factors (of identity minus transitions) and right-hand side.
     """  # noqa: D205
+    entry_ptr, column, factor, constant = part.entry_ptr, part.column, part.factor, part.constant
     num = members.size
     room = num
     for f in range(num):
@@ -231,13 +268,13 @@ def equations(members, local, entry_ptr, column, factor, constant, value, policy
 
 
 @njit(cache=True)
-def improve(members, threshold, ptr, entry_ptr, column, factor, constant, value, policy):
+def improve(members, threshold, part, value, policy):
     """Switch members to clearly better choices; returns how many did."""
     switched = 0
     for f in range(members.size):
         x = members[f]
-        best, choice = _best(x, ptr, entry_ptr, column, factor, constant, value)
-        now = _worth(policy[x], entry_ptr, column, factor, constant, value)
+        best, choice = _best(x, part, value)
+        now = _worth(policy[x], part, value)
         if best > now + max(threshold, 1e-14 * abs(now)):
             policy[x] = choice
             switched += 1
@@ -245,59 +282,13 @@ def improve(members, threshold, ptr, entry_ptr, column, factor, constant, value,
 
 
 @njit(cache=True)
-def wake_changed(members, old, value, pred_ptr, pred, active, is_dirty, todo, changes):
+def wake_changed(members, old, part, run):
     """After a direct solve: members that changed, and who looks at them, become active."""
     for f in range(members.size):
         x = members[f]
-        changes[x] = 0
-        active[x] = True
-        is_dirty[x // CHUNK] = True
-        todo[x // CHUNK] = 0
-        if value[x] != old[f]:
-            _wake(x, pred_ptr, pred, active, is_dirty, 0)
-
-
-# ---------------------------------------------------------------------- proof
-
-
-@njit(cache=True)
-def check_bounds(remaining, discount, choice_ptr, outcome_ptr, successor, probability, damage, of_choice, reward, reward_size, place, can_stay, choice, lower, upper, proved):  # noqa: E501  # fmt: skip
-    """Verify one layer's bounds on the model itself; returns the first state that fails, or −1.
-
-    Upper bound: no allowed choice is worth more than it.  Lower bound: the policy's choice is worth at least that.
-    Both with a margin for rounding.  Choices that stay within a collapsed place are left out; a place is proved
-    by the member at which it is left, or by staying, for 0.
-    """
-    epsilon = 2.0**-53
-    for s in range(choice_ptr.size - 1):
-        high, low = upper[remaining, s], lower[remaining, s]
-        if not (high > -np.inf):
-            continue
-        if can_stay[place[s]]:
-            if high < 0.0:
-                return s
-            if low <= 0.0:
-                proved[place[s]] = True
-        for c in range(choice_ptr[s], choice_ptr[s + 1]):
-            if of_choice[c] > remaining:
-                continue
-            above, below, inside = reward[c], reward[c], discount == 1.0
-            size_above, size_below = 2.0 * reward_size[c], 2.0 * reward_size[c]
-            for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                d, t, p = damage[o], successor[o], discount * probability[o]
-                above += p * upper[remaining - d, t]
-                below += p * lower[remaining - d, t]
-                size_above += p * abs(upper[remaining - d, t])
-                size_below += p * abs(lower[remaining - d, t])
-                inside = inside and d == 0 and place[t] == place[s]
-            if inside:
-                continue
-            roundings = epsilon * (outcome_ptr[c + 1] - outcome_ptr[c] + 4)
-            if above > -np.inf and above + roundings * size_above > high:
-                return s
-            if c == choice[remaining, s] and below - roundings * size_below >= low:
-                proved[place[s]] = True
-    for s in range(choice_ptr.size - 1):
-        if upper[remaining, s] > -np.inf and not proved[place[s]]:
-            return s
-    return -1
+        run.changes[x] = 0
+        run.active[x] = True
+        run.is_dirty[x // CHUNK] = True
+        run.todo[x // CHUNK] = 0
+        if run.value[x] != old[f]:
+            _wake(x, part.pred_ptr, part.pred, run.active, run.is_dirty, 0)

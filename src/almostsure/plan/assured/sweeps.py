@@ -1,4 +1,4 @@
-"""Sweeps with direct solves: the values of one layer, until every residual is below a threshold.
+"""Sweeps with direct solves: the values of one component, until every residual is below a threshold.
 
 *Sweeps.*  Positions are ordered by value (:func:`almostsure.plan.assured.places.estimate`), and a value that
 changes wakes those that look at it.  A sweep visits only the active ones, and only so far ahead that what it spreads is
@@ -12,7 +12,7 @@ runs in circles is ever evaluated.  A pocket that comes back is widened.
 *Scattered models.*  Where choices lead anywhere there is no order, there are no pockets, and factors would fill up; but
 few modes are slow.  After every few sweeps GMRES brings the values of all positions near those of the policy.
 
-*Stubborn layers.*  Where all that takes too long, and the layer is thin, it is solved by LU as a whole.
+*Stubborn components.*  Where all that takes too long, and the component is thin, it is solved by LU as a whole.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from almostsure.model.mdp import Floats, Ints
 from almostsure.plan.assured import sweep_kernels as kernels
 from almostsure.plan.assured.steps import Part
-from almostsure.plan.assured.sweep_kernels import CHUNK
+from almostsure.plan.assured.sweep_kernels import CHUNK, Limits, Run, Search
 
 LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality
 POLICY_SWEEPS = 2  # visits that look at the policy's choices only, after one that looks at all
@@ -40,8 +40,7 @@ SEEDS = 4_000  # positions that may change often before a pocket counts as no po
 FEW_MEMBERS = 2_000  # up to so many, a pocket's policy is iterated to the end
 UPDATES_PER_POSITION = 20_000
 MAX_ROUNDS = 1000
-FEW_UPDATES = 300  # the same where values may have no bound
-STUBBORN = 300  # updates a position after which LU of the whole layer is considered
+STUBBORN = 300  # updates a position after which LU of the whole component is considered
 THIN = 1e11  # the most multiplications that it may take
 HOPELESS = 1e9  # a policy whose values are so many times larger stays almost for ever: they are mere rounding
 
@@ -117,54 +116,39 @@ def _evaluate(matrix: Any, right: Floats) -> Floats | None:
 
 
 class Sweeper:
-    """Solves one compact layer for given constants, to a given residual."""
+    """Solves one component for given constants, to a given residual."""
 
-    def __init__(self, layer: Part, *, discounted: bool, patient: bool = True) -> None:
-        self.layer = layer
-        self.limit = UPDATES_PER_POSITION if patient else FEW_UPDATES
-        self.discounted = discounted
-        self.pred_ptr, self.pred = layer.pred_ptr, layer.pred
-        self.is_local = is_local(layer)
-        size = layer.ptr.size - 1
+    def __init__(self, part: Part, *, discounted: bool) -> None:
+        self.part, self.discounted = part, discounted
+        self.is_local = is_local(part)
+        self.size = size = part.ptr.size - 1
         self.lookahead = max(16, int(LOOKAHEAD * size**0.5) // CHUNK) if self.is_local else 2**20
-        self.size = size
-        self.mark = np.zeros(size, np.bool_)
         self.local = np.full(size, -1, np.int32)
-        self.found = np.empty(size, np.uint32)
 
     def run(self, constant: Floats, value: Floats, policy: Ints, threshold: float) -> bool:
         """Bring ``value`` within ``threshold`` of its best choices' worth; they are in ``policy`` afterwards.
 
         False if that takes too long.
         """
-        size = self.size
-        self.constant, self.value, self.policy, self.threshold = constant, value, policy, threshold
-        self.active = np.ones(size, np.bool_)
-        self.is_dirty = np.ones(-(-size // CHUNK), np.bool_)
-        self.todo = np.zeros(self.is_dirty.size, np.int32)
-        self.changes = np.zeros(size, np.int32)
-        self.level = np.zeros(size, np.int32)
-        self.account = np.zeros(3, np.int64)
+        size, chunks = self.size, -(-self.size // CHUNK)
+        self.part, self.threshold = self.part._replace(constant=constant), threshold
+        self.state = Run(
+            value, policy, np.ones(size, np.bool_), np.ones(chunks, np.bool_), np.zeros(chunks, np.int32),
+            np.zeros(size, np.int32), np.zeros(3, np.int64),
+        )  # fmt: skip
+        self.search = Search(np.zeros(size, np.int32), np.zeros(size, np.bool_), np.empty(size, np.uint32))
         patience = PATIENCE if self.is_local else SCATTERED_PATIENCE
         stubborn = STUBBORN * size
         while True:
-            chunk = kernels.sweep(
-                threshold, self.lookahead, POLICY_SWEEPS, patience, self.limit * size, *self._arrays,
-                self.value, self.policy, self.pred_ptr, self.pred, self.active, self.is_dirty, self.todo, self.changes,
-                self.account,
-            )  # fmt: skip
+            limits = Limits(threshold, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size)
+            chunk = kernels.sweep(self.part, self.state, limits)
             if chunk < 0:
                 return bool(chunk == -1)
-            if self.account[0] > stubborn and self._is_thin():
-                stubborn = 4 * int(self.account[0])
+            if self.state.account[0] > stubborn and self._is_thin():
+                stubborn = 4 * int(self.state.account[0])
                 self._solve(np.arange(size, dtype=np.uint32), 50, self._factor)
             elif not 0 < self._settle(chunk, patience) <= FEW_MEMBERS:
                 patience += patience // 4  # no pocket stands out, or a large one: sweep on for longer
-
-    @property
-    def _arrays(self) -> tuple[Any, ...]:
-        layer = self.layer
-        return layer.ptr, layer.entry_ptr, layer.column, layer.factor, self.constant
 
     # ------------------------------------------------------------------ pockets
 
@@ -179,32 +163,28 @@ class Sweeper:
 
     def _solve(self, members: Ints, rounds: int, evaluate: Evaluate) -> None:
         """Policy iteration on the members, everything around them as it is."""
-        before = self.value[members]
+        part, value, policy = self.part, self.state.value, self.state.policy
+        before = value[members]
         self.local[members] = np.arange(members.size, dtype=np.int32)
-        proper = kernels.make_proper(members, self.local, *self._arrays, self.value, self.policy)
+        proper = kernels.make_proper(members, self.local, part, value, policy)
         for _ in range(rounds if proper or self.discounted else 0):
-            solution = evaluate(
-                members, *kernels.equations(members, self.local, *self._arrays[1:], self.value, self.policy)
-            )
+            solution = evaluate(members, *kernels.equations(members, self.local, part, value, policy))
             if solution is None or not np.abs(solution).max() < HOPELESS * (1.0 + np.abs(before).max()):
                 break
-            self.value[members] = solution
-            if kernels.improve(members, self.threshold, *self._arrays, self.value, self.policy) == 0:
+            value[members] = solution
+            if kernels.improve(members, self.threshold, part, value, policy) == 0:
                 break
         self.local[members] = -1
-        kernels.wake_changed(
-            members, before, self.value, self.pred_ptr, self.pred, self.active, self.is_dirty,
-            self.todo, self.changes,
-        )  # fmt: skip
+        kernels.wake_changed(members, before, part, self.state)
 
     def _is_thin(self) -> bool:
         """Whether the states can be put into an order in which LU hardly fills up, whatever their values are."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-        layer, size = self.layer, self.size
-        start, column = layer.entry_ptr[layer.ptr].view(np.int32), layer.column.view(np.int32)
-        order = reverse_cuthill_mckee(csr_array((layer.factor, column, start), shape=(size, size)))
+        part, size = self.part, self.size
+        start, column = part.entry_ptr[part.ptr].view(np.int32), part.column.view(np.int32)
+        order = reverse_cuthill_mckee(csr_array((part.factor, column, start), shape=(size, size)))
         rank = np.empty(size, np.int64)
         rank[order] = np.arange(size)
         distance = np.abs(rank[column] - np.repeat(rank, np.diff(start)))
@@ -212,23 +192,19 @@ class Sweeper:
 
     def _pocket(self, chunk: int, patience: int) -> Ints:
         """The members of the pocket around a chunk: those that changed most often, and their neighbourhood."""
-        layer = self.layer
         if not self.is_local:
             return np.arange(self.size, dtype=np.uint32)
         begin, end = max(0, chunk * CHUNK - POCKET_REACH), min(self.size, chunk * CHUNK + POCKET_REACH)
         often = self._often(begin, end, patience)
         if often > patience:
-            self.changes[begin:end] = 0
+            self.state.changes[begin:end] = 0
             return np.zeros(0, np.uint32)
-        count = kernels.pocket(
-            begin, end, often, POCKET_LIMIT, self.changes, self.level, layer.ptr, layer.entry_ptr, layer.column,
-            self.pred_ptr, self.pred, self.mark, self.found,
-        )  # fmt: skip
-        return np.sort(self.found[:count])
+        count = kernels.pocket(self.part, self.search, self.state.changes, begin, end, often, POCKET_LIMIT)
+        return np.sort(self.search.found[:count])
 
     def _often(self, begin: int, end: int, patience: int) -> int:
         """How often a position must have changed to belong to a pocket that is not too large."""
-        counts = np.bincount(np.minimum(self.changes[begin:end], patience), minlength=patience + 1)
+        counts = np.bincount(np.minimum(self.state.changes[begin:end], patience), minlength=patience + 1)
         at_least = np.cumsum(counts[::-1])[::-1]
         fits = np.flatnonzero(at_least[patience // 2 :] <= SEEDS)
         return patience // 2 + int(fits[0]) if fits.size else patience + 1
@@ -250,7 +226,7 @@ class Sweeper:
         from scipy.sparse import csr_array
 
         matrix = csr_array((factors, columns, start), shape=(members.size, members.size))
-        guess = self.value[members]
+        guess = self.state.value[members]
         before = right - matrix @ guess
         step = krylov(matrix, before, KRYLOV_SIZE, KRYLOV_GAIN)
         after = before - matrix @ step
