@@ -25,8 +25,9 @@ from almostsure.errors import AlmostSureError, CorruptFile, FileError, ModelErro
 from almostsure.files import atomic_write, save_tensors
 from almostsure.model.layout import Layout
 from almostsure.model.source import as_model
+from almostsure.model.umb import archive
 from almostsure.model.umb.files import load, save
-from almostsure.model.umb.index import Umb, archive
+from almostsure.model.umb.index import Umb
 from almostsure.model.umb.relay import with_relays
 
 Members = dict[str, bytes]
