@@ -8,7 +8,7 @@ import time
 def main() -> None:
     """Compile everything that is not yet in the cache."""
     start = time.perf_counter()
-    for compile_some in (_budgets, _policies, _learning):
+    for compile_some in (_budgets, _policies, _grids, _learning):
         compile_some()
     print(f"Kernels are compiled and cached ({time.perf_counter() - start:.1f} s).")
 
@@ -27,6 +27,14 @@ def _policies() -> None:
 
     warm_up()
     engine.warm_up()
+
+
+def _grids() -> None:
+    from almostsure.abstract.known import known
+
+    for name in ("Pendulum-v1", "MountainCar-v0"):  # levels, and arrival
+        for cells in ((10, 10), (300, 3)):  # whose numbers fit one byte, and two
+            known(name, grid=known(name).grid.with_cells(cells)).minimal_budget()
 
 
 def _learning() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.certificate_kernel import patterns_need
+from almostsure.abstract.compiled.needs import patterns_need
 from almostsure.abstract.images import Images, blocks
 from almostsure.abstract.upper import UpperBudget
 from almostsure.arguments import whole_array

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.abstract.compiled.ranges import ranges
 from almostsure.abstract.evaluate import added, call, evaluate, harm, possibly
-from almostsure.abstract.image_kernels import ranges
 from almostsure.abstract.interval import Interval, Maybe
 from almostsure.errors import ModelError
 

@@ -24,7 +24,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract import rounding
+from almostsure.abstract.compiled import rounding
 from almostsure.errors import ModelError
 
 Floats = npt.NDArray[np.float64]

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract import solve_kernels as kernels
 from almostsure.abstract.certificate import verified
+from almostsure.abstract.compiled import levels as kernels
 from almostsure.abstract.images import Images, Packed, block_ranges, blocks
 from almostsure.arguments import whole
 from almostsure.budget.minimal import INFINITE, NO_CAP
