@@ -54,7 +54,14 @@ def explore(moves, starts, number):
 
     ``number`` holds one zero for each pair of the model, and is filled with the number of the pair plus 1.
     """
-    num_states = moves.choice_ptr.size - 1
+    choice_ptr, outcome_ptr, successor, damage, of_choice = (
+        moves.choice_ptr,
+        moves.outcome_ptr,
+        moves.successor,
+        moves.damage,
+        moves.of_choice,
+    )
+    num_states = choice_ptr.size - 1
     room = starts.size + 4096
     state, remaining = np.empty(room, np.uint32), np.empty(room, np.uint32)
     ptr, origin = np.zeros(room, np.uint32), np.empty(room, np.uint32)
@@ -68,8 +75,8 @@ def explore(moves, starts, number):
     done = 0
     while done < pairs:
         s, left = state[done], np.int64(remaining[done])
-        first, last = np.int64(moves.choice_ptr[s]), np.int64(moves.choice_ptr[s + 1])
-        fresh = np.int64(moves.outcome_ptr[last]) - np.int64(moves.outcome_ptr[first])
+        first, last = np.int64(choice_ptr[s]), np.int64(choice_ptr[s + 1])
+        fresh = np.int64(outcome_ptr[last]) - np.int64(outcome_ptr[first])
         if pairs + fresh > state.size:
             state, remaining = _larger(state, pairs, fresh), _larger(remaining, pairs, fresh)
         if done + 2 > ptr.size:
@@ -80,10 +87,10 @@ def explore(moves, starts, number):
         if entries + fresh > target.size:
             target = _larger(target, entries, fresh)
         for c in range(first, last):
-            if moves.of_choice[c] > left:
+            if of_choice[c] > left:
                 continue
-            for o in range(moves.outcome_ptr[c], moves.outcome_ptr[c + 1]):
-                t, rest = moves.successor[o], left - np.int64(moves.damage[o])
+            for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                t, rest = successor[o], left - np.int64(damage[o])
                 at = rest * num_states + np.int64(t)
                 if number[at] == 0:
                     state[pairs], remaining[pairs] = t, rest
@@ -108,7 +115,8 @@ def components(graph):
     Tarjan's algorithm without recursion.  ``low`` is 0 for a pair not met yet, and larger than everything once its
     component is known.
     """
-    size = graph.ptr.size - 1
+    ptr, entry_ptr, target = graph.ptr, graph.entry_ptr, graph.target
+    size = ptr.size - 1
     known = np.uint32(2**32 - 1)
     low = np.zeros(size, np.uint32)
     at = np.empty(size, np.uint32)  # the next entry of each pair on the path
@@ -121,14 +129,14 @@ def components(graph):
             continue
         met += 1
         path[0], own[0], low[root] = root, met, met
-        at[root] = graph.entry_ptr[graph.ptr[root]]
+        at[root] = entry_ptr[ptr[root]]
         depth = 1
         while depth > 0:
             x = path[depth - 1]
-            least, e, end = low[x], at[x], graph.entry_ptr[graph.ptr[x + 1]]
+            least, e, end = low[x], at[x], entry_ptr[ptr[x + 1]]
             fresh = False
             while e < end and not fresh:
-                y = graph.target[e]
+                y = target[e]
                 e += 1
                 fresh = low[y] == 0
                 if low[y] < least and not fresh:
@@ -137,7 +145,7 @@ def components(graph):
             if fresh:
                 met += 1
                 path[depth], own[depth], low[y] = y, met, met
-                at[y] = graph.entry_ptr[graph.ptr[y]]
+                at[y] = entry_ptr[ptr[y]]
                 depth += 1
                 continue
             depth -= 1

@@ -81,68 +81,86 @@ class Part(NamedTuple):
     pred: np.ndarray  # [entries], the positions that may lead to each
 
 
-@njit(cache=True, error_model="numpy", inline="always")
-def worth(game, bounds, k, x, alone):
-    """Lower and upper bound of one choice; what has the same place as x counts as x itself, unless x is alone."""
-    graph = game.graph
-    c = graph.origin[k]
-    shift = np.int64(game.outcome_ptr[c]) - np.int64(graph.entry_ptr[k])
-    gain = game.gain[c]
-    low, high, size = 0.0, 0.0, 2.0 * abs(gain)
-    away, stay = 0.0, 0.0
-    count = np.int64(graph.entry_ptr[k + 1]) - np.int64(graph.entry_ptr[k])
-    lost, endless = False, False
-    for e in range(np.int64(graph.entry_ptr[k]), np.int64(graph.entry_ptr[k + 1])):
-        y, p = graph.target[e], game.probability[e + shift]
-        if y == x or (not alone and bounds.place[y] == bounds.place[x]):
-            stay += p
+@njit(cache=True, error_model="numpy")
+def look(game, bounds, pairs, settles):
+    """One step backward from some pairs: either settles them, or says by how much their bounds fall short at most.
+
+    Settling, a pair is what its choices are worth.  Otherwise successors in the same place as the pair count as itself,
+    and choices that never leave it were looked at before.
+    """
+    _, _, ptr, origin, entry_ptr, target = game.graph
+    _, outcome_ptr, probability, gains, is_one, discount = game
+    lows, highs, policy, place = bounds
+    missing = 0.0
+    for i in range(pairs.size):
+        x = pairs[i]
+        here = place[x]
+        if not settles and highs[x] == -np.inf:
             continue
-        away += p
-        a, b = bounds.low[y], bounds.high[y]
-        lost = lost or b == -np.inf
-        endless = endless or a == np.inf
-        low += p * a
-        high += p * b
-        size += p * max(abs(a), abs(b))
-    if endless:
-        return np.inf, np.inf
-    if lost:
-        return -np.inf, -np.inf
-    low, high = gain + game.discount * low, gain + game.discount * high
-    roundings = count + 4.0 if count > 1 else 2.0
-    if stay > 0.0 or not game.is_one[c]:
-        away += (1.0 - game.discount) * stay
-        if away == 0.0:
-            if gain == 0.0:
-                return 0.0, 0.0
-            return (np.inf, np.inf) if gain > 0.0 else (-np.inf, -np.inf)
-        low, high, size = low / away, high / away, size / away
-        roundings = 2.0 * count + 8.0
-    error = roundings * EPSILON * size
-    if size > 0.0:
-        error += TINY
-    if np.isnan(low) or low == -np.inf or error == np.inf:
-        return -np.inf, np.inf
-    return low - error, high + error
+        best, most, kept, choice = -np.inf, -np.inf, np.inf, ptr[x]
+        for k in range(ptr[x], ptr[x + 1]):
+            c = origin[k]
+            first, last = np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])
+            shift = np.int64(outcome_ptr[c]) - first
+            gain = gains[c]
+            low, high, size, away, stay = 0.0, 0.0, 2.0 * abs(gain), 0.0, 0.0
+            is_lost, is_endless = False, False
+            for e in range(first, last):
+                y, p = target[e], probability[e + shift]
+                if y == x or (not settles and place[y] == here):
+                    stay += p
+                    continue
+                away += p
+                a, b = lows[y], highs[y]
+                is_lost = is_lost or b == -np.inf
+                is_endless = is_endless or a == np.inf
+                low += p * a
+                high += p * b
+                size += p * max(abs(a), abs(b))
+            low, high, roundings = gain + discount * low, gain + discount * high, last - first + 4.0
+            if last - first == 1:
+                roundings = 2.0
+            if stay > 0.0 or not is_one[c]:
+                away += (1.0 - discount) * stay
+                roundings = 2.0 * (last - first) + 8.0
+                if away > 0.0:
+                    low, high, size = low / away, high / away, size / away
+                elif not settles:
+                    continue
+                elif gain != 0.0:
+                    is_endless, is_lost = gain > 0.0, gain < 0.0
+            error = roundings * EPSILON * size
+            if size > 0.0:
+                error += TINY
+            low, high = low - error, high + error
+            if is_endless:
+                low, high = np.inf, np.inf
+            elif is_lost:
+                low, high = -np.inf, -np.inf
+            elif not (error < np.inf and low > -np.inf):
+                low, high = -np.inf, np.inf
+            most = max(most, high)
+            if low > best:
+                best, choice = low, k
+            if policy[x] == k:
+                kept = low
+        if settles:
+            lows[x], highs[x], policy[x] = best, most, choice
+        elif np.isnan(lows[x] + highs[x]):
+            missing = np.inf
+        else:
+            missing = max(missing, most - highs[x], lows[x] - kept)
+    return missing
 
 
 @njit(cache=True, error_model="numpy")
 def step_back(game, bounds, order, begin):
     """Settle components that are single pairs, from the given one on; returns the first that is not."""
     start, member = order
-    ptr = game.graph.ptr
-    low, high, policy = bounds.low, bounds.high, bounds.policy
     i = begin
     while i < start.size - 1 and start[i + 1] - start[i] == 1:
-        x = member[start[i]]
-        best, most, choice = -np.inf, -np.inf, ptr[x]
-        for k in range(ptr[x], ptr[x + 1]):
-            least, largest = worth(game, bounds, k, x, True)
-            most = max(most, largest)
-            if least > best:
-                best, choice = least, k
-        low[x], high[x], policy[x] = best, most, choice
         i += 1
+    look(game, bounds, member[start[begin] : start[i]], True)
     return i
 
 
@@ -155,15 +173,17 @@ def staying_gain(game, bounds, members):
 
     ``bounds.place`` tells who is in the component.
     """
-    graph = game.graph
+    ptr, origin, entry_ptr, target = game.graph.ptr, game.graph.origin, game.graph.entry_ptr, game.graph.target
+    place = bounds.place
+    gains = game.gain
     most, least = -np.inf, np.inf
     for x in members:
-        for k in range(graph.ptr[x], graph.ptr[x + 1]):
+        for k in range(ptr[x], ptr[x + 1]):
             stays = False
-            for e in range(graph.entry_ptr[k], graph.entry_ptr[k + 1]):
-                stays = stays or bounds.place[graph.target[e]] != NOWHERE
+            for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                stays = stays or place[target[e]] != NOWHERE
             if stays:
-                gain = game.gain[graph.origin[k]]
+                gain = gains[origin[k]]
                 most, least = max(most, gain), min(least, gain)
     return most, least
 
@@ -175,45 +195,48 @@ def cut(game, bounds, members, can_stay, part):
     Choices that may lead to pairs without a finite return are left out, and so are those that never leave their own
     position; a position that ``can_stay`` gets the choice to rest, for 0, instead.
     """
-    graph, discount = game.graph, game.discount
+    _, _, ptr, origin, entry_ptr, target = game.graph
+    _, outcome_ptr, probability, gains, _, discount = game
+    low, high, _, place = bounds
+    column, factor, constant = part.column, part.factor, part.constant
     k, z, last = 0, 0, -1
     for x in members:
-        here = np.int64(bounds.place[x])
+        here = np.int64(place[x])
         if here != last:
             part.ptr[here] = k
             last = here
             if can_stay.size > 0 and can_stay[here]:
-                part.constant[k], part.origin[k], part.leak[k], part.entry_ptr[k] = 0.0, STAY, 1.0, z
+                constant[k], part.origin[k], part.leak[k], part.entry_ptr[k] = 0.0, STAY, 1.0, z
                 k += 1
-        for j in range(graph.ptr[x], graph.ptr[x + 1]):
-            c = graph.origin[j]
-            shift = np.int64(game.outcome_ptr[c]) - np.int64(graph.entry_ptr[j])
+        for j in range(ptr[x], ptr[x + 1]):
+            c = origin[j]
+            shift = np.int64(outcome_ptr[c]) - np.int64(entry_ptr[j])
             away, stay, out, worth_out, lost, start = 0.0, 0.0, 0.0, 0.0, False, z
-            for e in range(np.int64(graph.entry_ptr[j]), np.int64(graph.entry_ptr[j + 1])):
-                y, p = graph.target[e], game.probability[e + shift]
-                there = np.int64(bounds.place[y])
+            for e in range(np.int64(entry_ptr[j]), np.int64(entry_ptr[j + 1])):
+                y, p = target[e], probability[e + shift]
+                there = np.int64(place[y])
                 if there == here:
                     stay += p
                     continue
                 away += p
                 if there != NOWHERE:
-                    part.column[z], part.factor[z] = there, discount * p
+                    column[z], factor[z] = there, discount * p
                     z += 1
                     continue
                 out += p
-                lost = lost or bounds.high[y] == -np.inf
-                if bounds.low[y] != bounds.high[y]:
-                    worth_out += p * (0.5 * bounds.low[y] + 0.5 * bounds.high[y])
+                lost = lost or high[y] == -np.inf
+                if low[y] != high[y]:
+                    worth_out += p * (0.5 * low[y] + 0.5 * high[y])
                 else:
-                    worth_out += p * bounds.low[y]
+                    worth_out += p * low[y]
             leak = discount * out + (1.0 - discount) * (away + stay)
             away += (1.0 - discount) * stay
             if lost or away == 0.0:
                 z = start
                 continue
             for e in range(start, z):
-                part.factor[e] /= away
-            part.constant[k] = (game.gain[c] + discount * worth_out) / away
+                factor[e] /= away
+            constant[k] = (gains[c] + discount * worth_out) / away
             part.origin[k], part.leak[k], part.entry_ptr[k] = j, leak / away, start
             k += 1
     part.ptr[last + 1] = k
@@ -224,21 +247,22 @@ def cut(game, bounds, members, can_stay, part):
 @njit(cache=True, error_model="numpy")
 def list_predecessors(part, size):
     """Fill in who leads to each position."""
+    ptr, entry_ptr, column, pred_ptr, pred = part.ptr, part.entry_ptr, part.column, part.pred_ptr, part.pred
     for x in range(size + 1):
-        part.pred_ptr[x] = 0
-    entries = part.entry_ptr[part.ptr[size]]
+        pred_ptr[x] = 0
+    entries = entry_ptr[ptr[size]]
     for e in range(entries):
-        part.pred_ptr[part.column[e] + 1] += 1
+        pred_ptr[column[e] + 1] += 1
     for x in range(size):
-        part.pred_ptr[x + 1] += part.pred_ptr[x]
+        pred_ptr[x + 1] += pred_ptr[x]
     for x in range(size):
-        for e in range(part.entry_ptr[part.ptr[x]], part.entry_ptr[part.ptr[x + 1]]):
-            y = part.column[e]
-            part.pred[part.pred_ptr[y]] = x
-            part.pred_ptr[y] += 1
+        for e in range(entry_ptr[ptr[x]], entry_ptr[ptr[x + 1]]):
+            y = column[e]
+            pred[pred_ptr[y]] = x
+            pred_ptr[y] += 1
     for x in range(size, 0, -1):
-        part.pred_ptr[x] = part.pred_ptr[x - 1]
-    part.pred_ptr[0] = 0
+        pred_ptr[x] = pred_ptr[x - 1]
+    pred_ptr[0] = 0
 
 
 @njit(cache=True, error_model="numpy")
@@ -248,7 +272,15 @@ def leave_surely(part, size, usable, queue):
     Makes the choices unusable that may lead elsewhere.  Repeats two steps until nothing changes: search backward from
     the exits along usable choices; drop what was not found, and with it every choice that may lead there.
     """
-    choices = np.int64(part.ptr[size])
+    ptr, entry_ptr, column, leak, pred_ptr, pred = (
+        part.ptr,
+        part.entry_ptr,
+        part.column,
+        part.leak,
+        part.pred_ptr,
+        part.pred,
+    )
+    choices = np.int64(ptr[size])
     for k in range(choices):
         usable[k] = True
     found = np.zeros(size, np.bool_)
@@ -257,8 +289,8 @@ def leave_surely(part, size, usable, queue):
         count = 0
         for x in range(size):
             found[x] = False
-            for k in range(part.ptr[x], part.ptr[x + 1]):
-                if alive[x] and usable[k] and part.leak[k] > 0.0:
+            for k in range(ptr[x], ptr[x + 1]):
+                if alive[x] and usable[k] and leak[k] > 0.0:
                     found[x] = True
             if found[x]:
                 queue[count] = x
@@ -267,14 +299,14 @@ def leave_surely(part, size, usable, queue):
         while done < count:
             y = queue[done]
             done += 1
-            for q in range(part.pred_ptr[y], part.pred_ptr[y + 1]):
-                x = part.pred[q]
+            for q in range(pred_ptr[y], pred_ptr[y + 1]):
+                x = pred[q]
                 if found[x] or not alive[x]:
                     continue
-                for k in range(part.ptr[x], part.ptr[x + 1]):
+                for k in range(ptr[x], ptr[x + 1]):
                     if usable[k] and not found[x]:
-                        for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-                            if part.column[e] == y:
+                        for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                            if column[e] == y:
                                 found[x] = True
                 if found[x]:
                     queue[count] = x
@@ -287,27 +319,35 @@ def leave_surely(part, size, usable, queue):
         if not lost:
             return count
         for x in range(size):
-            for k in range(part.ptr[x], part.ptr[x + 1]):
-                for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-                    if not alive[part.column[e]]:
+            for k in range(ptr[x], ptr[x + 1]):
+                for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                    if not alive[column[e]]:
                         usable[k] = False
 
 
 @njit(cache=True, error_model="numpy")
 def guess(part, usable, order, value):
     """First values, in the given order: outcomes that are not known yet count as if they led back."""
+    ptr, entry_ptr, column, factor, constant, leak = (
+        part.ptr,
+        part.entry_ptr,
+        part.column,
+        part.factor,
+        part.constant,
+        part.leak,
+    )
     for x in order:
         best = -np.inf
-        for k in range(part.ptr[x], part.ptr[x + 1]):
+        for k in range(ptr[x], ptr[x + 1]):
             if not usable[k]:
                 continue
-            worth, later, leaves = part.constant[k], 0.0, part.leak[k] > 0.0
-            for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-                if value[part.column[e]] == -np.inf:
-                    later += part.factor[e]
+            worth, later, leaves = constant[k], 0.0, leak[k] > 0.0
+            for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                if value[column[e]] == -np.inf:
+                    later += factor[e]
                 else:
                     leaves = True
-                    worth += part.factor[e] * value[part.column[e]]
+                    worth += factor[e] * value[column[e]]
             if leaves and later < 0.999999:
                 best = max(best, worth / (1.0 - later))
         value[x] = best
@@ -316,14 +356,15 @@ def guess(part, usable, order, value):
 @njit(cache=True, error_model="numpy")
 def relax(part, usable, order, value, policy):
     """Sweep over all choices once and over the policy's a few times; returns the largest change of the first sweep."""
+    ptr, entry_ptr, column, factor, constant = part.ptr, part.entry_ptr, part.column, part.factor, part.constant
     most = 0.0
     for x in order:
-        best, choice = -np.inf, np.int64(part.ptr[x])
-        for k in range(part.ptr[x], part.ptr[x + 1]):
+        best, choice = -np.inf, np.int64(ptr[x])
+        for k in range(ptr[x], ptr[x + 1]):
             if usable[k]:
-                worth = part.constant[k]
-                for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-                    worth += part.factor[e] * value[part.column[e]]
+                worth = constant[k]
+                for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                    worth += factor[e] * value[column[e]]
                 if worth > best:
                     best, choice = worth, np.int64(k)
         most = max(most, abs(best - value[x]))
@@ -332,9 +373,9 @@ def relax(part, usable, order, value, policy):
         for _ in range(POLICY_SWEEPS):
             for x in order:
                 k = policy[x]
-                worth = part.constant[k]
-                for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-                    worth += part.factor[e] * value[part.column[e]]
+                worth = constant[k]
+                for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                    worth += factor[e] * value[column[e]]
                 value[x] = worth
     return most
 
@@ -395,7 +436,7 @@ def prove(game, bounds, members, value, height, exits):
             wide = min(error + residual * height[i], share * abs(value[i]))
             wide *= 1.0 + 8.0 * EPSILON
             bounds.low[x], bounds.high[x] = value[i] - wide, value[i] + wide
-        missing = _missing(game, bounds, members)
+        missing = look(game, bounds, members, False)
         if missing == 0.0:
             return True
         if not missing < np.inf:
@@ -405,46 +446,24 @@ def prove(game, bounds, members, value, height, exits):
 
 
 @njit(cache=True, error_model="numpy")
-def _missing(game, bounds, members):
-    """By how much the bounds of a component fall short of being proved, at most; 0 if they are."""
-    graph = game.graph
-    missing = 0.0
-    for x in members:
-        if bounds.high[x] == -np.inf:
-            continue
-        for k in range(graph.ptr[x], graph.ptr[x + 1]):
-            stays = True  # choices that never leave their place were looked at before
-            for e in range(graph.entry_ptr[k], graph.entry_ptr[k + 1]):
-                stays = stays and bounds.place[graph.target[e]] == bounds.place[x]
-            if stays:
-                continue
-            low, high = worth(game, bounds, k, x, False)
-            if not high <= bounds.high[x]:
-                missing = max(missing, high - bounds.high[x])
-            if bounds.policy[x] == k and not low >= bounds.low[x]:
-                missing = max(missing, bounds.low[x] - low)
-            if np.isnan(bounds.low[x] + bounds.high[x]):
-                missing = np.inf
-    return missing
-
-
-@njit(cache=True, error_model="numpy")
 def exits_of(game, bounds, members):
     """The largest value of an exit, the largest error, and the largest relative one (∞ if there is anything above 0).
 
     The value is ∞ if some exit is worth +∞, and NaN if the bounds of one are not known.
     """
-    graph = game.graph
+    ptr, origin, entry_ptr, target = game.graph.ptr, game.graph.origin, game.graph.entry_ptr, game.graph.target
+    lows, highs, place = bounds.low, bounds.high, bounds.place
+    gain = game.gain
     top, error, relative = -np.inf, 0.0, 0.0
     is_known, is_endless = True, False
     for x in members:
-        for k in range(graph.ptr[x], graph.ptr[x + 1]):
-            if game.gain[graph.origin[k]] > 0.0:
+        for k in range(ptr[x], ptr[x + 1]):
+            if gain[origin[k]] > 0.0:
                 relative = np.inf
-            for e in range(graph.entry_ptr[k], graph.entry_ptr[k + 1]):
-                y = graph.target[e]
-                low, high = bounds.low[y], bounds.high[y]
-                if bounds.place[y] != NOWHERE or high == -np.inf:
+            for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                y = target[e]
+                low, high = lows[y], highs[y]
+                if place[y] != NOWHERE or high == -np.inf:
                     continue
                 is_endless = is_endless or low == np.inf
                 is_known = is_known and (high < np.inf or low == np.inf)

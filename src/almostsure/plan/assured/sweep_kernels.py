@@ -4,6 +4,8 @@ A component is given by compact arrays (:class:`almostsure.plan.assured.steps.Pa
 ``ptr[x] … ptr[x+1] − 1``, the entries of choice k are ``entry_ptr[k] … entry_ptr[k+1] − 1``, and
 
     worth of choice k  =  constant[k] + Σ factor[e] · value[column[e]].
+
+Arrays are taken out of their tuples before loops begin: inside, every access would count a reference.
 """
 
 # mypy: ignore-errors
@@ -51,24 +53,24 @@ class Search(NamedTuple):
 
 
 @njit(cache=True, inline="always")
-def _best(x, part, value):
+def _best(x, ptr, entry_ptr, column, factor, constant, value):
     """The best choice of a position and its worth."""
-    best, choice = -np.inf, part.ptr[x]
-    for k in range(part.ptr[x], part.ptr[x + 1]):
-        worth = part.constant[k]
-        for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-            worth += part.factor[e] * value[part.column[e]]
+    best, choice = -np.inf, ptr[x]
+    for k in range(ptr[x], ptr[x + 1]):
+        worth = constant[k]
+        for e in range(entry_ptr[k], entry_ptr[k + 1]):
+            worth += factor[e] * value[column[e]]
         if worth > best:
             best, choice = worth, k
     return best, choice
 
 
 @njit(cache=True, inline="always")
-def _worth(k, part, value):
+def _worth(k, entry_ptr, column, factor, constant, value):
     """The worth of one choice."""
-    worth = part.constant[k]
-    for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-        worth += part.factor[e] * value[part.column[e]]
+    worth = constant[k]
+    for e in range(entry_ptr[k], entry_ptr[k + 1]):
+        worth += factor[e] * value[column[e]]
     return worth
 
 
@@ -99,6 +101,7 @@ def sweep(part, run, limits):
     """
     value, policy, active, is_dirty, todo, changes, account = run
     threshold, lookahead, policy_sweeps, patience, max_updates = limits
+    ptr, entry_ptr, column, factor, constant = part[:5]
     pred_ptr, pred = part.pred_ptr, part.pred
     num, num_chunks = value.size, is_dirty.size
     lowest = 0
@@ -129,9 +132,9 @@ def sweep(part, run, limits):
                 updates += 1
                 if full:
                     active[x] = False
-                    worth, policy[x] = _best(x, part, value)
+                    worth, policy[x] = _best(x, ptr, entry_ptr, column, factor, constant, value)
                 else:
-                    worth = _worth(policy[x], part, value)
+                    worth = _worth(policy[x], entry_ptr, column, factor, constant, value)
                 if abs(worth - value[x]) > threshold:
                     value[x] = worth
                     moved += 1
@@ -208,10 +211,11 @@ def make_proper(members, local, part, value, policy):
 
     ``local`` maps positions to members, −1 for others.  Returns False if some member cannot leave at all.
     """
+    ptr, entry_ptr, column, factor, constant = part[:5]
     num = members.size
     leaving = np.zeros(num, np.bool_)
     for f in range(num):
-        _, policy[members[f]] = _best(members[f], part, value)
+        _, policy[members[f]] = _best(members[f], ptr, entry_ptr, column, factor, constant, value)
     left = num
     for any_choice in range(2):
         more = True
@@ -240,7 +244,7 @@ def equations(members, local, part, value, policy):
     """The equations of the members' values under the policy, everything else as it is: row offsets, columns,
     factors (of identity minus transitions) and right-hand side.
     """  # noqa: D205
-    entry_ptr, column, factor, constant = part.entry_ptr, part.column, part.factor, part.constant
+    _, entry_ptr, column, factor, constant = part[:5]
     num = members.size
     room = num
     for f in range(num):
@@ -270,11 +274,12 @@ def equations(members, local, part, value, policy):
 @njit(cache=True)
 def improve(members, threshold, part, value, policy):
     """Switch members to clearly better choices; returns how many did."""
+    ptr, entry_ptr, column, factor, constant = part[:5]
     switched = 0
     for f in range(members.size):
         x = members[f]
-        best, choice = _best(x, part, value)
-        now = _worth(policy[x], part, value)
+        best, choice = _best(x, ptr, entry_ptr, column, factor, constant, value)
+        now = _worth(policy[x], entry_ptr, column, factor, constant, value)
         if best > now + max(threshold, 1e-14 * abs(now)):
             policy[x] = choice
             switched += 1
