@@ -34,6 +34,7 @@ DIRECT = 2_000  # positions of a component that is solved by policy iteration wi
 THIN = 8_000  # the same where most choices lead nearby, so that factors do not fill up
 GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
+FIRST_SWEEPS = 15  # before the first policy is evaluated by LU
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
 
 
@@ -273,7 +274,7 @@ class Component:
         proved = False
         for _ in range(ATTEMPTS):
             if sweeper is None:
-                policy, value = solve_directly(part, self.call(places.first_policy, part), part.constant)
+                policy, value = solve_directly(part, self._first_policy(), part.constant)
             elif not sweeper.run(part.constant, value, policy, threshold):
                 break
             height = self._height(sweeper, value, policy, half)
@@ -284,6 +285,18 @@ class Component:
             threshold /= 2 * excess
         if not proved:
             self._give_up()
+
+    def _first_policy(self) -> Ints:
+        """A policy that surely leaves, and is good already after a few sweeps."""
+        if not self.engine.plainly:
+            value, policy = self.guess.copy(), self.part.ptr[:-1].copy()
+            usable, order = np.ones(self.part.origin.size, np.bool_), np.arange(self.order.size, dtype=np.uint32)
+            for _ in range(FIRST_SWEEPS):
+                steps.relax(self.part, usable, order, value, policy)
+            if self.engine.discount < 1 or places.leaves(self.part, policy):
+                return policy
+        first: Ints = self.call(places.first_policy, self.part)
+        return first
 
     def _height(self, sweeper: Sweeper | None, value: Floats, policy: Ints, half: float) -> Floats | None:
         """By how much an error of 1 in every step blurs each value, at most, on choices that may be best."""
