@@ -132,34 +132,36 @@ def lead_to(graph, goals, way):
 @njit(cache=True, error_model="numpy")
 def reorder(part, order, usable):
     """The component with positions in the given order, and only usable choices; other positions are gone."""
+    ptr, entry_ptr, column, factor, constant, origin, leak, _, _ = part
     size = order.size
-    position = np.empty(part.ptr.size - 1, np.uint32)
+    position = np.empty(ptr.size - 1, np.uint32)
     choices, entries = 0, 0
     for i in range(size):
         x = order[i]
         position[x] = i
-        for k in range(part.ptr[x], part.ptr[x + 1]):
+        for k in range(ptr[x], ptr[x + 1]):
             if usable[k]:
                 choices += 1
-                entries += np.int64(part.entry_ptr[k + 1]) - np.int64(part.entry_ptr[k])
+                entries += np.int64(entry_ptr[k + 1]) - np.int64(entry_ptr[k])
     result = Part(
         np.zeros(size + 1, np.uint32), np.zeros(choices + 1, np.uint32), np.empty(entries, np.uint32),
         np.empty(entries), np.empty(choices), np.empty(choices, np.uint32), np.empty(choices),
         np.zeros(size + 1, np.uint32), np.empty(entries, np.uint32),
     )  # fmt: skip
+    new_ptr, new_entry_ptr, new_column, new_factor, new_constant, new_origin, new_leak, _, _ = result
     j, z = 0, 0
     for i in range(size):
         x = order[i]
-        for k in range(part.ptr[x], part.ptr[x + 1]):
+        for k in range(ptr[x], ptr[x + 1]):
             if not usable[k]:
                 continue
-            for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-                result.column[z], result.factor[z] = position[part.column[e]], part.factor[e]
+            for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                new_column[z], new_factor[z] = position[column[e]], factor[e]
                 z += 1
-            result.constant[j], result.origin[j], result.leak[j] = part.constant[k], part.origin[k], part.leak[k]
+            new_constant[j], new_origin[j], new_leak[j] = constant[k], origin[k], leak[k]
             j += 1
-            result.entry_ptr[j] = z
-        result.ptr[i + 1] = j
+            new_entry_ptr[j] = z
+        new_ptr[i + 1] = j
     return result
 
 
@@ -182,10 +184,11 @@ def first_policy(part):
 @njit(cache=True, error_model="numpy")
 def leaves(part, policy):
     """Whether the policy surely leaves the component, from every position."""
+    leak, pred_ptr, pred, entry_ptr, column = part.leak, part.pred_ptr, part.pred, part.entry_ptr, part.column
     size = policy.size
     is_found, queue, count = np.zeros(size, np.bool_), np.empty(size, np.uint32), 0
     for x in range(size):
-        if part.leak[policy[x]] > 0.0:
+        if leak[policy[x]] > 0.0:
             is_found[x] = True
             queue[count] = x
             count += 1
@@ -193,11 +196,11 @@ def leaves(part, policy):
     while done < count:
         y = queue[done]
         done += 1
-        for q in range(part.pred_ptr[y], part.pred_ptr[y + 1]):
-            x = part.pred[q]
+        for q in range(pred_ptr[y], pred_ptr[y + 1]):
+            x = pred[q]
             if not is_found[x]:
-                for e in range(part.entry_ptr[policy[x]], part.entry_ptr[policy[x] + 1]):
-                    is_found[x] = is_found[x] or part.column[e] == y
+                for e in range(entry_ptr[policy[x]], entry_ptr[policy[x] + 1]):
+                    is_found[x] = is_found[x] or column[e] == y
                 if is_found[x]:
                     queue[count] = x
                     count += 1
@@ -256,34 +259,36 @@ def _judge(part, usable, gain, discount, value):
     By choice: worth of settled outcomes, chance of unsettled ones, worth of the best settled one, and gain.  A gain
     is not counted again and again while outcomes are unsettled, as a cost is.  Returns the lowest possible value.
     """
+    ptr, entry_ptr, factor, constant, leak = part.ptr, part.entry_ptr, part.factor, part.constant, part.leak
     judged = np.empty((part.origin.size, 4), np.float32)
     lowest = 0.0
     for x in range(value.size):
-        for k in range(part.ptr[x], part.ptr[x + 1]):
+        for k in range(ptr[x], ptr[x + 1]):
             later = 0.0
-            for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-                later += part.factor[e]
-            judged[k, 0], judged[k, 1], judged[k, 2], judged[k, 3] = part.constant[k] - gain[k], later, np.nan, gain[k]
+            for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                later += factor[e]
+            judged[k, 0], judged[k, 1], judged[k, 2], judged[k, 3] = constant[k] - gain[k], later, np.nan, gain[k]
             if not usable[k]:
                 judged[k, 1] = np.nan
                 continue
-            if part.leak[k] > 0.0:
+            if leak[k] > 0.0:
                 value[x] = max(value[x], _guess(judged[k, 0], later, np.nan, gain[k]))
             if discount < 1.0:  # nobody is worth less than the worst choice for ever
-                lowest = min(lowest, part.constant[k] / max(1e-9, 1.0 - later))
+                lowest = min(lowest, constant[k] / max(1e-9, 1.0 - later))
     return judged, lowest
 
 
 @njit(cache=True, error_model="numpy")
 def _backward(part):
     """For each position, the choices that may lead there, whose they are, and with which factor."""
+    ptr, entry_ptr, column = part.ptr, part.entry_ptr, part.column
     size = part.ptr.size - 1
     at = part.pred_ptr[:size].copy()
     choice, factor = np.empty(part.column.size, np.uint32), np.empty(part.column.size, np.float32)
     for x in range(size):
-        for k in range(part.ptr[x], part.ptr[x + 1]):
-            for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-                y = part.column[e]
+        for k in range(ptr[x], ptr[x + 1]):
+            for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                y = column[e]
                 choice[at[y]], factor[at[y]] = k, part.factor[e]
                 at[y] += 1
     return choice, factor
@@ -298,6 +303,7 @@ def estimate(part, usable, gain, width, discount):
     need not be right; the order in which they are found is what makes sweeps converge fast.  Values count as
     equal within ``width``: the queue is a ring of buckets, with one more for what lies too far behind.
     """
+    pred_ptr, pred = part.pred_ptr, part.pred
     size = part.ptr.size - 1
     value, order = np.full(size, -np.inf), np.empty(size, np.uint32)
     judged, lowest = _judge(part, usable, gain, discount, value)
@@ -339,8 +345,8 @@ def estimate(part, usable, gain, width, discount):
         order[settled] = i
         settled += 1
         here = value[i]
-        for q in range(part.pred_ptr[i], part.pred_ptr[i + 1]):
-            k, j = via[q], np.int64(part.pred[q])
+        for q in range(pred_ptr[i], pred_ptr[i + 1]):
+            k, j = via[q], np.int64(pred[q])
             if slot_of[j] == DONE or np.isnan(judged[k, 1]):
                 continue
             worth = judged[k, 0] + factor[q] * here
