@@ -28,7 +28,7 @@ from almostsure.plan.assured.explore import Graph, Moves
 from almostsure.plan.assured.steps import NO_STAY, NOWHERE, STAY, Bounds, Game, Part
 from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, is_local, solve_directly
 
-PLAIN = 4_000  # outcomes, times remaining budgets, that are solved without compiling
+PLAIN = 20_000  # outcomes, times remaining budgets, that are solved without compiling
 SMALL = 400  # pairs of a component that is swept where it stands
 DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
 THIN = 8_000  # the same where most choices lead nearby, so that factors do not fill up

@@ -11,8 +11,8 @@ position, with all the exits of its members and one more choice, to rest, worth 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from almostsure.kernels import njit
 from almostsure.plan.assured.explore import Graph, components
 from almostsure.plan.assured.steps import NOWHERE, Part
 
@@ -360,5 +360,5 @@ def estimate(part, usable, gain, width, discount):
                 bucket = max(current, _bucket(guess, top, width, lowest, discount))
                 slot = np.int64(bucket % RING if bucket < current + RING else RING)
                 if slot != slot_of[j]:
-                    waiting += (slot < RING) - (0 <= slot_of[j] < RING)
+                    waiting += int(slot < RING) - int(0 <= slot_of[j] < RING)
                     _move(j, slot, slot_of, before, after, head, tail)

@@ -27,8 +27,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from almostsure.kernels import njit
 from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.sums import EPSILON
 

@@ -12,7 +12,8 @@ the exact sum, rounded: off by at most one unit in the last place, and 0 only wh
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from almostsure.kernels import njit
 
 SPLIT = 134217729.0  # 2²⁷ + 1
 EPSILON = 2.0**-53

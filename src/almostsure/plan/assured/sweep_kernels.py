@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from almostsure.kernels import njit
 
 CHUNK = 128  # positions that are visited together
 STUCK = 32  # rounds after which a sweep looks further ahead

@@ -1,0 +1,43 @@
+"""``njit``, but Numba is imported only when a kernel is first called compiled: small models never wait for it.
+
+A kernel is then also an ordinary function, ``kernel.py_func``, that small models run as it is.  When one of a module's
+kernels is called compiled for the first time, all kernels that the module knows become Numba's dispatchers, since
+compiled code can call nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, final
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Numba's decorator of the same name; see the module's documentation."""
+    return lambda function: Kernel(function, options)
+
+
+@final
+class Kernel:
+    """A function that is compiled when it is first called."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self.py_func, self.options = function, options
+        self.dispatcher: Any = None
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it compiled."""
+        return self.compiled()(*arguments)
+
+    def compiled(self) -> Any:
+        """Numba's dispatcher of the function, with all the kernels that it may call."""
+        if self.dispatcher is None:
+            from numba import njit as numba_njit
+
+            self.dispatcher = numba_njit(**self.options)(self.py_func)
+            names = self.py_func.__globals__
+            for name, value in list(names.items()):
+                if isinstance(value, Kernel):
+                    names[name] = value.compiled()
+        return self.dispatcher
