@@ -315,9 +315,10 @@ def _check_gap(solution: Solution) -> None:
     lower, upper, tolerance = solution.lower, solution.upper, solution.tolerance
     if lower == upper or (math.isfinite(lower) and upper - lower <= tolerance * max(1.0, abs(lower))):
         return
+    remedy = "Pass a larger tolerance" if math.isfinite(upper - lower) else "Scale the rewards down"
     raise LimitReached(
         f"the bounds {lower:.12g} … {upper:.12g} are further apart than the tolerance {tolerance:g} allows. "
-        "Pass a larger tolerance; the error's solution has these bounds.",
+        f"{remedy}; the error's solution has these bounds.",
         solution=solution,
     )
 
