@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import almostsure as asure
+from almostsure import minimal_budget
 from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError
 
 
@@ -50,6 +51,19 @@ def test_any_hashable_value_is_a_state_and_integers_are_action_ids():
     assert grid.initial_probabilities.tolist() == [0.5, 0.5]
 
 
+def test_integers_from_0_are_their_own_indices_and_tuples_can_be_asked_for():
+    mdp = asure.from_function(
+        lambda s, a: [(1, 0, 0, int(s == 1 and a == 0))], initial=1, actions=lambda s: [0, 1] if s else []
+    )
+    assert mdp.initial_state == 1
+    minimal = minimal_budget(mdp)
+    assert (minimal.of(1, 0), minimal.of(1, 1)) == (1, 0)
+    pairs = asure.from_function(lambda s, a: [(1, (1, 1), 0, 1)], initial=(0, 0), actions=lambda s: [0] * (s == (0, 0)))
+    assert minimal_budget(pairs).of((0, 0)) == 1
+    with pytest.raises(ModelError, match="was not reached"):
+        pairs.state((5, 5))
+
+
 def test_values_that_look_alike_keep_different_names():
     mdp = asure.from_function(lambda s, a: [(1, "1", 0, 0)], initial=1, actions=lambda s: ["go"] if s == 1 else [])
     assert mdp.state_names == ("1", "'1'")
@@ -68,7 +82,7 @@ def test_outcomes_may_be_a_generator_and_equal_ones_add_up():
     ("outcomes", "message"),
     [
         (lambda s, a: [(0.5, 0, 0, 0)], r"must sum to 1; got 0.5 at state 0, action 'go'"),
-        (lambda s, a: [], r"must be there; got none\. Where nothing .* at state 0, action 'go'"),
+        (lambda s, a: [], r"state 0, action 'go' has no outcomes; for a terminal state"),
         (lambda s, a: None, r"at state 0, action 'go' it failed: TypeError"),
         (lambda s, a: [(1, 0, 0)], r"outcomes must yield \(probability, next_state, reward, damage\)"),
         (lambda s, a: [(1, [0], 0, 0)], r"at state 0, action 'go' it failed: TypeError: unhashable"),

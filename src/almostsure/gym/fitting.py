@@ -194,3 +194,9 @@ def _may_be_played(shield: Shield, rows: _Rows) -> Bools:
     may[mdp.is_terminal()] = False
     allowed: Bools = may[rows.state, rows.action]
     return allowed
+
+
+def shows_indices(env: Any, observations: Any) -> bool:
+    """Whether an environment plays a model of ours and shows its states by their index."""
+    model = getattr(getattr(env, "unwrapped", env), "mdp", None)
+    return isinstance(model, MDP) and isinstance(observations, Discrete) and observations.n == model.num_states

@@ -73,7 +73,7 @@ class Guarded:
         if not isinstance(guard, Guard):
             raise ArgumentError(
                 f"shield must be a Shield, an OnlineShield or another Guard; got {type(guard).__name__}. "
-                "Make one with Shield(minimal_budget(mdp))."
+                "Make one with Shield(minimal_budget(mdp)); what was learned has one, learned.shield."
             )
         if forbidden not in FORBIDDEN:
             raise UnknownName("value of forbidden", forbidden, FORBIDDEN, f"Choose from {', '.join(FORBIDDEN)}.")
@@ -118,6 +118,8 @@ class Guarded:
         """Refuse an environment that the guard is not for, as far as that can be seen before it is played."""
         fitting.check_actions(self.space, actions)
         fitting.check_layers(env)
+        if self.state_of is None and fitting.shows_indices(env, observations):
+            self.plain = True  # of its model; encode reads what other environments show
         if self.plain:
             self.num_seen = fitting.count_observations(self.space, observations)
             if isinstance(self.guard, Shield):

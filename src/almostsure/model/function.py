@@ -1,8 +1,9 @@
 """``from_function``: the model of a Python function that lists the outcomes of a state and an action.
 
 States are whatever the function uses, as long as they can be hashed: numbers, strings, tuples, frozen dataclasses.
-They are found by breadth-first search from the initial ones and numbered in the order in which they are found; their
-names are their values, as ``str`` shows them.  ``mdp.encode`` turns such a value into its number, so that an
+They are found by breadth-first search from the initial ones.  States that are the integers 0 … n − 1 are their own
+indices; others are numbered in the order in which they are found, and named as ``str`` shows them: there, ask by name,
+``"10"``, since an integer is always an index.  ``mdp.encode`` turns such a value into its number, so that an
 environment whose observations are the same values can be shielded without a translation.
 """
 
@@ -79,7 +80,7 @@ def from_function(
         raise ArgumentError(f"outcomes must be a function of (state, action); got {outcomes!r}")
     search = _Search(outcomes, actions, whole("max_states", max_states))
     start = initial.items() if isinstance(initial, Mapping) else [(initial, 1.0)]
-    first: dict[int | str, float] = {search.number(state, "initial"): float(share) for state, share in start}
+    first = {state: float(share) for state, share in start if search.number(state, "initial") >= 0}
     with Bar("exploring", None) as bar:
         try:
             search.run(bar)
@@ -175,19 +176,20 @@ class _Search:
                 f"{type(error).__name__}: {error}"
             ) from error
         if not abs(total - 1.0) <= SUM_TOLERANCE:
-            what = (
-                f"sum to 1; got {total:.12g}" if result else "be there; got none. Where nothing happens, list no action"
-            )
-            raise ModelError(f"the outcomes' probabilities must {what} at {_place(state, action)}")
+            if not result:
+                raise ModelError(f"{_place(state, action)} has no outcomes; for a terminal state let actions be empty")
+            raise ModelError(f"the outcomes' probabilities must sum to 1; got {total:.12g} at {_place(state, action)}")
         return result
 
     def model(
         self,
-        initial: Mapping[int | str, float],
+        initial: Mapping[Any, float],
         labels: Mapping[str, Callable[[Any], bool]],
         key: Callable[[Any], Hashable] | None,
     ) -> MDP:
         """The model of all that was found."""
+        self._number_naturally()
+        initial = {self.index[state]: share for state, share in initial.items()}
         ids, names = _numbered(list(self.action_index))
         states = [s for s, _, size in self.choices for _ in range(size)]
         actions = [ids[a] for _, a, size in self.choices for _ in range(size)]
@@ -202,6 +204,17 @@ class _Search:
             labels={name: [bool(holds(state)) for state in self.states] for name, holds in labels.items()},
             encode=self.encode if key is None else lambda observation: self.encode(key(observation)),
         )
+
+    def _number_naturally(self) -> None:
+        """States that are 0 … n − 1 are their own indices, in whatever order they were found."""
+        found = self.states
+        if any(type(state) is not int for state in found) or sorted(found) != list(range(len(found))):
+            return
+        self.choices = [(found[s], a, size) for s, a, size in self.choices]
+        self.rows = [(p, found[t], r, d) for p, t, r, d in self.rows]
+        self.terminal = [found[s] for s in self.terminal]
+        self.states = sorted(found)
+        self.index = {state: state for state in self.states}
 
     def encode(self, state: Any) -> int:
         """The number of a state, given as the function knows it."""

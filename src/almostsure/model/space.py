@@ -229,10 +229,12 @@ class Space:
             )
         return index
 
-    def state(self, state: int | str) -> int:
+    def state(self, state: int | str | tuple[Any, ...] | frozenset[Any]) -> int:
         """The index of a state given by index or name."""
         if isinstance(state, str):
             return self._state_by_name(state)
+        if self.encode is not None and isinstance(state, (tuple, frozenset)):
+            return self.state(self.encode(state))  # as the function or the environment knows it
         return _index("state", state, self.num_states)
 
     def _state_by_name(self, name: str) -> int:
