@@ -12,7 +12,7 @@ def test_the_one_step_mask_of_tables_and_networks(name):
     regimes = pytest.importorskip("almostsure.gym.deep.regimes")
     mdp, budget = asure.example(name), 2
     table = one_step_mask(mdp, budget)
-    mask = regimes.one_step(mdp).mask
+    mask = regimes.one_step(mdp, budget).mask
     states, owner = np.arange(mdp.num_states), mdp.choice_states()
     for layer, remaining in enumerate([0, 1, 2, -1]):
         rows = mask(states, np.full(states.size, remaining))
