@@ -143,3 +143,17 @@ def test_bad_monitors(field, monitor, error, message):
 
 def test_verdicts_have_names():
     assert [repr(FORBIDDEN), repr(ENDED)] == ["FORBIDDEN", "ENDED"]
+
+
+def test_places_that_are_never_reached_cannot_be_forbidden():
+    for wrong in ("tarp", ["tarp"], iter(["tarp"])):
+        with pytest.raises(UnknownName, match="unknown forbidden place 'tarp'"):
+            Automaton({("no", "a"): "trap"}, start="no", forbidden=wrong)
+    assert Automaton({("no", "a"): "trap"}, start="no", forbidden="trap").forbidden == {"trap"}
+
+
+def test_a_pair_is_a_memory_and_a_damage(field):
+    with pytest.raises(ModelError, match=r"is \(memory, damage\).* Return a memory that is a pair as"):
+        product(field, Monitor("x", lambda memory, s, a, *_: (s, "left")))
+    pairs = product(field, Monitor("x", lambda memory, s, a, *_: ((s, a), None)))
+    assert (0, 0) in pairs.origin.parts.memories

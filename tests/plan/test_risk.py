@@ -14,7 +14,7 @@ from almostsure.plan import least_risk as module
 from almostsure.plan.least_risk import least_risk
 from almostsure.plan.risk import RiskShield
 from almostsure.shield.protocol import Guard
-from almostsure.testing import mdps
+from almostsure.testing import garnet, mdps
 
 
 @pytest.fixture
@@ -227,3 +227,19 @@ def test_loops_that_are_hardly_ever_left_do_not_delay_it():
         assert shield.least.gap <= 1e-12
         assert shield.least_risk(0, 0) == pytest.approx(0.25, abs=1e-12)
         assert shield.allowed(0, 0, shield.least_risk(0, 0)).tolist() == [0]
+
+
+def test_something_is_allowed_at_the_least_risk_on_the_compiled_path():
+    mdp = garnet(800, 3, 3, seed=3, damage_rate=0.2, max_damage=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PLAIN_WORK", 0)
+        shield = RiskShield(mdp, 3, 1.0)
+    for remaining in range(4):
+        states = np.arange(mdp.num_states)
+        assert shield.mask(states, remaining, shield.least.upper[remaining]).any(axis=1).all()
+
+
+def test_a_model_of_counted_frequencies_is_refused(road):
+    learned = asure.learn_minimal_budget(road, mu=0.25, delta=0.1, seed=0)
+    with pytest.raises(ModelError, match="this model was learned"):
+        RiskShield(learned.minimal.mdp, 1, 0.5)

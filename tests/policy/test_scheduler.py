@@ -34,7 +34,7 @@ def test_memory_is_what_remains(tmp_path: Path) -> None:
     mdp = from_transitions(
         [0, 0, 0], [0, 0, 1], [1, 1, 1], [0.5, 0.5, 1], [5, 5, 1], [1, 0, 0], terminal=[1], action_names=["up", "down"]
     )
-    policy = solve_policy(mdp, AlmostSure(1)).policy
+    policy = solve_policy(mdp, AlmostSure(1), everywhere=True).policy
     policy.save_scheduler(tmp_path / "scheduler.json")
     entries = json.loads((tmp_path / "scheduler.json").read_text())
     played = {(entry["s"], entry["m"]): entry["c"][0] for entry in entries}

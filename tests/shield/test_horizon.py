@@ -18,7 +18,7 @@ def test_what_is_allowed_is_what_the_budget_for_the_steps_says(mdp, steps, remai
     minimal = minimal_budget(mdp, horizon=steps)
     shield = HorizonShield(minimal)
     assert isinstance(shield, Guard)
-    for left in range(steps + 1):
+    for left in range(1, steps + 1):
         exact = minimal.at(left)
         for s in range(mdp.num_states):
             safe = [int(a) for a in mdp.actions(s) if exact.of(s, int(a)) <= remaining]

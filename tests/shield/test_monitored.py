@@ -8,8 +8,8 @@ import almostsure as asure
 from almostsure import Shield, minimal_budget, product
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
 from almostsure.gym import ShieldedEnv, ShieldedVectorEnv, to_gymnasium
-from almostsure.model import Refill, SecondBudget, Steps
-from almostsure.shield import Guard, MonitoredShield
+from almostsure.model import ENDED, Monitor, Refill, SecondBudget, Steps, with_damage
+from almostsure.shield import Guard, HorizonShield, MonitoredShield
 
 NOISY = 2  # going south is noisy
 
@@ -96,3 +96,48 @@ def test_refusals(mdp):
         shield.begin(other, 9)
     with pytest.raises(ModelMismatch, match="is never reached with memory 77"):
         shield.allowed(mdp.initial_state, 9, 77)
+
+
+def two_damages():
+    """Staying hurts by 0 or 1, and both lead to the same state."""
+    return asure.from_transitions([0, 0, 0], [0, 0, 1], [0, 0, 1], [0.5, 0.5, 1], [1, 1, 0], [0, 1, 0], terminal=[1])
+
+
+def test_the_damage_of_the_base_decides_what_the_monitor_reads():
+    harsh = Monitor("x", lambda memory, s, a, s2, d, labels: ("x", 5 if a == 0 and d == 0 else 0))
+    shield = MonitoredShield(Shield(minimal_budget(product(two_damages(), harsh))))
+    run = shield.begin(0, 5)
+    assert shield.allowed(*run).tolist() == [0, 1]
+    run = shield.after(run, 0, 0, 0)
+    assert run[1] == 0
+    assert shield.allowed(*run).tolist() == [1]
+    stop = Monitor("x", lambda memory, s, a, s2, d, labels: (ENDED, 3) if d else memory)
+    shield = MonitoredShield(Shield(minimal_budget(product(two_damages(), stop))))
+    assert shield.after((0, 3, 1), 0, 0, 1) == (0, 0, 0)
+    assert shield.after((0, 3, 1), 0, 0, 0) == (0, 3, 1)
+    every_second = Monitor(False, lambda hit, s, a, s2, d, labels: (not hit, d if hit else 0) if d else hit)
+    shield = MonitoredShield(Shield(minimal_budget(product(two_damages(), every_second), cap=4)))
+    run = (0, 2, shield._code[False])
+    for _ in range(2):
+        run = shield.after(run, 0, 0, 1)
+    assert run == (0, 1, shield._code[False])
+
+
+def test_what_is_forbidden_stays_so_in_further_products():
+    base = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0], [0, 0, 0])
+    inner = product(base, SecondBudget(lambda s, a, *_: int(a == 1), budget=0))
+    assert minimal_budget(product(inner, Steps(3))).of_choice[:2].tolist() == [0, asure.INFINITE]
+    assert with_damage(inner, 0).label("forbidden").any()
+    assert minimal_budget(with_damage(inner, 0)).of_choice[:2].tolist() == [0, asure.INFINITE]
+    with pytest.raises(ArgumentError, match="products of products cannot guard"):
+        MonitoredShield(Shield(minimal_budget(product(inner, Steps(3)))))
+
+
+def test_a_horizon_ends_the_episode():
+    pit = asure.from_transitions([0, 0], [0, 1], [0, 0], [1, 1], [0, 0], [1, 0])
+    env = ShieldedEnv(to_gymnasium(pit), HorizonShield(minimal_budget(pit, horizon=2)), 0)
+    env.reset(seed=0)
+    assert env.step(1)[3] is False
+    assert env.step(1)[3] is True
+    with pytest.raises(Exception, match=r"reset\(\)"):
+        env.step(1)

@@ -309,7 +309,10 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
     """Verify the least damage for every number of steps by its definition, with sweeps of its own."""
     limit = INFINITE - 1 if minimal.cap is None else minimal.cap
     values = np.zeros(mdp.num_states, np.int64)
-    values[mdp.labels.get("forbidden", np.zeros(mdp.num_states, np.bool_))] = INFINITE
+    for s in np.flatnonzero(mdp.labels.get("forbidden", np.zeros(mdp.num_states, np.bool_))).tolist():
+        where = slice(int(mdp.outcome_ptr[mdp.choice_ptr[s]]), int(mdp.outcome_ptr[mdp.choice_ptr[s + 1]]))
+        if (mdp.successor[where] == s).all() and (mdp.damage[where] > 0).all():
+            values[s] = INFINITE
     values[values.size if mdp.unknown is None else mdp.unknown :] = INFINITE
     last = int(minimal.rises.step.max(initial=0))
     for step in range(minimal.horizon + 1):
@@ -329,5 +332,10 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
             )
         if step >= last and step and np.array_equal(values, before):
             break
-    if not np.array_equal(minimal.of_state, values):
-        raise CertificateError("of_state must be what the rises say for the horizon. Solve again.")
+    worst = np.maximum.reduceat(
+        np.minimum(minimal.rises.at(minimal.horizon - 1)[mdp.successor].astype(np.int64) + mdp.damage, INFINITE),
+        mdp.outcome_ptr[:-1].astype(np.int64),
+    )
+    of_choice = np.where(worst > limit, INFINITE, worst) if minimal.horizon else minimal.of_choice
+    if not (np.array_equal(minimal.of_state, values) and np.array_equal(minimal.of_choice, of_choice)):
+        raise CertificateError("of_state and of_choice must be what the rises say for the horizon. Solve again.")

@@ -6,8 +6,8 @@ With v₀ = 0 and
 
 v_t(s) is the least budget that is never overspent within t steps from s: nature moves last in every step, and the game
 has t steps.  So Algorithm 1 of the paper, stopped after T sweeps, answers a question of its own; its limit is k*.  What
-is forbidden (a state labelled ``forbidden``, as :func:`almostsure.product` makes one) or unknown needs ∞ with any
-number of steps left, 0 included.
+is forbidden (a state labelled ``forbidden`` that hurts for ever, as :func:`almostsure.product` makes one) or unknown
+needs ∞ with any number of steps left, 0 included.
 
 The iterates rise with t.  Each state keeps the steps at which its value rises, not T numbers; a state that reaches its
 final value keeps no more.  Within a pit the value rises at every step, for ever: a ``cap`` ends that.
@@ -130,7 +130,9 @@ def first_values(mdp: MDP) -> Values:
     """v₀: 0, and ∞ for what is forbidden or unknown."""
     start = np.zeros(mdp.num_states, np.int32)
     if LABEL in mdp.labels:
-        start[mdp.labels[LABEL]] = INFINITE
+        stays = (mdp.successor == mdp.choice_states()[mdp.outcome_choices()]) & (mdp.damage > 0)
+        first = mdp.outcome_ptr[mdp.choice_ptr[:-1]].astype(np.int64)
+        start[mdp.labels[LABEL] & np.logical_and.reduceat(stays, first)] = INFINITE  # k* is ∞ there, too
     if mdp.unknown is not None:
         start[mdp.unknown] = INFINITE
     return start

@@ -93,10 +93,14 @@ def minimal_budget(
       solved by the plain engine; certificate verified>
     """
     if not isinstance(mdp, MDP) and hasattr(mdp, "minimal_budget"):
+        if horizon is not None or backend != "auto" or check != "auto":
+            raise ArgumentError("horizon, backend and check are for models; an abstraction takes cap only")
         return mdp.minimal_budget(cap=cap)
     mdp = as_model(mdp)
     limit = _limit(cap)
     if horizon is not None:
+        if backend != "auto" or check != "auto":
+            raise ArgumentError("backend and check are not for horizons; verify with check_minimal_budget")
         from almostsure.budget.horizon_solve import forced_within
 
         return forced_within(mdp, horizon, None if cap is None else limit)

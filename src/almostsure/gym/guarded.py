@@ -82,6 +82,7 @@ class Guarded:
         guard = guard_of(guard)
         self.guard, self.space, self.forbidden, self.state_of = guard, guard.space, forbidden, state_of
         self.learns, self.is_sure = isinstance(guard, OnlineShield), isinstance(guard, Shield)
+        self.counts_steps = "steps_left" in guard.carries
         self.shows = [name for name in guard.carries if not name.startswith("_")]  # the others are the guard's notes
         self.budget = _feasible(guard, budget)
         self.fallback = None if fallback is None else self._policy(fallback)

@@ -199,6 +199,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             guarded.note_violation(before.run, chosen, stage.run[0], stage.info["damage"], self._steps)
         if guarded.learns:
             self._seen = observation
+        if guarded.learns or guarded.counts_steps:
             truncated = bool(truncated or (not stage.allowed and not terminated))
         if terminated or truncated:
             self._note("terminated" if terminated else "truncated", info)
@@ -231,6 +232,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         try:
             mask = guarded.row(run)
         except NoSafeAction:
+            if guarded.counts_steps and run[guarded.guard.carries.index("steps_left") + 1] == 0:
+                return Stage(run, carried, NONE, guarded.any_row(run[0]), info)  # the horizon is over
             if not guarded.learns:
                 raise
             info.setdefault("violation" if carried[0] < 0 else "stuck", True)

@@ -79,6 +79,11 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
                 f"reset yourself; this one resets by {self._resets.mode.value}. Make it with "
                 "autoreset_mode=AutoresetMode.DISABLED, and reset those that ended with options={'reset_mask': …}."
             )
+        if self.guarded.counts_steps:
+            raise ArgumentError(
+                "a HorizonShield ends the episode of each environment by itself, which this vector cannot do. Put "
+                "ShieldedEnv around each environment instead."
+            )
         self._envs = getattr(env.unwrapped, "envs", None) or [None] * env.num_envs
         for part in (env, *(inner for inner in self._envs if inner is not None)):
             self.guarded.fit(part, env.single_observation_space, env.single_action_space)

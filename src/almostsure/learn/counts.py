@@ -23,6 +23,7 @@ from almostsure.errors import ArgumentError, LimitReached, UnknownName
 from almostsure.learn.bounds import Confidence, confidence
 from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype
 from almostsure.model.mdp import MDP
+from almostsure.model.origin import Origin
 from almostsure.model.space import Space
 from almostsure.model.validate import MAX_DAMAGE
 
@@ -310,6 +311,7 @@ class Counts:
             end=space.end,
             unknown=space.unknown,
             encode=space.encode,
+            origin=Origin(counted=True),
         )
 
     # ------------------------------------------------------------------ files

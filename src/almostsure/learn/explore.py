@@ -3,7 +3,7 @@
 From the start, every action is played in a copy of the simulator at every state that is found, breadth first.  What the
 simulator shows is the state; where something else decides what comes next, name it with ``key``.
 
-Nothing about determinism is taken on trust.  Every action is played twice, from two copies with different random seeds
+Determinism is tested, not proved.  Every action is played four times, from copies whose random generators are reseeded
 (a deep copy copies the random generator, and would make chance look certain), and a state that is reached in two ways
 is played from both.  A difference is an error that names the place: a simulator with chance is sampled instead, by
 :func:`almostsure.learn_minimal_budget`, with a stated confidence.
@@ -12,6 +12,7 @@ is played from both.  A difference is an error that names the place: a simulator
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, final
 
@@ -23,6 +24,7 @@ from almostsure.model.function import MAX_STATES, from_function
 from almostsure.model.mdp import MDP
 
 ENDED = "ended"
+PLAYS = 4  # of every action in every state, with different seeds
 FOREVER = 2**62  # steps that a TimeLimit allows
 
 
@@ -136,10 +138,12 @@ class _Simulator:
         return state if state in self.snapshots else (ENDED, state)
 
     def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
-        """The one outcome of an action, played twice."""
+        """The one outcome of an action, played several times."""
         self.arrivals[state, action] = arrival = self._step(self.snapshots[state], action, seed=1)
-        again = self._step(self.snapshots[state], action, seed=2)
-        if arrival != again:
+        for seed in range(2, PLAYS + 1):
+            again = self._step(self.snapshots[state], action, seed=seed)
+            if arrival == again:
+                continue
             raise ModelError(
                 f"the environment is not deterministic: from {state!r}, action {action} led to {_told(arrival)} and "
                 f"then to {_told(again)}. If chance plays a part, sample it with learn_minimal_budget; "
@@ -151,7 +155,7 @@ class _Simulator:
         """What comes next must depend on the state alone, not on the way to it."""
         others, self.others = self.others, {}
         for (state, action), arrival in self.arrivals.items():
-            if state in others and (again := self._step(others[state], action, seed=3)) != arrival:
+            if state in others and (again := self._step(others[state], action, seed=1)) != arrival:
                 raise ModelError(
                     f"the state {state!r} does not decide what comes next: action {action} led to {_told(arrival)} on "
                     f"one way to it, and to {_told(again)} on another. Pass a key that tells the two apart."
@@ -167,7 +171,7 @@ class _Simulator:
             return Arrival((ENDED, reached), float(reward), hurt)
         if reached not in self.snapshots:
             self.snapshots[reached] = self._snapshot(env), observation
-        elif reached not in self.others and seed == 1:
+        elif reached not in self.others and seed == 1:  # further plays of the same step are not another way
             self.others[reached] = self._snapshot(env), observation
         return Arrival(reached, float(reward), hurt)
 
@@ -198,9 +202,19 @@ class _Simulator:
         else:
             env = self.env
             self.set_state(env, copy.deepcopy(snapshot))
-        if hasattr(env.unwrapped, "np_random"):
-            env.unwrapped.np_random = np.random.default_rng(seed)
+        _reseed(env, seed)
         return env
+
+
+def _reseed(env: Any, seed: int) -> None:
+    """Give every random generator that the environment and its wrappers hold another seed."""
+    while env is not None:
+        for name, value in list(vars(env).items()):
+            if isinstance(value, np.random.Generator):
+                setattr(env, name, np.random.default_rng(seed))
+            elif isinstance(value, (np.random.RandomState, random.Random)):
+                value.seed(seed)
+        env = getattr(env, "env", None)
 
 
 def as_key(observation: Any) -> Hashable:

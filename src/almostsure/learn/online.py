@@ -145,6 +145,7 @@ class OnlineShield:
         if known.space != self.space:
             raise ModelMismatch("the counts belong to other states and actions than those given.")
         self.counts.restore(known.to_arrays())
+        self._passed = self._left_states()
 
     def __reduce__(self) -> NoReturn:
         raise ArgumentError(ALONE)
@@ -482,13 +483,17 @@ class OnlineShield:
             raise CorruptFile(f"{path!s} does not hold an online shield of this space: {error}", path=path) from error
         return result
 
+    def _left_states(self) -> set[int]:
+        """The states in which something was seen to happen, so that no episode can have ended there."""
+        leaves = (self.counts.next_state != self._states[self.counts.choice]) | (self.counts.damage > 0)
+        return set(self._states[self.counts.choice[leaves]].tolist())
+
     def _restore(self, arrays: Mapping[str, Any], steps: int) -> None:
         if set(arrays) != set(FILED):
             raise ValueError(f"it must hold {', '.join(FILED)}; got {sorted(arrays)}")
         self.counts.restore(arrays)
         self._ended = {self.space.state(state) for state in arrays["ended"].tolist()}
-        leaves = (self.counts.next_state != self._states[self.counts.choice]) | (self.counts.damage > 0)
-        self._passed = set(self._states[self.counts.choice[leaves]].tolist())
+        self._passed = self._left_states()
         self.ledger = Ledger.from_arrays(steps, arrays["surprises"], arrays["violations"], arrays["sums"])
 
 

@@ -99,6 +99,7 @@ def build(
     labels: Labels | None = None,
     layout: Layout | None = None,
     end: int | None = None,
+    unknown: int | None = None,
     encode: Encode | None = None,
     origin: Origin | None = None,
     normalise: bool = False,
@@ -132,6 +133,7 @@ def build(
         labels=labels,
         layout=layout,
         end=end,
+        unknown=unknown,
         encode=encode,
         origin=origin,
     )

@@ -58,7 +58,11 @@ def _rebuilt(mdp: MDP, *, damage: npt.NDArray[Any], reward: Floats, unit: Fracti
     choice = mdp.outcome_choices()
     state = mdp.choice_states()[choice]
     counts = ~mdp.is_terminal()[state]  # nothing happens in terminal states
-    changed = np.where(counts, reward, 0.0), np.where(counts, damage, 0)
+    trap = mdp.labels.get("forbidden", np.zeros(mdp.num_states, np.bool_))[state]
+    if mdp.unknown is not None:
+        trap = trap | (state == mdp.unknown)
+    hurts = np.where(trap, mdp.damage, np.where(counts, damage, 0))  # what is forbidden or unknown stays so
+    changed = np.where(counts, reward, 0.0), hurts
     return build(
         (state, mdp.choice_action[choice], mdp.successor, mdp.probability, *changed),
         num_states=mdp.num_states,
@@ -68,6 +72,7 @@ def _rebuilt(mdp: MDP, *, damage: npt.NDArray[Any], reward: Floats, unit: Fracti
         labels=mdp.labels,
         layout=mdp.layout,
         end=mdp.end,
+        unknown=mdp.unknown,
         encode=mdp.encode,
         origin=replace(mdp.origin or Origin(), rewards={}, scale=unit, parts=None),
     )
@@ -77,6 +82,8 @@ def per_outcome(mdp: MDP, given: Any, what: str) -> Floats:
     """One number per outcome, from whatever the user gave, [num_outcomes]."""
     if isinstance(given, str):
         given = {given: 1}
+    if isinstance(given, Mapping) and not given:
+        raise ArgumentError(f"{what} must name one or more labels; got none")
     if isinstance(given, Mapping):
         parts = [float(value) * mdp.label(name)[mdp.successor] for name, value in given.items()]
         added: Floats = np.sum(parts, axis=0, dtype=np.float64)

@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, final
 
+import numpy as np
+
 from almostsure.arguments import whole
 from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, LimitReached, ModelError
 from almostsure.model.build import build
@@ -232,8 +234,8 @@ def _always(actions: Any) -> Callable[[Any], Iterable[Hashable]]:
 
 def _numbered(actions: list[Any]) -> tuple[list[int], list[str] | None]:
     """The id of each action, and the names where the actions are not ids themselves."""
-    if all(type(action) is int and action >= 0 for action in actions):
-        return actions, None
+    if all(isinstance(a, (int, np.integer)) and not isinstance(a, bool) and a >= 0 for a in actions):
+        return [int(action) for action in actions], None
     return list(range(len(actions))), list(_distinct(actions))
 
 

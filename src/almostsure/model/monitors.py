@@ -9,9 +9,11 @@ before A", a number of steps.  A *monitor* has a start and a function
                                                             → ENDED       nothing counts any more
 
 States and actions are indices, ``labels`` is the frozenset of the labels that the next state carries, and memory is any
-hashable value.  The product has a state for each reachable pair (state, memory), named ``"state | memory"``; everything
-that works on models works on it.  A forbidden step leads to a state, labelled ``forbidden``, that hurts for ever: no
-finite budget suffices for it, so no shield ever allows it.
+hashable value; a pair is always (memory, damage), so that a memory which is a pair is returned as ``((a, b), None)``,
+where None leaves the damage as it was.  The product has a state for each reachable pair (state, memory), named
+``"state | memory"``; everything that works on models works on it.  A forbidden step leads to a state, labelled
+``forbidden``, that hurts for ever: no finite budget suffices for it, so no shield ever allows it.  What is forbidden or
+unknown in the model itself stays so.
 
 What several monitors remember is remembered by one: ``product(product(mdp, first), second)``.
 """
@@ -25,7 +27,7 @@ from typing import Any, Final, NamedTuple, Protocol, final, runtime_checkable
 import numpy as np
 
 from almostsure.arguments import and_more, whole
-from almostsure.errors import AlmostSureError, ArgumentError, LimitReached, ModelError
+from almostsure.errors import AlmostSureError, ArgumentError, LimitReached, ModelError, UnknownName
 from almostsure.model.build import build
 from almostsure.model.change import Given, per_outcome
 from almostsure.model.mdp import MDP, Bools, Ints
@@ -236,7 +238,7 @@ class Steps:
 
     def read(self, memory: Any, letter: Any) -> Any:
         """One step less."""
-        return memory - 1 if memory > 1 else (ENDED, letter) if memory == 1 else ENDED
+        return memory - 1 if memory > 1 else ENDED if memory == 1 else (ENDED, 0)
 
 
 @final
@@ -274,6 +276,13 @@ class Automaton:
     start: Hashable
     forbidden: Iterable[Hashable] = ()
 
+    def __post_init__(self) -> None:
+        given = [self.forbidden] if isinstance(self.forbidden, str) else list(self.forbidden)
+        for name in given:
+            if name not in self.edges.values():
+                raise UnknownName("forbidden place", name, map(str, self.edges.values()), "No edge leads there.")
+        object.__setattr__(self, "forbidden", frozenset(given))
+
     def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
         """The labels of each next state that the automaton looks at."""
         known = {name for _, given in self.edges for name in ([given] if isinstance(given, str) else given)}
@@ -290,7 +299,7 @@ class Automaton:
             return memory
         for key in ((memory, letter), *((memory, name) for name in letter if len(letter) == 1)):
             if key in self.edges:
-                return FORBIDDEN if self.edges[key] in tuple(self.forbidden) else self.edges[key]
+                return FORBIDDEN if self.edges[key] in self.forbidden else self.edges[key]
         shown = next(iter(letter)) if len(letter) == 1 else letter
         raise ModelError(f"the automaton has no edge from {memory!r} for {shown!r}. Add it, if only to stay.")
 
@@ -341,6 +350,9 @@ class _Product:
         self.columns: list[tuple[Ints, ...]] = []
         self.ends = self.traps = False
         self.over, self.terminal = base.is_terminal(), list[int]()
+        self.trap = base.labels.get(LABEL, np.zeros(base.num_states, np.bool_)).copy()
+        if base.unknown is not None:
+            self.trap[base.unknown] = True
 
     def model(self) -> MDP:
         """The product."""
@@ -364,6 +376,9 @@ class _Product:
         moves = np.array([self.moves.get(k) or self._move(k) for k in keys.tolist()], np.int64).reshape(-1, 2)[back]
         damage = np.where(moves[:, 1] < 0, base.damage[outcome], moves[:, 1])
         target = np.where(moves[:, 0] < 0, moves[:, 0], moves[:, 0] * base.num_states + base.successor[outcome])
+        trapped = self.trap[base.successor[outcome]]  # what is forbidden or unknown stays so, whatever is remembered
+        target[trapped], damage[trapped] = -2, 1
+        self.traps |= bool(trapped.any())
         new = np.unique(target[target >= 0])
         new = new[[k not in self.index for k in new.tolist()]] if new.size else new
         self._number(new)
@@ -409,13 +424,12 @@ class _Product:
                 f"the monitor failed with {_shown(before)} remembered, at {_shown(read)}: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        damage = -1
-        if isinstance(after, tuple) and len(after) == 2 and _is_damage(after[1]):
-            after, damage = after[0], int(after[1])
+        after, damage = verdict_of(after)
+        damage = -1 if damage is None else damage
         if after is FORBIDDEN:
             self.traps, self.moves[key] = True, (-2, 1)
         elif after is ENDED:
-            self.ends, self.moves[key] = True, (-1, max(damage, 0))
+            self.ends, self.moves[key] = True, (-1, damage)
         else:
             self.moves[key] = self._memory(after), damage
         return self.moves[key]
@@ -508,9 +522,20 @@ def _outcomes_of(mdp: MDP, states: Ints) -> tuple[Ints, Ints]:
     return np.arange(owner.size) + (begin - (np.cumsum(lengths) - lengths))[owner], owner
 
 
-def _is_damage(value: Any) -> bool:
-    is_number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return bool(is_number and 0 <= value <= MAX_DAMAGE)
+def verdict_of(result: Any) -> tuple[Any, int | None]:
+    """What a monitor says as (memory or verdict, damage); the damage is None where it is left as it was."""
+    if not (isinstance(result, tuple) and len(result) == 2):
+        return result, None
+    memory, damage = result
+    if damage is None:
+        return memory, None
+    is_number = isinstance(damage, (int, np.integer)) and not isinstance(damage, bool)
+    if not (is_number and 0 <= damage <= MAX_DAMAGE):
+        raise ModelError(
+            f"a pair that a monitor returns is (memory, damage), damage 0 … {MAX_DAMAGE}; got {_shown(result)}. "
+            "Return a memory that is a pair as ((a, b), None)."
+        )
+    return memory, int(damage)
 
 
 def _shown(value: Any) -> str:

@@ -67,9 +67,11 @@ class LeastRisk(NamedTuple):
         return float((self.upper - self.lower).max())
 
 
-def sums_of(mdp: MDP) -> Sums:
-    """The sums of a model."""
-    margin = 1.0 + (3.0 * np.diff(mdp.outcome_ptr) + 8.0) * EPSILON  # more than products, sums and quotient round off
+def sums_of(mdp: MDP, *, times: int = 1) -> Sums:
+    """The sums of a model.  Values are found with the margin taken twice: asking with it once then allows something."""
+    margin = (
+        1.0 + times * (3.0 * np.diff(mdp.outcome_ptr) + 8.0) * EPSILON
+    )  # more than products, sums and quotient round off
     shares = np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1].astype(np.int64))
     columns = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage, mdp.probability
     return Sums(*columns, mdp.choice_states(), margin, margin / shares)
@@ -83,7 +85,7 @@ def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float) -> LeastRi
     needed
         k* of every state, exact up to ``budget`` at least.
     """
-    sums = sums_of(mdp)
+    sums = sums_of(mdp, times=2)
     upper, lower = (np.zeros((budget + 1, mdp.num_states)) for _ in range(2))
     is_open = [np.flatnonzero(needed > level) for level in range(budget + 1)]
     work = sum(int((mdp.choice_ptr[o + 1] - mdp.choice_ptr[o]).sum()) for o in is_open)

@@ -84,7 +84,7 @@ class RiskShield:
     def __init__(self, mdp: Model, budget: int, risk: float, *, tolerance: float = TOLERANCE) -> None:
         self.mdp = as_model(mdp)
         self.mdp.require_probabilities("RiskShield")
-        if self.mdp.unknown is not None:
+        if self.mdp.unknown is not None or (self.mdp.origin is not None and self.mdp.origin.counted):
             raise ModelError(
                 "a RiskShield needs the model's probabilities, and this model was learned: which outcomes are possible "
                 "is known with the stated confidence, how probable they are is not. Use Shield, or a model with known "

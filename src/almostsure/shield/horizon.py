@@ -74,12 +74,12 @@ class HorizonShield:
     # ------------------------------------------------------------------ what is allowed
 
     def allowed(self, state: int | str, remaining: int, steps_left: int) -> npt.NDArray[np.int64]:
-        """The ids of the actions that are safe for the steps that are left, ascending; all of them when none is left.
+        """The ids of the actions that are safe for the steps that are left, ascending.
 
         Raises
         ------
         NoSafeAction
-            If there is none.
+            If there is none, or no step is left: nothing is promised beyond the horizon.
         """
         s, left = self.mdp.state(state), whole("remaining", remaining)
         steps = self._steps(steps_left)
@@ -94,6 +94,14 @@ class HorizonShield:
         s, left, steps = np.broadcast_arrays(*map(np.atleast_1d, given))
         if s.size and not (s.min() >= 0 and s.max() < self.mdp.num_states):
             self.mdp.state(int(s[(s < 0) | (s >= self.mdp.num_states)][0]))  # says what is wrong
+        if steps.size and steps.min() <= 0:
+            at = int(np.argmin(steps))
+            raise NoSafeAction(
+                f"no step is left of the horizon {self.minimal.horizon} at {self.mdp.describe_state(int(s[at]))}: "
+                "nothing is promised beyond it. End the episode there (max_episode_steps).",
+                state=int(s[at]),
+                remaining=int(left[at]),
+            )
         if steps.size:
             self._steps(int(steps.min()))
             self._steps(int(steps.max()))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
 from almostsure.model.mdp import MDP, Bools
+from almostsure.model.monitors import ENDED, FORBIDDEN, verdict_of
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.shield.shield import Shield
@@ -52,23 +53,33 @@ class MonitoredShield:
                 "a MonitoredShield needs the shield of a product: Shield(minimal_budget(product(mdp, …)))"
             )
         self.shield, self.parts = shield, origin.parts
-        model, states = shield.mdp, self.parts.states.tolist()
-        self._outcomes = Outcomes(self.parts.base)
-        number: dict[Any, int] = {}
-        for state, memory in zip(states, self.parts.memories, strict=True):
-            if state != NOWHERE:
-                number.setdefault(memory, len(number))
-        # What is remembered at first has the greatest number, and 0 stands for runs in which nothing counts any more.
-        codes = [
-            0 if s == NOWHERE else len(number) - number[m] for s, m in zip(states, self.parts.memories, strict=True)
-        ]
-        self._code, self._place = codes, {(s, c): i for i, (s, c) in enumerate(zip(states, codes, strict=True))}
-        self._start: dict[int, int] = {states[s]: s for s in model.initial_states.tolist()}
-        choice = model.outcome_choices()
-        columns = (model.choice_states()[choice], model.choice_action[choice], model.successor, model.damage)
-        self._next: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
-        for s, a, t, d in zip(*(column.tolist() for column in columns), strict=True):
-            self._next.setdefault((s, a, states[t]), []).append((t, d))
+        base = self.parts.base
+        if base.origin is not None and base.origin.parts is not None:
+            raise ArgumentError(
+                "products of products cannot guard an environment of their base. Let one monitor remember both, or "
+                "play in the product itself: to_gymnasium(product)."
+            )
+        self._outcomes, self._is_over = Outcomes(base), base.is_terminal()
+        self._read_letters(base)
+        states, memories = self.parts.states.tolist(), self.parts.memories
+        kept = dict.fromkeys(m for s, m in zip(states, memories, strict=True) if s != NOWHERE)
+        # What is remembered at first has the greatest number; 0 stands for runs in which nothing counts any more.
+        self._memories = [None, *reversed(kept)]
+        self._code = {memory: code for code, memory in enumerate(self._memories) if code}
+        self._place = {
+            (s, self._code[m]): at for at, (s, m) in enumerate(zip(states, memories, strict=True)) if s != NOWHERE
+        }
+
+    def _read_letters(self, base: MDP) -> None:
+        """The letter of each step of the base, by state, action, next state and damage; None where undecided."""
+        numbers, self._letters = self.parts.monitor.letters(base)
+        choice = base.outcome_choices()
+        columns = (base.choice_states()[choice], base.choice_action[choice], base.successor, base.damage, numbers)
+        self._letter: dict[tuple[int, ...], int | None] = {}
+        for *step, number in zip(*(column.tolist() for column in columns), strict=True):
+            same = self._letters[self._letter.get(tuple(step), number) or 0] == self._letters[number]
+            known = tuple(step) not in self._letter or self._letter[tuple(step)] == number or same
+            self._letter[tuple(step)] = number if known else None
 
     @property
     def space(self) -> MDP:
@@ -79,35 +90,39 @@ class MonitoredShield:
         """The run (state, remaining, memory) that begins in an initial state; for many states, three arrays."""
         if np.ndim(state) == 0:
             s = self.space.state(state)
-            place, remaining = self.shield.begin(self._initial(s), budget)
-            return s, remaining, self._code[place]
+            memory = self._code[self.parts.monitor.start]
+            if s not in self.space.initial_states:
+                raise NoSafeAction(
+                    f"runs begin in the initial states of the model; {self.space.describe_state(s)} is not one of "
+                    "them. Build the product of a model that starts there.",
+                    state=s,
+                )
+            _, remaining = self.shield.begin(self._at(s, memory), budget)
+            return s, remaining, memory
         runs = [self.begin(s, budget) for s in np.asarray(state).tolist()]
         return tuple(np.array(column, np.int64) for column in zip(*runs, strict=True))
 
-    def _initial(self, state: int) -> int:
-        if state not in self._start:
-            raise NoSafeAction(
-                f"runs begin in the initial states of the model; {self.space.describe_state(state)} is not one of "
-                "them. Build the product of a model that starts there.",
-                state=state,
-            )
-        return self._start[state]
-
     def allowed(self, state: int | str, remaining: int, memory: int) -> npt.NDArray[np.int64]:
         """The ids of the actions that are safe, ascending; there is at least one."""
-        return self.shield.allowed(self._at(self.space.state(state), memory), remaining)
+        s = self.space.state(state)
+        if not memory:
+            return self.space.actions(s).astype(np.int64)
+        return self.shield.allowed(self._at(s, memory), remaining)
 
     def _at(self, state: int, memory: int) -> int:
         """The state of the product."""
-        place = self._place.get((state if memory else NOWHERE, memory))
+        place = self._place.get((state, memory))
         if place is None:
             raise ModelMismatch(f"{self.space.describe_state(state)} is never reached with memory {memory}")
         return place
 
     def mask(self, states: npt.ArrayLike, remaining: npt.ArrayLike, memory: npt.ArrayLike) -> Bools:
         """Which actions are safe, for many runs at once: [n, num_actions]."""
-        pairs = zip(np.ravel(states).tolist(), np.ravel(memory).tolist(), strict=True)
-        return self.shield.mask(np.array([self._at(s, m) for s, m in pairs]), np.ravel(remaining))
+        columns = np.broadcast_arrays(*map(np.atleast_1d, (states, remaining, memory)))
+        result = np.zeros((columns[0].size, self.space.num_actions), np.bool_)
+        for at, run in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            result[at, self.allowed(*run)] = True
+        return result
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, arrays of both."""
@@ -116,29 +131,33 @@ class MonitoredShield:
             said = [None] * next_state.size if damage is None else np.broadcast_to(damage, next_state.shape).tolist()
             said = [None if d is None or d != d else d for d in said]  # NaN says nothing
             columns = (x.tolist() for x in (state, remaining, memory, action, next_state))
-            rows = [self._after(*row) for row in zip(*columns, said, strict=True)]
-            return tuple(np.array(column, np.int64) for column in zip(*rows, strict=True))
+            rows = np.array([self._after(*row) for row in zip(*columns, said, strict=True)], np.int64).reshape(-1, 3)
+            return rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy()
         return self._after(
             self.space.state(state), remaining, memory, self.space.action(action), self.space.state(next_state), damage
         )
 
     def _after(self, state: int, remaining: int, memory: int, action: int, after: int, damage: Any) -> Run:
         told = self._outcomes.damage(state, action, after, damage)  # of the base; it says what is impossible
-        here = self._at(state, memory)
-        if not memory:
-            return after, remaining, 0
-        found = self._next.get((here, action, after)) or self._next.get((here, action, NOWHERE), [])
-        places = {place for place, _ in found}
-        if len(places) > 1:  # the base's damage tells them apart
-            places = {place for place, _ in found if (place, told) in found}
-        if len(places) != 1:
+        if not memory or self._is_over[state]:
+            return after, remaining, memory
+        letter = self._letter[state, action, after, told]
+        if letter is None:
             raise ModelMismatch(
-                f"the monitor cannot tell what it remembers after {self.space.describe_state(state)}, action "
-                f"{self.space.action_name(action)}, led to {self.space.describe_state(after)} with damage {told}."
+                f"the monitor cannot tell what happened from {self.space.describe_state(state)}, action "
+                f"{self.space.action_name(action)}, to {self.space.describe_state(after)} with damage {told}: several "
+                "outcomes look alike and count differently."
             )
-        place = places.pop()
-        spent = [d for target, d in found if target == place]
-        return after, remaining - (told if told in spent else max(spent)), self._code[place]
+        verdict, spent = verdict_of(self.parts.monitor.read(self._memories[memory], self._letters[letter]))
+        spent = told if spent is None else spent
+        if verdict is FORBIDDEN:
+            raise NoSafeAction(
+                f"{self.space.action_name(action)} at {self.space.describe_state(state)} led to what the monitor "
+                "forbids; no shield allows it",
+                state=state,
+                remaining=remaining,
+            )
+        return after, remaining - spent, 0 if verdict is ENDED else self._code[verdict]
 
     def __repr__(self) -> str:
         return f"<MonitoredShield of {self.shield!r}>"

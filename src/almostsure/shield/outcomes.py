@@ -100,8 +100,9 @@ class Outcomes:
         """The damage of each of many transitions; ``said`` is None, or what is said of each, NaN for nothing."""
         if not self._ready:
             self._prepare()
+        states, actions, after = (np.asarray(x, np.int64) for x in (states, actions, after))  # products must not wrap
         damages = self._look_up(states, actions, after)
-        told = None if said is None else np.asarray(said)
+        told = None if said is None else np.broadcast_to(np.asarray(said), damages.shape)
         odd = damages < 0
         if told is not None:
             odd |= (damages != told) & (told == told)  # NaN is not itself
@@ -137,8 +138,11 @@ class Outcomes:
             )
         place = mdp.choice_states().astype(np.int64) * mdp.num_actions + mdp.choice_action
         number = place[mdp.outcome_choices()] * mdp.num_states + mdp.successor
-        first = np.flatnonzero(np.diff(number, prepend=-1))
         damage = mdp.damage.astype(np.int16)
+        if (np.diff(number) < 0).any():  # the outcomes of a choice need not be in order
+            order = np.argsort(number, kind="stable")
+            number, damage = number[order], damage[order]
+        first = np.flatnonzero(np.diff(number, prepend=-1))
         least, most = np.minimum.reduceat(damage, first), np.maximum.reduceat(damage, first)
         self._damage = np.where(least == most, least, np.int16(ASK))
         self._number = number[first]

@@ -79,7 +79,7 @@ class Shield:
 
     def __new__(cls, minimal: Any) -> Any:
         """Upper budgets of a continuous system make a shield of their own."""
-        if not isinstance(minimal, MinimalBudget) and hasattr(minimal, "shield"):
+        if not isinstance(minimal, MinimalBudget) and callable(getattr(minimal, "shield", None)):
             return minimal.shield()
         return super().__new__(cls)
 
