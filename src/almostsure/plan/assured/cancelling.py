@@ -17,7 +17,7 @@ import numpy as np
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components
-from almostsure.plan.programme.occupation import FEASIBLE, mean_gain
+from almostsure.plan.programme.occupation import FEASIBLE, loses, mean_gain
 
 NEARLY = 1e-6  # by how much a choice may seem to lose, times the rewards' size, to be tried
 ROUNDING = 2e-15  # what is left of a reward that cancels out, times the size of what it was computed from
@@ -38,6 +38,8 @@ def free_choices(flow: Flow) -> tuple[Bools, Floats, Bools]:
     for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
         part = inner & (label[flow.owner] == number)
         scale = float(np.abs(flow.reward[part]).max())
+        if loses(flow, part, FEASIBLE * scale):
+            continue  # nothing cancels out where every way round loses
         gain, guess = mean_gain(flow, part)
         if gain > -FEASIBLE * scale:
             loss = guess[flow.owner] - flow.reward - flow.moves @ guess

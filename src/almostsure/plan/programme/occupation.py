@@ -15,6 +15,7 @@ A vertex of the programme is a policy that plays at random in one state at most.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -152,8 +153,23 @@ def gainful(flow: Flow) -> Bools:
 def _gains(flow: Flow, choices: Bools, least: float) -> bool:
     """Whether the best mean reward per step of one end component is above ``least``.
 
-    For any numbers h, the least and the largest of max over choices of [reward + P h] − h, over the states, enclose it.
     A few rounds of value iteration mostly decide; the programme is for those so close that they don't.
+    """
+    for low, high in _enclosures(flow, choices):
+        if low > least or high <= least:
+            return low > least
+    return mean_gain(flow, choices)[0] > least
+
+
+def loses(flow: Flow, choices: Bools, least: float) -> bool:
+    """Whether value iteration shows that the best mean reward per step of one end component is below −``least``."""
+    return any(high < -least for _, high in _enclosures(flow, choices))
+
+
+def _enclosures(flow: Flow, choices: Bools) -> Iterator[tuple[float, float]]:
+    """Ever closer bounds of the best mean reward per step among choices of one end component.
+
+    For any numbers h, the least and the largest of max over choices of [reward + P h] − h, over the states, enclose it.
     """
     part = np.flatnonzero(choices)
     states, first = np.unique(flow.owner[part], return_index=True)  # choices are ordered by their owners
@@ -161,12 +177,10 @@ def _gains(flow: Flow, choices: Bools, least: float) -> bool:
     h = np.zeros(states.size)
     for _ in range(ROUNDS):
         change = np.maximum.reduceat(reward + moves @ h, first) - h
-        if change.min() > least or change.max() <= least:
-            return bool(change.min() > least)
+        yield float(change.min()), float(change.max())
         h += (change - change.min()) / 2  # half a step, so that it does not go round in circles
         if h.max() - h.min() > FAR * np.abs(reward).max():  # rounding would count
-            break
-    return mean_gain(flow, choices)[0] > least
+            return
 
 
 def mean_gain(flow: Flow, choices: Bools) -> tuple[float, Floats]:
