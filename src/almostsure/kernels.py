@@ -8,8 +8,11 @@ compiled code can call nothing else.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any, final
+
+LOCK = threading.RLock()
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -32,12 +35,13 @@ class Kernel:
 
     def compiled(self) -> Any:
         """Numba's dispatcher of the function, with all the kernels that it may call."""
-        if self.dispatcher is None:
-            from numba import njit as numba_njit
+        with LOCK:  # another thread must not find callees that are not dispatchers yet
+            if self.dispatcher is None:
+                from numba import njit as numba_njit
 
-            self.dispatcher = numba_njit(**self.options)(self.py_func)
-            names = self.py_func.__globals__
-            for name, value in list(names.items()):
-                if isinstance(value, Kernel):
-                    names[name] = value.compiled()
-        return self.dispatcher
+                self.dispatcher = numba_njit(**self.options)(self.py_func)
+                names = self.py_func.__globals__
+                for name, value in list(names.items()):
+                    if isinstance(value, Kernel):
+                        names[name] = value.compiled()
+            return self.dispatcher

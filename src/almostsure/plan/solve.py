@@ -209,7 +209,10 @@ def solve_policy(
             return solve_programme(mdp, constraint, Programme(plain_flow(mdp), discount), tolerance)
         case Chance():
             return _chance(mdp, constraint, discount, tolerance)
-    raise ArgumentError(f"constraint must be AlmostSure, Expected or Chance; got {constraint!r}")
+    raise ArgumentError(
+        f"constraint must be AlmostSure, Expected or Chance; got {constraint!r}. For a budget that is never "
+        "exceeded, pass AlmostSure(budget)."
+    )
 
 
 # ---------------------------------------------------------------------- almost sure
