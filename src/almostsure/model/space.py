@@ -233,8 +233,9 @@ class Space:
         """The index of a state given by index or name."""
         if isinstance(state, str):
             return self._state_by_name(state)
-        if self.encode is not None and isinstance(state, (tuple, frozenset)):
-            return self.state(self.encode(state))  # as the function or the environment knows it
+        encode = getattr(self, "encode", None)  # not there yet while labels are read
+        if encode is not None and isinstance(state, (tuple, frozenset)):
+            return self.state(encode(state))  # as the function or the environment knows it
         return _index("state", state, self.num_states)
 
     def _state_by_name(self, name: str) -> int:
