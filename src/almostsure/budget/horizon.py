@@ -24,9 +24,8 @@ import numpy.typing as npt
 from almostsure.arguments import whole
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError
+from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Ints
-
-LABEL = "forbidden"
 
 Values = npt.NDArray[np.int32]
 
@@ -129,10 +128,10 @@ def check_steps(name: str, steps: object) -> int:
 def first_values(mdp: MDP) -> Values:
     """v₀: 0, and ∞ for what is forbidden or unknown."""
     start = np.zeros(mdp.num_states, np.int32)
-    if LABEL in mdp.labels:
+    if TRAP in mdp.labels:
         stays = (mdp.successor == mdp.choice_states()[mdp.outcome_choices()]) & (mdp.damage > 0)
         first = mdp.outcome_ptr[mdp.choice_ptr[:-1]].astype(np.int64)
-        start[mdp.labels[LABEL] & np.logical_and.reduceat(stays, first)] = INFINITE  # k* is ∞ there, too
+        start[mdp.labels[TRAP] & np.logical_and.reduceat(stays, first)] = INFINITE  # k* is ∞ there, too
     if mdp.unknown is not None:
         start[mdp.unknown] = INFINITE
     return start

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.model.build import build
+from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.origin import Origin
 from almostsure.model.source import Model, as_model
@@ -58,7 +59,7 @@ def _rebuilt(mdp: MDP, *, damage: npt.NDArray[Any], reward: Floats, unit: Fracti
     choice = mdp.outcome_choices()
     state = mdp.choice_states()[choice]
     counts = ~mdp.is_terminal()[state]  # nothing happens in terminal states
-    trap = mdp.labels.get("forbidden", np.zeros(mdp.num_states, np.bool_))[state]
+    trap = mdp.labels.get(TRAP, np.zeros(mdp.num_states, np.bool_))[state]
     if mdp.unknown is not None:
         trap = trap | (state == mdp.unknown)
     hurts = np.where(trap, mdp.damage, np.where(counts, damage, 0))  # what is forbidden or unknown stays so

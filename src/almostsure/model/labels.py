@@ -18,6 +18,8 @@ from almostsure.errors import ModelError
 Bools = npt.NDArray[np.bool_]
 Labels = Mapping[str, npt.ArrayLike]
 
+TRAP = "forbidden"  # the label of the state to which a product leads what must never happen
+
 
 def read_labels(labels: Labels | None, num_states: int, find: Callable[[Any], int]) -> Mapping[str, Bools]:
     """Each label as a read-only array of one truth value per state; ``find`` turns an index or a name into a state."""

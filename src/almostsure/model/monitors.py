@@ -30,6 +30,7 @@ from almostsure.arguments import and_more, whole
 from almostsure.errors import AlmostSureError, ArgumentError, LimitReached, ModelError, UnknownName
 from almostsure.model.build import build
 from almostsure.model.change import Given, per_outcome
+from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.origin import Origin
 from almostsure.model.source import Model, as_model
@@ -37,7 +38,6 @@ from almostsure.model.validate import MAX_DAMAGE
 
 MAX_STATES = 20_000_000
 MAX_MEMORIES = 1_000_000
-LABEL = "forbidden"
 
 
 @final
@@ -350,7 +350,7 @@ class _Product:
         self.columns: list[tuple[Ints, ...]] = []
         self.ends = self.traps = False
         self.over, self.terminal = base.is_terminal(), list[int]()
-        self.trap = base.labels.get(LABEL, np.zeros(base.num_states, np.bool_)).copy()
+        self.trap = base.labels.get(TRAP, np.zeros(base.num_states, np.bool_)).copy()
         if base.unknown is not None:
             self.trap[base.unknown] = True
 
@@ -458,11 +458,11 @@ class _Product:
         return self._named(columns, state, [self.memories[m] for m in memory.tolist()], end)
 
     def _named(self, columns: list[Any], state: Ints, memories: list[Any], end: int) -> MDP:
-        base, extra = self.base, ["nothing counts any more"] * self.ends + [LABEL] * self.traps
+        base, extra = self.base, ["nothing counts any more"] * self.ends + [TRAP] * self.traps
         names = [f"{base.state_name(s)} | {m}" for s, m in zip(state.tolist(), memories, strict=True)]
         labels = {name: np.append(holds[state], np.zeros(len(extra), np.bool_)) for name, holds in base.labels.items()}
         if self.traps:
-            labels[LABEL] = labels.get(LABEL, np.zeros(len(names) + len(extra), np.bool_)) | (
+            labels[TRAP] = labels.get(TRAP, np.zeros(len(names) + len(extra), np.bool_)) | (
                 np.arange(len(names) + len(extra)) == len(names) + self.ends
             )
         starts = self.index[self._memory(self.monitor.start) * base.num_states + int(base.initial_states[0])]

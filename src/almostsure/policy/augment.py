@@ -2,7 +2,7 @@
 
 Its states are the pairs (s, K) with K = 0 … budget, pair (s, K) at index ``K * num_states + s``, and one more, the
 last, that is entered when a step overspends: *overspent*, where nothing happens any more.  A step's damage is 1
-exactly when it overspends, and 0 otherwise; rewards stay as they are.  So "never more than total damage" in the
+exactly when it overspends, and 0 otherwise; rewards stay as they are.  So "never more damage than the budget" in the
 model is "no damage at all" in the augmented one, and everything that works on models works on it.
 
 It has ``budget + 1`` times the outcomes of the model.  The solvers do not need it (they work layer by layer); it is
