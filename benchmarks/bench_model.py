@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import almostsure as asure
-from almostsure.model.grid import grid_family
+from almostsure.model.build.grid import grid_family
 
 
 def best(function: Callable[[], object], repeats: int) -> float:

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 import almostsure as asure
-from almostsure.model.grid import grid_family
+from almostsure.model.build.grid import grid_family
 from almostsure.model.mdp import MDP, Arrays
 from almostsure.testing.families import garnet
 

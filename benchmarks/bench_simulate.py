@@ -15,8 +15,8 @@ import time
 import numpy as np
 
 import almostsure as asure
-from almostsure.policy.simulate import play_compiled
-from almostsure.policy.simulate_plain import play_plain
+from almostsure.policy.simulation.plain import play_plain
+from almostsure.policy.simulation.simulate import play_compiled
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from almostsure.learn.compare import compare
+from almostsure.learn import compare
 
 WIDTH, HEIGHT, LEFT, TOP, GAP = 330, 210, 52, 40, 70
 COLOURS = ("#1b6ca8", "#d1603d", "#6a4c93", "#c9a227", "#c2185b")

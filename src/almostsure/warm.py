@@ -23,14 +23,14 @@ def _budgets() -> None:
 
 def _policies() -> None:
     from almostsure.plan.assured import engine
-    from almostsure.policy.simulate import warm_up
+    from almostsure.policy.simulation.simulate import warm_up
 
     warm_up()
     engine.warm_up()
 
 
 def _grids() -> None:
-    from almostsure.abstract.known import known
+    from almostsure.abstract.known.environments import known
 
     for name in ("Pendulum-v1", "MountainCar-v0"):  # levels, and arrival
         for cells in ((10, 10), (300, 3)):  # whose numbers fit one byte, and two
@@ -38,8 +38,8 @@ def _grids() -> None:
 
 
 def _learning() -> None:
-    from almostsure.learn import sampling
     from almostsure.learn.learners import registry
+    from almostsure.learn.sampling import count as sampling
 
     sampling.warm_up()
     registry.warm_up()

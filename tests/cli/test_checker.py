@@ -54,7 +54,7 @@ def test_no_engine_is_loaded(saved: Path) -> None:
     packages = {name.split(".")[1] for name in modules}
     assert packages == {"arguments", "budget", "errors", "exports", "files", "model"}
     assert not {name for name in modules if name.rpartition(".")[2] in ENGINES}
-    assert "almostsure.model.examples" not in modules  # only the reader of the file at hand
+    assert "almostsure.model.build.examples" not in modules  # only the reader of the file at hand
 
 
 def test_the_list_of_modules_is_all_that_was_loaded(saved: Path) -> None:

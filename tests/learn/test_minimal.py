@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import almostsure as asure
 import almostsure.learn.minimal as budget_module
-import almostsure.learn.sampling as sampling_module
+import almostsure.learn.sampling.count as sampling_module
 from almostsure.errors import ArgumentError, FileError, Infeasible, Interrupted, LimitReached, ModelError
 from almostsure.learn import learn_minimal_budget, samples_needed
 from almostsure.learn.minimal import reachable_choices

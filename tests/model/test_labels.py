@@ -12,9 +12,9 @@ import pytest
 
 from almostsure import MDP, from_function, from_transitions, load
 from almostsure.errors import CorruptFile, FileError, ModelError, UnknownName
-from almostsure.model.convert import from_dense
+from almostsure.model.build.convert import from_dense
+from almostsure.model.build.tables import from_table
 from almostsure.model.space import Space
-from almostsure.model.tables import from_table
 from almostsure.model.umb.relay import with_relays
 
 LABELS = {"goal": [2], "x>=1 & wet": np.array([False, True, True]), "end": ["c"], "none": []}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.build import from_transitions
+from almostsure.model.build.transitions import from_transitions
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import ARRAY_NAMES, MDP, Arrays, action_dtype, index_dtype
 from almostsure.testing import mdps
@@ -206,7 +206,7 @@ def test_broken_arrays_are_refused(change, message):
 
 
 def test_the_place_is_right_beyond_the_first_chunk(monkeypatch):
-    monkeypatch.setattr("almostsure.model.validate.CHUNK", 2)
+    monkeypatch.setattr("almostsure.model.build.validate.CHUNK", 2)
     with pytest.raises(ModelError, match=r"choice 2 \(state 1, action 0\) must sum to 1 .*got 0.5"):
         MDP(parts(probability=np.array([0.5, 0.5, 1, 0.5])), initial=(np.array([0]), np.ones(1)))
 

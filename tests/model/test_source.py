@@ -3,8 +3,8 @@
 import pytest
 
 from almostsure.errors import FileError, ModelError, UnknownName
-from almostsure.model.examples import example
-from almostsure.model.grid import from_map
+from almostsure.model.build.examples import example
+from almostsure.model.build.grid import from_map
 from almostsure.model.source import as_model, read_constants
 
 

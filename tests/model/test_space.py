@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.build import from_transitions
+from almostsure.model.build.transitions import from_transitions
 from almostsure.model.layout import Layout
 from almostsure.model.space import Space
 

@@ -7,7 +7,7 @@ from almostsure.errors import ArgumentError, PolicyError
 from almostsure.paper.history import augment_history, forget_budget, from_history_policy, to_history_policy
 from almostsure.policy.augment import augment, augmented_state
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulate import simulate
+from almostsure.policy.simulation.simulate import simulate
 from almostsure.testing import mdps
 
 

@@ -15,7 +15,7 @@ from almostsure.plan.solve import solve_policy
 from almostsure.policy.augment import augment
 from almostsure.policy.evaluate import evaluate
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulate import simulate
+from almostsure.policy.simulation.simulate import simulate
 from almostsure.testing import mdps
 
 

@@ -10,7 +10,7 @@ from almostsure.errors import ArgumentError, NoSafeAction
 from almostsure.policy.evaluate import evaluate
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
-from almostsure.policy.simulate import simulate
+from almostsure.policy.simulation.simulate import simulate
 from almostsure.testing import mdps
 
 randoms = st.randoms(use_true_random=False)

@@ -11,7 +11,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, FileError, NoSafeAction
-from almostsure.model.examples import example
+from almostsure.model.build.examples import example
 from almostsure.shield import Shield
 from almostsure.testing.families import garnet, ladder
 

@@ -4,7 +4,7 @@ import pytest
 import almostsure as asure
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError, Infeasible
-from almostsure.model.examples import example
+from almostsure.model.build.examples import example
 from almostsure.policy.augment import augment
 from almostsure.shield import Restricted, Shield, Trimmed, restrict, trim
 from almostsure.testing.families import ladder

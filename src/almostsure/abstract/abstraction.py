@@ -232,7 +232,7 @@ def abstract(
     0
     """
     if isinstance(step, str):
-        from almostsure.abstract.known import known
+        from almostsure.abstract.known.environments import known
 
         return known(step, grid=grid, pattern=None if pattern == 1 else pattern)
     if not isinstance(grid, Grid):

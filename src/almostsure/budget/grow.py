@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE, NO_CAP, Halted, MinimalBudget
 from almostsure.errors import Interrupted, ModelError
+from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP, Ints, Support, index_dtype
-from almostsure.model.validate import MAX_DAMAGE
 
 LOCAL = 30_000  # outcomes looked at before solving anew is the quicker way
 

@@ -152,7 +152,7 @@ class MinimalBudget:
         return self.engine if self.upper_bound else f"solved by the {self.engine}"
 
     def _repr_html_(self) -> str:
-        from almostsure.model.html import budget_map, card, levels_table
+        from almostsure.model.show.html import budget_map, card, levels_table
 
         counts = levels_table("states need", self.histogram())
         facts = list(zip(("start", "levels", "proof"), self._in_words(), strict=True))

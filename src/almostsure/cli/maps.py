@@ -10,8 +10,8 @@ from rich.text import Text
 from almostsure.budget.minimal import INFINITE
 from almostsure.cli.output import clean, console, needs, say
 from almostsure.errors import NoSafeAction, PolicyError
-from almostsure.model.draw import NOBODY, cells
 from almostsure.model.mdp import MDP, Ints
+from almostsure.model.show.draw import NOBODY, cells
 from almostsure.policy.policy import Policy
 
 SHADES = (24, 60, 96, 132, 131, 130, 166, 202)  # blue to orange, which everybody can tell apart, of 256 colours

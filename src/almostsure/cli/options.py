@@ -16,7 +16,7 @@ import typer
 from almostsure.cli.output import described, emit
 from almostsure.errors import ArgumentError, FileError, ModelError, nearest
 from almostsure.files import MODELS, STORM, TENSORS
-from almostsure.model.examples import example_names
+from almostsure.model.build.examples import example_names
 from almostsure.model.mdp import MDP
 from almostsure.model.source import GYM, as_model
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected

@@ -1,14 +1,14 @@
 """Gymnasium environments that sample models, and wrappers that shield environments.
 
 Importing it registers ``almostsure/Paper-v0``, ``almostsure/HazardMap-v0``, ``almostsure/Warehouse-v0`` and others:
-see :mod:`almostsure.gym.registration`.
+see :mod:`almostsure.gym.envs.registration`.
 """
 
 from almostsure.gym.damage import DamageTracker, VectorDamageTracker
-from almostsure.gym.known_envs import Ready, damage_of, ready
-from almostsure.gym.model_env import ModelEnv, ModelVectorEnv, to_gymnasium
+from almostsure.gym.envs.known_envs import Ready, damage_of, ready
+from almostsure.gym.envs.model_env import ModelEnv, ModelVectorEnv, to_gymnasium
+from almostsure.gym.envs.registration import environment_names, register
 from almostsure.gym.observation import BudgetObservation, VectorBudgetObservation
-from almostsure.gym.registration import environment_names, register
 from almostsure.gym.shielded import ShieldedEnv
 from almostsure.gym.shielded_vector import ShieldedVectorEnv
 from almostsure.gym.tensorboard import TensorBoardSink

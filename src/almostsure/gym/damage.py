@@ -23,9 +23,9 @@ from gymnasium.vector.utils import iterate
 from almostsure.arguments import check_budget, whole
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, read, said, write
-from almostsure.model.damage import takes_an_outcome
+from almostsure.model.build.damage import takes_an_outcome
+from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import Bools
-from almostsure.model.validate import MAX_DAMAGE
 
 Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (observation, action, next observation, reward, terminated)
 

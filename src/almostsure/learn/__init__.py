@@ -4,18 +4,18 @@
 """
 
 from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
-from almostsure.learn.compare import compare
-from almostsure.learn.comparison import Comparison
+from almostsure.learn.comparison.result import Comparison
+from almostsure.learn.comparison.run import compare
 from almostsure.learn.counts import Counts
-from almostsure.learn.crew import RayCluster
-from almostsure.learn.env_sampler import EnvSampler, known_damage
-from almostsure.learn.explore import explore
 from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
 from almostsure.learn.logs.learn import learn_from_logs
 from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
 from almostsure.learn.online import OnlineShield
-from almostsure.learn.samplers import FunctionSampler, Sampler
-from almostsure.learn.sampling import count_outcomes
+from almostsure.learn.sampling.count import count_outcomes
+from almostsure.learn.sampling.crew import RayCluster
+from almostsure.learn.sampling.env_sampler import EnvSampler, known_damage
+from almostsure.learn.sampling.samplers import FunctionSampler, Sampler
+from almostsure.learn.snapshots import explore
 
 __all__ = [
     "Comparison",

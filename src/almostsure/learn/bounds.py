@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import check_real, whole, whole_array
 from almostsure.errors import ArgumentError, UnknownName
-from almostsure.model.validate import SUM_TOLERANCE
+from almostsure.model.build.validate import SUM_TOLERANCE
 
 BOUNDS = ("sharp", "paper")
 Bound = Literal["sharp", "paper"]

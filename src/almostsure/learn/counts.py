@@ -22,10 +22,10 @@ import numpy.typing as npt
 from almostsure.errors import ArgumentError, LimitReached, UnknownName
 from almostsure.learn.bounds import Confidence, confidence
 from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype
+from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
 from almostsure.model.space import Space
-from almostsure.model.validate import MAX_DAMAGE
 
 UNKNOWN = ("refuse", "allow")
 Unknown = Literal["refuse", "allow"]

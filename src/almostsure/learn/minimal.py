@@ -44,12 +44,12 @@ from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import Infeasible, Interrupted, LimitReached
 from almostsure.learn.bounds import Confidence, samples_needed, unit
-from almostsure.learn.checkpoint import Checkpoint
 from almostsure.learn.counts import Counts, Unknown
-from almostsure.learn.crew import Crew, Workers, uninterrupted
 from almostsure.learn.evidence import Evidence, check_mu
-from almostsure.learn.samplers import CheckedSampler, as_sampler
-from almostsure.learn.sampling import Counter, sampling_crew
+from almostsure.learn.sampling.checkpoint import Checkpoint
+from almostsure.learn.sampling.count import Counter, sampling_crew
+from almostsure.learn.sampling.crew import Crew, Workers, uninterrupted
+from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
 from almostsure.model.arrays import Bools, Ints
 from almostsure.model.mdp import MDP
 from almostsure.policy.explore import Played, explore, spans

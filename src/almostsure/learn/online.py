@@ -47,13 +47,13 @@ from almostsure.errors import ArgumentError, CorruptFile, ModelError, ModelMisma
 from almostsure.files import load_tensors, save_tensors
 from almostsure.learn.bounds import Confidence, count, delta_bought, unit
 from almostsure.learn.counts import ARRAYS, Counts, Unknown, check_unknown
-from almostsure.learn.crew import uninterrupted
-from almostsure.learn.env_sampler import is_environment, space_of_env
 from almostsure.learn.ledger import Ledger, Surprise, Violation
-from almostsure.learn.samplers import as_sampler
+from almostsure.learn.sampling.crew import uninterrupted
+from almostsure.learn.sampling.env_sampler import is_environment, space_of_env
+from almostsure.learn.sampling.samplers import as_sampler
 from almostsure.model.arrays import Bools
+from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.space import Actions, Encode, Initial, Space
-from almostsure.model.validate import MAX_DAMAGE
 from almostsure.shield.protocol import Run
 from almostsure.shield.shield import Shield
 from almostsure.shield.table import SparseTable, Table, table_of

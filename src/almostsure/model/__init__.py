@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
-    from almostsure.model.build import from_transitions
+    from almostsure.model.build.convert import from_dense, from_sparse
+    from almostsure.model.build.examples import example, example_names
+    from almostsure.model.build.function import from_function
+    from almostsure.model.build.grid import Cell, from_map
+    from almostsure.model.build.tables import from_gymnasium, from_table
+    from almostsure.model.build.transitions import from_transitions
     from almostsure.model.change import with_damage, with_reward
-    from almostsure.model.convert import from_dense, from_sparse
-    from almostsure.model.draw import draw_map
-    from almostsure.model.examples import example, example_names
-    from almostsure.model.function import from_function
-    from almostsure.model.grid import Cell, from_map
     from almostsure.model.layout import Layout
     from almostsure.model.mdp import MDP, Outcome
     from almostsure.model.monitors import (
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
         Steps,
         product,
     )
+    from almostsure.model.show.draw import draw_map
     from almostsure.model.source import as_model
     from almostsure.model.storm.read import from_prism
     from almostsure.model.storm.write import to_storm
-    from almostsure.model.tables import from_gymnasium, from_table
     from almostsure.model.umb.files import load
 
 __all__ = [
@@ -64,20 +64,20 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "almostsure.model.build": "from_transitions",
+        "almostsure.model.build.transitions": "from_transitions",
         "almostsure.model.change": "with_damage with_reward",
-        "almostsure.model.convert": "from_dense from_sparse",
-        "almostsure.model.draw": "draw_map",
-        "almostsure.model.examples": "example example_names",
+        "almostsure.model.build.convert": "from_dense from_sparse",
+        "almostsure.model.show.draw": "draw_map",
+        "almostsure.model.build.examples": "example example_names",
         "almostsure.model.umb.files": "load",
-        "almostsure.model.function": "from_function",
-        "almostsure.model.grid": "Cell from_map",
+        "almostsure.model.build.function": "from_function",
+        "almostsure.model.build.grid": "Cell from_map",
         "almostsure.model.layout": "Layout",
         "almostsure.model.mdp": "MDP Outcome",
         "almostsure.model.monitors": "ENDED FORBIDDEN Automaton Monitor Refill SecondBudget Steps product",
         "almostsure.model.source": "as_model",
         "almostsure.model.storm.read": "from_prism",
         "almostsure.model.storm.write": "to_storm",
-        "almostsure.model.tables": "from_gymnasium from_table",
+        "almostsure.model.build.tables": "from_gymnasium from_table",
     },
 )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.model.build import build
+from almostsure.model.build.transitions import build
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.origin import Origin

@@ -37,11 +37,11 @@ from almostsure.model.arrays import (
     index_dtype,
     terminal_states,
 )
+from almostsure.model.build.validate import check_outcomes
 from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.origin import Origin
 from almostsure.model.space import Encode, Initial, Space
-from almostsure.model.validate import check_outcomes
 
 __all__ = [
     "ARRAY_NAMES",
@@ -256,13 +256,13 @@ class MDP(Space):
         )
 
     def _repr_html_(self) -> str:
-        from almostsure.model.html import model_card
+        from almostsure.model.show.html import model_card
 
         return model_card(self)
 
     def summary(self) -> str:
         """A few lines about the model: its size, damage, rewards, terminal states, start and memory."""
-        from almostsure.model.describe import summary
+        from almostsure.model.show.describe import summary
 
         return summary(self)
 

@@ -28,13 +28,13 @@ import numpy as np
 
 from almostsure.arguments import and_more, whole
 from almostsure.errors import AlmostSureError, ArgumentError, LimitReached, ModelError, UnknownName
-from almostsure.model.build import build
+from almostsure.model.build.transitions import build
+from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.change import Given, per_outcome
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.origin import Origin
 from almostsure.model.source import Model, as_model
-from almostsure.model.validate import MAX_DAMAGE
 
 MAX_STATES = 20_000_000
 MAX_MEMORIES = 1_000_000

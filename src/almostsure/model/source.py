@@ -39,12 +39,12 @@ def as_model(
     ----------
     model
         A model, which is returned as it is; the name of an example; the path of a UMB file (``.umb``), of a PRISM,
-        JANI or DRN file, or of a text map (``.txt``, ``.map``; see :func:`almostsure.model.grid.from_map`); or
+        JANI or DRN file, or of a text map (``.txt``, ``.map``; see :func:`almostsure.model.build.grid.from_map`); or
         ``gym:`` and the id of a Gymnasium environment that has a transition table, such as ``gym:FrozenLake-v1``.
     damage
         What hurts, where the model does not say so itself.  In files of other programs a label, a reward structure
         or an action (see :func:`almostsure.from_prism`); in an environment a rule such as ``"reward<=-100"`` (see
-        :mod:`almostsure.model.damage`), which FrozenLake, CliffWalking and Taxi need not be told.
+        :mod:`almostsure.model.build.damage`), which FrozenLake, CliffWalking and Taxi need not be told.
     reward, cost
         In files of other programs: the reward structure that becomes the reward, and one that is subtracted from it.
     goal, scale
@@ -133,7 +133,7 @@ def _made(name: str, constants: Mapping[str, Any], make: Callable[[], MDP]) -> M
 
 
 def _example(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP:
-    from almostsure.model.examples import example, example_names
+    from almostsure.model.build.examples import example, example_names
 
     if name in example_names():
         _refuse(given, f"the example {name!r} has its own damage and reward")
@@ -156,7 +156,7 @@ def _umb(name: str, given: dict[str, Any], constants: Mapping[str, Constant] | s
 def _map(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP:
     import inspect
 
-    from almostsure.model.grid import from_map
+    from almostsure.model.build.grid import from_map
 
     _refuse(given, f"the characters of the map {name} say what hurts")
     known = [parameter for parameter in inspect.signature(from_map).parameters if parameter not in ("text", "legend")]
@@ -184,8 +184,8 @@ def _environment(env: str, given: dict[str, Any], constants: dict[str, Any]) -> 
 def _from_environment(env: str, damage: str | None, constants: dict[str, Any]) -> MDP:
     import gymnasium
 
-    from almostsure.model.damage import damage_rule
-    from almostsure.model.tables import from_gymnasium, table_of
+    from almostsure.model.build.damage import damage_rule
+    from almostsure.model.build.tables import from_gymnasium, table_of
 
     try:
         made = gymnasium.make(env, **constants)

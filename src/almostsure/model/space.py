@@ -24,10 +24,10 @@ import numpy.typing as npt
 from almostsure.arguments import whole
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError, UnknownName
 from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, index_dtype
+from almostsure.model.build.validate import check_choices, check_initial, numbers
 from almostsure.model.labels import Labels, read_labels, with_more_states
 from almostsure.model.layout import Layout
 from almostsure.model.naming import checked_names, distinct, shown
-from almostsure.model.validate import check_choices, check_initial, numbers
 
 Initial = int | str | Mapping[int | str, float] | Sequence[float] | npt.NDArray[Any]
 Actions = int | Sequence[npt.ArrayLike] | Callable[[int], npt.ArrayLike]

@@ -16,7 +16,7 @@ import numpy as np
 
 from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, UnknownName
-from almostsure.model.examples import example
+from almostsure.model.build.examples import example
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 from almostsure.paper.small import is_acyclic, random_models

@@ -18,8 +18,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.model.build import from_transitions
-from almostsure.model.examples import example
+from almostsure.model.build.examples import example
+from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Floats
 from almostsure.paper.claim import CLOSE, LOOSE, Trial, claim
 from almostsure.plan.constraints import AlmostSure, Expected
@@ -27,7 +27,7 @@ from almostsure.plan.solve import Solution, solve_policy
 from almostsure.policy.augment import augment
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulate import Episodes, simulate
+from almostsure.policy.simulation.simulate import Episodes, simulate
 
 BUDGET = 5
 LIMITS = (1.0, 3.0, 5.0, 10.0)

@@ -11,7 +11,7 @@ import numpy as np
 
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import Infeasible
-from almostsure.model.examples import example
+from almostsure.model.build.examples import example
 from almostsure.model.mdp import MDP
 from almostsure.paper.claim import CLOSE, LOOSE, Trial, claim
 from almostsure.paper.history import augment_history, forget_budget, from_history_policy, to_history_policy
@@ -21,7 +21,7 @@ from almostsure.plan.solve import solve_policy
 from almostsure.policy.augment import augment, augmented_state
 from almostsure.policy.evaluate import evaluate
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulate import simulate
+from almostsure.policy.simulation.simulate import simulate
 from almostsure.shield.shield import Shield
 
 MOST_HISTORIES = 5_000

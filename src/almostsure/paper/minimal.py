@@ -16,8 +16,8 @@ from almostsure.budget import reference
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.reference import barrier
 from almostsure.budget.solve import minimal_budget
-from almostsure.model.build import from_transitions
-from almostsure.model.examples import example
+from almostsure.model.build.examples import example
+from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.paper.claim import LOOSE, Trial, claim
 from almostsure.paper.small import MOST_PLANS, least_budgets, overspends, plans, starting_in, stationary, worst_damages

@@ -16,9 +16,9 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.learn.bounds import delta_bought, samples_needed
 from almostsure.learn.counts import Counts
 from almostsure.learn.minimal import learn_minimal_budget
-from almostsure.learn.sampling import count_outcomes
-from almostsure.model.build import from_transitions
-from almostsure.model.examples import example
+from almostsure.learn.sampling.count import count_outcomes
+from almostsure.model.build.examples import example
+from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.paper.claim import Trial, claim
 from almostsure.plan.constraints import AlmostSure

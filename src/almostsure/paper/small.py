@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from almostsure.budget.minimal import INFINITE
-from almostsure.model.build import from_transitions
+from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Outcome
 
 Plan = Mapping[tuple[int, int], int]  # (state, remaining) → action

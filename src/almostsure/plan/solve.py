@@ -132,7 +132,7 @@ class Solution:
         return "\n".join([*lines, *self._may_never_end()])
 
     def _repr_html_(self) -> str:
-        from almostsure.model.html import card
+        from almostsure.model.show.html import card
         from almostsure.policy.text import curve_table, policy_map
 
         facts = [(line[:13].strip(), line[13:]) for line in str(self).splitlines()]

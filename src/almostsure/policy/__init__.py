@@ -2,7 +2,7 @@
 
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulate import Episodes, Trajectory, simulate
+from almostsure.policy.simulation.simulate import Episodes, Trajectory, simulate
 from almostsure.policy.worst import worst_damage
 
 __all__ = ["Episodes", "Evaluation", "Policy", "Trajectory", "evaluate", "simulate", "worst_damage"]

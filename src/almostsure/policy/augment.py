@@ -16,7 +16,7 @@ import numpy as np
 from almostsure.arguments import check_budget
 from almostsure.errors import ArgumentError
 from almostsure.memory import require
-from almostsure.model.build import from_transitions
+from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 

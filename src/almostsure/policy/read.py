@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more, check_budget
 from almostsure.errors import ArgumentError, NoSafeAction, PolicyError, UnknownName
+from almostsure.model.build.validate import SUM_TOLERANCE
 from almostsure.model.mdp import MDP, Floats, Ints
-from almostsure.model.validate import SUM_TOLERANCE
 from almostsure.policy.explore import Played, Rule
 
 Decision = Any  # an action (id or name), a distribution over actions, or None or −1: says nothing

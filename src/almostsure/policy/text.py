@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from almostsure.model.html import card, text_map
-from almostsure.model.html import table as html_table
 from almostsure.model.mdp import MDP, Floats
+from almostsure.model.show.html import card, text_map
+from almostsure.model.show.html import table as html_table
 from almostsure.policy.policy import Policy
 
 MOST_STATES = 24

@@ -16,7 +16,7 @@ from almostsure.arguments import check_budget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import NoSafeAction
-from almostsure.model.build import from_transitions
+from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.policy.chain import rule_of

@@ -25,7 +25,7 @@ from almostsure.plan.frontier import Frontier, frontier
 from almostsure.plan.solve import Solution, solve_policy
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulate import Episodes, simulate
+from almostsure.policy.simulation.simulate import Episodes, simulate
 
 LOOK_AHEAD = 10  # budgets above the least one that are looked at where none was asked for
 MARGIN = 4  # budgets above the one asked for that the curve goes on for

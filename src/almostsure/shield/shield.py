@@ -474,7 +474,7 @@ class Shield:
         return self.mdp.num_states if self.mdp.unknown is None else self.mdp.unknown
 
     def _repr_html_(self) -> str:
-        from almostsure.model.html import budget_map, card, levels_table
+        from almostsure.model.show.html import budget_map, card, levels_table
 
         values, counts = self._levels()
         levels = dict(zip(values.tolist(), counts.tolist(), strict=True))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
-    from almostsure.model.grid import grid_family
+    from almostsure.model.build.grid import grid_family
     from almostsure.testing.environments import check_shielded_env
     from almostsure.testing.families import chain, garnet, ladder, rings
     from almostsure.testing.models import Transitions, mdps, transitions
@@ -34,7 +34,7 @@ __getattr__ = on_demand(
     __name__,
     {
         "almostsure.testing.families": "chain garnet ladder rings",
-        "almostsure.model.grid": "grid_family",
+        "almostsure.model.build.grid": "grid_family",
         "almostsure.testing.environments": "check_shielded_env",
         "almostsure.testing.models": "Transitions mdps transitions",
     },

@@ -17,9 +17,9 @@ from __future__ import annotations
 import numpy as np
 
 from almostsure.errors import ModelError
-from almostsure.model.build import from_transitions
+from almostsure.model.build.transitions import from_transitions
+from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP, Ints
-from almostsure.model.validate import MAX_DAMAGE
 
 # Outcomes: states, action, next states, probability, reward and damage; numbers stand for all states.
 Parts = list[tuple[Ints, int, Ints, float, float, int | Ints]]

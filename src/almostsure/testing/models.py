@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from almostsure.errors import MissingExtra
-from almostsure.model.build import from_transitions
+from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP
 
 try:

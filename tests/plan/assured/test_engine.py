@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 import almostsure as asure
 from almostsure import AlmostSure, from_transitions, minimal_budget, solve_policy
 from almostsure.errors import LimitReached, NoSafeAction, UnboundedReturn
-from almostsure.model.grid import grid_family
+from almostsure.model.build.grid import grid_family
 from almostsure.plan.assured import engine, sweeps
 from almostsure.plan.assured.layers import solve_layers
 from almostsure.testing import mdps

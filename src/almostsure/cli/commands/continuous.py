@@ -34,7 +34,7 @@ def abstract(
     json: opt.Json = False,
 ) -> None:
     """Prove upper budgets of a continuous environment, cell by cell."""
-    from almostsure.abstract.known import known
+    from almostsure.abstract.known.environments import known
 
     check_output(output, *TENSORS)
     model = known(system)

@@ -9,7 +9,7 @@ from almostsure.cli.maps import draw_maps, route_look, visited
 from almostsure.cli.options import check_output
 from almostsure.cli.output import console, described, emit, next_step, number, say, share, table
 from almostsure.files import HTML
-from almostsure.model.examples import example
+from almostsure.model.build.examples import example
 from almostsure.model.mdp import MDP
 
 MODEL = "hazard-map"

@@ -12,9 +12,9 @@ from almostsure.cli.commands.demo import show_demo
 from almostsure.cli.maps import draw_maps, terrain
 from almostsure.cli.options import Task
 from almostsure.cli.output import MOST, described, emit, facts, heading, needs, next_step, table
-from almostsure.model.damage import RULES
-from almostsure.model.describe import facts as model_facts
-from almostsure.model.examples import example, examples
+from almostsure.model.build.damage import RULES
+from almostsure.model.build.examples import example, examples
+from almostsure.model.show.describe import facts as model_facts
 
 REPORT = Path("almostsure-report.html")
 

@@ -95,7 +95,7 @@ def compare(
     json: opt.Json = False,
 ) -> None:
     """Train learners on the model, and compare how safe and how good they are."""
-    from almostsure.learn.compare import compare as train
+    from almostsure.learn.comparison.run import compare as train
 
     task = Task("compare", model, damage, reward, cost, goal, scale, constants, json)
     check_output(output, ".csv")

@@ -21,8 +21,8 @@ from almostsure.plan.constraints import AlmostSure, Chance, Constraint
 from almostsure.plan.solve import Solution, solve_policy
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulate import MAX_STEPS, Episodes
-from almostsure.policy.simulate import simulate as play
+from almostsure.policy.simulation.simulate import MAX_STEPS, Episodes
+from almostsure.policy.simulation.simulate import simulate as play
 from almostsure.policy.worst import worst_damage
 
 CURVE = 16  # rows of a table of returns

@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from almostsure.errors import NoSafeAction, UnknownName
 from almostsure.gym.deep.features import Features, Rows
 from almostsure.gym.deep.regimes import Regime
-from almostsure.gym.model_env import Draws
+from almostsure.gym.envs.model_env import Draws
 from almostsure.learn.ledger import Episode, Ledger
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 

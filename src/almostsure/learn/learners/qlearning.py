@@ -2,7 +2,7 @@
 
 All of them learn undiscounted returns of episodes; an episode of more than ``max_steps`` steps is truncated, which is
 not its end: the value of the state in which it was truncated still counts.  They learn in a model, or in whatever can
-be sampled (:mod:`almostsure.learn.samplers`).
+be sampled (:mod:`almostsure.learn.sampling.samplers`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from almostsure.errors import ArgumentError, UnknownName
 from almostsure.learn.learners.qlearning import LagrangianQ, MaskedQ, SauteQ, ShieldedQ, UnconstrainedQ
 from almostsure.learn.learners.session import PLAIN_WORK
 from almostsure.learn.learners.training import Learner
-from almostsure.model.examples import example
+from almostsure.model.build.examples import example
 
 learners: Mapping[str, Learner] = MappingProxyType(
     {

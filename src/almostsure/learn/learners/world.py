@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 
 from almostsure.learn.learners.steps import World
-from almostsure.learn.samplers import CheckedSampler, as_sampler
-from almostsure.learn.sampling import running_sums
+from almostsure.learn.sampling.count import running_sums
+from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
 from almostsure.model.arrays import Bools
 from almostsure.model.mdp import MDP
 

@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
 from almostsure.files import HTML, MAPS, STORM, TENSORS, atomic_write, tensors_kind
+from almostsure.model.build.validate import CHUNK, MAX_DAMAGE
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.origin import Origin
@@ -41,7 +42,6 @@ from almostsure.model.umb.foreign import Roles, Scale, to_mdp
 from almostsure.model.umb.index import Umb
 from almostsure.model.umb.relay import with_relays
 from almostsure.model.umb.valuations import Variables, described, write_variables
-from almostsure.model.validate import CHUNK, MAX_DAMAGE
 
 TOOL = "almostsure"
 WRITTEN = (".umb", ".drn")  # endings of models that can be written

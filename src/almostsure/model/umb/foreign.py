@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more
 from almostsure.errors import ArgumentError, ModelError, UnknownName
-from almostsure.model.build import build
+from almostsure.model.build.transitions import build
+from almostsure.model.build.validate import MAX_DAMAGE, RESCALE
 from almostsure.model.mdp import MDP, Bools, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.naming import distinct, ranks
 from almostsure.model.origin import FROM_ZERO, INTERVALS, PARAMETERS, Origin
 from almostsure.model.umb.index import KINDS, Umb
 from almostsure.model.umb.valuations import valuation_names
-from almostsure.model.validate import MAX_DAMAGE, RESCALE
 
 DEADLOCK = "deadlock"  # how Storm and PRISM label states without commands
 ENTERS = "enters:"  # before a label: the steps into such states from others

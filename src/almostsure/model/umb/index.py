@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from almostsure.errors import FileError, UnknownName
+from almostsure.model.build.validate import CHUNK, SUM_TOLERANCE
 from almostsure.model.mdp import Bools, Floats, Ints, index_dtype
 from almostsure.model.umb.archive import Archive, Path
 from almostsure.model.umb.valuations import Variables, read_variables
-from almostsure.model.validate import CHUNK, SUM_TOLERANCE
 
 NEWEST_FORMAT = 1
 INDEX_LIMIT = 1 << 28  # bytes

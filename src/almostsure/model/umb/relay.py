@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from almostsure.model.build import build
+from almostsure.model.build.transitions import build
 from almostsure.model.labels import with_more_states
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Ints

@@ -421,8 +421,8 @@ class Component:
 def warm_up() -> None:
     """Compile the kernels now, on a small model that needs all of them."""
     from almostsure.budget.solve import minimal_budget
+    from almostsure.model.build.grid import grid_family
     from almostsure.model.change import with_reward
-    from almostsure.model.grid import grid_family
 
     mdp = grid_family(60, seed=0)
     of_choice = minimal_budget(mdp).of_choice

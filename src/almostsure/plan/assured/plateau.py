@@ -23,7 +23,7 @@ import numpy as np
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import LimitReached, UnboundedReturn
-from almostsure.model.build import from_transitions
+from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.assured.layers import Layers, solve_layers
 

@@ -1,0 +1,1 @@
+"""Environments and systems whose dynamics are known."""

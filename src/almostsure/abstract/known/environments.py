@@ -1,0 +1,137 @@
+"""Ready abstractions: environments of Gymnasium, and systems of the symbolic-control literature.
+
+The dynamics of an environment are written in the order in which Gymnasium computes them, so that the enclosures hold
+for its float64 results and not only for real numbers; its float32 observations are enclosed too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from almostsure.abstract.abstraction import Abstraction, abstract
+from almostsure.abstract.grid import Grid
+from almostsure.abstract.known.systems import cruise_control, dcdc, vehicle
+from almostsure.errors import UnknownName
+
+Pattern = int | Sequence[Sequence[int]] | None
+State = tuple[Any, ...]
+
+
+def known(name: str, *, grid: Grid | None = None, pattern: Pattern = None) -> Abstraction:
+    """The abstraction of a known system, with its own grid and patterns unless others are given."""
+    if name not in KNOWN:
+        raise UnknownName(
+            "system", name, KNOWN, f"Known are {', '.join(KNOWN)}; for others use abstract(step, grid, actions, …)."
+        )
+    return KNOWN[name](grid, pattern)
+
+
+# ---------------------------------------------------------------------- CartPole
+
+TILT = 12 * 2 * math.pi / 360  # radians at which the pole has fallen
+
+
+def cart_pole_step(state: State, action: int) -> State:
+    """Gymnasium's CartPole, Euler steps of 0.02 s; action 1 pushes right."""
+    gravity, total, length, mass, tau = 9.8, 0.1 + 1.0, 0.5, 0.1, 0.02
+    mass_length = mass * length
+    x, speed, angle, turn = state
+    force = 10.0 if action == 1 else -10.0
+    cosine, sine = np.cos(angle), np.sin(angle)
+    push = (force + mass_length * np.square(turn) * sine) / total
+    turning = (gravity * sine - cosine * push) / (length * (4.0 / 3.0 - mass * np.square(cosine) / total))
+    pushing = push - mass_length * turning * cosine / total
+    return x + tau * speed, speed + tau * pushing, angle + tau * turn, turn + tau * turning
+
+
+def cart_pole(grid: Grid | None, pattern: Pattern) -> Abstraction:
+    """The pole never falls and the cart never leaves the track; both end an episode, so no budget affords them."""
+    names = ("position", "velocity", "angle", "angular velocity")
+    box = grid or Grid((-2.4, -2.0, -0.2094, -2.5), (2.4, 2.0, 0.2094, 2.5), (60, 40, 40, 40), names=names)
+    return abstract(
+        cart_pole_step,
+        box,
+        [0, 1],
+        forbidden=lambda s: (s[0] < -2.4) | (s[0] > 2.4) | (s[2] < -TILT) | (s[2] > TILT),
+        pattern=pattern or 5,
+        observation_error="float32",
+        initial=((-0.05,) * 4, (0.05,) * 4),
+        action_names=("left", "right"),
+        name="CartPole-v1",
+    )
+
+
+# ---------------------------------------------------------------------- MountainCar
+
+
+def mountain_car_step(state: State, action: int) -> State:
+    """Gymnasium's MountainCar; actions push left, not at all, or right."""
+    position, velocity = state
+    velocity = velocity + ((action - 1) * 0.001 + np.cos(3 * position) * (-0.0025))
+    velocity = np.clip(velocity, -0.07, 0.07)
+    position = np.clip(position + velocity, -1.2, 0.6)
+    return position, np.where((position <= -1.2) & (velocity < 0), 0.0, velocity)
+
+
+def mountain_car(grid: Grid | None, pattern: Pattern) -> Abstraction:
+    """Arrival at the flag: the minimal budget is the number of steps that suffice from everywhere in a cell."""
+    box = grid or Grid((-1.201, -0.0701), (0.601, 0.0701), (600, 400), names=("position", "velocity"))
+    return abstract(
+        mountain_car_step,
+        box,
+        [0, 1, 2],
+        goal=lambda s: (s[0] >= 0.5) & (s[1] >= 0.0),
+        pattern=pattern or [(push,) * length for length in (1, 5, 12) for push in (0, 2)],
+        observation_error="float32",
+        initial=((-0.6, 0.0), (-0.4, 0.0)),
+        action_names=("left", "none", "right"),
+        name="MountainCar-v0",
+    )
+
+
+# ---------------------------------------------------------------------- Pendulum
+
+TORQUES = (-2.0, -1.0, 0.0, 1.0, 2.0)
+
+
+def pendulum_step(state: State, torque: float) -> State:
+    """Gymnasium's Pendulum; 0 is upright."""
+    angle, speed = state
+    speed = np.clip(speed + (3 * 10.0 / (2 * 1.0) * np.sin(angle) + 3.0 / (1.0 * 1.0**2) * torque) * 0.05, -8.0, 8.0)
+    return angle + speed * 0.05, speed
+
+
+def pendulum_state(observation: Any) -> State:
+    """The angle and the angular velocity that cos, sin and velocity show, for one observation or many."""
+    seen = np.asarray(observation, np.float64)
+    return np.arctan2(seen[..., 1], seen[..., 0]), seen[..., 2]
+
+
+def pendulum(grid: Grid | None, pattern: Pattern) -> Abstraction:
+    """The pendulum stays upright within 0.4 radians, with five torques; it starts within 0.1 of standing still."""
+    box = grid or Grid((-0.4, -1.6), (0.4, 1.6), (160, 160), names=("angle", "angular velocity"))
+    return abstract(
+        pendulum_step,
+        box,
+        TORQUES,
+        forbidden=lambda s: (s[0] < -0.4) | (s[0] > 0.4),
+        pattern=pattern or 2,
+        observation_error=(1e-7, 1e-6),  # cos and sin are rounded to float32
+        initial=((-0.1, -0.1), (0.1, 0.1)),
+        state_of=pendulum_state,
+        name="Pendulum-v1",
+    )
+
+
+KNOWN: dict[str, Callable[[Grid | None, Pattern], Abstraction]] = {
+    "CartPole-v1": cart_pole,
+    "MountainCar-v0": mountain_car,
+    "Pendulum-v1": pendulum,
+    "dcdc": dcdc,
+    "vehicle": vehicle,
+    "cruise-control": cruise_control,
+}

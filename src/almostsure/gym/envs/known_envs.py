@@ -1,0 +1,121 @@
+"""Well-known environments, ready to be shielded: what counts as damage there, and their exact models.
+
+==============  ===================================================================
+FrozenLake      1 for falling into a hole
+CliffWalking    1 for falling off the cliff
+Taxi            1 for a pick-up or drop-off that is not possible there
+MiniGrid        1 for walking into lava (Lava…, DistShift…), see :mod:`almostsure.gym.envs.minigrid`
+almostsure      what their models say
+==============  ===================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
+
+import gymnasium
+
+from almostsure.budget.solve import minimal_budget
+from almostsure.errors import UnknownName
+from almostsure.gym.damage import Damage, DamageTracker
+from almostsure.gym.envs.minigrid import make_room, read_room
+from almostsure.gym.guarded import StateOf
+from almostsure.gym.shielded import ShieldedEnv
+from almostsure.learn.sampling.env_sampler import KNOWN, known_damage
+from almostsure.model.build.tables import from_gymnasium
+from almostsure.model.mdp import MDP
+from almostsure.shield.shield import Shield
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ready:
+    """An environment, its exact model, and what is needed to shield it."""
+
+    make: Callable[..., gymnasium.Env[Any, Any]]  # takes options of gymnasium.make, render_mode for example
+    mdp: MDP
+    damage: Damage | None  # of (s, a, s2, r, terminated); None where the model alone knows
+    state_of: StateOf | None  # where observations are not states
+
+    def shield(self) -> Shield:
+        """The shield of the model."""
+        return Shield(minimal_budget(self.mdp))
+
+    def shielded(self, budget: int, **options: Any) -> ShieldedEnv:
+        """A shielded environment; options are those of :class:`ShieldedEnv`."""
+        return ShieldedEnv(self.make(), self.shield(), budget, state_of=self.state_of, **options)
+
+
+def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
+    """A well-known environment with its damage and its exact model.
+
+    Parameters
+    ----------
+    name
+        Its id: FrozenLake, CliffWalking, Taxi, a lava room of MiniGrid, or one of this package.
+    map_seed
+        Which map a lava room has.
+    **make_kwargs
+        Passed to ``gymnasium.make``, such as ``is_slippery=True``.
+
+    Examples
+    --------
+    >>> from almostsure.gym import ready
+    >>> cliff = ready("CliffWalking-v1", is_slippery=True)
+    >>> cliff.shield().minimal.smallest_budget()
+    0
+    >>> env = cliff.shielded(budget=2)
+    >>> observation, info = env.reset(seed=0)
+    >>> observation
+    array([36,  2])
+    """
+    if name.startswith("MiniGrid-"):
+        make = partial(make_room, name, map_seed, **make_kwargs)
+        mdp, states = read_room(make)
+        return Ready(make=make, mdp=mdp, damage=None, state_of=states)
+    try:
+        env = gymnasium.make(name, **make_kwargs)
+    except gymnasium.error.UnregisteredEnv as error:
+        raise _unknown(name) from error
+    try:
+        found = getattr(env.unwrapped, "mdp", None)
+        if isinstance(found, MDP):
+            return Ready(make=partial(gymnasium.make, name, **make_kwargs), mdp=found, damage=None, state_of=None)
+        damage = damage_of(env)
+        make = partial(make_tracked, name, damage, **make_kwargs)
+        return Ready(make=make, mdp=from_gymnasium(env, damage), damage=damage, state_of=None)
+    finally:
+        env.close()
+
+
+def make_tracked(name: str, damage: Damage, **make_kwargs: Any) -> gymnasium.Env[Any, Any]:
+    """An environment that says its damage: from states alone it cannot always be told (a slip, or a bump?)."""
+    return DamageTracker(gymnasium.make(name, **make_kwargs), damage)
+
+
+def damage_of(env: gymnasium.Env[Any, Any]) -> Damage:
+    """What counts as damage in one of Gymnasium's toy environments, as :func:`almostsure.from_gymnasium` takes it."""
+    damage = known_damage(env.unwrapped)
+    if damage is None:
+        raise _unknown(type(env.unwrapped).__name__ if env.spec is None else env.spec.id)
+    return damage
+
+
+def _unknown(name: str) -> UnknownName:
+    """The error of an environment that is not ready, with the ids of those that are."""
+    listed = {key: str(spec.entry_point).rpartition(":")[2] for key, spec in gymnasium.registry.items()}
+    toys = [key for key, kind in listed.items() if kind in KNOWN]
+    own = [key for key in listed if key.startswith("almostsure/")]
+    return UnknownName(
+        "ready environment",
+        name,
+        [*toys, *ROOMS, *own],
+        f"There are: {', '.join([*toys, *ROOMS, *own])}. For others, build a model with from_gymnasium(env, damage), "
+        "from_transitions or learn_minimal_budget.",
+    )
+
+
+ROOMS = ("MiniGrid-Lava…", "MiniGrid-DistShift…")  # how the ids of the lava rooms begin

@@ -1,0 +1,340 @@
+"""Gymnasium environments that sample a model: a single one, and many at once without a loop in Python.
+
+Observations are state indices and actions are action ids.  ``info`` holds the ``damage`` of the step and the
+``action_mask`` of the state just reached, in the form that ``Discrete.sample`` takes.  An action that the state does
+not have is an error, never a no-op.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple, final
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.error import ResetNeeded
+from gymnasium.spaces import Discrete
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers import TimeLimit
+
+from almostsure.arguments import names_right_word, whole
+from almostsure.errors import ArgumentError, ModelError, UnknownName
+from almostsure.gym.autoreset import Infos, write
+from almostsure.gym.envs.render import MODES, Draw, Renderer, Scene, on_map
+from almostsure.learn.sampling.count import running_sums
+from almostsure.model.mdp import MDP, Bools, Outcome
+from almostsure.model.source import Model, as_model
+
+Numbers = npt.NDArray[np.int64]
+
+
+@names_right_word
+def to_gymnasium(
+    model: Model, *, render_mode: str | None = None, max_episode_steps: int | None = None
+) -> gymnasium.Env[Any, Any]:
+    """A Gymnasium environment that samples the model.
+
+    Parameters
+    ----------
+    model
+        A model, an example's name, or a path.
+    render_mode
+        ``"ansi"`` for text, ``"rgb_array"`` for pictures or ``"human"`` for a window, if the model has a layout;
+        pictures and windows need pygame.
+    max_episode_steps
+        Truncate episodes after that many steps; by default never, so an episode need not end.
+
+    Examples
+    --------
+    >>> from almostsure.gym import to_gymnasium
+    >>> env = to_gymnasium("corridor")
+    >>> state, info = env.reset(seed=0)
+    >>> info["action_mask"]
+    array([1, 1, 1, 1], dtype=int8)
+    >>> state, reward, terminated, truncated, info = env.step(1)
+    >>> int(state), reward, info["damage"]
+    (1, -1.0, 0)
+    """
+    if max_episode_steps is not None and whole("max_episode_steps", max_episode_steps) < 1:
+        raise ArgumentError(f"max_episode_steps must be 1 or more, or None; got {max_episode_steps}")
+    env = ModelEnv(as_model(model), render_mode=render_mode)
+    return env if max_episode_steps is None else TimeLimit(env, max_episode_steps)
+
+
+class _Choice(NamedTuple):
+    """The outcomes of a choice, ready to be drawn from."""
+
+    cumulated: list[float]
+    outcomes: list[Outcome]
+
+
+@final
+class ModelEnv(gymnasium.Env[np.int64, np.int64]):
+    """The environment behind :func:`to_gymnasium`.
+
+    ``reset(seed=…)`` seeds the sampling, and ``reset(options={"state": …})`` starts in a given state, by index or
+    by name.  ``env.mdp`` is the model.
+
+    Parameters
+    ----------
+    mdp
+        The model.
+    render_mode
+        ``"ansi"``, ``"rgb_array"``, ``"human"`` or None.
+    draw
+        What is shown in a state; by default its map, where it has one.
+    """
+
+    metadata = {"render_modes": list(MODES), "render_fps": 4}  # noqa: RUF012  # as gymnasium.Env declares it
+
+    def __init__(self, mdp: MDP, *, render_mode: str | None = None, draw: Draw | None = None) -> None:
+        mdp.require_probabilities("an environment")
+        if render_mode is not None and render_mode not in MODES:
+            raise UnknownName("render mode", render_mode, MODES, f"There are: {', '.join(MODES)}.")
+        if draw is None and mdp.layout is not None:
+            draw = partial(on_map, mdp.layout)
+        if render_mode is not None and draw is None:
+            raise ModelError("a model must have a layout to be drawn; this one has none. Pass render_mode=None.")
+        self.mdp = mdp
+        self.render_mode = render_mode
+        self.observation_space = Discrete(mdp.num_states)
+        self.action_space = Discrete(mdp.num_actions)
+        self._renderer: Renderer | None = None
+        if render_mode is not None and draw is not None:
+            self._renderer = Renderer(draw, render_mode, self.metadata["render_fps"])
+        self._is_terminal = mdp.is_terminal()
+        self._choices: dict[tuple[int, int], _Choice] = {}  # filled as they are played
+        self._masks: dict[int, npt.NDArray[np.int8]] = {}
+        self._state: int | None = None
+        self._over = self._hurt = False
+        self._last = ""
+        self._damage = 0  # so far
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.int64, dict[str, Any]]:
+        """Start an episode in the model's initial state, or in ``options["state"]``."""
+        super().reset(seed=seed)
+        if options and "state" in options:
+            self._state = self.mdp.state(options["state"])
+        else:
+            at = _draw(list(accumulate(self.mdp.initial_probabilities.tolist())), self.np_random)
+            self._state = int(self.mdp.initial_states[at])
+        self._last, self._damage, self._over, self._hurt = "", 0, False, False
+        if self.render_mode == "human":
+            self.render()
+        return np.int64(self._state), self._info(self._state, 0)
+
+    def step(self, action: Any) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
+        """Play an action, by id or name; the state must have it."""
+        if self._over:
+            raise ResetNeeded("the episode is over; call reset()")
+        if self._state is None:
+            raise ResetNeeded("call reset() before the first step()")
+        try:
+            choice = self._choices[self._state, action]
+        except (KeyError, TypeError):  # TypeError: an array with one entry
+            choice = self._choice(self._state, self.mdp.action(action))
+        state, _, reward, damage = choice.outcomes[_draw(choice.cumulated, self.np_random)]
+        self._state, self._over = state, bool(self._is_terminal[state])
+        self._damage += damage
+        if self.render_mode is not None:
+            self._last, self._hurt = self.mdp.action_name(self.mdp.action(action)), damage > 0
+            if self.render_mode == "human":
+                self.render()
+        return np.int64(state), reward, self._over, False, self._info(state, damage)
+
+    def _choice(self, state: int, action: int) -> _Choice:
+        """What an action may lead to.  In a start that is terminal already, any action leads nowhere."""
+        played = int(self.mdp.actions(state)[0]) if self._is_terminal[state] else action
+        outcomes = self.mdp.outcomes(state, played)
+        result = _Choice(list(accumulate(outcome.probability for outcome in outcomes)), outcomes)
+        self._choices[state, action] = result
+        return result
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Which actions the current state has, as sb3-contrib asks for it."""
+        if self._state is None:
+            raise ResetNeeded("call reset() before action_masks()")
+        return self._mask(self._state).astype(np.bool_)
+
+    def _mask(self, state: int) -> npt.NDArray[np.int8]:
+        mask = self._masks.get(state)
+        if mask is None:
+            mask = np.zeros(self.mdp.num_actions, np.int8)
+            mask[self.mdp.actions(state)] = 1
+            self._masks[state] = mask
+        return mask.copy()
+
+    def _info(self, state: int, damage: int) -> dict[str, Any]:
+        return {"damage": damage, "action_mask": self._mask(state)}
+
+    def render(self) -> Any:
+        """The state as text, as an image of rows × columns × 3 bytes, or in a window."""
+        if self._renderer is None:
+            gymnasium.logger.warn("render() needs a render_mode: to_gymnasium(model, render_mode='ansi')")
+            return None
+        if self._state is None:
+            raise ResetNeeded("call reset() before render()")
+        return self._renderer.show(Scene(self._state, self._last, self._damage, self._hurt))
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._renderer is not None:
+            self._renderer.close()
+
+
+def _draw(cumulated: list[float], rng: np.random.Generator) -> int:
+    """A random index.  The last one takes what rounding leaves over."""
+    return min(bisect_right(cumulated, rng.random()), len(cumulated) - 1)
+
+
+@final
+class ModelVectorEnv(VectorEnv[Any, Any, Any]):
+    """Many environments of one model; the step after the end of an episode begins the next one.
+
+    ``infos`` holds ``damage`` and ``action_mask``, as those of :func:`to_gymnasium` do.
+
+    Parameters
+    ----------
+    model
+        A model, an example's name, or a path.
+    num_envs
+        How many environments.
+    max_episode_steps
+        Truncate episodes after that many steps; by default never.
+
+    Examples
+    --------
+    >>> from almostsure.gym import ModelVectorEnv
+    >>> envs = ModelVectorEnv("corridor", 3)
+    >>> states, infos = envs.reset(seed=0)
+    >>> states, rewards, terminated, truncated, infos = envs.step(np.array([1, 1, 2]))
+    >>> states, infos["damage"]
+    (array([1, 1, 8]), array([0, 0, 0]))
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012  # as Gymnasium has it
+
+    def __init__(self, model: Model, num_envs: int, *, max_episode_steps: int | None = None) -> None:
+        self.mdp = as_model(model)
+        self.mdp.require_probabilities("an environment")
+        self.num_envs = whole("num_envs", num_envs)
+        if self.num_envs < 1 or (max_episode_steps is not None and whole("max_episode_steps", max_episode_steps) < 1):
+            raise ArgumentError(
+                f"num_envs and max_episode_steps must be 1 or more; got {num_envs} and {max_episode_steps}"
+            )
+        self.max_episode_steps, self.render_mode = max_episode_steps, None
+        self.single_observation_space = Discrete(self.mdp.num_states)
+        self.single_action_space = Discrete(self.mdp.num_actions)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._draws = Draws(self.mdp)
+        self._state: Numbers | None = None
+        self._steps: Numbers = np.zeros(self.num_envs, np.int64)
+        self._over: Bools = np.zeros(self.num_envs, np.bool_)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Numbers, Infos]:
+        """Begin an episode in all of them, or in ``options["reset_mask"]``; in ``options["state"]``, if given."""
+        self._seed(seed)
+        options = options or {}
+        who = self._chosen(options.get("reset_mask"))
+        starts = self._draws.start(self.num_envs, self.np_random)
+        if "state" in options:
+            starts[:] = self.mdp.state(options["state"])
+        self._state = np.where(who, starts, starts if self._state is None else self._state)
+        self._steps = np.where(who, 0, self._steps)
+        self._over = self._over & ~who
+        return self._state.copy(), self._infos(np.zeros(self.num_envs, np.int64), who)
+
+    def _seed(self, seed: Any) -> None:
+        """Seed the one generator that all of them share, by one number or by one per environment."""
+        if seed is None:
+            return
+        if isinstance(seed, (int, np.integer)):
+            self._np_random, self._np_random_seed = seeding.np_random(int(seed))
+        elif np.shape(seed) == (self.num_envs,):
+            words = [0 if word is None else whole("seed", word) + 1 for word in seed]
+            self._np_random, self._np_random_seed = np.random.default_rng(words), -1  # as Gymnasium says: unknown
+        else:
+            raise ArgumentError(f"seed must be a whole number, or {self.num_envs} of them; got {seed!r}")
+
+    def _chosen(self, mask: Any) -> Bools:
+        """Which environments a reset is for."""
+        if mask is None:
+            return np.ones(self.num_envs, np.bool_)
+        who = np.asarray(mask)
+        if who.shape != (self.num_envs,) or who.dtype != np.bool_:
+            raise ArgumentError(f"reset_mask must be {self.num_envs} booleans; got {mask!r}")
+        if self._state is None:
+            raise ResetNeeded("reset all environments before resetting some of them")
+        return who
+
+    def step(self, actions: Any) -> tuple[Numbers, npt.NDArray[np.float64], Bools, Bools, Infos]:
+        """Play one action in each environment; where the episode is over, begin another."""
+        if self._state is None:
+            raise ResetNeeded("call reset() before step()")
+        acting = ~self._over
+        state, reward, damage = self._draws.step(self._state, np.asarray(actions), acting, self.np_random)
+        if not acting.all():
+            state = np.where(acting, state, self._draws.start(self.num_envs, self.np_random))
+        self._state = state
+        self._steps = np.where(acting, self._steps + 1, 0)
+        terminated = self._draws.is_terminal[state] & acting
+        late = np.zeros_like(terminated) if self.max_episode_steps is None else self._steps >= self.max_episode_steps
+        truncated = late & ~terminated
+        self._over = terminated | truncated
+        everyone = np.ones(self.num_envs, np.bool_)
+        return state.copy(), reward, terminated, truncated, self._infos(damage, everyone)
+
+    def _infos(self, damage: Numbers, who: Bools) -> Infos:
+        assert self._state is not None
+        return write({}, who, damage=damage, action_mask=self._draws.has[self._state])
+
+
+class Draws:
+    """The model's outcomes, ready to be drawn from."""
+
+    def __init__(self, mdp: MDP) -> None:
+        self.mdp, self.is_terminal = mdp, mdp.is_terminal()
+        self.has = np.zeros((mdp.num_states, mdp.num_actions), np.int8)
+        self.has[mdp.choice_states(), mdp.choice_action] = 1
+        self._choice = np.full((mdp.num_states, mdp.num_actions), -1, np.int64)
+        self._choice[mdp.choice_states(), mdp.choice_action] = np.arange(mdp.num_choices)
+        ends = self.is_terminal
+        self._choice[ends] = mdp.choice_ptr[:-1][ends, None]  # a start that is an end: any action leads nowhere
+        # Within a choice probabilities add up to 1, so that choice c owns the interval c … c + 1 of one number line.
+        # The last outcome takes what rounding leaves over.
+        sums = running_sums(mdp.probability, mdp.outcome_ptr.astype(np.int64))
+        self._line = mdp.outcome_choices() + np.minimum(sums, 1.0)
+        self._starts = np.cumsum(mdp.initial_probabilities)
+
+    def start(self, count: int, rng: np.random.Generator) -> Numbers:
+        """Random initial states."""
+        at = np.minimum(np.searchsorted(self._starts, rng.random(count), side="right"), self._starts.size - 1)
+        states: Numbers = self.mdp.initial_states[at].astype(np.int64)
+        return states
+
+    def step(
+        self, state: Numbers, action: npt.NDArray[Any], acting: Bools, rng: np.random.Generator
+    ) -> tuple[Numbers, npt.NDArray[np.float64], Numbers]:
+        """The next states, rewards and damages; nothing happens where nobody is acting."""
+        is_whole = action.shape == state.shape and action.dtype.kind in "iu"
+        if not is_whole or not ((action >= 0) & (action < self.mdp.num_actions)).all():
+            raise ArgumentError(f"actions must be {state.size} ids 0 … {self.mdp.num_actions - 1}; got {action!r}")
+        choice = self._choice[state, action]
+        missing = (choice < 0) & acting
+        if missing.any():
+            at = int(np.argmax(missing))
+            self.mdp.choice(int(state[at]), int(action[at]))  # says which actions the state has
+        choice = np.maximum(choice, 0)
+        outcome = np.searchsorted(self._line, choice + rng.random(state.size), side="right")
+        outcome = np.minimum(outcome, self.mdp.outcome_ptr[choice + 1] - 1)
+        reward = np.where(acting, self.mdp.reward[outcome], 0.0)
+        damage = np.where(acting, self.mdp.damage[outcome].astype(np.int64), 0)
+        return self.mdp.successor[outcome].astype(np.int64), reward, damage

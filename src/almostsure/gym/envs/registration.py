@@ -1,0 +1,155 @@
+"""The environments of this package, as Gymnasium knows them.
+
+>>> import gymnasium, almostsure.gym
+>>> env = gymnasium.make("almostsure/Paper-v0", damage_probability=0.6)
+>>> env.unwrapped.mdp
+<MDP: 2 states, 3 choices, 4 outcomes, starts in circle>
+
+``gymnasium.make("almostsure.gym:almostsure/Paper-v0")`` needs no import.  Each has its exact model in
+``env.unwrapped.mdp``, and ``gymnasium.make_vec`` makes many environments that are stepped together, which is faster.
+
+Agents without masks must be able to play them, so every state has every action: in a one-way cell, all actions do what
+its only one does.  That changes no minimal budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from almostsure.gym.envs.model_env import ModelEnv, ModelVectorEnv
+from almostsure.gym.envs.render import Draw, Drawing
+from almostsure.gym.envs.warehouse import draw, warehouse
+from almostsure.model.build.examples import MAPS, example
+from almostsure.model.build.grid import Map, from_map
+from almostsure.model.build.transitions import from_transitions
+from almostsure.model.mdp import MDP
+from almostsure.policy.explore import spans
+
+Drawn = tuple[MDP, Draw | None]  # a model, and how it is drawn where it has no map
+
+
+def paper(*, damage_probability: float = 1.0) -> Drawn:
+    """The paper's running example: *left* earns 1 and hurts with a probability, *right* ends it."""
+    return example("paper", damage_probability=damage_probability), draw_paper
+
+
+def draw_paper(state: int) -> Drawing:
+    """The circle and the square."""
+    return Drawing(("( )>[ ]",), (0, 1 if state == 0 else 5))
+
+
+def hazard_map(
+    *, text: Map | None = None, slip: float = 0.1, step_reward: float = -1.0, goal_reward: float = 50.0, **more: Any
+) -> Drawn:
+    """A map from text, as :func:`almostsure.from_map` reads it; by default two rivers between start and goal."""
+    drawing: Map = MAPS["hazard-map"].split() if text is None else text
+    mdp = from_map(drawing, slip=slip, step_reward=step_reward, goal_reward=goal_reward, **more)
+    return with_all_actions(mdp), None
+
+
+def named(name: str) -> Callable[..., Drawn]:
+    """One of the package's examples."""
+
+    def build(**parameters: Any) -> Drawn:
+        return with_all_actions(example(name, **parameters)), None
+
+    return build
+
+
+def with_all_actions(mdp: MDP) -> MDP:
+    """The model in which an action that a state does not have does what its first one does."""
+    a, state = mdp.arrays, mdp.choice_states()
+    has = np.zeros((mdp.num_states, mdp.num_actions), np.bool_)
+    has[state, mdp.choice_action] = True
+    missing, action = np.nonzero(~has & ~mdp.is_terminal()[:, None])
+    if not missing.size:
+        return mdp
+    owner = mdp.outcome_choices()
+    copied, of = spans(mdp.outcome_ptr, mdp.choice_ptr[missing])
+    columns = (
+        (state[owner], missing[of]),
+        (mdp.choice_action[owner], action[of]),
+        (a.successor, a.successor[copied]),
+        (a.probability, a.probability[copied]),
+        (a.reward, a.reward[copied]),
+        (a.damage, a.damage[copied]),
+    )
+    s, does, t, p, r, d = (np.concatenate(parts) for parts in columns)
+    start: dict[int | str, float] = dict(
+        zip(mdp.initial_states.tolist(), mdp.initial_probabilities.tolist(), strict=True)
+    )
+    return from_transitions(
+        s,
+        does,
+        t,
+        p,
+        r,
+        d,
+        num_states=mdp.num_states,
+        initial=start,
+        action_names=mdp.action_names,
+        state_names=mdp.state_names,
+        layout=mdp.layout,
+    )
+
+
+def robot(*, pause: float = 0.2) -> Drawn:
+    """A warehouse robot that may be bumped; see :mod:`almostsure.gym.envs.warehouse`."""
+    mdp, situations = warehouse(pause=pause)
+    return mdp, partial(draw, situations)
+
+
+BUILDERS: dict[str, tuple[Callable[..., Drawn], int]] = {  # how to build it, and its time limit
+    "Paper": (paper, 100),
+    "HazardMap": (hazard_map, 300),
+    "Corridor": (named("corridor"), 100),
+    "Quicksand": (named("quicksand"), 300),
+    "Archipelago": (named("archipelago"), 1000),
+    "Warehouse": (robot, 300),
+}
+
+
+def make_single(*, builder: str, render_mode: str | None = None, **parameters: Any) -> ModelEnv:
+    """One environment; Gymnasium calls this."""
+    mdp, drawing = BUILDERS[builder][0](**parameters)
+    return ModelEnv(mdp, render_mode=render_mode, draw=drawing)
+
+
+def make_vector(
+    *,
+    builder: str,
+    num_envs: int = 1,
+    max_episode_steps: int | None = None,
+    render_mode: str | None = None,
+    **parameters: Any,
+) -> ModelVectorEnv:
+    """Many environments at once; Gymnasium calls this."""
+    mdp, _ = BUILDERS[builder][0](**parameters)
+    return ModelVectorEnv(mdp, num_envs, max_episode_steps=max_episode_steps)
+
+
+def environment_names() -> tuple[str, ...]:
+    """The ids of all environments of this package."""
+    return tuple(f"almostsure/{name}-v0" for name in BUILDERS)
+
+
+def register() -> None:
+    """Make the environments known to Gymnasium, once."""
+    for name, (_, limit) in BUILDERS.items():
+        key = f"almostsure/{name}-v0"
+        if key not in gymnasium.registry:
+            gymnasium.register(
+                key,
+                entry_point=f"{__name__}:make_single",
+                vector_entry_point=f"{__name__}:make_vector",
+                max_episode_steps=limit,
+                kwargs={"builder": name},
+            )
+
+
+__all__ = ["BUILDERS", "environment_names", "register"]

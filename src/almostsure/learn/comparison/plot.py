@@ -1,0 +1,78 @@
+"""The picture of a comparison.  Matplotlib is imported here only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from almostsure.plots import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from almostsure.learn.comparison.result import Comparison
+
+COLOURS = ("#1b6ca8", "#1a9850", "#d1603d", "#6a4c93", "#c9a227", "#c2185b", "#00838f", "#5d4037", "#9e9e9e")
+TITLES = {
+    "return": "return of a training episode",
+    "damage": "damage of a training episode",
+    "violations": "violations so far",
+}
+
+
+def draw(comparison: Comparison) -> Figure:
+    """Three panels: return, damage and violations against steps, with confidence bands."""
+    figure = new_figure(12, 4.4)
+    from matplotlib.ticker import EngFormatter
+
+    panels = figure.subplots(1, len(TITLES))
+    for axes, (measure, title) in zip(panels, TITLES.items(), strict=True):
+        _panel(axes, comparison, measure)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("environment steps")
+        axes.xaxis.set_major_formatter(EngFormatter())
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    _reference(panels[0], comparison.optimum, "assured optimum")
+    _reference(panels[1], comparison.budget, "budget")
+    _limit_returns(panels[0], comparison)
+    for axes, linear in ((panels[1], max(comparison.budget, 1)), (panels[2], 1)):
+        axes.set_yscale("symlog", linthresh=linear)  # some never hurt, others do so a thousand times
+        axes.set_ylim(bottom=-0.05 * linear)
+    handles, names = panels[2].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure
+
+
+def _panel(axes: Axes, comparison: Comparison, measure: str) -> None:
+    for number, (name, curves) in enumerate(comparison.curves.items()):
+        curve, colour = curves[measure], COLOURS[number % len(COLOURS)]
+        axes.plot(curve.steps, curve.mean, color=colour, linewidth=1.4, label=name)
+        if np.isfinite(curve.lower).any():
+            lower = curve.lower if measure == "return" else np.maximum(curve.lower, 0.0)
+            axes.fill_between(curve.steps, lower, curve.upper, color=colour, alpha=0.1, linewidth=0)
+
+
+def _limit_returns(axes: Axes, comparison: Comparison) -> None:
+    """Show where most of the curves run: one episode that lasts for ever would flatten all others."""
+    means = np.concatenate([curves["return"].mean for curves in comparison.curves.values()])
+    means = np.append(means[np.isfinite(means)], [x for x in (comparison.optimum,) if np.isfinite(x)])
+    if means.size:
+        low, high = float(np.quantile(means, 0.2)), float(means.max())
+        axes.set_ylim(low - 0.1 * (high - low) - 1e-9, high + 0.1 * (high - low) + 1e-9)
+
+
+def _reference(axes: Axes, value: float, text: str) -> None:
+    if np.isfinite(value):
+        axes.axhline(value, color="#555555", linewidth=0.8, linestyle=":")
+        axes.annotate(
+            text,
+            (0.99, value),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            fontsize=8,
+            color="#555555",
+        )

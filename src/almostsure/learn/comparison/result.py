@@ -1,0 +1,216 @@
+"""What a comparison of learners found: a table, tidy rows, learning curves and a picture."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, final
+
+import numpy as np
+
+from almostsure.files import atomic_write
+from almostsure.learn.learners.training import Training
+from almostsure.model.arrays import Floats, Ints
+
+POINTS = 25  # of a learning curve
+LEVEL = 0.95  # of the confidence bands
+MEASURES = ("return", "damage", "violations")
+SHOWN = (
+    ("learner", "learner"),
+    ("training_violations", "violations in training"),
+    ("deployed_return", "return"),
+    ("fraction_of_optimum", "of optimum"),
+    ("deployed_overspend", "P(overspend)"),
+    ("deployed_mean_damage", "damage"),
+)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run:
+    """One learner with one seed."""
+
+    row: dict[str, Any]
+    training: Training
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Curve:
+    """A mean over seeds with its confidence band; NaN before the first episode ends, no band from one seed."""
+
+    steps: Ints  # [points], of the environment
+    mean: Floats  # [points]
+    lower: Floats  # [points], of the 95 % confidence band
+    upper: Floats  # [points]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Comparison:
+    """How safe and how good learners are.  Made by :func:`almostsure.learn.comparison.run.compare`; print it."""
+
+    runs: tuple[Run, ...]
+    budget: int
+    random: float  # return of uniformly random play inside the shield; NaN without a model
+    optimum: float  # best assured return; NaN without a model
+    sampled_episodes: int | None = None  # that each deployed policy was judged by; None: exactly
+    _curves: dict[str, dict[str, Curve]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each learner and seed, ready for a data frame."""
+        return [dict(run.row) for run in self.runs]
+
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """Their names, in order."""
+        return tuple(dict.fromkeys(run.row["learner"] for run in self.runs))
+
+    def summary(self) -> list[dict[str, Any]]:
+        """One row per learner: means over the seeds, and for each the half width of its 95 % confidence interval."""
+        return [self._summary(name) for name in self.learners]
+
+    def _summary(self, name: str) -> dict[str, Any]:
+        rows = [run.row for run in self.runs if run.row["learner"] == name]
+        result: dict[str, Any] = {"learner": name, "seeds": len(rows), "steps": rows[0]["steps"]}
+        for key in rows[0]:
+            if key not in ("learner", "seed", "steps"):
+                mean, margin = mean_and_margin(np.array([[row[key]] for row in rows], np.float64))
+                result[key], result[f"{key}_margin"] = float(mean[0]), float(margin[0])
+        return result
+
+    @property
+    def curves(self) -> Mapping[str, Mapping[str, Curve]]:
+        """Learning curves by learner and measure: "return", "damage" (of an episode) and "violations" (so far)."""
+        if not self._curves:
+            self._curves.update({name: self._curves_of(name) for name in self.learners})
+        return self._curves
+
+    def _curves_of(self, name: str) -> dict[str, Curve]:
+        runs = [run for run in self.runs if run.row["learner"] == name]
+        edges = np.linspace(0, runs[0].row["steps"], POINTS + 1)
+        tracks = [track(run.training, edges, self.budget) for run in runs]
+        return {
+            measure: _curve(edges[1:].astype(np.int64), np.stack([one[number] for one in tracks]))
+            for number, measure in enumerate(MEASURES)
+        }
+
+    # ------------------------------------------------------------------ ways out
+
+    def plot(self) -> Any:
+        """Draw the curves; the Matplotlib figure is returned, not shown."""
+        from almostsure.learn.comparison.plot import draw
+
+        return draw(self)
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write the rows to a CSV file, atomically."""
+        text = io.StringIO()
+        rows = self.rows
+        writer = csv.DictWriter(text, list(rows[0]) if rows else [key for key, _ in SHOWN])
+        writer.writeheader()
+        writer.writerows(rows)
+        with atomic_write(path) as file:
+            file.write(text.getvalue().encode())
+
+    # ------------------------------------------------------------------ for people
+
+    def __repr__(self) -> str:
+        table = [[title for _, title in SHOWN], *(self._cells(row) for row in self.summary())]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [_line(cells, widths) for cells in table]
+        return "\n".join([*lines, self._note()])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(title)}</th>" for _, title in SHOWN)
+        body = (
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in self._cells(row)) + "</tr>"
+            for row in self.summary()
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table><p>{self._note()}</p>"
+
+    def _cells(self, row: Mapping[str, Any]) -> list[str]:
+        return [str(row["learner"]), *(_shown(row[key], row[f"{key}_margin"]) for key, _ in SHOWN[1:])]
+
+    def _note(self) -> str:
+        if not self.runs:
+            return "no run was finished"
+        steps, seeds = self.runs[0].row["steps"], len({run.row["seed"] for run in self.runs})
+        how = f"budget {self.budget}; {steps:,} steps, {seeds} {'seed' if seeds == 1 else 'seeds'}"
+        if self.sampled_episodes is not None:
+            return f"{how}; no model: each deployed policy was judged by {self.sampled_episodes:,} episodes"
+        return f"{how}; random shielded play {_number(self.random)}, assured optimum {_number(self.optimum)}"
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def track(training: Training, edges: Floats, budget: int) -> tuple[Floats, Floats, Floats]:
+    """Return and damage of the episodes that ended between two edges, and violations so far, at each later edge.
+
+    Where no episode ended, the last value stands.
+    """
+    window = np.clip(np.searchsorted(edges, training.ends, side="left") - 1, 0, edges.size - 2)
+    size = edges.size - 1
+    episodes = np.bincount(window, minlength=size)
+    means = []
+    for values in (training.returns, training.damages):
+        sums = np.bincount(window, weights=np.asarray(values, np.float64), minlength=size)
+        means.append(_filled(np.divide(sums, episodes, out=np.full(size, math.nan), where=episodes > 0)))
+    violations = np.cumsum(np.bincount(window[training.damages > budget], minlength=size)).astype(np.float64)
+    return means[0], means[1], violations
+
+
+def _filled(values: Floats) -> Floats:
+    """NaNs replaced by the last number before them."""
+    last = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(values.size)))
+    return np.where(last >= 0, values[np.maximum(last, 0)], math.nan)
+
+
+def mean_and_margin(values: Floats) -> tuple[Floats, Floats]:
+    """Means over the rows, and half widths of their Student confidence intervals; NaN from one row."""
+    from scipy.special import stdtrit
+
+    number = values.shape[0]
+    with np.errstate(invalid="ignore"):
+        mean = values.mean(axis=0)
+        if number < 2:
+            return mean, np.full(mean.shape, math.nan)
+        spread = values.std(axis=0, ddof=1)
+    margin: Floats = stdtrit(number - 1, 0.5 + LEVEL / 2) * spread / math.sqrt(number)
+    return mean, margin
+
+
+def _curve(steps: Ints, values: Floats) -> Curve:
+    mean, margin = mean_and_margin(values)
+    return Curve(steps=steps, mean=mean, lower=mean - margin, upper=mean + margin)
+
+
+# ---------------------------------------------------------------------- text
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    first, *rest = zip(cells, widths, strict=True)
+    return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)])
+
+
+def _shown(mean: float, margin: float) -> str:
+    if not math.isfinite(margin) or margin <= 1e-9 * max(1.0, abs(mean)) or not math.isfinite(mean):
+        return _number(mean)
+    return f"{_number(mean)} ± {_number(margin)}"
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,0 +1,237 @@
+"""``compare``: train several learners with several seeds in one world, and judge what they would deploy.
+
+Violations in *training* are counted: episodes that took more than the budget.  What would be *deployed* is, where there
+is a model, not tried out but evaluated exactly (:func:`almostsure.evaluate`): its return and its probability of
+overspending are numbers, not estimates.  Where there is none, it is played, and the numbers come with intervals
+(:mod:`almostsure.learn.deployment`).  Returns are put on the scale
+
+    fraction of the optimum = (return − random) / (optimum − random)
+
+where *random* is uniformly random play inside the exact shield, and *optimum* the best assured return; without a model
+nobody knows either.  A learner that overspends may get more than 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from almostsure.arguments import check_budget, names_right_word, whole
+from almostsure.budget.solve import minimal_budget
+from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, LimitReached, UnboundedReturn
+from almostsure.learn.bounds import count
+from almostsure.learn.comparison.result import Comparison, Run
+from almostsure.learn.deployment import EPISODES, deployment
+from almostsure.learn.learners.registry import as_learner
+from almostsure.learn.learners.registry import learners as known_learners
+from almostsure.learn.learners.training import Learner, Training
+from almostsure.learn.learners.world import Playground, playground
+from almostsure.learn.sampling.crew import Workers, as_crew
+from almostsure.learn.sampling.env_sampler import is_environment, model_of_env
+from almostsure.learn.sampling.samplers import as_sampler
+from almostsure.model.mdp import MDP
+from almostsure.plan.constraints import AlmostSure
+from almostsure.plan.solve import solve_policy
+from almostsure.progress import Bar
+from almostsure.shield.checks import require_budget
+from almostsure.shield.shield import Shield
+
+__all__ = ["Comparison", "Learner", "Training", "compare"]
+
+
+@names_right_word
+def compare(
+    world: Any,
+    budget: int,
+    learners: str | Learner | Iterable[str | Learner] | None = None,
+    *,
+    steps: int = 100_000,
+    seeds: int | Sequence[int] = 5,
+    workers: Workers | None = None,
+) -> Comparison:
+    """Train learners with the budget ``budget``, and compare how safe and how good they are.
+
+    Parameters
+    ----------
+    world
+        Where to train: a model, an example's name, or a file; a Gymnasium environment that can be sampled, or its id
+        (one with a transition table is a model); or any :class:`almostsure.learn.Sampler`.
+    budget
+        The budget of every episode.
+    learners
+        Names, see ``almostsure.learn.learners.learners``, or objects with ``name`` and ``train``; by default all that
+        have names.
+    steps
+        Environment steps that each run may take.
+    seeds
+        How many runs each learner gets, with the seeds 0, 1, …; or the seeds themselves.
+    workers
+        How many processes share the runs, one by default; or a :class:`almostsure.learn.RayCluster`.  The result is the
+        same.
+
+    Returns
+    -------
+    Comparison
+        A table (print it), tidy ``rows``, learning ``curves`` and a ``plot()``.
+
+    Raises
+    ------
+    Infeasible
+        If an initial state of a model needs more than ``budget``; ``needed`` is what suffices.
+    UnknownName
+        If there is no learner of that name; it suggests the nearest.
+    ArgumentError
+        If ``steps`` or ``seeds`` are not what they should be, or two learners have the same name.
+    Interrupted
+        Ctrl-C; ``kept`` is the comparison of the runs that were finished.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> result = asure.compare("corridor", 2, ["shielded", "one-step"], steps=4_000, seeds=2)
+    >>> for row in result.summary():
+    ...     print(row["learner"], row["training_violations"], row["deployed_overspend"])
+    shielded Q-learning 0.0 0.0
+    one-step mask ...
+    """
+    chosen, steps, numbers = _chosen(learners), count("steps", steps), _seeds(seeds)
+    task = _Task(_world(world), chosen, budget, steps)
+    jobs = [_Job(number, seed) for number in range(len(chosen)) for seed in numbers]
+    runs: list[Run] = []
+    try:
+        with Bar("comparing learners", len(jobs)) as bar, as_crew(workers).open(task) as each:
+            for run in each(jobs):
+                runs.append(run)
+                bar.update(len(runs), run.row["learner"])
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"stopped after {len(runs)} of {len(jobs)} runs; they are kept in the error's kept",
+            kept=task.comparison(runs),
+        ) from None
+    return task.comparison(runs)
+
+
+def _world(world: Any) -> Playground:
+    """Where to train; an environment with a transition table is a model."""
+    if is_environment(world):
+        world = model_of_env(world)
+    return playground(world if isinstance(world, MDP) else as_sampler(world))
+
+
+# ---------------------------------------------------------------------- the scale
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What returns are measured against."""
+
+    random: float  # uniformly random play inside the shield; NaN if there is no model
+    optimum: float  # the best assured return; infinite if it has no bound, NaN if it is not known
+
+    def fraction(self, value: float) -> float:
+        """Where a return lies between random play and the optimum; NaN where that says nothing."""
+        span = self.optimum - self.random
+        if not math.isfinite(span) or span <= 0:
+            return math.nan
+        return (value - self.random) / span
+
+
+def scale_of(ground: Playground, shield: Shield, budget: int) -> Scale:
+    """The scale of a model and a budget."""
+    random = deployment(ground, shield.random_policy(budget), budget).reward
+    try:
+        optimum = solve_policy(shield.mdp, AlmostSure(budget)).value
+    except UnboundedReturn:
+        optimum = math.inf
+    except LimitReached:
+        optimum = math.nan
+    return Scale(random=random, optimum=optimum)
+
+
+# ---------------------------------------------------------------------- one run
+
+
+class _Job(NamedTuple):
+    """One run."""
+
+    learner: int
+    seed: int
+
+
+@final
+class _Task:
+    """Trains one learner with one seed; may be sent to other processes."""
+
+    def __init__(self, ground: Playground, learners: list[Learner], budget: int, steps: int) -> None:
+        self.ground, self.learners, self.steps = ground, learners, steps
+        if ground.model is None:
+            self.budget, self.scale = check_budget(budget), Scale(random=math.nan, optimum=math.nan)
+        else:
+            shield = Shield(minimal_budget(ground.model))
+            self.budget = require_budget(shield.minimal, budget)
+            self.scale = scale_of(ground, shield, self.budget)
+
+    def __call__(self, job: _Job) -> Run:
+        """The run."""
+        learner, ground, budget = self.learners[job.learner], self.ground, self.budget
+        world = ground.mdp if ground.source is None else ground.source
+        training = learner.train(world, budget, steps=self.steps, seed=job.seed)
+        if not isinstance(training, Training):
+            raise AlmostSureError(f"{learner.name} must return a Training from train; got {type(training).__name__}")
+        deployed = deployment(ground, training.policy, budget, seed=job.seed)
+        episodes, violations = training.ends.size, int((training.damages > budget).sum())
+        row: dict[str, Any] = {
+            "learner": learner.name,
+            "seed": job.seed,
+            "steps": self.steps,
+            "training_episodes": episodes,
+            "training_violations": violations,
+            "training_violation_rate": violations / episodes if episodes else 0.0,
+            "restricted_steps": training.restricted_steps,
+            "deployed_return": deployed.reward,
+            "deployed_return_error": deployed.reward_margin,
+            "fraction_of_optimum": self.scale.fraction(deployed.reward),
+            "deployed_overspend": deployed.overspends,
+            "deployed_overspend_upper": deployed.overspends_upper,
+            "deployed_mean_damage": deployed.damage,
+            "deployed_ends": deployed.ends,
+        }
+        return Run(row=row, training=training)
+
+    def comparison(self, runs: list[Run]) -> Comparison:
+        """What the runs found."""
+        return Comparison(
+            runs=tuple(runs),
+            budget=self.budget,
+            random=self.scale.random,
+            optimum=self.scale.optimum,
+            sampled_episodes=None if self.ground.source is None else EPISODES,
+        )
+
+
+def _chosen(given: str | Learner | Iterable[str | Learner] | None) -> list[Learner]:
+    if given is None:
+        return list(known_learners.values())
+    if not isinstance(given, (str, Learner, Iterable)):
+        raise ArgumentError(f"learners must be names or learners; got {given!r}")
+    several = [given] if isinstance(given, (str, Learner)) else list(given)
+    chosen = [as_learner(one) for one in several]
+    names = [learner.name for learner in chosen]
+    if not chosen or len(set(names)) < len(names):
+        raise ArgumentError(f"learners must be one or more, each with another name; got {names}")
+    return chosen
+
+
+def _seeds(seeds: int | Sequence[int]) -> list[int]:
+    if isinstance(seeds, (list, tuple, range, np.ndarray)):
+        numbers = [whole("a seed", seed) for seed in seeds]
+    else:
+        numbers = list(range(count("seeds", seeds)))
+    if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise ArgumentError(f"seeds must be a number of runs or different whole numbers from 0; got {seeds!r}")
+    return numbers

@@ -1,0 +1,150 @@
+"""Keeping long runs on disk: a run that was killed goes on where its last checkpoint was, with the same result.
+
+A checkpoint holds the counts, how far the run has come and, for a run in rounds, what its present round takes.  It
+belongs to one run: the same sampler and choices, the same seed, the same kind of run with the same numbers.  Any other
+run refuses it.
+
+The identity of a sampler (:mod:`almostsure.learn.sampling.identity`) says which one it is.  It may be wrong if a user
+names it.  So on resuming some choices that always had the same outcome are sampled again, and a checkpoint that they
+contradict is refused.  If the outcomes of a choice are independent draws of one distribution, n + m of them of which j
+differ from the rest are equally likely in every order, so that all j come last among the m with probability C(m, j) /
+C(n + m, j). Below ``LEVEL``, shared between the choices that are tried, that is a contradiction.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import check_real
+from almostsure.errors import ArgumentError, CorruptFile, FileError
+from almostsure.files import load_tensors, save_tensors
+from almostsure.learn.bounds import count
+from almostsure.learn.counts import ARRAYS, Counts
+from almostsure.learn.sampling.samplers import CheckedSampler
+
+KIND = "sampling checkpoint"
+TRIED, AGAIN = 16, 32  # choices that are sampled again on resuming, and how often
+LEVEL = 1e-6  # the probability with which a checkpoint is refused although it is right
+
+
+@final
+class Checkpoint:
+    """Where a run keeps what it has; without a path, nowhere.
+
+    Parameters
+    ----------
+    path
+        The file, or None.
+    source
+        What is sampled.
+    run
+        What kind of run it is, as text by name: a checkpoint must agree in all of them.
+    seconds
+        How much work may be lost.
+    """
+
+    def __init__(
+        self, path: str | PathLike[str] | None, source: CheckedSampler, run: Mapping[str, str], seconds: float
+    ) -> None:
+        self.path, self.source, self.seconds = path, source, check_real("checkpoint_seconds", seconds)
+        if self.seconds < 0:
+            raise ArgumentError(f"checkpoint_seconds must be 0 or more; got {seconds!r}")
+        if path is not None and source.identity is None:
+            raise ArgumentError(
+                "a checkpoint belongs to its sampler, and this one cannot be told from others: it holds something that "
+                "cannot be looked into. Name it with identity='…', and change the name whenever it changes."
+            )
+        self.run = {"sampler": str(source.identity), **run}
+        self.lengths: npt.NDArray[np.int64] | None = None  # [num_choices] samples of the present round, if any
+        self._saved_at = time.monotonic()
+
+    @property
+    def remark(self) -> str:
+        """What Ctrl-C says about it."""
+        return "" if self.path is None else f", which are in the checkpoint {self.path!s}: run it again to go on"
+
+    def begin(self, seed: int | None, start: dict[str, int]) -> tuple[Counts, dict[str, int]]:
+        """The counts and how far the run has come: those of the file, or none and ``start``."""
+        seed = None if seed is None else count("seed", seed, least=0)
+        if self.path is None or not os.path.exists(self.path):
+            fresh = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+            return self.source.new_counts(fresh if seed is None else seed), start
+        arrays, strings = load_tensors(self.path, kind=KIND, model=self.source.space.fingerprint)
+        for name, mine in self.run.items():
+            if strings.get(name) != mine:
+                self._refuse(name, strings.get(name), mine)
+        try:
+            known, position = int(strings["seed"]), json.loads(strings["position"])
+            done = {str(name): int(value) for name, value in position.items()}
+            if done.keys() != start.keys() or min(done.values()) < 0:
+                raise ValueError(f"it has {position}")
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise CorruptFile(f"{self.path!s} does not say how far its run was: {error}", path=self.path) from error
+        if seed is not None and seed != known:
+            self._refuse("seed", str(known), str(seed))
+        counts = self._counts(arrays, known)
+        if self.source.model is None:
+            self._sample_again(counts)
+        return counts, done
+
+    def _refuse(self, name: str, theirs: str | None, mine: str) -> None:
+        raise FileError(
+            f"the checkpoint {os.fspath(self.path or '')!r} belongs to another run: its {name} is {theirs!r}, "
+            f"this one's is {mine!r}. Choose another name, or delete it.",
+            path=self.path,
+        )
+
+    def _counts(self, arrays: Mapping[str, Any], seed: int) -> Counts:
+        counts = self.source.new_counts(seed)
+        try:
+            counts.restore({name: arrays[name] for name in ARRAYS})
+            if "lengths" in arrays:
+                self.lengths = arrays["lengths"].astype(np.int64)
+                if self.lengths.shape != counts.samples.shape or not (self.lengths >= 0).all():
+                    raise ValueError("its round is not one of these choices")
+        except (KeyError, ValueError) as error:
+            what = f"{self.path!s} does not hold counts of its sampler's choices: {error}"
+            raise CorruptFile(what, path=self.path) from error
+        return counts
+
+    def _sample_again(self, counts: Counts) -> None:
+        """Refuse a checkpoint that the sampler, asked again, contradicts."""
+        certain = np.flatnonzero((counts.outcomes_seen() == 1) & ~counts.is_end())
+        certain = certain[np.argsort(-counts.samples[certain], kind="stable")][:TRIED]
+        if not certain.size:
+            return
+        rng = np.random.default_rng([counts.seed or 0, counts.total])  # the run itself uses none of these
+        target, _, damage = self.source.draw(np.repeat(certain, AGAIN), rng)
+        at = np.searchsorted(counts.choice, certain)
+        wanted = counts.next_state[at], counts.damage[at]
+        same = (target.reshape(-1, AGAIN) == wanted[0][:, None]) & (damage.reshape(-1, AGAIN) == wanted[1][:, None])
+        for choice, others in zip(certain.tolist(), (~same).sum(axis=1).tolist(), strict=True):
+            before = int(counts.samples[choice])
+            chance = math.comb(AGAIN, others) / math.comb(before + AGAIN, others)
+            if chance < LEVEL / certain.size:
+                raise FileError(
+                    f"the checkpoint {os.fspath(self.path or '')!r} belongs to another sampler: in it "
+                    f"{counts.space.describe_choice(choice)} had the same outcome in all of {before:,} samples, and "
+                    f"this one shows another one in {others} of {AGAIN}. Choose another name, or delete it.",
+                    path=self.path,
+                )
+
+    def write(self, counts: Counts, position: Mapping[str, int], *, now: bool = True) -> None:
+        """Keep the counts; without ``now``, only if the last time is long ago."""
+        if self.path is None or not (now or time.monotonic() - self._saved_at >= self.seconds):
+            return
+        arrays = counts.to_arrays()
+        if self.lengths is not None:
+            arrays["lengths"] = self.lengths
+        strings = {**self.run, "seed": str(counts.seed), "position": json.dumps(dict(position))}
+        save_tensors(self.path, kind=KIND, model=self.source.space.fingerprint, arrays=arrays, strings=strings)
+        self._saved_at = time.monotonic()

@@ -1,0 +1,332 @@
+"""Gymnasium environments as samplers: those whose state can be set.
+
+The toy-text environments with a transition table (FrozenLake, CliffWalking, Taxi) need not be told how; of others
+:class:`EnvSampler` must be told.  An environment whose state cannot be set cannot be asked "what happens if I do this
+there?"; it can only be played in, and :class:`almostsure.OnlineShield` learns from that.
+
+Damage has one convention everywhere: ``damage(s, a, s2, r, terminated)`` gets what the environment shows.  Without such
+a function the environment's own ``info["damage"]`` or ``info["cost"]`` is the damage (a
+:class:`almostsure.gym.DamageTracker` inside writes both), and for the toy-text environments it is what
+:func:`known_damage` says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import AlmostSureError, ModelError
+from almostsure.learn.bounds import count
+from almostsure.learn.sampling.identity import identity_of
+from almostsure.learn.sampling.samplers import ABSTRACTION, action_row, failed
+from almostsure.model.arrays import Floats, Ints
+from almostsure.model.build.damage import RULES, DamageRule, takes_an_outcome
+from almostsure.model.build.tables import from_gymnasium
+from almostsure.model.build.validate import MAX_DAMAGE
+from almostsure.model.mdp import MDP
+from almostsure.model.space import Actions, Encode, Initial, Space
+
+Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (observation, action, next observation, reward, terminated)
+SetState = Callable[[Any, int], Any]
+
+RESETS = 256  # episodes that are begun to find an environment's starts
+ENVIRONMENT_ID = re.compile(r"([\w.-]+/)?[\w.-]+-v\d+")  # such as FrozenLake-v1
+
+
+def is_environment(thing: Any) -> bool:
+    """Whether it is a Gymnasium environment, or the id of one."""
+    if isinstance(thing, str):
+        return ENVIRONMENT_ID.fullmatch(thing) is not None
+    return hasattr(thing, "unwrapped") and hasattr(thing, "step") and hasattr(thing, "observation_space")
+
+
+def sampler_of_env(env: Any) -> EnvSampler | MDP:
+    """What samples an environment that need not be told how its state is set; a model, where it plays one."""
+    env = _made(env) if isinstance(env, str) else env
+    model = getattr(env.unwrapped, "mdp", None)
+    return model if isinstance(model, MDP) else EnvSampler(env)
+
+
+def model_of_env(env: Any) -> Any:
+    """The model of an environment that has one, a transition table or the model that it plays; else itself."""
+    env = _made(env) if isinstance(env, str) else env
+    model, damage = getattr(env.unwrapped, "mdp", None), known_damage(env)
+    if isinstance(model, MDP):
+        return model
+    if damage is None or not hasattr(env.unwrapped, "P"):
+        return env
+    return from_gymnasium(env, damage)
+
+
+def _made(name: str) -> Any:
+    import gymnasium
+
+    try:
+        return gymnasium.make(name)
+    except gymnasium.error.Error as error:
+        raise ModelError(f"no environment could be made of {name!r}: {error}") from error
+
+
+def space_of_env(
+    env: Any,
+    *,
+    num_states: int | None = None,
+    actions: Actions | None = None,
+    initial: Initial | None = None,
+    encode: Encode | None = None,
+) -> Space:
+    """The states and actions of an environment, by its spaces alone; of no environment, those that are given."""
+    if isinstance(env, str):
+        env = _made(env)
+    size = _size(env, "observation_space", num_states)
+    if initial is None:
+        listed = None if env is None else _listed_starts(env, size)
+        initial = listed if listed and encode is None else np.full(size, 1 / size)  # nobody knows
+    every = _size(env, "action_space", None) if actions is None else actions
+    return Space.from_actions(size, every, initial=initial, end=True, encode=encode)
+
+
+def _listed_starts(env: Any, size: int) -> dict[int | str, float] | None:
+    """The starts of an environment that lists them, as the toy-text ones do."""
+    listed = getattr(env.unwrapped, "initial_state_distrib", None)
+    if listed is None or np.shape(listed) != (size,):
+        return None
+    shares = np.asarray(listed, np.float64)
+    return {int(state): float(shares[state]) for state in np.flatnonzero(shares)}
+
+
+@final
+class EnvSampler:
+    """A sampler from a Gymnasium environment whose state can be set.
+
+    Steps flagged ``terminated`` lead to an extra state, the end, in which nothing happens any more.  Truncation is
+    ignored: where a time limit would cut an episode says nothing about what may happen.
+
+    Parameters
+    ----------
+    env
+        The environment.  Its random numbers are taken over: ``env.unwrapped.np_random`` is set.
+    set_state
+        ``set_state(env, state)`` puts the environment into a state.  Where ``encode`` is given and ``damage`` is a
+        function, it must return the observation that the environment then shows.  The toy-text environments with a
+        transition table need none.
+    damage
+        ``damage(s, a, s2, reward, terminated)`` returns the damage, from what the environment shows, as everywhere;
+        or the key under which the environment's info holds it.  By default ``"damage"`` or ``"cost"``, whichever
+        info has; FrozenLake, CliffWalking and Taxi need not be told.
+    actions
+        By default all of the environment's, in every state.
+    num_states
+        How many states can be observed.  By default that of the (discrete) observation space.
+    encode
+        ``encode(observation) -> int`` for environments whose observations are not states.  Several real
+        states may then share a number, and all that is learned holds for this *abstraction*: for the process in which
+        ``set_state`` picks the real state.
+    initial
+        The initial state, or a mapping from states to probabilities.  By default the environment's own starts: those
+        that it lists, or those that some hundreds of resets show.
+    max_damage
+        The largest damage of one step.
+    identity
+        A text that tells this environment from others, for checkpoints; by default a hash of how it was made and of
+        these functions, where that can be known.
+    """
+
+    has_end = True
+
+    def __init__(
+        self,
+        env: Any,
+        set_state: SetState | None = None,
+        damage: Damage | str | None = None,
+        *,
+        actions: Actions | None = None,
+        num_states: int | None = None,
+        encode: Encode | None = None,
+        initial: Initial | None = None,
+        max_damage: int = MAX_DAMAGE,
+        identity: str | None = None,
+    ) -> None:
+        for name, value in (("set_state", set_state), ("encode", encode)):
+            if value is not None and not callable(value):
+                raise ModelError(f"{name} must be a function; got {value!r}")
+        self._env, self._encode = env, encode
+        self._set_state = _toy_state(env) if set_state is None else set_state
+        self._damage = known_damage(env) if damage is None else _checked_damage(damage)
+        self.num_states = _size(env, "observation_space", num_states)
+        self._actions: Actions = _size(env, "action_space", None) if actions is None else actions
+        self.max_damage, self.encode = max_damage, encode
+        self.caveat = "" if encode is None else ABSTRACTION
+        self.initial = self._starts() if initial is None else initial
+        made_of = ("environment", env, set_state, self._damage, encode, self.num_states)
+        self.identity = identity or identity_of(made_of)
+
+    def actions(self, state: int) -> npt.ArrayLike:
+        """The ids of the actions that a state has."""
+        return action_row(self._actions, state)
+
+    def sample(self, states: Ints, actions: Ints, rng: np.random.Generator) -> tuple[Ints, Floats, Floats]:
+        """One outcome of each choice."""
+        self._env.reset(seed=int(rng.integers(2**31)))
+        self._env.unwrapped.np_random = rng
+        next_states, rewards, damages = states.copy(), np.zeros(states.size), np.zeros(states.size)
+        for i in np.flatnonzero(states != self.num_states).tolist():
+            state, action = int(states[i]), int(actions[i])
+            try:
+                next_states[i], rewards[i], damages[i] = self._one(state, action)
+            except AlmostSureError:
+                raise
+            except Exception as error:
+                raise failed("the environment", state, action, error) from error
+        return next_states, rewards, damages
+
+    def _one(self, state: int, action: int) -> tuple[int, float, float]:
+        shown = self._set_state(self._env, state)
+        before = state if self._encode is None else self._shown(shown, state, action)
+        observation, reward, terminated, truncated, info = self._env.step(action)
+        after = self._state(observation, f"after state {state}, action {action}")
+        if callable(self._damage):
+            damage = self._damage(before, action, observation, float(reward), bool(terminated))
+        else:
+            damage = self._said(info, state, action)
+        if terminated or truncated:
+            self._env.reset()  # wrappers want it before the next step
+        return self.num_states if terminated else after, float(reward), float(damage)
+
+    def _shown(self, shown: Any, state: int, action: int) -> Any:
+        """The observation before the step, which only ``set_state`` can know; checked if it is there."""
+        if shown is None and callable(self._damage):
+            raise ModelError(
+                "set_state must return the observation that the environment shows, since damage is a function of "
+                f"observations; it returned None for state {state}.",
+                state=state,
+                action=action,
+            )
+        if shown is not None and self._state(shown, f"after set_state({state})") != state:
+            raise ModelError(f"set_state must put the environment into state {state}; encode says that it is another")
+        return shown
+
+    def _state(self, observation: Any, where: str) -> int:
+        raw: Any = observation if self._encode is None else self._encode(observation)
+        number = int(raw)
+        if number != raw or not 0 <= number < self.num_states:
+            how = "encode must return" if self._encode is not None else "observations must be"
+            raise ModelError(f"{how} states 0 … {self.num_states - 1}; got {raw!r} {where}")
+        return number
+
+    def _said(self, info: Any, state: int, action: int) -> Any:
+        keys = ("damage", "cost") if self._damage is None else (self._damage,)
+        for key in keys:
+            if key in info:
+                return info[key]
+        raise ModelError(
+            f"info must hold the damage under {' or '.join(map(repr, keys))}; it has "
+            f"{sorted(map(str, info)) or 'nothing'} after state {state}, action {action}. "
+            "Pass damage, a function of (s, a, s2, r, terminated).",
+            state=state,
+            action=action,
+        )
+
+    def _starts(self) -> dict[int | str, float]:
+        """The environment's own starts: as it lists them, or as often as resets show them."""
+        listed = _listed_starts(self._env, self.num_states)
+        if self._encode is None and listed is not None:
+            return listed
+        found = Counter(self._start(seed) for seed in range(RESETS))
+        if len(found) > 1:
+            self.caveat = f"{self.caveat} Its starts are those that {RESETS} resets showed.".strip()
+        return {state: times / RESETS for state, times in sorted(found.items())}
+
+    def _start(self, seed: int) -> int:
+        try:
+            return self._state(self._env.reset(seed=seed)[0], f"after reset(seed={seed})")
+        except AlmostSureError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"the environment failed at reset(seed={seed}): {type(error).__name__}: {error}"
+            ) from error
+
+
+# ---------------------------------------------------------------------- toy text
+
+
+def known_damage(env: Any) -> Damage | None:
+    """What counts as damage in the toy-text environments that Gymnasium has; None for others.
+
+    ==============  ===================================================================
+    FrozenLake      1 for falling into a hole
+    CliffWalking    1 for falling off the cliff
+    Taxi            1 for a pick-up or drop-off that is not possible there
+    ==============  ===================================================================
+
+    An environment that says its damage itself (a DamageTracker) is not overruled.
+    """
+    layer = env
+    while layer is not env.unwrapped:
+        if type(layer).__name__ == "DamageTracker":
+            return None
+        layer = layer.env
+    make = KNOWN.get(type(env.unwrapped).__name__)
+    return None if make is None else make(env.unwrapped)
+
+
+def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, terminated: bool) -> int:
+    return int(int(s2) in holes and int(s) not in holes)
+
+
+def _frozen_lake(lake: Any) -> Damage:
+    """By the map, not by the reward as in RULES: a lake may be made with rewards of its own."""
+    return partial(_into_hole, frozenset(at for at, cell in enumerate(lake.desc.ravel().tolist()) if cell == b"H"))
+
+
+# What these make is no lambda: environments may be pickled.
+KNOWN: dict[str, Callable[[Any], Damage]] = {
+    "FrozenLakeEnv": _frozen_lake,
+    "CliffWalkingEnv": lambda _: DamageRule(RULES["CliffWalking"]),
+    "TaxiEnv": lambda _: DamageRule(RULES["Taxi"]),
+}
+
+
+def _toy_state(env: Any) -> SetState:
+    """How the state of a toy-text environment is set; ModelError for others, which names what works."""
+    inner = env.unwrapped
+    if not (hasattr(inner, "P") and hasattr(inner, "initial_state_distrib")):
+        raise ModelError(
+            f"the state of {env} cannot be set without being told how. Pass EnvSampler(env, set_state, damage), or, if "
+            "it cannot be set at all, put an OnlineShield around it, which learns while an agent plays: "
+            "ShieldedEnv(env, OnlineShield(env), budget)."
+        )
+    if getattr(inner, "fickle_passenger", False):
+        raise ModelError(f"{env} has a fickle passenger: what happens depends on more than its state. Make it without.")
+    return _set_toy_state
+
+
+def _set_toy_state(env: Any, state: int) -> None:
+    env.unwrapped.s = state
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _checked_damage(damage: Damage | str) -> Damage | str:
+    if isinstance(damage, str) or (callable(damage) and takes_an_outcome(damage)):
+        return damage
+    raise ModelError(f"damage must be a function of (s, a, s2, r, terminated) or a key of info; got {damage!r}")
+
+
+def _size(env: Any, name: str, given: int | None) -> int:
+    if given is not None:
+        return count("num_states", given)
+    space = getattr(env, name, None)
+    size = getattr(space, "n", None) if type(space).__name__ == "Discrete" else None  # other spaces have an n, too
+    if size is None or int(getattr(space, "start", 0)):
+        what = "num_states and encode" if name == "observation_space" else "actions"
+        raise ModelError(f"the environment's {name} must be discrete, from 0; it is {space}. Give {what}.")
+    return int(size)

@@ -1,0 +1,331 @@
+"""What can be learned from: anything that answers "what happens if I do this there?", for many choices at once.
+
+A *sampler* has ``num_states``, ``actions(state)`` and ``sample(states, actions, rng)``; see :class:`Sampler`.  An MDP
+is one; :class:`FunctionSampler` makes one of a Python function, and :class:`almostsure.learn.EnvSampler` of a Gymnasium
+environment whose state can be set.
+
+Nothing that a sampler returns is believed: shapes, ranges, rewards and damages are checked, and the first offender is
+named with its state and action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import and_more, whole_array
+from almostsure.errors import AlmostSureError, ModelError
+from almostsure.learn.bounds import count
+from almostsure.learn.counts import Counts
+from almostsure.learn.sampling.identity import identity_of
+from almostsure.model.arrays import Floats, Ints
+from almostsure.model.build.validate import MAX_DAMAGE
+from almostsure.model.mdp import MDP
+from almostsure.model.source import as_model
+from almostsure.model.space import Actions, Encode, Initial, Space
+
+ABSTRACTION = (
+    "This is about the abstraction that encode makes, in which set_state picks the real states: "
+    "real states that share a number may differ from it."
+)
+
+Answer = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
+Step = Callable[[int, int, np.random.Generator], Any]  # (next_state, reward, damage)
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """What a simulator must offer.
+
+    It may also have ``initial`` (a state or a mapping to probabilities, 0 by default), ``max_damage`` (255 by
+    default; a smaller one makes bounds sharper), ``state_names``, ``action_names``, ``has_end`` (whether it has one
+    more state, ``num_states``, that stands for ended episodes), ``terminal`` (states in which nothing happens any
+    more), ``encode`` (from an observation to a state), ``caveat`` (what every statement about it must add) and
+    ``identity`` (a text that tells it from others, for checkpoints).
+    """
+
+    @property
+    def num_states(self) -> int:
+        """How many states there are, without the end."""
+        ...
+
+    def actions(self, state: int) -> npt.ArrayLike:
+        """The ids of the actions that a state has."""
+        ...
+
+    def sample(self, states: Ints, actions: Ints, rng: np.random.Generator) -> Answer:
+        """One outcome of each choice: next states, rewards and damages, each as long as ``states``.
+
+        Outcomes must be independent, and random through ``rng`` only: then results depend on the seed alone.
+        """
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CheckedSampler:
+    """A sampler whose states and actions are known and whose answers are checked."""
+
+    sampler: Any
+    space: Space
+    states: Ints  # [num_choices], of each choice
+    model: MDP | None  # what is sampled from, if it is a model
+    max_damage: int
+    identity: str | None  # tells it from others; None if nobody can
+    caveat: str = ""  # what every statement about it must add
+
+    def new_counts(self, seed: int | None) -> Counts:
+        """Counts of its choices that have seen nothing."""
+        return Counts(self.space, max_damage=self.max_damage, seed=seed, caveat=self.caveat)
+
+    def draw(self, choices: Ints, rng: np.random.Generator) -> tuple[Ints, Floats, Ints]:
+        """One outcome of each choice, checked: next states, rewards, damages."""
+        states = self.states[choices].astype(np.int64)
+        actions = self.space.choice_action[choices].astype(np.int64)
+        try:
+            answer = self.sampler.sample(states, actions, rng)
+        except AlmostSureError:
+            raise
+        except Exception as error:
+            raise ModelError(f"the sampler failed: {type(error).__name__}: {error}") from error
+        return self._checked(choices, answer)
+
+    def _checked(self, choices: Ints, answer: Any) -> tuple[Ints, Floats, Ints]:
+        if not isinstance(answer, (tuple, list)) or len(answer) != 3:
+            raise ModelError(f"a sampler must return (next_states, rewards, damages); got {_shown(answer)}")
+        states, rewards, damages = (
+            self._column(name, values, choices)
+            for name, values in zip(("next_states", "rewards", "damages"), answer, strict=True)
+        )
+        last = self.space.num_states - 1
+        self._require(_whole(states, 0, last), f"next states must be integers 0 … {last}", states, choices)
+        self._require(np.isfinite(rewards.astype(np.float64)), "rewards must be finite", rewards, choices)
+        rule = f"damages must be integers 0 … {self.max_damage}"
+        self._require(_whole(damages, 0, self.max_damage), rule, damages, choices)
+        return states.astype(np.int64), rewards.astype(np.float64), damages.astype(np.int64)
+
+    def _column(self, name: str, values: Any, choices: Ints) -> npt.NDArray[Any]:
+        try:
+            array = np.asarray(values)
+        except ValueError as error:
+            raise ModelError(f"{name} must be {choices.size} numbers; {error}") from None
+        if array.shape != choices.shape:
+            raise ModelError(
+                f"a sampler must return {choices.size} {name}, one per choice; got shape {list(array.shape)}"
+            )
+        if array.dtype.kind not in "iufb":
+            good = np.array([_is_number(value) for value in array.tolist()], np.bool_)
+            self._require(good, f"{name} must be numbers", array, choices)
+            return array.astype(np.float64)
+        return array
+
+    def _require(self, good: npt.NDArray[np.bool_], rule: str, values: npt.NDArray[Any], choices: Ints) -> None:
+        if good.all():
+            return
+        at = int(np.argmin(good))
+        choice, more = int(choices[at]), int(good.size - np.count_nonzero(good)) - 1
+        raise ModelError(
+            f"{rule}; the sampler returned {_shown(values.tolist()[at])} at {self.space.describe_choice(choice)}"
+            f"{and_more(more, 'sample')}.",
+            state=int(self.states[choice]),
+            action=int(self.space.choice_action[choice]),
+            choice=choice,
+        )
+
+
+def as_sampler(sampler: Any, *, identity: str | None = None) -> CheckedSampler:
+    """The checked sampler of a sampler, of a model or what names one, or of an environment that can be sampled."""
+    from almostsure.learn.sampling.env_sampler import is_environment, sampler_of_env
+
+    if isinstance(sampler, CheckedSampler):
+        return sampler
+    if is_environment(sampler):
+        sampler = sampler_of_env(sampler)
+    if isinstance(sampler, (MDP, str)) or hasattr(sampler, "__fspath__"):
+        mdp = as_model(sampler)
+        mdp.require_probabilities("a sampler")
+        return CheckedSampler(
+            sampler=mdp,
+            space=mdp.space,
+            states=mdp.choice_states(),
+            model=mdp,
+            max_damage=mdp.max_damage,
+            identity=mdp.fingerprint,
+        )
+    if not hasattr(sampler, "sample"):
+        raise ModelError(
+            f"a sampler must be a model, an environment or have num_states, actions and sample; got "
+            f"{type(sampler).__name__}. Wrap a function in FunctionSampler, a Gymnasium environment in EnvSampler."
+        )
+    own = identity or getattr(sampler, "identity", None) or identity_of(sampler)
+    space = space_of(sampler)
+    return CheckedSampler(
+        sampler=sampler,
+        space=space,
+        states=space.choice_states(),
+        model=None,
+        max_damage=_max_damage(sampler),
+        identity=None if own is None else str(own),
+        caveat=getattr(sampler, "caveat", ""),
+    )
+
+
+def space_of(sampler: Any) -> Space:
+    """The states and actions of a sampler."""
+    number = getattr(sampler, "num_states", None)
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
+        raise ModelError(f"a sampler's num_states must be a positive integer; got {number!r}")
+    if not callable(getattr(sampler, "actions", None)):
+        raise ModelError("a sampler must have actions(state), the action ids of a state")
+    return Space.from_actions(
+        int(number),
+        sampler.actions,
+        initial=getattr(sampler, "initial", 0),
+        state_names=getattr(sampler, "state_names", None),
+        action_names=getattr(sampler, "action_names", None),
+        end=bool(getattr(sampler, "has_end", False)),
+        encode=getattr(sampler, "encode", None),
+    )
+
+
+def _max_damage(sampler: Any) -> int:
+    most = getattr(sampler, "max_damage", MAX_DAMAGE)
+    if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or not 0 <= most <= MAX_DAMAGE:
+        raise ModelError(f"a sampler's max_damage must be an integer 0 … {MAX_DAMAGE}; got {most!r}")
+    return int(most)
+
+
+# ---------------------------------------------------------------------- functions
+
+
+@final
+class FunctionSampler:
+    """A sampler from a plain simulator, ``step(state, action, rng) -> (next_state, reward, damage)``.
+
+    Parameters
+    ----------
+    step
+        The simulator.  It must draw its random numbers from ``rng``, a NumPy generator, and keep no memory of
+        earlier calls.
+    num_states
+        States are 0 … num_states − 1.
+    actions
+        How many actions every state has, or the ids for each state, as a list of lists or as a function of the state.
+    terminal
+        States in which nothing happens any more; the simulator is not asked about them.
+    initial
+        The initial state, or a mapping from states to probabilities.
+    max_damage
+        The largest damage of one step.
+    encode
+        From an observation to a state, where an environment that is to be shielded shows something else.
+    identity
+        A text that tells this simulator from others, for checkpoints; by default a hash of its code and of all that
+        the code uses, where that can be known.
+
+    Examples
+    --------
+    >>> def step(state, action, rng):
+    ...     if action == 0:
+    ...         return 0, 1.0, int(rng.random() < 0.6)  # stay: earns, and may hurt
+    ...     return 1, 0.0, 0
+    >>> sampler = FunctionSampler(step, 2, 2, terminal=[1], max_damage=1)
+    >>> from almostsure.learn import learn_minimal_budget
+    >>> learn_minimal_budget(sampler, mu=0.1, delta=0.01, seed=1).minimal.of_choice
+    array([1, 0, 0], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        num_states: int,
+        actions: Actions,
+        *,
+        terminal: Iterable[int] = (),
+        initial: Initial = 0,
+        max_damage: int = MAX_DAMAGE,
+        state_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        encode: Encode | None = None,
+        identity: str | None = None,
+    ) -> None:
+        if not callable(step):
+            raise ModelError(f"step must be a function of (state, action, rng); got {step!r}")
+        self.num_states = count("num_states", num_states)
+        self.initial, self.max_damage, self.encode = initial, max_damage, encode
+        self.state_names, self.action_names = state_names, action_names
+        self._step, self._actions = step, actions
+        self.terminal = frozenset(whole_array("terminal", list(terminal)).ravel().tolist())
+        self.identity = identity or identity_of(("function", step, sorted(self.terminal)))
+        outside = [state for state in self.terminal if not 0 <= state < self.num_states]
+        if outside:
+            raise ModelError(f"terminal states must lie in 0 … {self.num_states - 1}; got {outside[0]}")
+
+    def actions(self, state: int) -> npt.ArrayLike:
+        """The ids of the actions that a state has; a terminal one has one."""
+        return [0] if state in self.terminal else action_row(self._actions, state)
+
+    def sample(self, states: Ints, actions: Ints, rng: np.random.Generator) -> tuple[list[Any], list[Any], list[Any]]:
+        """One outcome of each choice."""
+        rows = [self._one(s, a, rng) for s, a in zip(states.tolist(), actions.tolist(), strict=True)]
+        next_states, rewards, damages = zip(*rows, strict=True)
+        return list(next_states), list(rewards), list(damages)
+
+    def _one(self, state: int, action: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+        if state in self.terminal:
+            return state, 0.0, 0
+        try:
+            result = self._step(state, action, rng)
+        except AlmostSureError:
+            raise
+        except Exception as error:
+            raise failed("the simulator", state, action, error) from error
+        if not isinstance(result, (tuple, list)) or len(result) != 3:
+            where = f"at state {state}, action {action}"
+            raise ModelError(
+                f"the simulator must return (next_state, reward, damage); got {result!r} {where}",
+                state=state,
+                action=action,
+            )
+        next_state, reward, damage = result
+        return next_state, reward, damage
+
+
+def failed(who: str, state: int, action: int, error: Exception) -> ModelError:
+    """What is told if somebody else's code fails."""
+    what = f"{who} failed at state {state}, action {action}: {type(error).__name__}: {error}"
+    return ModelError(what, state=state, action=action)
+
+
+def action_row(actions: Actions, state: int) -> npt.ArrayLike:
+    """The ids of a state's actions, from whatever users give."""
+    if callable(actions):
+        return actions(state)
+    if isinstance(actions, (int, np.integer)):
+        return np.arange(count("actions", actions))
+    if state >= len(actions):
+        raise ModelError(f"actions must list the ids for every state; there is nothing for state {state}", state=state)
+    return actions[state]
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and abs(value) < 2**53
+
+
+def _whole(values: npt.NDArray[Any], least: int, most: int) -> npt.NDArray[np.bool_]:
+    good: npt.NDArray[np.bool_] = (values >= least) & (values <= most)
+    if values.dtype.kind == "f":
+        good &= values == np.floor(values)
+    return good
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"

@@ -1,0 +1,241 @@
+"""``explore``: the model of a deterministic simulator that can be copied, found by playing every action everywhere.
+
+From the start, every action is played in a copy of the simulator at every state that is found, breadth first.  What the
+simulator shows is the state; where something else decides what comes next, name it with ``key``.
+
+Determinism is tested, not proved.  Every action is played four times, from copies whose random generators are reseeded
+(a deep copy copies the random generator, and would make chance look certain), and a state that is reached in two ways
+is played from both.  A difference is an error that names the place: a simulator with chance is sampled instead, by
+:func:`almostsure.learn_minimal_budget`, with a stated confidence.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from almostsure.errors import ArgumentError, ModelError
+from almostsure.learn.sampling.env_sampler import Damage, is_environment, known_damage
+from almostsure.model.build.function import MAX_STATES, from_function
+from almostsure.model.mdp import MDP
+
+ENDED = "ended"
+PLAYS = 4  # of every action in every state, with different seeds
+FOREVER = 2**62  # steps that a TimeLimit allows
+
+
+class Arrival(NamedTuple):
+    """Where a step led."""
+
+    state: Hashable
+    reward: float
+    damage: int
+
+
+def explore(
+    env: Any,
+    *,
+    damage: Damage | None = None,
+    key: Callable[[Any], Hashable] | None = None,
+    get_state: Callable[[Any], Any] | None = None,
+    set_state: Callable[[Any, Any], None] | None = None,
+    seed: int = 0,
+    max_states: int = MAX_STATES,
+) -> MDP:
+    """The model of a deterministic environment, by playing every action in every state that is found.
+
+    Parameters
+    ----------
+    env
+        A Gymnasium environment with Discrete actions, or its id.
+    damage
+        ``damage(observation, action, next_observation, reward, terminated)``; by default ``info["damage"]`` or
+        ``info["cost"]``, and for the toy-text environments what they are known for.
+    key
+        The state of an observation, as a hashable value; by default the whole observation.
+    get_state, set_state
+        ``get_state(env)`` takes a snapshot and ``set_state(env, snapshot)`` restores it, where copying the environment
+        (``copy.deepcopy``) is not possible or slow.
+    seed
+        Of the reset that begins.
+    max_states
+        Stop with an error when there are more.
+
+    Raises
+    ------
+    ModelError
+        If the environment is not deterministic, if a key does not decide what comes next, or if a snapshot does not
+        restore; the state and the action are named.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.learn import explore
+    >>> cliff = explore("CliffWalking-v1")
+    >>> cliff.num_states, asure.minimal_budget(cliff).smallest_budget()
+    (38, 0)
+    """
+    if isinstance(env, str) and is_environment(env):
+        import gymnasium
+
+        env = gymnasium.make(env)
+    size = getattr(getattr(env, "action_space", None), "n", None)
+    if size is None:
+        raise ArgumentError("env must be a Gymnasium environment with Discrete actions")
+    if (get_state is None) != (set_state is None):
+        raise ArgumentError("get_state and set_state must be given together")
+    search = _Simulator(env, damage or known_damage(env), key or as_key, get_state, set_state)
+    start = search.reset(seed)
+    actions = list(range(int(size)))
+    model = from_function(
+        search.outcomes,
+        initial=start,
+        actions=lambda state: [] if search.is_over(state) else actions,
+        key=search.shown,
+        max_states=max_states,
+    )
+    search.check_keys()
+    return model
+
+
+@final
+class _Simulator:
+    """Snapshots of an environment by state."""
+
+    def __init__(
+        self,
+        env: Any,
+        damage: Damage | None,
+        key: Callable[[Any], Hashable],
+        get_state: Callable[[Any], Any] | None,
+        set_state: Callable[[Any, Any], None] | None,
+    ) -> None:
+        self.env, self.damage, self.key = env, damage, key
+        self.get_state, self.set_state = get_state, set_state
+        self.snapshots: dict[Any, tuple[Any, Any]] = {}  # by state: the simulator there, and what it shows
+        self.others: dict[Any, tuple[Any, Any]] = {}  # the same, from another way to the state
+        self.arrivals: dict[tuple[Any, int], Arrival] = {}
+
+    def reset(self, seed: int) -> Hashable:
+        """Begin; returns the initial state."""
+        _never_cut(self.env)
+        observation, _ = self.env.reset(seed=seed)
+        state = self.key(observation)
+        self.snapshots[state] = self._snapshot(self.env), observation
+        return state
+
+    def is_over(self, state: Any) -> bool:
+        """Whether an episode ended there."""
+        return isinstance(state, tuple) and len(state) == 2 and state[0] is ENDED
+
+    def shown(self, observation: Any) -> Hashable:
+        """The state that an observation shows, also where an episode ended."""
+        state = self.key(observation)
+        return state if state in self.snapshots else (ENDED, state)
+
+    def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
+        """The one outcome of an action, played several times."""
+        self.arrivals[state, action] = arrival = self._step(self.snapshots[state], action, seed=1)
+        for seed in range(2, PLAYS + 1):
+            again = self._step(self.snapshots[state], action, seed=seed)
+            if arrival == again:
+                continue
+            raise ModelError(
+                f"the environment is not deterministic: from {state!r}, action {action} led to {_told(arrival)} and "
+                f"then to {_told(again)}. If chance plays a part, sample it with learn_minimal_budget; "
+                "if the observation does not show all that matters, pass key."
+            )
+        return [(1.0, *arrival)]
+
+    def check_keys(self) -> None:
+        """What comes next must depend on the state alone, not on the way to it."""
+        others, self.others = self.others, {}
+        for (state, action), arrival in self.arrivals.items():
+            if state in others and (again := self._step(others[state], action, seed=1)) != arrival:
+                raise ModelError(
+                    f"the state {state!r} does not decide what comes next: action {action} led to {_told(arrival)} on "
+                    f"one way to it, and to {_told(again)} on another. Pass a key that tells the two apart."
+                )
+
+    def _step(self, here: tuple[Any, Any], action: int, *, seed: int) -> Arrival:
+        snapshot, before = here
+        env = self._restored(snapshot, seed)
+        observation, reward, terminated, _, info = env.step(action)
+        hurt = self._damage(before, action, observation, float(reward), bool(terminated), info)
+        reached = self.key(observation)
+        if terminated:
+            return Arrival((ENDED, reached), float(reward), hurt)
+        if reached not in self.snapshots:
+            self.snapshots[reached] = self._snapshot(env), observation
+        elif reached not in self.others and seed == 1:  # further plays of the same step are not another way
+            self.others[reached] = self._snapshot(env), observation
+        return Arrival(reached, float(reward), hurt)
+
+    def _damage(self, *outcome: Any) -> int:
+        *five, info = outcome
+        said = self.damage(*five) if self.damage is not None else info.get("damage", info.get("cost"))
+        if said is None:
+            raise ModelError(
+                "the environment says no damage: info has no 'damage' and no 'cost'. Pass damage, a function."
+            )
+        if said != int(said) or said < 0:
+            raise ModelError(f"damage must be a whole number, 0 or more; got {said!r} after action {five[1]!r}")
+        return int(said)
+
+    def _snapshot(self, env: Any) -> Any:
+        if self.get_state is not None:
+            return copy.deepcopy(self.get_state(env))
+        try:
+            return copy.deepcopy(env)
+        except Exception as error:
+            raise ArgumentError(
+                f"the environment cannot be copied ({type(error).__name__}: {error}). Pass get_state and set_state."
+            ) from error
+
+    def _restored(self, snapshot: Any, seed: int) -> Any:
+        if self.set_state is None:
+            env = copy.deepcopy(snapshot)
+        else:
+            env = self.env
+            self.set_state(env, copy.deepcopy(snapshot))
+        _reseed(env, seed)
+        return env
+
+
+def _reseed(env: Any, seed: int) -> None:
+    """Give every random generator that the environment and its wrappers hold another seed."""
+    while env is not None:
+        for name, value in list(vars(env).items()):
+            if isinstance(value, np.random.Generator):
+                setattr(env, name, np.random.default_rng(seed))
+            elif isinstance(value, (np.random.RandomState, random.Random)):
+                value.seed(seed)
+        env = getattr(env, "env", None)
+
+
+def as_key(observation: Any) -> Hashable:
+    """An observation as a hashable value: arrays as tuples, dictionaries as tuples of their items."""
+    if isinstance(observation, Mapping):
+        return tuple((name, as_key(observation[name])) for name in sorted(observation, key=str))
+    if isinstance(observation, (list, tuple)):
+        return tuple(as_key(item) for item in observation)
+    if isinstance(observation, np.ndarray):
+        return as_key(observation.tolist())
+    plain: Hashable = observation.item() if isinstance(observation, np.generic) else observation
+    return plain
+
+
+def _never_cut(env: Any) -> None:
+    """Let no TimeLimit inside cut the exploration short: being cut is not an end."""
+    while env is not None:
+        if hasattr(env, "_max_episode_steps"):
+            env._max_episode_steps = FOREVER
+        env = getattr(env, "env", None)
+
+
+def _told(arrival: Arrival) -> str:
+    return f"{arrival.state!r} (reward {arrival.reward:g}, damage {arrival.damage})"

@@ -1,0 +1,243 @@
+"""Models from dense arrays and from SciPy's sparse matrices, in the layout of pymdptoolbox.
+
+``P[a, s, t]`` is the probability of going from state ``s`` to ``t`` under action ``a``.  An action whose row is all
+zeros at a state is not available there.  Rewards and damages have one of four shapes, and the shape says when they
+count:
+
+==============  ==========================================================================
+a number        on every step
+``(S,)``        ``D[s]`` on every step *out of* ``s``
+``(S, A)``      ``D[s, a]`` on every step out of ``s`` by action ``a``
+``(A, S, S)``   ``D[a, s, t]`` on every step from ``s`` to ``t`` by action ``a``
+==============  ==========================================================================
+
+So damage that is taken on *entering* a state needs the last one: ``np.broadcast_to(D, (A, S, S))``, with ``D`` of shape
+``(S,)``, counts ``D[t]`` on every step into ``t``, and costs no memory.  A damage or reward of a state that has no
+action, or of an action that the state does not have, would never count; it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import and_more
+from almostsure.errors import ModelError
+from almostsure.model.build.transitions import build
+from almostsure.model.labels import Labels
+from almostsure.model.layout import Layout
+from almostsure.model.mdp import MDP, Initial, Ints
+
+
+def from_dense(
+    probabilities: npt.ArrayLike,
+    rewards: Any = 0.0,
+    damages: Any = 0,
+    *,
+    terminal: Iterable[int] = (),
+    initial: Initial = 0,
+    action_names: Sequence[str] | None = None,
+    state_names: Sequence[str] | None = None,
+    labels: Labels | None = None,
+    layout: Layout | None = None,
+    normalise: bool = False,
+) -> MDP:
+    """Build a model from dense arrays.
+
+    Parameters
+    ----------
+    probabilities
+        Shape (A, S, S), or a sequence of A matrices.
+    rewards, damages
+        Each a number (counted on every step), or an array of shape (S,) (``D[s]`` on every step *out of* s), (S, A)
+        (``D[s, a]`` on every step out of s by a) or (A, S, S) (``D[a, s, t]`` on every step from s to t by a).  For
+        damage on *entering* a state, pass ``np.broadcast_to(D, (A, S, S))`` instead of ``D`` of shape (S,).
+    terminal, initial, action_names, state_names, labels, layout, normalise
+        As in :func:`almostsure.from_transitions`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from almostsure.model.build.convert import from_dense
+    >>> P = np.array([[[1, 0], [0, 0]], [[0, 1], [0, 0]]])
+    >>> from_dense(P, [[1, 0], [0, 0]], [[1, 0], [0, 0]], terminal=[1])
+    <MDP: 2 states, 3 choices, 3 outcomes, starts in 0>
+    """
+    dense = _numbers("probabilities", probabilities)
+    if dense.ndim != 3 or dense.shape[1] != dense.shape[2] or not dense.size:
+        raise ModelError(f"probabilities must have shape (actions, states, states); got {dense.shape}")
+    a, s, t = np.nonzero(dense)
+    place = _Places(actions=a, states=s, next_states=t, shape=(dense.shape[0], dense.shape[1]))
+    return build(
+        (s, a, t, dense[a, s, t], place.values("rewards", rewards), place.values("damages", damages)),
+        num_states=dense.shape[1],
+        terminal=terminal,
+        initial=initial,
+        action_names=action_names,
+        state_names=state_names,
+        labels=labels,
+        layout=layout,
+        normalise=normalise,
+    )
+
+
+def from_sparse(
+    probabilities: Sequence[Any],
+    rewards: Any = 0.0,
+    damages: Any = 0,
+    *,
+    terminal: Iterable[int] = (),
+    initial: Initial = 0,
+    action_names: Sequence[str] | None = None,
+    state_names: Sequence[str] | None = None,
+    labels: Labels | None = None,
+    layout: Layout | None = None,
+    normalise: bool = False,
+) -> MDP:
+    """Build a model from one SciPy sparse matrix an action.
+
+    Parameters
+    ----------
+    probabilities
+        A sequence of A sparse matrices of shape (S, S), in any of SciPy's formats; entries stored twice add up.
+    rewards, damages
+        Each as in :func:`from_dense`, or a sparse matrix of shape (S, A), or a sequence of A
+        sparse or dense matrices of shape (S, S).
+    terminal, initial, action_names, state_names, labels, layout, normalise
+        As in :func:`almostsure.from_transitions`.
+    """
+    matrices = _square("probabilities", probabilities)
+    parts = [matrix.tocoo() for matrix in matrices]
+    a = np.repeat(np.arange(len(parts)), [part.data.size for part in parts])
+    s, t, p = (np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "col", "data"))
+    stored = p != 0  # NaN stays and is refused
+    a, s, t, p = a[stored], s[stored], t[stored], p[stored]
+    place = _Places(actions=a, states=s, next_states=t, shape=(len(parts), parts[0].shape[0]))
+    return build(
+        (s, a, t, p, place.values("rewards", rewards), place.values("damages", damages)),
+        num_states=parts[0].shape[0],
+        terminal=terminal,
+        initial=initial,
+        action_names=action_names,
+        state_names=state_names,
+        labels=labels,
+        layout=layout,
+        normalise=normalise,
+    )
+
+
+class _Places:
+    """Where the outcomes are, and how to read a quantity there whatever its shape."""
+
+    def __init__(self, *, actions: Ints, states: Ints, next_states: Ints, shape: tuple[int, int]) -> None:
+        self.actions, self.states, self.next_states = actions, states, next_states
+        self.num_actions, self.num_states = shape
+
+    def values(self, name: str, quantity: Any) -> npt.NDArray[Any]:
+        if _is_sparse(quantity):
+            self._check_shape(name, quantity.shape, [(self.num_states, self.num_actions)])
+            self._check_choices(name, quantity.tocsr())
+            return _read(quantity, self.states, self.actions)
+        if isinstance(quantity, (list, tuple)) and any(_is_sparse(matrix) for matrix in quantity):
+            return self._by_action(name, quantity)
+        return self._from_array(name, _numbers(name, quantity))
+
+    def _from_array(self, name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        states, actions = self.num_states, self.num_actions
+        self._check_shape(name, array.shape, [(), (states,), (states, actions), (actions, states, states)])
+        if array.ndim == 0:
+            return np.full(self.states.size, array[()])
+        if array.ndim == 1:
+            self._check_states(name, array)
+            return array[self.states]
+        if array.ndim == 2:
+            self._check_choices(name, array)
+            return array[self.states, self.actions]
+        return array[self.actions, self.states, self.next_states]
+
+    def _by_action(self, name: str, matrices: Sequence[Any]) -> npt.NDArray[Any]:
+        square = _square(name, matrices)
+        self._check_shape(name, (len(square), *square[0].shape), [self._full])
+        result = np.zeros(self.states.size, np.result_type(*(matrix.dtype for matrix in square)))
+        for action, matrix in enumerate(square):
+            mine = np.flatnonzero(self.actions == action)
+            result[mine] = _read(matrix, self.states[mine], self.next_states[mine])
+        return result
+
+    def _check_states(self, name: str, by_state: npt.NDArray[Any]) -> None:
+        idle = by_state != 0
+        idle[self.states] = False
+        if idle.any():
+            s = int(np.argmax(idle))
+            raise ModelError(
+                f"{name} of shape (S,) count on every step out of a state, so they must be 0 where a state has no "
+                f"available action; got {by_state[s]} at state {s}{and_more(int(idle.sum()) - 1, 'state')}. "
+                f"To count them on every step into a state, pass np.broadcast_to({name}, {self._full}).",
+                state=s,
+            )
+
+    def _check_choices(self, name: str, by_choice: Any) -> None:
+        """``by_choice`` is an array or CSR matrix of shape (S, A)."""
+        s, a = (index.astype(np.int64) for index in by_choice.nonzero())
+        available = self.states.astype(np.int64) * self.num_actions + self.actions
+        idle = ~np.isin(s * self.num_actions + a, available)
+        if idle.any():
+            at = int(np.argmax(idle))
+            raise ModelError(
+                f"{name} of shape (S, A) count on every step out of a state by an action, so they must be 0 where the "
+                f"action is not available; got {by_choice[s[at], a[at]]} at state {s[at]}, action {a[at]}"
+                f"{and_more(int(idle.sum()) - 1, 'choice')}. Set them to 0 there; to count them on every step into a "
+                f"state, use the shape (A, S, S) = {self._full}.",
+                state=int(s[at]), action=int(a[at]),
+            )  # fmt: skip
+
+    @property
+    def _full(self) -> tuple[int, int, int]:
+        return self.num_actions, self.num_states, self.num_states
+
+    def _check_shape(self, name: str, found: tuple[int, ...], allowed: Sequence[tuple[int, ...]]) -> None:
+        if found not in allowed:
+            listed = " or ".join(str(shape) if shape else "a number" for shape in allowed)
+            sizes = f"{self.num_actions} actions and {self.num_states} states"
+            raise ModelError(f"{name} must be {listed} for {sizes}; got shape {found}")
+
+
+def _numbers(name: str, values: Any) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ModelError(f"{name} must be an array of numbers; {error}") from None
+    if array.dtype.kind not in "iufb":
+        remedy = " Use from_sparse for sparse matrices." if array.dtype == object else ""
+        raise ModelError(f"{name} must be an array of numbers; got {array.dtype}.{remedy}")
+    return array
+
+
+def _is_sparse(matrix: Any) -> bool:
+    return hasattr(matrix, "tocsr") and hasattr(matrix, "nnz")
+
+
+def _square(name: str, matrices: Sequence[Any]) -> list[Any]:
+    """The matrices in CSR form, entries stored twice added up; all square and of one size."""
+    from scipy.sparse import csr_array
+
+    if _is_sparse(matrices) or not len(matrices):
+        raise ModelError(f"{name} must be a sequence with one sparse matrix an action; got {type(matrices).__name__}")
+    result = [csr_array(matrix) for matrix in matrices]  # a copy where summing would change the caller's
+    wanted = (result[0].shape[0], result[0].shape[0])
+    for action, matrix in enumerate(result):
+        if matrix.shape != wanted or not matrix.shape[0]:
+            raise ModelError(f"{name}[{action}] must have shape {wanted}; got {matrix.shape}", action=action)
+        if not matrix.has_canonical_format:
+            result[action] = matrix.copy()
+            result[action].sum_duplicates()
+    return result
+
+
+def _read(matrix: Any, rows: Ints, columns: Ints) -> npt.NDArray[Any]:
+    if not rows.size:
+        return np.zeros(0, matrix.dtype)
+    return np.asarray(matrix.tocsr()[rows, columns]).ravel()

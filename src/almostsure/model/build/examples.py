@@ -1,0 +1,249 @@
+"""Ready-made models, by name.
+
+>>> from almostsure.model.build.examples import example, examples
+>>> example("paper", damage_probability=0.6)
+<MDP: 2 states, 3 choices, 4 outcomes, starts in circle>
+>>> for name, entry in examples.items():
+...     print(f"{name:<12} {entry.description}")
+paper        the paper's two states: left earns and hurts, right ends it
+hazard-map   two rivers between start and goal: each further unit of budget opens a shorter route
+archipelago  islands in a dangerous sea: the farther ones have the better treasures
+corridor     a one-way corridor whose danger shows at its end: avoiding the next damage is not enough
+quicksand    slopes that lead into quicksand: where they begin, no finite budget suffices any more
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ModelError, UnknownName
+from almostsure.model.build.transitions import from_transitions
+from almostsure.model.build.grid import Cell, from_map
+from almostsure.model.mdp import MDP, Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One entry of the registry."""
+
+    name: str
+    description: str
+    build: Callable[..., MDP]
+
+
+def example(name: str, **parameters: Any) -> MDP:
+    """Build an example by its name, with its own parameters where it has some."""
+    if name not in examples:
+        raise UnknownName("example", name, examples, f"There are: {', '.join(examples)}.")
+    build = examples[name].build
+    known = inspect.signature(build).parameters
+    for parameter in parameters:
+        if parameter not in known:
+            listed = f"It has: {', '.join(known)}." if known else "It has none."
+            raise UnknownName(f"parameter of example {name!r}", parameter, known, listed)
+    return build(**parameters)
+
+
+def example_names() -> tuple[str, ...]:
+    """The names of all examples."""
+    return tuple(examples)
+
+
+def paper(*, damage_probability: float = 1.0) -> MDP:
+    """The running example of Castellano et al. (2022).
+
+    In the circle, *left* stays there with reward 1 and, with ``damage_probability``, damage 1; *right* goes to
+    the terminal square.  The probability is 1 in their first experiment and 0.6 in the second.
+    """
+    if not 0 <= damage_probability <= 1:
+        raise ModelError(f"damage_probability must lie in 0 … 1; got {damage_probability}")
+    hurt = damage_probability
+    outcomes = [(0, 0, 0, hurt, 1, 1), (0, 0, 0, 1 - hurt, 1, 0), (0, 1, 1, 1, 0, 0)]
+    columns = zip(*(outcome for outcome in outcomes if outcome[3] > 0), strict=True)
+    return from_transitions(
+        *columns, terminal=[1], action_names=("left", "right"), state_names=("circle", "square")
+    )  # fmt: skip
+
+
+def hazard_map(*, slip: float = 0.1) -> MDP:
+    """Two rivers between start and goal; every step costs 1, the goal is worth 50.
+
+    ::
+
+        ...~...#....
+        ...~........        with budget 0   over both bridges, the long way
+        ...~...#....                    1   swims the first river, and crosses the bridge in the north
+        ...~...3....                    2   crosses the bridge in the south, and swims the second river
+        ...~...3....                    3   swims both, where a slip does not matter
+        .#.~...3.##.                    4   swims both, on a shorter way
+        S..~...32..G                    6   straight through the deep water
+        .#.~...3.##.
+        ...~...~....        Whoever walks along a river may slip into it, so the route with little
+        ...#...~....        budget keeps to the middle of the land.  There are two pits in the south-east.
+        .......~..X.
+        ...#...~X...
+    """
+    return from_map(MAPS["hazard-map"].split(), slip=slip, step_reward=-1.0, goal_reward=50.0)
+
+
+def corridor() -> MDP:
+    """A one-way corridor that only hurts at its end, and a way round it; every step costs 1, the goal is worth 20.
+
+    ::
+
+        S>>>>>3G
+        .######.
+        ........
+
+    A shield that only looks one step ahead lets an agent with budget 2 into the corridor, since nothing hurts
+    there, and then has no action left.  The minimal budget of the corridor is 3 from its first cell on.
+    """
+    return from_map(MAPS["corridor"].split(), step_reward=-1.0, goal_reward=20.0)
+
+
+def quicksand(*, slip: float = 0.1) -> MDP:
+    """Pits, and slopes from which there is no way but into them; every step costs 1, the goal is worth 30.
+
+    ::
+
+        ############
+        #~~~~.....G#
+        #~S.~.##...#
+        #~..~.##..X#
+        #~~~~......#
+        #..v...XX..#
+        #..v...XX..#
+        #.>X<......#
+        #..^..>>>X.#
+        #..........#
+        ############
+
+    The start needs budget 2: leaving its island costs one unit, and a slip one more.  On the slopes, and where
+    every action may slip onto one, no finite budget suffices.
+    """
+    return from_map(MAPS["quicksand"].split(), slip=slip, step_reward=-1.0, goal_reward=30.0)
+
+
+def archipelago(*, size: int = 40, seed: int = 6, slip: float = 0.05) -> MDP:
+    """Islands in a sea that hurts: shallow water by 1, deep water by 2, and whirlpools for ever.
+
+    Each island but the first, in the north-west, has a treasure that ends the episode, ``A``, ``B``, …: the
+    farther away, the better (10 for A, 20 for B, and so on).  Time costs nothing, so an agent that cannot afford
+    a crossing may stay on its island.
+
+    Parameters
+    ----------
+    size
+        Rows and columns of the sea; there is an island every ten of them.
+    seed
+        Of the coast lines and whirlpools.
+    slip
+        Probability of drifting to the left, and to the right.
+    """
+    if size < ISLAND_SPACING:
+        raise ModelError(f"size must be at least {ISLAND_SPACING}, the room of one island; got {size}")
+    rng = np.random.default_rng(seed)
+    drawing, centres = _islands(size, rng)
+    treasures = [chr(ord("A") + number) for number in range(2 * (size // ISLAND_SPACING) - 2)]
+    if len(treasures) > 16:
+        raise ModelError(f"size must be at most 90, as treasures run from A to P; got {size}")
+    for east, south, row, column in centres:
+        drawing[row, column] = treasures[east + south - 1] if east + south else "S"
+    legend = {letter: Cell(terminal=True, reward=10.0 * (i + 1)) for i, letter in enumerate(treasures)}
+    return from_map(["".join(row) for row in drawing], slip=slip, legend=legend)
+
+
+ISLAND_SPACING = 10
+
+
+def _islands(size: int, rng: np.random.Generator) -> tuple[npt.NDArray[Any], list[tuple[int, int, int, int]]]:
+    """The sea with its islands as characters, and each island's place in their grid and on the map."""
+    land, centres = np.zeros((size, size), np.bool_), []
+    rows, columns = np.ogrid[:size, :size]
+    for south in range(size // ISLAND_SPACING):
+        for east in range(size // ISLAND_SPACING):
+            row, column = ISLAND_SPACING // 2 + ISLAND_SPACING * np.array([south, east]) + rng.integers(-1, 2, 2)
+            radius = 3.2 + 1.4 * rng.random()
+            land |= (rows - row) ** 2 + (columns - column) ** 2 <= radius**2
+            centres.append((east, south, int(row), int(column)))
+    deep = ~_grown(_grown(land))
+    drawing = np.where(land, ".", np.where(deep, "2", "~"))
+    drawing[deep & (rng.random((size, size)) < 0.05)] = "X"
+    return drawing, centres
+
+
+def _grown(mask: Bools) -> Bools:
+    """The mask and all cells that touch it by a side."""
+    wide = np.pad(mask, 1)
+    grown: Bools = mask | wide[2:, 1:-1] | wide[:-2, 1:-1] | wide[1:-1, 2:] | wide[1:-1, :-2]
+    return grown
+
+
+# The same maps as in the docstrings above, without the remarks.
+MAPS = {
+    "hazard-map": """
+        ...~...#....
+        ...~........
+        ...~...#....
+        ...~...3....
+        ...~...3....
+        .#.~...3.##.
+        S..~...32..G
+        .#.~...3.##.
+        ...~...~....
+        ...#...~....
+        .......~..X.
+        ...#...~X...
+    """,
+    "corridor": """
+        S>>>>>3G
+        .######.
+        ........
+    """,
+    "quicksand": """
+        ############
+        #~~~~.....G#
+        #~S.~.##...#
+        #~..~.##..X#
+        #~~~~......#
+        #..v...XX..#
+        #..v...XX..#
+        #.>X<......#
+        #..^..>>>X.#
+        #..........#
+        ############
+    """,
+}
+
+
+examples: Mapping[str, Example] = MappingProxyType(
+    {
+        name: Example(name=name, description=description, build=build)
+        for name, description, build in (
+            ("paper", "the paper's two states: left earns and hurts, right ends it", paper),
+            (
+                "hazard-map",
+                "two rivers between start and goal: each further unit of budget opens a shorter route",
+                hazard_map,
+            ),
+            ("archipelago", "islands in a dangerous sea: the farther ones have the better treasures", archipelago),
+            (
+                "corridor",
+                "a one-way corridor whose danger shows at its end: avoiding the next damage is not enough",
+                corridor,
+            ),
+            (
+                "quicksand",
+                "slopes that lead into quicksand: where they begin, no finite budget suffices any more",
+                quicksand,
+            ),
+        )
+    }
+)

@@ -1,0 +1,259 @@
+"""``from_function``: the model of a Python function that lists the outcomes of a state and an action.
+
+States are whatever the function uses, as long as they can be hashed: numbers, strings, tuples, frozen dataclasses.
+They are found by breadth-first search from the initial ones.  States that are the integers 0 … n − 1 are their own
+indices; others are numbered in the order in which they are found, and named as ``str`` shows them: there, ask by name,
+``"10"``, since an integer is always an index.  ``mdp.encode`` turns such a value into its number, so that an
+environment whose observations are the same values can be shielded without a translation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from almostsure.arguments import whole
+from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, LimitReached, ModelError
+from almostsure.model.build.transitions import build
+from almostsure.model.mdp import MDP
+from almostsure.model.build.validate import SUM_TOLERANCE
+from almostsure.progress import Bar
+
+Outcomes = Callable[[Any, Any], Iterable[tuple[float, Hashable, float, int]]]
+Actions = Sequence[Hashable] | Callable[[Any], Iterable[Hashable]]
+
+MAX_STATES = 5_000_000
+TELL_EVERY = 2_000  # states between two looks at the progress bar
+
+
+def from_function(
+    outcomes: Outcomes,
+    *,
+    initial: Hashable | Mapping[Any, float],
+    actions: Actions,
+    labels: Mapping[str, Callable[[Any], bool]] | None = None,
+    key: Callable[[Any], Hashable] | None = None,
+    max_states: int = MAX_STATES,
+) -> MDP:
+    """Explore a model from its initial states.
+
+    Parameters
+    ----------
+    outcomes
+        ``outcomes(state, action)`` returns or yields ``(probability, next_state, reward, damage)`` for each outcome.
+    initial
+        The initial state, or a mapping from states to probabilities.
+    actions
+        The actions of every state, or a function of the state.  A state without actions is terminal.  Actions that are
+        integers from 0 are their own ids; any others are numbered as they are found, and named.
+    labels
+        Named sets of states, each as a function of the state that says whether it carries the label.
+    key
+        How an observation of an environment becomes a state, where the two are not the same: see ``mdp.encode``.
+    max_states
+        Stop with an error when there are more, as there are where the states never repeat.
+
+    Raises
+    ------
+    ModelError
+        If an outcome is malformed, or the probabilities of a choice do not sum to 1; it names the state and the action.
+    LimitReached
+        If there are more than ``max_states``; it shows the state found last.
+
+    Examples
+    --------
+    A counter that may overflow: each "up" adds 1 or 2, and hurts beyond 3.
+
+    >>> import almostsure as asure
+    >>> def outcomes(count, action):
+    ...     if action == "stop":
+    ...         return [(1, "stopped", count, 0)]
+    ...     return [(0.5, min(count + n, 3), 0, int(count + n > 3)) for n in (1, 2)]
+    >>> mdp = asure.from_function(
+    ...     outcomes, initial=0, actions=lambda state: [] if state == "stopped" else ["up", "stop"]
+    ... )
+    >>> asure.minimal_budget(mdp).of("3", "up"), asure.minimal_budget(mdp).of("1", "up")
+    (1, 0)
+    """
+    if not callable(outcomes):
+        raise ArgumentError(f"outcomes must be a function of (state, action); got {outcomes!r}")
+    search = _Search(outcomes, actions, whole("max_states", max_states))
+    start = initial.items() if isinstance(initial, Mapping) else [(initial, 1.0)]
+    first = {state: float(share) for state, share in start if search.number(state, "initial") >= 0}
+    with Bar("exploring", None) as bar:
+        try:
+            search.run(bar)
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"interrupted after {search.explored:,} states; {len(search.states) - search.explored:,} more were "
+                "found and not yet explored. A smaller model comes from fewer actions or from states that say less."
+            ) from None
+    return search.model(first, labels or {}, key)
+
+
+@final
+class _Search:
+    """Breadth-first search: states are numbered as they are found, and explored in that order."""
+
+    def __init__(self, outcomes: Outcomes, actions: Actions, max_states: int) -> None:
+        self.outcomes, self.max_states = outcomes, max_states
+        self.actions = actions if callable(actions) else _always(actions)
+        self.states: list[Any] = []
+        self.index: dict[Any, int] = {}
+        self.action_index: dict[Any, int] = {}
+        self.explored = 0
+        self.terminal: list[int] = []
+        self.choices: list[tuple[int, int, int]] = []  # state, action, number of outcomes
+        self.rows: list[tuple[float, int, float, int]] = []  # probability, next state, reward, damage
+
+    def number(self, state: Any, where: str) -> int:
+        """The number of a state, a new one if it was never met."""
+        try:
+            known = self.index.get(state)
+        except TypeError:
+            raise ModelError(
+                f"states must be hashable; got {_shown(state)} ({where}). Use tuples instead of lists and arrays."
+            ) from None
+        if known is not None:
+            return known
+        if len(self.states) >= self.max_states:
+            raise LimitReached(
+                f"there are more than max_states = {self.max_states:,} states; the last one found is {_shown(state)}. "
+                "If its parts grow without end, leave them out of the state or cut them off; else raise max_states."
+            )
+        self.index[state] = len(self.states)
+        self.states.append(state)
+        return len(self.states) - 1
+
+    def run(self, bar: Bar) -> None:
+        """Explore every state that is found."""
+        while self.explored < len(self.states):
+            self._explore(self.explored)
+            self.explored += 1
+            if self.explored % TELL_EVERY == 0:
+                bar.update(self.explored, f"{self.explored:,} states, {len(self.rows):,} outcomes")
+
+    def _explore(self, at: int) -> None:
+        state, before = self.states[at], len(self.choices)
+        for action in self._actions_of(state):
+            rows = self._outcomes_of(state, action)
+            self.choices.append((at, self._action(action, state), len(rows)))
+            self.rows += rows
+        if len(self.choices) == before:
+            self.terminal.append(at)
+
+    def _actions_of(self, state: Any) -> list[Any]:
+        try:
+            return list(self.actions(state))
+        except AlmostSureError:
+            raise
+        except Exception as error:
+            raise ModelError(f"actions({_shown(state)}) failed: {type(error).__name__}: {error}") from error
+
+    def _action(self, action: Any, state: Any) -> int:
+        """The number of an action."""
+        try:
+            return self.action_index.setdefault(action, len(self.action_index))
+        except TypeError:
+            raise ModelError(f"actions must be hashable; got {_shown(action)} at {_shown(state)}") from None
+
+    def _outcomes_of(self, state: Any, action: Any) -> list[tuple[float, int, float, int]]:
+        """The outcomes of a choice, with their next states numbered."""
+        index = self.index
+        result = []
+        try:
+            for probability, after, reward, damage in self.outcomes(state, action):
+                known = index.get(after)
+                number = self.number(after, _place(state, action)) if known is None else known
+                result.append((probability, number, reward, damage))
+            total = math.fsum([row[0] for row in result])
+        except AlmostSureError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"outcomes must yield (probability, next_state, reward, damage); at {_place(state, action)} it failed: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if not abs(total - 1.0) <= SUM_TOLERANCE:
+            if not result:
+                raise ModelError(f"{_place(state, action)} has no outcomes; for a terminal state let actions be empty")
+            raise ModelError(f"the outcomes' probabilities must sum to 1; got {total:.12g} at {_place(state, action)}")
+        return result
+
+    def model(
+        self,
+        initial: Mapping[Any, float],
+        labels: Mapping[str, Callable[[Any], bool]],
+        key: Callable[[Any], Hashable] | None,
+    ) -> MDP:
+        """The model of all that was found."""
+        self._number_naturally()
+        initial = {self.index[state]: share for state, share in initial.items()}
+        ids, names = _numbered(list(self.action_index))
+        states = [s for s, _, size in self.choices for _ in range(size)]
+        actions = [ids[a] for _, a, size in self.choices for _ in range(size)]
+        probability, after, reward, damage = zip(*self.rows, strict=True) if self.rows else ((), (), (), ())
+        return build(
+            (states, actions, after, probability, reward, damage),
+            num_states=len(self.states),
+            terminal=self.terminal,
+            initial=initial,
+            state_names=list(_distinct(self.states)),
+            action_names=names,
+            labels={name: [bool(holds(state)) for state in self.states] for name, holds in labels.items()},
+            encode=self.encode if key is None else lambda observation: self.encode(key(observation)),
+        )
+
+    def _number_naturally(self) -> None:
+        """States that are 0 … n − 1 are their own indices, in whatever order they were found."""
+        found = self.states
+        if any(type(state) is not int for state in found) or sorted(found) != list(range(len(found))):
+            return
+        self.choices = [(found[s], a, size) for s, a, size in self.choices]
+        self.rows = [(p, found[t], r, d) for p, t, r, d in self.rows]
+        self.terminal = [found[s] for s in self.terminal]
+        self.states = sorted(found)
+        self.index = {state: state for state in self.states}
+
+    def encode(self, state: Any) -> int:
+        """The number of a state, given as the function knows it."""
+        try:
+            return self.index[state]
+        except (KeyError, TypeError):
+            raise ModelError(f"{_shown(state)} was not reached when the model was explored from its start") from None
+
+
+def _always(actions: Any) -> Callable[[Any], Iterable[Hashable]]:
+    if isinstance(actions, (str, bytes)) or not isinstance(actions, Iterable) or not (listed := list(actions)):
+        raise ArgumentError(f"actions must be one or more actions, or a function of the state; got {actions!r}")
+    return lambda state: listed
+
+
+def _numbered(actions: list[Any]) -> tuple[list[int], list[str] | None]:
+    """The id of each action, and the names where the actions are not ids themselves."""
+    if all(isinstance(a, (int, np.integer)) and not isinstance(a, bool) and a >= 0 for a in actions):
+        return [int(action) for action in actions], None
+    return list(range(len(actions))), list(_distinct(actions))
+
+
+def _distinct(values: list[Any]) -> Iterator[str]:
+    """Names of values: as ``str`` shows them, or as ``repr`` does, with a number where two look the same."""
+    names = list(map(str, values))
+    if len(set(names)) < len(names):
+        names = list(map(repr, values))
+    seen: dict[str, int] = {}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        yield name if seen[name] == 1 else f"{name} ({seen[name]})"
+
+
+def _place(state: Any, action: Any) -> str:
+    return f"state {_shown(state)}, action {_shown(action)}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"

@@ -1,0 +1,397 @@
+"""Gridworlds drawn as text.
+
+======  =====================================================================================
+``.``   floor
+``#``   wall; walls and the edge of the map block, whoever runs into them stays where they are
+``S``   start; several starts are equally likely
+``G``   goal: terminal, with the goal's reward for entering
+``1``…  hazard, ``1`` to ``9``: every step that ends in the cell does that much damage
+``~``   hazard with damage 1, as water looks
+``X``   pit: nobody leaves it, and every step in it does damage 1, so no finite budget suffices
+``<``   one-way cells ``<``, ``>``, ``^``, ``v``: the only action is the one that points that way
+======  =====================================================================================
+
+A legend gives further characters a meaning.  *Every step that ends in a cell* includes the step of an agent that
+stays there because a wall blocked it: standing in the water hurts as much as walking into it.
+
+Two ways to slip, each with probability ``slip`` to either side:
+
+- ``"forward"``: the step succeeds, and then drifts one cell to its left or right (a diagonal move);
+- ``"side"``: the step goes to the left or right of where it should have gone.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import FileError, ModelError, UnknownName
+from almostsure.model.build.transitions import from_transitions
+from almostsure.model.layout import Layout
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.build.validate import MAX_DAMAGE
+
+SlipModel = Literal["forward", "side"]
+Map = str | Sequence[str | Sequence[str]] | npt.NDArray[Any] | os.PathLike[str]
+
+DIRECTIONS = ("north", "east", "south", "west")
+STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))  # of DIRECTIONS, in rows and columns
+MOST_NAMES = 100_000  # above, a state's name would cost more than the state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What one character of a map means.
+
+    Attributes
+    ----------
+    wall, start, terminal
+        Nobody enters a wall; episodes begin in a start, and end in a terminal cell.
+    stuck
+        Nobody leaves: every action stays.
+    damage, reward
+        Of every step that ends in the cell; the reward comes on top of the step's own.
+    exits
+        The actions that the cell has, as letters of ``"NESW"``.
+    """
+
+    wall: bool = False
+    start: bool = False
+    terminal: bool = False
+    stuck: bool = False
+    damage: int = 0
+    reward: float = 0.0
+    exits: str = "NESW"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.damage, (int, np.integer)) or not 0 <= self.damage <= MAX_DAMAGE:
+            raise ModelError(f"a cell's damage must be an integer 0 … {MAX_DAMAGE}; got {self.damage!r}")
+        if not np.isfinite(self.reward):
+            raise ModelError(f"a cell's reward must be finite; got {self.reward!r}")
+        if not self.exits or not set(self.exits) <= set("NESW"):
+            raise ModelError(f"a cell's exits must be letters of 'NESW', at least one; got {self.exits!r}")
+        if self.wall + self.terminal + self.stuck > 1 or (self.wall and self.start):
+            raise ModelError("a cell must be one of wall, terminal and stuck, and no wall is a start; got several")
+
+
+LEGEND: Mapping[str, Cell] = {
+    ".": Cell(),
+    "#": Cell(wall=True),
+    "S": Cell(start=True),
+    "G": Cell(terminal=True),
+    "~": Cell(damage=1),
+    "X": Cell(stuck=True, damage=1),
+    "^": Cell(exits="N"),
+    ">": Cell(exits="E"),
+    "v": Cell(exits="S"),
+    "<": Cell(exits="W"),
+} | {str(damage): Cell(damage=damage) for damage in range(1, 10)}
+
+
+def from_map(
+    text: Map,
+    *,
+    slip: float = 0.0,
+    slip_model: SlipModel = "forward",
+    step_reward: float = 0.0,
+    goal_reward: float = 1.0,
+    legend: Mapping[str, Cell | int | str] | None = None,
+) -> MDP:
+    """Build a gridworld from a map; see the module's text for its characters.
+
+    Parameters
+    ----------
+    text
+        The map, one line a row; common indentation and blank lines around it do not count.  Or a list of its rows, a
+        two-dimensional array of characters, or the path of a text file as a ``Path`` (not as a string, which is a
+        map).
+    slip
+        Probability of slipping to the left, and as much to the right, at most 0.5.
+    slip_model
+        ``"forward"``: the step succeeds, and then drifts to its left or right; ``"side"``: it goes there instead.
+    step_reward
+        Reward of every step, also of the one into the goal.
+    goal_reward
+        Reward for entering ``G``, on top.
+    legend
+        More characters: the known character that they behave like, a number (the damage of a hazard), or a
+        :class:`Cell`; ``{"F": ".", "H": 1}`` makes F floor and H a hazard.  It may also change the known ones.
+
+    Examples
+    --------
+    >>> from almostsure.model.build.grid import from_map
+    >>> mdp = from_map('''
+    ...     S.G
+    ...     .2.
+    ... ''')
+    >>> mdp
+    <MDP: 6 states, 21 choices, 21 outcomes, starts in r0c0>
+    >>> mdp.outcomes("r0c1", "south")
+    [Outcome(next_state=4, probability=1.0, reward=0.0, damage=2)]
+    """
+    meaning = _legend(legend or {}, goal_reward)
+    try:
+        rows, kind, cells = _read(_text(text), meaning)
+    except ModelError as error:
+        if isinstance(text, str) and _names_a_file(text):
+            raise ModelError(f"{error} To read the file {text!r}, pass Path({text!r}).") from None
+        raise
+    return _Terrain.of(kind, cells).model(slip=slip, slip_model=slip_model, step_reward=step_reward, text=rows)
+
+
+# ---------------------------------------------------------------------- reading a map
+
+
+def _read(text: str, meaning: Mapping[str, Cell]) -> tuple[tuple[str, ...], Ints, list[Cell]]:
+    """The rows of a map, which kind each of its cells has, [rows, columns], and what the kinds mean."""
+    rows, first_line = _lines(text)
+    characters = np.array([list(row) for row in rows])
+    known, kind = np.unique(characters, return_inverse=True)
+    kind = kind.reshape(characters.shape)
+    for number, character in enumerate(known.tolist()):
+        if character not in meaning:
+            row, column = np.argwhere(kind == number)[0].tolist()
+            raise _unknown(character, first_line + row, column + 1, meaning)
+    return tuple(rows), kind, [meaning[character] for character in known.tolist()]
+
+
+def _text(given: Map) -> str:
+    """The text of a map, from any of its forms."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, os.PathLike):
+        return _file_text(given)
+    rows = given.tolist() if isinstance(given, np.ndarray) else given
+    if not isinstance(rows, (list, tuple)):
+        raise ModelError(f"a map must be text, rows, an array of characters or a Path; got {type(given).__name__}")
+    return "\n".join(row if isinstance(row, str) else _row_text(row) for row in rows)
+
+
+def _row_text(row: Any) -> str:
+    listed = row if isinstance(row, (list, tuple)) else [row]
+    characters = [c.decode("ascii", "replace") if isinstance(c, bytes) else c for c in listed]
+    for c in characters:
+        if not isinstance(c, str) or len(c) != 1 or c.isspace():
+            raise ModelError(f"the cells of a map must be single visible characters; got {c!r}")
+    return "".join(characters)
+
+
+def _file_text(path: os.PathLike[str]) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise FileError(f"cannot read the map {os.fspath(path)}: {error.strerror}", path=path) from error
+    except UnicodeDecodeError:
+        raise FileError(f"the map {os.fspath(path)} must be UTF-8 text; it is not", path=path) from None
+
+
+def _names_a_file(text: str) -> bool:
+    return "\n" not in text and "\0" not in text and (text.lower().endswith(".txt") or os.path.isfile(text))
+
+
+def _legend(given: Mapping[str, Cell | int | str], goal_reward: float) -> dict[str, Cell]:
+    meaning = dict(LEGEND)
+    meaning["G"] = replace(meaning["G"], reward=goal_reward)
+    for character, cell in given.items():
+        if not isinstance(character, str) or len(character) != 1 or character.isspace():
+            raise ModelError(f"a legend's keys must be single visible characters; got {character!r}")
+        if isinstance(cell, str):
+            if cell not in meaning:
+                raise UnknownName("map character", cell, meaning)
+            cell = meaning[cell]
+        elif isinstance(cell, (int, np.integer)):
+            cell = Cell(damage=int(cell))
+        elif not isinstance(cell, Cell):
+            raise ModelError(f"legend[{character!r}] must be a Cell, a damage or a known character; got {cell!r}")
+        meaning[character] = cell
+    return meaning
+
+
+def _lines(text: str) -> tuple[list[str], int]:
+    """The rows of a map, and the line of the text on which the first one stands."""
+    lines = [line.rstrip() for line in textwrap.dedent(text).splitlines()]
+    while lines and not lines[-1]:
+        lines.pop()
+    rows = lines[next((i for i, line in enumerate(lines) if line), len(lines)) :]
+    if not rows:
+        raise ModelError("a map must have at least one row; got an empty text")
+    first_line = len(lines) - len(rows) + 1
+    for number, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise ModelError(
+                f"the rows of a map must be equally long; got {len(row)} cells on line {first_line + number} "
+                f"and {len(rows[0])} on line {first_line}. Fill up with '#' or '.'."
+            )
+    return rows, first_line
+
+
+def _unknown(character: str, line: int, column: int, meaning: Mapping[str, Cell]) -> ModelError:
+    return ModelError(
+        f"unknown map character {character!r} at line {line}, column {column}. Known: {' '.join(meaning)}. "
+        f"Give it a meaning, such as legend={{{character!r}: '.'}} for floor or legend={{{character!r}: 1}} for a "
+        "hazard with damage 1."
+    )
+
+
+# ---------------------------------------------------------------------- from terrain to model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Terrain:
+    """A map as flat arrays, one entry a cell."""
+
+    rows: int
+    columns: int
+    wall: Bools
+    start: Bools
+    terminal: Bools
+    stuck: Bools
+    damage: npt.NDArray[np.uint8]
+    reward: Floats
+    exits: Bools  # [cells, 4]
+
+    @classmethod
+    def of(cls, kind: Ints, cells: Sequence[Cell]) -> _Terrain:
+        """The terrain in which place i is of ``cells[kind[i]]``."""
+
+        def spread(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
+            return np.array(values, dtype)[kind.ravel()]
+
+        return cls(
+            rows=kind.shape[0],
+            columns=kind.shape[1],
+            wall=spread([cell.wall for cell in cells], np.bool_),
+            start=spread([cell.start for cell in cells], np.bool_),
+            terminal=spread([cell.terminal for cell in cells], np.bool_),
+            stuck=spread([cell.stuck for cell in cells], np.bool_),
+            damage=spread([cell.damage for cell in cells], np.uint8),
+            reward=spread([cell.reward for cell in cells], np.float64),
+            exits=spread([[letter in cell.exits for letter in "NESW"] for cell in cells], np.bool_),
+        )
+
+    def model(self, *, slip: float, slip_model: SlipModel, step_reward: float, text: tuple[str, ...]) -> MDP:
+        if not self.start.any():
+            raise ModelError("a map must have a start; got none. Put an 'S' where episodes begin.")
+        cells = np.flatnonzero(~self.wall).astype(np.int32)
+        state = np.full(self.wall.size, -1, np.int32)
+        state[cells] = np.arange(cells.size, dtype=np.int32)
+        living = cells[~self.terminal[cells]]
+        weights, targets = self._targets(living, slip, slip_model)  # [k], [living, 4, k]
+        allowed = self.exits[living]
+        to = targets[allowed].ravel()
+        per_state = np.count_nonzero(allowed, axis=1) * weights.size
+        return from_transitions(
+            np.repeat(state[living], per_state),
+            np.repeat(np.tile(np.arange(4, dtype=np.uint8), (living.size, 1))[allowed], weights.size),
+            state[to],
+            np.tile(weights, to.size // weights.size),
+            step_reward + self.reward[to],
+            self.damage[to],
+            num_states=cells.size,
+            terminal=state[cells[self.terminal[cells]]],
+            initial=self.start[cells] / np.count_nonzero(self.start),
+            action_names=DIRECTIONS,
+            state_names=self._names(cells),
+            layout=Layout(rows=self.rows, columns=self.columns, cell=cells, text=text),
+        )
+
+    def _targets(self, cells: Ints, slip: float, slip_model: SlipModel) -> tuple[Floats, Ints]:
+        """The probabilities of the drifts (straight on, left, right), and where they lead: [cells, 4, drifts]."""
+        if not 0 <= slip <= 0.5:
+            raise ModelError(f"slip must lie in 0 … 0.5, as it is the probability of each side; got {slip}")
+        if slip_model not in ("forward", "side"):
+            raise UnknownName("slip model", slip_model, ("forward", "side"), "There are 'forward' and 'side'.")
+        drifts = [(turn, p) for turn, p in ((0, 1 - 2 * slip), (3, slip), (1, slip)) if p > 0]
+        moves = self._moves()
+        targets = np.empty((cells.size, 4, len(drifts)), np.int32)
+        for direction in range(4):
+            for i, (turn, _) in enumerate(drifts):
+                aside = moves[(direction + turn) % 4]
+                ahead = moves[direction][cells]
+                straight = turn == 0
+                targets[:, direction, i] = ahead if straight else aside[ahead if slip_model == "forward" else cells]
+        targets[self.stuck[cells]] = cells[self.stuck[cells], None, None]
+        return np.array([p for _, p in drifts]), targets
+
+    def _moves(self) -> npt.NDArray[np.int32]:
+        """Where one step leads from each cell, without slipping: [4, cells]."""
+        row, column = np.divmod(np.arange(self.wall.size, dtype=np.int32), np.int32(self.columns))
+        result = np.empty((4, self.wall.size), np.int32)
+        for direction, (down, right) in enumerate(STEPS):
+            to_row = np.clip(row + down, 0, self.rows - 1)
+            to = to_row * self.columns + np.clip(column + right, 0, self.columns - 1)
+            result[direction] = np.where(self.wall[to], row * self.columns + column, to)
+        return result
+
+    def _names(self, cells: Ints) -> list[str] | None:
+        if cells.size > MOST_NAMES:
+            return None
+        return [f"r{row}c{column}" for row, column in zip(*divmod(cells, self.columns), strict=True)]
+
+
+# ---------------------------------------------------------------------- a large family
+
+
+def grid_family(
+    n: int,
+    *,
+    seed: int = 0,
+    hazard: float = 0.05,
+    lakes: float = 0.2,
+    largest_lake: int = 12,
+    pits: float = 0.002,
+    slip: float = 0.1,
+    slip_model: SlipModel = "forward",
+) -> MDP:
+    """A seeded n × n map of water and pits, for benchmarks: n² states, four actions and twelve outcomes each.
+
+    The start is the top left cell and the goal, worth 1, the bottom right one.  Budgets are rich
+    (0, 1, 2, … and infinite) with ``slip_model="forward"``; with ``"side"`` almost all are 0 or infinite.
+
+    Parameters
+    ----------
+    n
+        Rows and columns, at least 2.
+    seed
+        Of everything random in the map.
+    hazard
+        Share of cells that are water on their own.
+    lakes, largest_lake
+        Share of the map's area that round lakes cover (less where they overlap), and their largest radius.
+    pits
+        Share of cells that are pits.
+    slip, slip_model
+        As in :func:`from_map`.
+    """
+    if n < 2:
+        raise ModelError(f"a grid must have at least 2 × 2 cells; got n={n}")
+    rng = np.random.default_rng(seed)
+    water = rng.random((n, n)) < hazard
+    _fill_lakes(water, lakes, largest_lake, rng)
+    kind = water.astype(np.uint8)
+    kind[rng.random((n, n)) < pits] = 2
+    kind[0, 0], kind[-1, -1] = 3, 4
+    symbols = np.frombuffer(b".~XSG", np.uint8)
+    cells = [replace(LEGEND[symbol], reward=float(symbol == "G")) for symbol in ".~XSG"]
+    text = tuple(row.tobytes().decode() for row in symbols[kind])
+    return _Terrain.of(kind, cells).model(slip=slip, slip_model=slip_model, step_reward=0.0, text=text)
+
+
+def _fill_lakes(water: Bools, share: float, largest: int, rng: np.random.Generator) -> None:
+    """Draw discs with radii 1 … largest and centres anywhere, until their areas add up to the share."""
+    n, wanted = water.shape[0], share * water.size
+    while wanted > 0:
+        radius = int(rng.integers(1, largest + 1))
+        row, column = (int(x) for x in rng.integers(0, n, 2))
+        top, left = max(0, row - radius), max(0, column - radius)
+        window = water[top : row + radius + 1, left : column + radius + 1]
+        y, x = np.ogrid[top : top + window.shape[0], left : left + window.shape[1]]
+        window |= (y - row) ** 2 + (x - column) ** 2 <= radius**2
+        wanted -= np.pi * radius**2

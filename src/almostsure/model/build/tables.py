@@ -1,0 +1,379 @@
+"""Models from Python tables, and from the tables inside Gymnasium's toy environments.
+
+A table maps a state to its actions and an action to its outcomes.  Gymnasium's ``env.unwrapped.P`` is such a table,
+whose outcomes are ``(probability, next state, reward, terminated)``.  An outcome flagged ``terminated`` ends the
+episode even where the state it names has outcomes of its own (as in Taxi), so it goes to a terminal state:
+
+- to the state it names, if nobody ever lives there (all ways in from elsewhere are flagged, and it is not a start),
+  or if nothing happens there anyway (its outcomes are self-loops without reward and damage);
+- to an extra state, the model's ``end``, otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from almostsure.errors import ModelError, UnknownName
+from almostsure.model.build.transitions import build
+from almostsure.model.build.damage import PARAMETERS, takes_an_outcome
+from almostsure.model.layout import Layout
+from almostsure.model.mdp import MDP, Initial
+from almostsure.model.naming import distinct
+from almostsure.model.space import initial_distribution
+
+Damage = Callable[[Any, Any, Any, float, bool], int]
+
+
+class _Row(NamedTuple):
+    state: int
+    action: int
+    next_state: int
+    probability: float
+    reward: float
+    damage: int
+    terminated: bool
+
+
+def from_table(
+    table: Mapping[Any, Any] | Sequence[Any],
+    damage: Damage | None = None,
+    *,
+    terminal: Iterable[Hashable] | str | int = (),
+    initial: Any = None,
+    action_names: Sequence[str] | None = None,
+    labels: Mapping[str, Iterable[Hashable]] | None = None,
+    normalise: bool = False,
+) -> MDP:
+    """Build a model from a table ``{state: {action: [(probability, next_state, reward, damage), …]}}``.
+
+    Parameters
+    ----------
+    table
+        A mapping, or a list with one entry a state.  States and actions are integers, or names (strings, or
+        anything hashable, which is then shown as text), numbered as they appear.  An action with one outcome may
+        have the tuple alone; reward and damage may be left out where they are 0.
+    damage
+        Given for a table in Gymnasium's form only, whose outcomes end in ``terminated`` instead of damage:
+        ``damage(state, action, next_state, reward, terminated)`` returns the damage.
+    terminal
+        The state, or the states, in which nothing happens any more.  Only these may be missing from the table.
+    initial
+        The initial state, or a mapping from states to probabilities; by default the first state of the table.
+    action_names
+        The actions in the order that their ids shall have; by default as they appear.
+    labels
+        Named sets of states, each as a list of states.
+    normalise
+        Rescale the probabilities of each choice to sum to 1.
+
+    Examples
+    --------
+    >>> from almostsure.model.build.tables import from_table
+    >>> mdp = from_table(
+    ...     {"circle": {"left": (1.0, "circle", 1, 1), "right": (1.0, "square")}},
+    ...     terminal=["square"],
+    ... )
+    >>> mdp.outcomes("circle", "left")
+    [Outcome(next_state=0, probability=1.0, reward=1.0, damage=1)]
+    """
+    if damage is not None:
+        _check_function(damage)
+    entries = _entries(table)
+    listed = [terminal] if isinstance(terminal, (str, int, np.integer)) else list(terminal)
+    states = _Labels("state", [*entries, *listed])
+    actions = _Labels("action", (action for row in entries.values() for action in _actions(row)))
+    if action_names is not None and not actions.plain:
+        actions = _Labels("action", action_names)
+    start = 0 if initial is None or not entries else _translate(initial, states)
+    rows = list(_rows(entries, states, actions, damage))
+    ends, names = [states.index(state) for state in listed], list(states.names or ())
+    if damage is not None:
+        rows, more = _end_episodes(rows, len(states), _supported(start))
+        ends += more
+    end = len(states) if len(states) in ends else None
+    if end is not None and names:
+        names = distinct([*names, "end"])
+    return _assemble(
+        rows,
+        terminal=ends,
+        initial=start,
+        num_states=len(states) + (end is not None),
+        state_names=names or None,
+        action_names=action_names or actions.names,
+        labels={name: [states.index(state) for state in carriers] for name, carriers in (labels or {}).items()},
+        end=end,
+        normalise=normalise,
+    )
+
+
+def from_gymnasium(
+    env_or_id: Any, damage: Damage, *, initial: Initial | None = None, normalise: bool = False, **make_kwargs: Any
+) -> MDP:
+    """Build a model from the table ``P`` inside a Gymnasium environment (FrozenLake, CliffWalking, Taxi, …).
+
+    Parameters
+    ----------
+    env_or_id
+        An environment, or the id of one, which is made with ``gymnasium.make(id, **make_kwargs)``.
+    damage
+        ``damage(s, a, s2, r, terminated)`` returns the damage of an outcome, an integer 0 … 255.
+    initial
+        By default the environment's ``initial_state_distrib``, or state 0 where it has none.
+    normalise
+        Rescale the probabilities of each choice to sum to 1.
+    **make_kwargs
+        What ``gymnasium.make`` shall get, such as ``is_slippery=True``.
+
+    Examples
+    --------
+    >>> from almostsure.model.build.tables import from_gymnasium
+    >>> from_gymnasium("CliffWalking-v1", lambda s, a, s2, r, terminated: int(r == -100))
+    <MDP: 48 states, 189 choices, 189 outcomes, starts in r3c0>
+    """
+    _check_function(damage)
+    with _Opened(env_or_id, make_kwargs) as env:
+        table = table_of(env)
+        names = _names_of(env, len(table))
+        layout = _layout_of(env, len(table))
+        start = _start_of(env) if initial is None else initial
+    where, weights = initial_distribution(start, len(table), names.get("state_names"))
+    rows = list(_rows(table, _Labels("state", table), _Labels("action", ()), damage))
+    rows, ends = _end_episodes(rows, len(table), set(where.tolist()))
+    end = len(table) if len(table) in ends else None
+    if end is not None:
+        names = {what: (*known, "end") if what == "state_names" else known for what, known in names.items()}
+        layout = layout and replace(layout, cell=np.append(layout.cell, np.int32(-1)))
+    return _assemble(
+        rows,
+        num_states=len(table) + (end is not None),
+        terminal=ends,
+        initial=dict(zip(where.tolist(), weights.tolist(), strict=True)),
+        layout=layout,
+        end=end,
+        normalise=normalise,
+        **names,
+    )
+
+
+# ---------------------------------------------------------------------- reading a table
+
+
+class _Labels:
+    """Integers as they are, or other labels numbered as they appear."""
+
+    def __init__(self, what: str, labels: Iterable[Hashable]) -> None:
+        found = dict.fromkeys(labels)
+        self.what = what
+        self.plain = all(isinstance(x, (int, np.integer)) and not isinstance(x, bool) for x in found)
+        self._index = {x: int(x) if self.plain else i for i, x in enumerate(found)}  # type: ignore[call-overload]
+        self.names = None if self.plain else tuple(str(x) for x in found)
+
+    def __len__(self) -> int:
+        return max(self._index.values(), default=-1) + 1
+
+    def __contains__(self, label: object) -> bool:
+        return isinstance(label, Hashable) and label in self._index
+
+    def index(self, label: Any) -> int:
+        if label not in self:
+            remedy = "Every next state must be in the table or in terminal=." if self.what == "state" else ""
+            raise UnknownName(self.what, label, self._index, remedy)
+        return self._index[label]
+
+
+def _entries(table: Any) -> dict[Any, Any]:
+    if not isinstance(table, (Mapping, list, tuple)):
+        raise ModelError(f"a table must map states to actions to outcomes; got {type(table).__name__}")
+    entries = dict(table) if isinstance(table, Mapping) else dict(enumerate(table))
+    for state, row in entries.items():
+        if not isinstance(row, (Mapping, list, tuple)):
+            raise ModelError(f"state {state!r} must map its actions to outcomes; got {row!r}")
+    return entries
+
+
+def _actions(row: Any) -> Iterable[Any]:
+    return row if isinstance(row, Mapping) else range(len(row))
+
+
+def _rows(entries: Mapping[Any, Any], states: _Labels, actions: _Labels, damage: Damage | None) -> Iterator[_Row]:
+    for state, row in entries.items():
+        for action in _actions(row):
+            number = int(action) if actions.plain else actions.index(action)
+            for outcome in _outcomes(row[action]):
+                yield _row(outcome, state, action, states, number, damage)
+
+
+def _check_function(damage: Any) -> None:
+    if not callable(damage) or not takes_an_outcome(damage):
+        raise ModelError(f"damage must be a function of ({', '.join(PARAMETERS)}), in this order; got {damage!r}")
+
+
+def _outcomes(outcomes: Any) -> Any:
+    """A list of outcomes, also where a single one stands alone."""
+    single = isinstance(outcomes, tuple) and outcomes and not isinstance(outcomes[0], (tuple, list))
+    return [outcomes] if single or not isinstance(outcomes, (list, tuple)) else outcomes
+
+
+def _row(outcome: Any, state: Any, action: Any, states: _Labels, number: int, damage: Damage | None) -> _Row:
+    place = f"state {state!r}, action {action!r}"
+    try:
+        given: tuple[Any, ...] = tuple(outcome)
+        weight, successor, gain, last = given + (0, 0)[: 4 - len(given)]
+        probability, reward = float(weight), float(gain)
+    except (TypeError, ValueError):
+        raise ModelError(
+            f"an outcome must be (probability, next_state, reward, {'terminated' if damage else 'damage'}); "
+            f"got {outcome!r} at {place}"
+        ) from None
+    ended = damage is not None and bool(last)
+    hurt = last if damage is None else damage(state, action, successor, reward, ended)
+    if damage is not None and hurt is None:
+        raise ModelError(f"damage(…) must return an integer 0 … 255; it returned None at {place}. Is a return missing?")
+    if damage is None and isinstance(last, (bool, np.bool_)):
+        raise ModelError(
+            f"the last entry of an outcome must be its damage; got {last} at {place}. For Gymnasium's (probability, "
+            "next_state, reward, terminated) pass damage=, a function that returns the damage."
+        )
+    return _Row(states.index(state), number, states.index(successor), probability, reward, _checked(hurt, place), ended)
+
+
+def _checked(damage: Any, place: str) -> int:
+    whole = isinstance(damage, (int, np.integer, np.bool_)) or (isinstance(damage, float) and damage.is_integer())
+    if not whole or not 0 <= damage <= 255:
+        raise ModelError(f"damages must be integers 0 … 255; got {damage!r} at {place}. Scale or round them first.")
+    return int(damage)
+
+
+def _translate(initial: Any, states: _Labels) -> Any:
+    if isinstance(initial, Mapping):
+        return {states.index(state): weight for state, weight in initial.items()}
+    return states.index(initial) if isinstance(initial, Hashable) else initial
+
+
+def _supported(initial: Any) -> set[int]:
+    """The states in which an episode may start."""
+    if isinstance(initial, Mapping):
+        return {state for state, weight in initial.items() if weight}
+    return {int(initial)} if np.ndim(initial) == 0 else set(np.flatnonzero(initial).tolist())
+
+
+# ---------------------------------------------------------------------- ending episodes
+
+
+def _end_episodes(rows: list[_Row], num_states: int, starts: set[int]) -> tuple[list[_Row], list[int]]:
+    """Send flagged outcomes to terminal states; also returns these, the extra one as ``num_states``."""
+    rows = [row for row in rows if row.probability != 0]
+    named = {row.next_state for row in rows if row.terminated}
+    lived_in = starts | {row.next_state for row in rows if not row.terminated and row.next_state != row.state}
+    restless = {row.state for row in rows if row.next_state != row.state or row.reward or row.damage}
+    ends = {state for state in named if state not in lived_in or state not in restless}
+    result = []
+    for row in rows:
+        if row.state in ends:
+            continue
+        homeless = row.terminated and row.next_state not in ends
+        result.append(row._replace(next_state=num_states) if homeless else row)
+    extra = any(row.next_state == num_states for row in result)
+    return result, sorted(ends) + [num_states] * extra
+
+
+def _assemble(rows: Sequence[_Row], **options: Any) -> MDP:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 7
+    return build(columns[:6], **options)
+
+
+# ---------------------------------------------------------------------- Gymnasium's environments
+
+
+class _Opened:
+    """An environment, made from its id and closed again, or the caller's own and left alone."""
+
+    def __init__(self, env_or_id: Any, make_kwargs: Mapping[str, Any]) -> None:
+        self.mine = isinstance(env_or_id, str)
+        if self.mine:
+            import gymnasium
+
+            self.env = gymnasium.make(env_or_id, **make_kwargs)
+        elif make_kwargs:
+            raise ModelError(f"{', '.join(make_kwargs)} must go with an environment's id; got an environment itself")
+        else:
+            self.env = env_or_id
+
+    def __enter__(self) -> Any:
+        return getattr(self.env, "unwrapped", self.env)
+
+    def __exit__(self, *_: object) -> None:
+        if self.mine:
+            self.env.close()
+
+
+def table_of(env: Any) -> Mapping[Any, Any]:
+    """The table inside an environment; an error that says what to do instead where there is none."""
+    spec, env = getattr(env, "spec", None), getattr(env, "unwrapped", env)
+    table = getattr(env, "P", None)
+    if not isinstance(table, (Mapping, list, tuple)) or not len(table):
+        raise ModelError(
+            f"{type(env).__name__ if spec is None else spec.id} must have a transition table env.unwrapped.P; it has "
+            "none. If its states are finitely many, learn its budget from samples with learn_minimal_budget; or list "
+            "the outcomes of a model of your own with from_transitions, whose shield ShieldedEnv puts round the "
+            "environment (state_of says which state an observation is)."
+        )
+    if getattr(env, "fickle_passenger", False):
+        raise ModelError("a fickle passenger is not in the environment's table P. Make it with fickle_passenger=False.")
+    entries = _entries(table)
+    if set(entries) != set(range(len(entries))):
+        raise ModelError(f"the states of env.unwrapped.P must be 0 … {len(entries) - 1}; use from_table for others")
+    return {state: entries[state] for state in range(len(entries))}
+
+
+def _start_of(env: Any) -> Any:
+    weights = getattr(env, "initial_state_distrib", None)
+    if weights is None:
+        return 0
+    array = np.asarray(weights, dtype=np.float64)
+    return array / array.sum() if array.sum() > 0 else array
+
+
+ACTIONS = {
+    "FrozenLakeEnv": ("left", "down", "right", "up"),
+    "CliffWalkingEnv": ("up", "right", "down", "left"),
+    "TaxiEnv": ("south", "north", "east", "west", "pickup", "dropoff"),
+}
+
+
+def _names_of(env: Any, num_states: int) -> dict[str, tuple[str, ...]]:
+    """Names of states and actions in the environments that Gymnasium brings along."""
+    kind = type(env).__name__
+    if kind == "TaxiEnv":
+        return {"action_names": ACTIONS[kind], "state_names": _taxi_names(env, num_states)}
+    layout = _layout_of(env, num_states)
+    if layout is None:
+        return {}
+    places = (divmod(cell, layout.columns) for cell in range(num_states))
+    return {"action_names": ACTIONS[kind], "state_names": tuple(f"r{row}c{column}" for row, column in places)}
+
+
+def _layout_of(env: Any, num_states: int) -> Layout | None:
+    """The map of the environments that have one and one state a cell."""
+    if type(env).__name__ not in ("FrozenLakeEnv", "CliffWalkingEnv"):
+        return None
+    text = _map_of(env)
+    return Layout(rows=len(text), columns=len(text[0]), cell=np.arange(num_states, dtype=np.int32), text=text)
+
+
+def _map_of(env: Any) -> tuple[str, ...]:
+    if hasattr(env, "desc"):  # FrozenLake: start, frozen, hole, goal
+        return tuple("".join(cell.decode() for cell in row).replace("F", ".") for row in env.desc)
+    rows, columns = env.shape
+    walk = ["." * columns for _ in range(rows - 1)]
+    return (*walk, "S" + "C" * (columns - 2) + "G")
+
+
+def _taxi_names(env: Any, num_states: int) -> tuple[str, ...]:
+    stands = ("red", "green", "yellow", "blue", "taxi")
+    decoded = (tuple(env.decode(state)) for state in range(num_states))
+    return tuple(f"taxi r{row}c{column}, passenger {stands[who]} to {stands[to]}" for row, column, who, to in decoded)

@@ -1,0 +1,389 @@
+"""``from_transitions``: the one door through which every in-memory model is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import and_more
+from almostsure.errors import ModelError
+from almostsure.model.labels import Labels
+from almostsure.model.layout import Layout
+from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
+from almostsure.model.origin import Origin
+from almostsure.model.space import Encode, Initial, initial_distribution
+from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column, numbers
+
+MAX_ACTION = 2**31 - 2
+ROUNDING = 1e-15  # by which a sum may miss 1 for each of its terms
+NAMES_REMEDY = " Use from_table for states and actions by name, or number them and pass state_names= and action_names=."
+COLUMNS = ("states", "actions", "next_states", "probabilities", "rewards", "damages")
+
+
+def from_transitions(
+    states: npt.ArrayLike,
+    actions: npt.ArrayLike,
+    next_states: npt.ArrayLike,
+    probabilities: npt.ArrayLike,
+    rewards: npt.ArrayLike,
+    damages: npt.ArrayLike,
+    *,
+    num_states: int | None = None,
+    terminal: Iterable[int] = (),
+    initial: Initial = 0,
+    action_names: Sequence[str] | None = None,
+    state_names: Sequence[str] | None = None,
+    labels: Labels | None = None,
+    layout: Layout | None = None,
+    normalise: bool = False,
+) -> MDP:
+    """Build a model from six equal-length sequences, one entry an outcome, in any order.
+
+    Parameters
+    ----------
+    states, actions, next_states
+        Integers from 0.
+    probabilities, rewards, damages
+        Damages are integers 0 … 255.  Entries that agree in everything but the probability add up; entries
+        with probability 0 are left out.
+    num_states
+        By default one more than the largest state mentioned, or the number of names.
+    terminal
+        States in which nothing happens any more.  They may be given their damage- and reward-free self-loops
+        or no outcomes at all.
+    initial
+        The initial state (index or name), a mapping from states to probabilities, or one probability a state.
+    action_names, state_names
+        Names by action id and by state.
+    labels
+        Named sets of states, each as one truth value per state or as a list of states: ``{"goal": [3, 7]}``.
+    layout
+        Where the states stand in a drawing.
+    normalise
+        Rescale the probabilities of each choice to sum to 1, for example after reading them from 32-bit
+        floats.  Without it they must do so within 1e-9, and what is off by more than rounding is rescaled.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
+    >>> mdp
+    <MDP: 2 states, 3 choices, 3 outcomes, starts in 0>
+    """
+    return build(
+        (states, actions, next_states, probabilities, rewards, damages),
+        numbered=True,
+        num_states=num_states,
+        terminal=terminal,
+        initial=initial,
+        action_names=action_names,
+        state_names=state_names,
+        labels=labels,
+        layout=layout,
+        normalise=normalise,
+    )
+
+
+def build(
+    given: Sequence[npt.ArrayLike],
+    *,
+    numbered: bool = False,
+    num_states: int | None = None,
+    terminal: Iterable[int] = (),
+    initial: Initial = 0,
+    action_names: Sequence[str] | None = None,
+    state_names: Sequence[str] | None = None,
+    labels: Labels | None = None,
+    layout: Layout | None = None,
+    end: int | None = None,
+    unknown: int | None = None,
+    encode: Encode | None = None,
+    origin: Origin | None = None,
+    normalise: bool = False,
+) -> MDP:
+    """Build a model from its six columns.
+
+    For the other builders, whose users do not know the columns: messages name an entry by its state and action, and
+    by its number as well only where the entries are ``numbered`` by the user.  ``end`` is the state, if there is one,
+    that stands for ended episodes, and ``encode`` turns an observation into a state: see :mod:`almostsure.model.space`.
+    """
+    s, a, t = (_indices(name, x) for name, x in zip(COLUMNS[:3], given[:3], strict=True))
+    p, r = numbers("probabilities", given[3]), numbers("rewards", given[4])
+    hurt = column("damages", given[5], "iufb", f"integers 0 … {MAX_DAMAGE}")
+    _check_lengths((s, a, t, p, r, hurt))
+    place = _Place(s, a, t, state_names, action_names, numbered)
+    ends = _ends(terminal)
+    count = _count_states(num_states, state_names, (s, t, ends))
+    _check_values(p, r, place)
+    d = _damages(hurt, place)
+    if ends.size:
+        _check_terminal((s, a, t, p, r, d), ends, place)
+
+    columns = _possible((s, a, t, p, r, d), ends)
+    columns = _with_loops(columns, ends, count, state_names)
+    arrays = _compress(*_merge(*_sort(*columns, count)), count, normalise=normalise)
+    return MDP(
+        arrays,
+        initial=initial_distribution(initial, count, state_names),
+        state_names=state_names,
+        action_names=action_names,
+        labels=labels,
+        layout=layout,
+        end=end,
+        unknown=unknown,
+        encode=encode,
+        origin=origin,
+    )
+
+
+# ---------------------------------------------------------------------- reading the columns
+
+Columns = tuple[Ints, Ints, Ints, Floats, Floats, npt.NDArray[np.uint8]]
+
+
+class _Place(NamedTuple):
+    """How messages name an entry."""
+
+    states: Ints
+    actions: Ints
+    next_states: Ints
+    state_names: Sequence[str] | None
+    action_names: Sequence[str] | None
+    numbered: bool
+
+    def fail(self, bad: npt.NDArray[np.bool_], rule: str, remedy: str) -> NoReturn:
+        """Raise ModelError at the first bad entry, and count the others."""
+        at = int(np.argmax(bad))
+        s, a, t = (int(column[at]) for column in self[:3])
+        shown = (
+            f"state {s}{_named(self.state_names, s)}, action {a}{_named(self.action_names, a)}, "
+            f"next state {t}{_named(self.state_names, t)}"
+        )
+        where = f"entry {at} ({shown})" if self.numbered else shown
+        more = and_more(int(np.count_nonzero(bad)) - 1, "entry" if self.numbered else "outcome")
+        raise ModelError(f"{rule} at {where}{more}. {remedy}".rstrip(), state=s, action=a, outcome=at)
+
+
+def _named(names: Sequence[str] | None, index: int) -> str:
+    return f" {names[index]!r}" if names is not None and index < len(names) else ""
+
+
+def _indices(name: str, values: npt.ArrayLike) -> Ints:
+    array = column(name, values, "iuf", "integers", NAMES_REMEDY)
+    if not array.size:
+        return array
+    if array.dtype.kind == "f":
+        bad = ~((array == np.floor(array)) & (np.abs(array) < 2**53))
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise ModelError(f"{name} must be integers; got {array[at]} at entry {at}.", outcome=at)
+        array = array.astype(np.int64)
+    if array.min() < 0:
+        at = int(np.argmin(array))
+        raise ModelError(f"{name} must not be negative; got {array[at]} at entry {at}.", outcome=at)
+    limit = MAX_ACTION if name == "actions" else 2**62
+    if array.max() > limit:
+        at = int(np.argmax(array))
+        raise ModelError(f"{name} must be at most {limit}; got {array[at]} at entry {at}.", outcome=at)
+    # uint64 beside int64 would turn into float64 and lose digits
+    return array.astype(np.int64) if array.dtype == np.uint64 else array
+
+
+def _damages(array: npt.NDArray[Any], place: _Place) -> npt.NDArray[np.uint8]:
+    if array.dtype == np.uint8:
+        return array
+    bad = ~((array >= 0) & (array <= MAX_DAMAGE))
+    if array.dtype.kind == "f":
+        bad |= array != np.floor(array)
+    if bad.any():
+        first = array[np.argmax(bad)]
+        place.fail(bad, f"damages must be integers 0 … {MAX_DAMAGE}; got {first}", "Scale or round them first.")
+    return array.astype(np.uint8)
+
+
+def _ends(terminal: Iterable[int]) -> Ints:
+    try:
+        listed = terminal if isinstance(terminal, np.ndarray) else list(terminal)
+    except TypeError:
+        raise ModelError(f"terminal must be a collection of states; got {terminal!r}") from None
+    return np.unique(_indices("terminal", listed))
+
+
+def _check_lengths(columns: Sequence[npt.NDArray[Any]]) -> None:
+    lengths = [x.size for x in columns]
+    if len(set(lengths)) > 1:
+        listed = ", ".join(f"{name} {n}" for name, n in zip(COLUMNS, lengths, strict=True))
+        raise ModelError(f"the six columns must have equal lengths; got {listed}")
+
+
+def _count_states(num_states: int | None, names: Sequence[str] | None, columns: Iterable[Ints]) -> int:
+    seen = max((int(x.max()) + 1 for x in columns if x.size), default=0)
+    count = num_states if num_states is not None else len(names) if names is not None else seen
+    if not isinstance(count, (int, np.integer)):
+        raise ModelError(f"num_states must be an integer; got {num_states!r}")
+    if count < 1:
+        raise ModelError("a model must have at least one state; got none")
+    if seen > count:
+        raise ModelError(
+            f"states must lie in 0 … {count - 1}; got {seen - 1}. Raise num_states or mend the index.", state=seen - 1
+        )
+    return int(count)
+
+
+def _check_values(p: Floats, r: Floats, place: _Place) -> None:
+    for good, rule, values in (
+        ((p >= 0) & (p <= 1 + SUM_TOLERANCE), "probabilities must lie in 0 … 1", p),
+        (np.isfinite(r), "rewards must be finite", r),
+    ):
+        if not good.all():
+            place.fail(~good, f"{rule}; got {values[np.argmin(good)]}", "")
+
+
+def _check_terminal(columns: Columns, ends: Ints, place: _Place) -> None:
+    s, _, t, p, r, d = columns
+    bad = np.isin(s, ends) & (p != 0) & ((t != s) | (r != 0) | (d != 0))
+    if bad.any():
+        at = int(np.argmax(bad))
+        place.fail(
+            bad,
+            f"terminal state {s[at]} must have damage- and reward-free self-loops or no outcomes; got "
+            f"reward {r[at]:g} and damage {d[at]}",
+            f"Take state {s[at]} out of terminal=, or give it no outcomes.",
+        )
+
+
+def _possible(columns: Columns, ends: Ints) -> Columns:
+    """Leave out entries with probability 0, but not a choice that has no others: its sum is wrong."""
+    s, a, _, p, _, _ = columns
+    if p.all():
+        return columns
+    keep = p != 0
+    width = int(a.max()) + 1
+    if int(s.max()) < 2**62 // width:
+        key = s.astype(np.int64) * width + a
+        gone = np.setdiff1d(key[~keep], key[keep])
+        gone = gone[~np.isin(gone // width, ends)]
+        if gone.size:
+            state, action = divmod(int(gone[0]), width)
+            raise ModelError(
+                f"probabilities of state {state}, action {action} must sum to 1; got 0"
+                f"{and_more(gone.size - 1, 'choice')}. Leave out the entries of an action that is not available.",
+                state=state, action=action,
+            )  # fmt: skip
+    return _take(columns, keep)
+
+
+def _take(columns: Columns, index: npt.NDArray[Any]) -> Columns:
+    s, a, t, p, r, d = columns
+    return s[index], a[index], t[index], p[index], r[index], d[index]
+
+
+def _with_loops(columns: Columns, ends: Ints, count: int, names: Sequence[str] | None) -> Columns:
+    """Give each terminal state without outcomes its self-loop, and check that every state has a choice."""
+    s, a, t, p, r, d = columns
+    _check_enough(s, ends, count, names)
+    has = np.zeros(count, np.bool_)
+    has[s] = True
+    missing = ends[~has[ends]]
+    has[missing] = True
+    if not has.all():
+        raise _no_choice(int(np.argmin(has)), int((~has).sum()) - 1, names)
+    if not missing.size:
+        return columns
+    none = np.zeros(missing.size, np.uint8)
+    return (
+        np.concatenate([s, missing]), np.concatenate([a, none]), np.concatenate([t, missing]),
+        np.concatenate([p, none + 1.0]), np.concatenate([r, none]), np.concatenate([d, none]),
+    )  # fmt: skip
+
+
+def _check_enough(s: Ints, ends: Ints, count: int, names: Sequence[str] | None) -> None:
+    """Refuse more states than there are entries before memory for them is asked for."""
+    if count > s.size + ends.size:
+        present = np.union1d(s, ends)
+        gaps = np.flatnonzero(present != np.arange(present.size))
+        first = int(gaps[0]) if gaps.size else present.size
+        raise _no_choice(first, count - present.size - 1, names)
+
+
+def _no_choice(state: int, more: int, names: Sequence[str] | None) -> ModelError:
+    return ModelError(
+        f"every state must have a choice; state {state}{_named(names, state)} has none{and_more(more, 'state')}. "
+        "If nothing happens there any more, list it in terminal=.",
+        state=state,
+    )
+
+
+# ---------------------------------------------------------------------- sorting, merging, compressing
+
+
+def _sort(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8], count: int) -> Columns:
+    """Order by (state, action, successor), then ties by (damage, reward, probability); the result is new.
+
+    Sorting one combined integer is several times faster than a lexsort of three columns, and most models have
+    few ties, so the other columns are only looked at inside them.
+    """
+    width = int(a.max()) + 1
+    if count * width * count < 2**62:
+        key = s.astype(np.int64)
+        for column, factor in ((a, width), (t, count)):
+            key *= factor
+            key += column
+        if (key[1:] < key[:-1]).any():
+            order = np.argsort(key, kind="stable")  # near linear where the entries are nearly in order already
+            key = key[order]
+            s, a, t, p, r, d = _take((s, a, t, p, r, d), order)
+        same = key[1:] == key[:-1]
+        del key
+    else:
+        order = np.lexsort((t, a, s))
+        s, a, t, p, r, d = _take((s, a, t, p, r, d), order)
+        same = (s[1:] == s[:-1]) & (a[1:] == a[:-1]) & (t[1:] == t[:-1])
+    r = r + 0.0  # −0.0 becomes 0.0, so that equal content has equal bytes
+    if same.any():
+        p, d = p.copy(), d.copy()  # they may still be the caller's
+        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        group = np.cumsum(~np.append(False, same))[tied]
+        order = tied[np.lexsort((p[tied], r[tied], d[tied], group))]
+        p[tied], r[tied], d[tied] = p[order], r[order], d[order]
+    return s, a, t, p, r, d
+
+
+def _merge(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8]) -> Columns:
+    """Add up the probabilities of entries that agree in everything else."""
+    same = np.ones(s.size - 1, np.bool_)
+    for values in (t, a, s, d, r):
+        same &= values[1:] == values[:-1]
+    if not same.any():
+        return s, a, t, p, r, d
+    first = np.flatnonzero(np.append(True, ~same))
+    return s[first], a[first], t[first], np.add.reduceat(p, first), r[first], d[first]
+
+
+def _compress(
+    s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8], count: int, *, normalise: bool
+) -> Arrays:
+    starts = np.flatnonzero(np.append(True, (s[1:] != s[:-1]) | (a[1:] != a[:-1])))
+    outcome_ptr: Ints = np.append(starts, s.size).astype(index_dtype(s.size + 1))
+    choice_ptr = np.zeros(count + 1, index_dtype(starts.size + 1))
+    np.cumsum(np.bincount(s[starts], minlength=count), out=choice_ptr[1:])
+    sums = np.add.reduceat(p, starts)
+    # What is off by more than rounding, but tolerated, is rescaled here, once: everything that follows may then rely on
+    # sums of 1.  Sums that are 1 up to rounding stay as they are, so that building a model anew gives the same model.
+    width = np.diff(outcome_ptr)
+    off = np.abs(sums - 1)
+    slightly = (off > ROUNDING * (width + 2)) & (off <= SUM_TOLERANCE)
+    if normalise or slightly.any():
+        p = p / np.repeat(np.where(slightly | normalise, sums, 1.0), width)
+    return Arrays(
+        choice_ptr=choice_ptr,
+        choice_action=a[starts].astype(action_dtype(int(a.max()) + 1)),
+        outcome_ptr=outcome_ptr,
+        successor=t.astype(index_dtype(count)),
+        probability=np.array(p),  # copied: a model must not change under its user's hands
+        reward=r,
+        damage=np.array(d),
+    )

@@ -1,0 +1,1 @@
+"""How a model looks in a terminal and in a notebook."""

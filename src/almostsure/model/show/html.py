@@ -1,0 +1,171 @@
+"""How notebooks show models and results: small cards of HTML, readable on light and on dark pages.
+
+Everything that comes from a model (names, map characters) is escaped, so nothing in it can run.  Text takes the page's
+colour; only cells of maps have colours of their own, with ink that stands out from them.  What is large is cut, and
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from almostsure.errors import ModelError
+from almostsure.model.arrays import Ints
+from almostsure.model.show.draw import NO_BUDGET, NOBODY, cells, show
+
+if TYPE_CHECKING:
+    from almostsure.model.mdp import MDP
+
+CELL = 22  # pixels
+MOST_CELLS = 1_500  # a larger map is not drawn
+MOST_LOOKED_AT = 1_000_000  # outcomes; of a larger model only the sizes are shown, as its file may not be read yet
+MOST_LEVELS = 12
+LONGEST = 60  # characters of a name
+ROCK, FLOOR, HAZARD, MARK = "#6b6f76", "#efe9dc", "#abd9e9", "#f6e58d"
+SHADES = (
+    "#ffffd9",
+    "#edf8b1",
+    "#c7e9b4",
+    "#7fcdbb",
+    "#41b6c4",
+    "#1d91c0",
+    "#225ea8",
+)  # light to dark, colour-blind-safe
+DARK_FROM = 5  # of the shades: white ink
+NEVER = "#4a1530"
+INK, PAPER = "#1c1c1c", "#ffffff"
+LINE = "1px solid rgba(128,128,128,.45)"
+
+
+def card(title: str, facts: Iterable[tuple[str, str]], *parts: str) -> str:
+    """A title, a table of facts, and parts that are HTML already."""
+    rows = "".join(
+        f'<tr><th scope="row" style="text-align:left;font-weight:600;padding:1px 12px 1px 0">{clean(name)}</th>'
+        f'<td style="text-align:left;padding:1px 0">{clean(value, 200)}</td></tr>'
+        for name, value in facts
+    )
+    body = f'<table style="border:none;margin:4px 0">{rows}</table>' if rows else ""
+    return (
+        f'<div class="almostsure" style="font-family:system-ui,sans-serif;font-size:13px;border-left:3px solid #1d91c0;'
+        f'padding-left:10px;margin:4px 0"><div style="font-weight:700">{clean(title)}</div>{body}{"".join(parts)}</div>'
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], more: str = "") -> str:
+    """A table with a header; ``more`` is a line below it."""
+    cell = f"text-align:left;padding:2px 10px 2px 0;border-bottom:{LINE}"
+    top = "".join(f'<th scope="col" style="{cell}">{clean(text)}</th>' for text in head)
+    body = "".join("<tr>" + "".join(f'<td style="{cell}">{clean(text)}</td>' for text in row) + "</tr>" for row in rows)
+    note = f"<div>{clean(more)}</div>" if more else ""
+    content = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+    return f'<table style="border-collapse:collapse;margin:6px 0">{content}</table>{note}'
+
+
+def levels_table(title: str, counts: Mapping[int, int]) -> str:
+    """How many there are of each budget, ascending; of many levels the first ones and the last."""
+    levels = list(counts)
+    shown = levels if len(levels) <= MOST_LEVELS else [*levels[: MOST_LEVELS - 1], levels[-1]]
+    note = "" if len(shown) == len(levels) else f"… {len(levels):,} levels in all"
+    return table([title, *map(show, shown)], [["how many", *(f"{counts[level]:,}" for level in shown)]], note)
+
+
+def clean(text: str, longest: int = LONGEST) -> str:
+    """Text that is shown as it is: nothing in it is HTML, and it is not longer than it may be."""
+    return escape(text if len(text) <= longest else text[: longest - 1] + "…")
+
+
+# ---------------------------------------------------------------------- maps
+
+
+def budget_map(mdp: MDP, budgets: Ints) -> str:
+    """The map with what each state needs, from light (nothing) to dark (∞); nothing if there is no small map."""
+    levels = np.unique(budgets[budgets < NO_BUDGET]).tolist()
+    step = (len(SHADES) - 1) / max(len(levels) - 1, 1)
+    shade = {level: int(at * step) for at, level in enumerate(levels)}
+
+    def look(state: int) -> tuple[str, str, str]:
+        need = int(budgets[state])
+        if need == NO_BUDGET:
+            return "∞", NEVER, PAPER
+        return str(need), SHADES[shade[need]], PAPER if shade[need] >= DARK_FROM else INK
+
+    return _map(mdp, [look(s) for s in range(mdp.num_states)] if _is_small(mdp) else [], "needs", "minimal budgets")
+
+
+def text_map(mdp: MDP, texts: Sequence[str], label: str) -> str:
+    """The map with a short text in each cell; nothing if there is no small map."""
+    return _map(mdp, [(text, FLOOR, INK) for text in texts], "", label)
+
+
+def _is_small(mdp: MDP) -> bool:
+    return mdp.layout is not None and mdp.layout.rows * mdp.layout.columns <= MOST_CELLS
+
+
+def _map(mdp: MDP, looks: Sequence[tuple[str, str, str]], verb: str, label: str) -> str:
+    """An SVG with a cell for each place; states look as told, or without that as the map's characters do."""
+    if not _is_small(mdp):
+        return ""
+    try:
+        rows = cells(mdp)
+    except ModelError:  # several states share a cell
+        return ""
+    parts = []
+    for y, row in enumerate(rows):
+        for x, (state, character) in enumerate(row):
+            text, fill, ink = _terrain(character) if state == NOBODY or not looks else looks[state]
+            name = "" if state == NOBODY else mdp.state_name(state)
+            tip = f"{name} {verb} {text}" if name and looks else name
+            parts.append(_cell(x, y, text, fill, ink, tip))
+    width, height = len(rows[0]) * CELL, len(rows) * CELL
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'style="max-width:100%;height:auto" role="img" aria-label="{clean(label)}" font-size="11" '
+        f'text-anchor="middle" font-family="system-ui,sans-serif">{"".join(parts)}</svg>'
+    )
+
+
+def _cell(x: int, y: int, text: str, fill: str, ink: str, tip: str) -> str:
+    title = f"<title>{clean(tip)}</title>" if tip else ""
+    size = f'width="{CELL - 1}" height="{CELL - 1}" rx="3"'
+    box = f'<rect x="{x * CELL}" y="{y * CELL}" {size} fill="{fill}">{title}</rect>'
+    if not text.strip(" .#"):
+        return box
+    middle = f'x="{x * CELL + CELL // 2}" y="{y * CELL + 15}"'
+    return f'{box}<text {middle} fill="{ink}" pointer-events="none">{clean(text, 3)}</text>'
+
+
+def _terrain(character: str) -> tuple[str, str, str]:
+    if character == "#":
+        return "", ROCK, PAPER
+    if character in "~123456789":
+        return character, HAZARD, INK
+    return (character, NEVER, PAPER) if character == "X" else (character, FLOOR if character in ". " else MARK, INK)
+
+
+# ---------------------------------------------------------------------- the model itself
+
+
+def model_card(mdp: MDP) -> str:
+    """Sizes, start, damage and rewards of a model, and its map if that is small."""
+    start = (
+        mdp.state_name(int(mdp.initial_states[0])) if mdp.initial_states.size == 1
+        else f"one of {mdp.initial_states.size:,} states"
+    )  # fmt: skip
+    facts = [
+        ("size", f"{mdp.num_states:,} states, {mdp.num_choices:,} choices, {mdp.num_outcomes:,} outcomes"),
+        ("starts in", start),
+    ]
+    if mdp.num_outcomes <= MOST_LOOKED_AT:
+        hurting = int(np.count_nonzero(mdp.damage))
+        names = ", ".join(mdp.action_name(a) for a in range(min(mdp.num_actions, 8)))
+        facts += [
+            ("actions", names + (", …" if mdp.num_actions > 8 else "")),
+            ("damage", f"{hurting:,} outcomes hurt, by at most {mdp.max_damage}"),
+            ("reward", f"{show(float(mdp.reward.min()))} … {show(float(mdp.reward.max()))}"),
+            ("terminal", f"{int(np.count_nonzero(mdp.is_terminal())):,} states"),
+        ]
+    return card("MDP", facts, _map(mdp, (), "", "the model's map"))

@@ -1,0 +1,1 @@
+"""Episodes of a policy, many at a time."""

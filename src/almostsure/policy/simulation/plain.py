@@ -1,0 +1,219 @@
+"""Playing episodes with NumPy, all in step: the plain twin of :mod:`almostsure.policy.simulation.kernel`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.model.mdp import MDP, Bools, Floats
+from almostsure.policy.policy import Policy
+from almostsure.policy.simulation.streams import mix, open_streams, uniform
+
+# How an episode ended.
+ENDED, TRUNCATED, RESTING, OVERSPENT, SILENT = range(5)
+
+STEP_COST = 500  # what moving all episodes on costs beside the episodes, in steps of one
+
+
+class Results(NamedTuple):
+    """What happened in each episode."""
+
+    returns: Floats  # [episodes]
+    damages: npt.NDArray[np.int64]  # [episodes]
+    lengths: npt.NDArray[np.int64]  # [episodes]
+    fate: npt.NDArray[np.uint8]  # [episodes], how it ended
+
+    def part(self, first: int, last: int) -> Results:
+        """Those of some episodes, as views."""
+        at = slice(first, last)
+        return Results(self.returns[at], self.damages[at], self.lengths[at], self.fate[at])
+
+
+def no_results(count: int) -> Results:
+    """Room for what will happen."""
+    return Results(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint8))
+
+
+class Tables(NamedTuple):
+    """What playing needs, as plain read-only arrays, the same for NumPy and for compiled code."""
+
+    choice_ptr: npt.NDArray[np.int64]  # [num_states + 1]
+    outcome_ptr: npt.NDArray[np.int64]  # [num_choices + 1]
+    successor: npt.NDArray[Any]  # [num_outcomes]
+    cumulative: Floats  # [num_outcomes], running sum of the probabilities within each choice
+    reward: Floats  # [num_outcomes]
+    damage: npt.NDArray[np.uint8]  # [num_outcomes]
+    is_terminal: Bools  # [num_states]
+    initial: npt.NDArray[np.int64]  # the initial states
+    initial_cumulative: Floats
+    choice: npt.NDArray[Any]  # [layers, num_states]; [1, 1] for a randomised policy
+    shares: Floats  # [layers, num_choices], running sum within each state; [1, 1] for a deterministic one
+    rests: Floats  # [layers, num_states]; [1, 1] if the policy never comes to rest
+
+
+class Rules(NamedTuple):
+    """The numbers that go with the tables."""
+
+    budget: int  # the starting budget, or UNLIMITED
+    top: int  # the policy's highest layer of a remaining budget, or −1 for a stationary policy
+    overspent: int  # its layer for an overspent budget, or −1 if it has none
+    max_steps: int
+    discount: float
+    randomised: bool  # whether the policy draws its actions
+    rests: bool  # whether it may come to rest
+
+
+def build_tables(mdp: MDP, policy: Policy) -> Tables:
+    """The tables of a policy of ``mdp``."""
+
+    def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        array = np.ascontiguousarray(array)
+        array.flags.writeable = False
+        return array
+
+    nothing = np.zeros((1, 1))
+    shares = (
+        nothing if policy.probability is None else _running(policy.probability.ravel(), mdp, len(policy.probability))
+    )
+    return Tables(
+        choice_ptr=frozen(mdp.choice_ptr.astype(np.int64)),
+        outcome_ptr=frozen(mdp.outcome_ptr.astype(np.int64)),
+        successor=frozen(mdp.successor),
+        cumulative=frozen(_cumulative(mdp.probability, mdp.outcome_ptr.astype(np.int64))),
+        reward=frozen(mdp.reward),
+        damage=frozen(mdp.damage),
+        is_terminal=frozen(mdp.is_terminal()),
+        initial=frozen(mdp.initial_states.astype(np.int64)),
+        initial_cumulative=frozen(_cumulative(mdp.initial_probabilities, np.array([0, mdp.initial_states.size]))),
+        choice=frozen(np.zeros((1, 1), np.int32) if policy.choice is None else policy.choice),
+        shares=frozen(shares),
+        rests=frozen(nothing if policy.rest is None else policy.rest.probability),
+    )
+
+
+def _running(flat: Floats, mdp: MDP, layers: int) -> Floats:
+    ptr = mdp.choice_ptr.astype(np.int64)
+    starts = np.concatenate([ptr[:-1] + layer * mdp.num_choices for layer in range(layers)] + [[flat.size]])
+    return _cumulative(flat, starts).reshape(layers, mdp.num_choices)
+
+
+def _cumulative(values: Floats, ptr: npt.NDArray[np.int64]) -> Floats:
+    """Running sums that start again at every offset; summed anew, not subtracted, so that nothing is lost.
+
+    From the last possible item of a range on they are 2, above every draw: an impossible item is never drawn, even if
+    rounding leaves the sum below 1.
+    """
+    result = values.copy()
+    lengths = np.diff(ptr)
+    for position in range(1, int(lengths.max())):
+        at = ptr[:-1][lengths > position] + position
+        result[at] += result[at - 1]
+    whole = np.repeat(result[ptr[1:] - 1], lengths)
+    result[(result == whole) & (whole > 0)] = 2.0
+    return result
+
+
+def play_plain(tables: Tables, rules: Rules, seed: int, count: int, *, limit: int | None = None) -> Results | None:
+    """Play with NumPy, all episodes in step; None if that takes more than about ``limit`` steps in all."""
+    lanes = Lanes(tables, rules, seed, np.arange(count))
+    taken = 0
+    while lanes.active.size:
+        taken += lanes.active.size + STEP_COST
+        if limit is not None and taken > limit:
+            return None
+        lanes.step()
+    return Results(lanes.returns, lanes.damages, lanes.lengths, lanes.fate)
+
+
+class Lanes:
+    """Episodes that are played side by side.  ``step`` moves the active ones on by one step."""
+
+    def __init__(self, tables: Tables, rules: Rules, seed: int, episodes: npt.NDArray[np.int64]) -> None:
+        self.tables, self.rules = tables, rules
+        self.bits, self.increment = open_streams(seed, episodes)
+        count = episodes.size
+        self.returns, self.factor = np.zeros(count), np.ones(count)
+        self.damages, self.lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.fate = np.full(count, ENDED, np.uint8)
+        self.active = np.arange(count)
+        self.state = self._initial()
+        self.played = np.zeros(count, np.int64)  # the outcome of the last step
+        self._stop(tables.is_terminal[self.state], ENDED)
+
+    def _initial(self) -> npt.NDArray[np.int64]:
+        t = self.tables
+        if t.initial.size == 1:
+            return np.full(self.active.size, t.initial[0])
+        last = np.full(self.active.size, t.initial.size)
+        return t.initial[_first_above(t.initial_cumulative, np.zeros_like(last), last, self._draw())]
+
+    def _draw(self) -> Floats:
+        with np.errstate(over="ignore"):
+            self.bits[self.active] += self.increment[self.active]
+            numbers: Floats = uniform(mix(self.bits[self.active]))
+        return numbers
+
+    def _stop(self, which: Bools, fate: int) -> None:
+        self.fate[self.active[which]] = fate
+        self.active = self.active[~which]
+
+    def step(self) -> None:
+        """Rest or choose, let the outcome happen, and see who is done."""
+        t, rules = self.tables, self.rules
+        layer = self._layer()
+        if rules.rests:
+            rest = self._draw() < t.rests[layer, self.state[self.active]]
+            self._stop(rest, RESTING)
+            layer = layer[~rest]
+        choice = self._choose(layer)
+        at, state = self.active, self.state
+        outcome = _first_above(t.cumulative, t.outcome_ptr[choice], t.outcome_ptr[choice + 1], self._draw())
+        self.played[at] = outcome
+        self.returns[at] += self.factor[at] * t.reward[outcome]
+        self.factor[at] *= rules.discount
+        self.damages[at] += t.damage[outcome]
+        self.lengths[at] += 1
+        state[at] = t.successor[outcome]
+        self._finish()
+
+    def _layer(self) -> npt.NDArray[np.int64]:
+        rules = self.rules
+        if rules.top < 0:
+            return np.zeros(self.active.size, np.int64)
+        left = rules.budget - self.damages[self.active]
+        return np.where(left < 0, rules.overspent, np.minimum(left, rules.top))
+
+    def _choose(self, layer: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        t, state = self.tables, self.state[self.active]
+        if not self.rules.randomised:
+            choice = t.choice[layer, state].astype(np.int64)
+            silent = choice < 0
+        else:
+            first, last = t.choice_ptr[state], t.choice_ptr[state + 1]
+            silent = t.shares[layer, last - 1] == 0
+            row = layer * t.shares.shape[1]
+            choice = _first_above(t.shares.ravel(), row + first, row + last, self._draw()) - row
+        self._stop(silent, SILENT)
+        return choice[~silent]
+
+    def _finish(self) -> None:
+        rules, at = self.rules, self.active
+        if rules.top >= 0 and rules.overspent < 0:
+            self._stop(self.damages[at] > rules.budget, OVERSPENT)
+        self._stop(self.tables.is_terminal[self.state[self.active]], ENDED)
+        self._stop(self.lengths[self.active] >= rules.max_steps, TRUNCATED)
+
+
+def _first_above(
+    cumulative: Floats, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], draw: Floats
+) -> npt.NDArray[np.int64]:
+    """The first index in first … last − 1 whose cumulative probability exceeds the draw; the last one if none does."""
+    low, high = first.copy(), last - 1
+    while (low < high).any():
+        middle = (low + high) >> 1
+        above = cumulative[middle] > draw
+        high = np.where(above, middle, high)
+        low = np.where(above, low, np.minimum(middle + 1, high))
+    return low

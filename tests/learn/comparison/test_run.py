@@ -1,0 +1,289 @@
+"""Comparing learners: tidy rows, exact judgement, curves with bands, and errors that say what to do."""
+
+import csv
+import math
+
+import numpy as np
+import pytest
+
+import almostsure as asure
+from almostsure.errors import (
+    AlmostSureError,
+    ArgumentError,
+    Infeasible,
+    Interrupted,
+    ModelError,
+    UnknownName,
+)
+from almostsure.learn import FunctionSampler, OnlineShield
+from almostsure.learn.comparison.result import mean_and_margin, track
+from almostsure.learn.comparison.run import Learner, Training, compare
+from almostsure.learn.deployment import MAX_STEPS, truncated_sums
+from almostsure.learn.learners import ShieldedQ
+
+COLUMNS = {
+    "learner", "seed", "steps", "training_episodes", "training_violations", "training_violation_rate",
+    "deployed_return", "fraction_of_optimum", "deployed_overspend", "deployed_mean_damage",
+}  # fmt: skip
+
+
+class Fixed:
+    """A learner that knows its policy, and pretends to have trained for three episodes."""
+
+    def __init__(self, policy, name="fixed", fail=None):
+        self.policy, self.name, self.fail = policy, name, fail
+
+    def train(self, mdp, budget, *, steps, seed):
+        if self.fail and seed >= 1:
+            raise self.fail
+        ends = np.array([1, steps // 2, steps])
+        return Training(self.policy, ends, np.array([0.0, 1.0, 2.0 + seed]), np.array([0, budget, budget + 1]))
+
+
+@pytest.fixture(scope="module")
+def corridor():
+    return asure.example("corridor")
+
+
+@pytest.fixture(scope="module")
+def small(corridor):
+    return compare(corridor, 2, steps=2_000, seeds=2)
+
+
+# ---------------------------------------------------------------------- what comes out
+
+
+def test_rows_are_tidy(small):
+    assert len(small.rows) == 5 * 2
+    assert all(set(row) >= COLUMNS for row in small.rows)
+    assert [row["learner"] for row in small.rows[::2]] == list(small.learners)
+    for row in small.rows:
+        assert row["training_violation_rate"] == row["training_violations"] / row["training_episodes"]
+
+
+def test_only_the_shielded_ones_are_safe(small):
+    by_name = {row["learner"]: row for row in small.summary()}
+    for name, row in by_name.items():
+        assert (row["training_violations"] == 0) == name.startswith("shielded")
+    assert by_name["shielded Q-learning"]["deployed_return"] == pytest.approx(9)
+    assert by_name["shielded Q-learning"]["fraction_of_optimum"] == pytest.approx(1)
+    assert by_name["unconstrained Q-learning"]["deployed_overspend"] == 1
+
+
+def test_the_optimum_is_one_and_random_play_is_zero(corridor):
+    shield = asure.Shield(asure.minimal_budget(corridor))
+    best = asure.solve_policy(corridor, asure.AlmostSure(2)).policy
+    random = shield.random_policy(2)
+    rows = compare(corridor, 2, [Fixed(best, "best"), Fixed(random, "random")], steps=10, seeds=1).rows
+    assert [row["fraction_of_optimum"] for row in rows] == pytest.approx([1, 0])
+    exact = asure.evaluate(corridor, random)
+    assert rows[1]["deployed_return"] == exact.expected_return
+    assert rows[1]["deployed_mean_damage"] == exact.expected_damage
+
+
+def test_what_is_infinite_is_truncated():
+    """Waiting costs 1 for ever: minus infinity, so that an episode of MAX_STEPS steps is judged."""
+    mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [-1, 3], [0, 0], terminal=[1])
+    row = compare(mdp, 0, [Fixed(asure.Policy.from_table(mdp, [0, 0]))], steps=10, seeds=1).rows[0]
+    assert row["deployed_return"] == -MAX_STEPS
+    assert row["deployed_ends"] == 0
+    assert row["deployed_overspend"] == 0
+
+
+def test_truncated_sums_of_what_ends_are_exact(hazard):
+    solution = asure.solve_policy(hazard, asure.AlmostSure(3))
+    exact = asure.evaluate(hazard, solution.policy)
+    assert truncated_sums(hazard, solution.policy, 3, 500) == pytest.approx(
+        (exact.expected_return, exact.expected_damage)
+    )
+    first = truncated_sums(hazard, solution.policy, 3, 1)
+    assert first == pytest.approx((-1.0, 0.0))
+    loose = asure.solve_policy(hazard, asure.Chance(1, 0.2)).policy  # goes on once it has overspent
+    exact = asure.evaluate(hazard, loose, budget=1)
+    assert truncated_sums(hazard, loose, 1, 500) == pytest.approx((exact.expected_return, exact.expected_damage))
+
+
+def test_an_unbounded_optimum_has_no_fractions():
+    mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 0], terminal=[1])
+    result = compare(mdp, 0, "shielded", steps=200, seeds=1)
+    assert result.optimum == math.inf
+    assert math.isnan(result.rows[0]["fraction_of_optimum"])
+    assert "∞" in repr(result)
+
+
+def test_seeds_are_reproducible_and_may_be_chosen(corridor):
+    one, other = (compare(corridor, 2, "one-step", steps=1_000, seeds=[7, 3]).rows for _ in range(2))
+    assert one == other
+    assert [row["seed"] for row in one] == [7, 3]
+
+
+def test_learners_may_be_objects_names_or_both(corridor):
+    mine = ShieldedQ(name="mine", shield=lambda mdp: OnlineShield(mdp, unknown="allow"))
+    assert isinstance(mine, Learner)
+    result = compare(corridor, 2, ["shielded", mine], steps=1_000, seeds=1)
+    assert result.learners == ("shielded Q-learning", "mine")
+    assert result.rows[1]["training_violations"] <= int((corridor.damage > 0).sum())
+
+
+# ---------------------------------------------------------------------- curves
+
+
+def test_curves(corridor):
+    policy = asure.solve_policy(corridor, asure.AlmostSure(2)).policy
+    curves = compare(corridor, 2, Fixed(policy), steps=100, seeds=2).curves["fixed"]
+    assert curves["violations"].mean[-1] == 1
+    assert curves["violations"].mean[-2] == 0
+    assert curves["return"].mean[0] == 0
+    assert curves["return"].mean[-1] == pytest.approx(2.5)
+    assert curves["damage"].mean[-1] == 3
+    last = curves["return"]
+    assert last.lower[-1] < 2.5 < last.upper[-1]
+    assert last.steps.tolist() == list(range(4, 101, 4))
+
+
+def test_curves_begin_where_the_first_episode_ends():
+    policy = asure.solve_policy("paper", asure.AlmostSure(1)).policy
+    training = Training(policy, np.array([60, 70]), np.array([1.0, 3.0]), np.array([0, 2]))
+    returns, damages, violations = track(training, np.linspace(0, 100, 5), 1)
+    np.testing.assert_array_equal(returns, [np.nan, np.nan, 2.0, 2.0])
+    np.testing.assert_array_equal(damages, [np.nan, np.nan, 1.0, 1.0])
+    np.testing.assert_array_equal(violations, [0, 0, 1, 1])
+
+
+def test_margins_are_students():
+    mean, margin = mean_and_margin(np.array([[1.0], [2.0], [3.0]]))
+    assert mean[0] == 2
+    assert margin[0] == pytest.approx(4.302653 / math.sqrt(3))  # t quantile with 2 degrees of freedom
+    assert np.isnan(mean_and_margin(np.array([[1.0]]))[1]).all()
+
+
+# ---------------------------------------------------------------------- ways out
+
+
+def test_text_html_and_csv(small, tmp_path):
+    text = repr(small)
+    assert text.splitlines()[-1].startswith("budget 2; 2,000 steps, 2 seeds; random shielded play")
+    assert "Sauté Q-learning" in text
+    assert small._repr_html_().count("<tr>") == 6
+    small.to_csv(tmp_path / "rows.csv")
+    with open(tmp_path / "rows.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["learner"] for row in rows] == [row["learner"] for row in small.rows]
+    assert float(rows[0]["deployed_return"]) == small.rows[0]["deployed_return"]
+
+
+def test_the_plot_has_a_panel_for_each_measure(small):
+    figure = small.plot()
+    assert [axes.get_title() for axes in figure.axes] == [
+        "return of a training episode", "damage of a training episode", "violations so far",
+    ]  # fmt: skip
+    assert all(len(axes.collections) == 5 for axes in figure.axes)  # bands
+    figure.canvas.draw()
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("learners", "error", "match"),
+    [
+        ("sheilded", UnknownName, "unknown learner 'sheilded'. Did you mean 'shielded'"),
+        ([ShieldedQ()] * 2, ArgumentError, "each with another name"),
+        ([], ArgumentError, "one or more"),
+        ([ShieldedQ], ArgumentError, "must be a name or have name and train"),
+        (3, ArgumentError, "learners must be names or learners; got 3"),
+    ],
+)
+def test_bad_learners(corridor, learners, error, match):
+    with pytest.raises(error, match=match):
+        compare(corridor, 2, learners, steps=10, seeds=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"steps": 1.5}, "steps must be a whole number"),
+        ({"seeds": 0}, "seeds must be at least 1"),
+        ({"seeds": [1, 1]}, "different whole numbers"),
+        ({"seeds": [-1]}, "different whole numbers"),
+        ({"seeds": []}, "different whole numbers"),
+        ({"seeds": ["a"]}, "a seed must be a whole number"),
+    ],
+)
+def test_bad_numbers(corridor, options, match):
+    with pytest.raises(ArgumentError, match=match):
+        compare(corridor, 2, "shielded", **{"steps": 10, "seeds": 1, **options})
+
+
+def test_a_total_that_is_not_enough():
+    with pytest.raises(Infeasible, match=r"a budget of 1 is not enough at the start: .* needs 2"):
+        compare("quicksand", 1, steps=10, seeds=1)
+
+
+def test_a_learner_that_returns_something_else(corridor):
+    class Wrong:
+        name = "wrong"
+
+        def train(self, mdp, budget, *, steps, seed):
+            return "a policy"
+
+    with pytest.raises(AlmostSureError, match="wrong must return a Training"):
+        compare(corridor, 2, Wrong(), steps=10, seeds=1)
+
+
+def test_training_columns_must_fit():
+    policy = asure.solve_policy("paper", asure.AlmostSure(1)).policy
+    with pytest.raises(ModelError, match="one number per episode"):
+        Training(policy, np.array([1, 2]), np.array([1.0]), np.array([0]))
+
+
+def test_ctrl_c_keeps_what_is_finished(corridor):
+    policy = asure.solve_policy(corridor, asure.AlmostSure(2)).policy
+    with pytest.raises(Interrupted, match="stopped after 1 of 3 runs") as caught:
+        compare(corridor, 2, Fixed(policy, fail=KeyboardInterrupt()), steps=10, seeds=3)
+    assert [row["seed"] for row in caught.value.kept.rows] == [0]
+    with pytest.raises(Interrupted, match="stopped after 0") as caught:
+        compare(corridor, 2, Fixed(policy, fail=KeyboardInterrupt()), steps=10, seeds=[4])
+    assert "no run was finished" in repr(caught.value.kept)
+
+
+# ---------------------------------------------------------------------- without a model, and on several cores
+
+
+def coin(state, action, rng):
+    return (0, 1.0, int(rng.random() < 0.5)) if action == 0 else (1, 0.0, 0)
+
+
+def test_a_sampler_is_judged_by_playing():
+    sampler = FunctionSampler(coin, 2, 2, terminal=[1], max_damage=1)
+    learned = asure.learn_minimal_budget(sampler, mu=0.2, delta=0.01, seed=1)
+    every = [ShieldedQ(shield=learned.shield), "unconstrained", "lagrangian", "saute", "one-step"]
+    result = asure.compare(sampler, 2, every, steps=1_500, seeds=1)
+    rows = {row["learner"]: row for row in result.rows}
+    shielded = rows["shielded Q-learning"]
+    assert (shielded["training_violations"], shielded["deployed_overspend"]) == (0, 0)
+    assert 0 < shielded["deployed_overspend_upper"] < 0.01
+    assert shielded["deployed_return_error"] > 0
+    assert abs(shielded["deployed_return"] - 4) < 0.5  # two tails take 4 tosses on average
+    assert rows["unconstrained Q-learning"]["deployed_overspend"] == 1
+    assert np.isnan(shielded["fraction_of_optimum"])
+    assert "judged by 1,000 episodes" in str(result)
+
+
+def test_without_a_shield_one_is_learned_along():
+    result = asure.compare(FunctionSampler(coin, 2, 2, terminal=[1], max_damage=1), 2, "shielded", steps=500, seeds=1)
+    assert result.rows[0]["training_violations"] <= 1  # there is one damaging outcome
+
+
+def test_environments_are_models_where_they_have_a_table():
+    result = asure.compare("CliffWalking-v1", 1, "shielded", steps=500, seeds=1)
+    assert result.sampled_episodes is None
+    assert result.rows[0]["training_violations"] == 0
+
+
+def test_workers_do_not_matter():
+    first, second = (
+        asure.compare("corridor", 2, ["shielded", "saute"], steps=1_000, seeds=2, workers=workers) for workers in (1, 2)
+    )
+    assert first.rows == second.rows

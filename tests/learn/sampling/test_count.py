@@ -1,0 +1,228 @@
+"""Algorithm 2: what is counted, by whom, and what survives a crash."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import almostsure as asure
+import almostsure.learn.counts as counts_module
+import almostsure.learn.sampling.count as sampling_module
+from almostsure.errors import (
+    ArgumentError,
+    FileError,
+    LimitReached,
+    ModelError,
+    UnknownName,
+)
+from almostsure.learn import FunctionSampler, count_outcomes
+from almostsure.learn.counts import Counts
+from almostsure.learn.sampling.count import Counter, Schedule
+from almostsure.learn.sampling.samplers import as_sampler
+from almostsure.testing import mdps
+
+FIELDS = ("choice", "next_state", "damage", "times", "reward", "samples")
+
+
+def same(first, second):
+    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in FIELDS)
+
+
+# ---------------------------------------------------------------------- counting
+
+
+@given(mdps(), st.integers(1, 30), st.integers(0, 2**40))
+def test_what_is_counted_is_possible_and_k_is_never_above(mdp, samples, seed):
+    counts = count_outcomes(mdp, samples, seed=seed, workers=1)
+    possible = set(zip(mdp.outcome_choices().tolist(), mdp.successor.tolist(), mdp.damage.tolist(), strict=True))
+    seen = set(zip(counts.choice.tolist(), counts.next_state.tolist(), counts.damage.tolist(), strict=True))
+    assert seen <= possible
+    assert (counts.samples == samples).all()
+    assert np.array_equal(np.bincount(counts.choice, weights=counts.times), counts.samples)
+    learned, truth = asure.minimal_budget(counts.to_mdp()), asure.minimal_budget(mdp)
+    assert (learned.of_choice <= truth.of_choice).all()
+    if seen == possible:
+        assert np.array_equal(learned.of_choice, truth.of_choice)
+
+
+@given(mdps(max_outcomes=4), st.integers(0, 2**40))
+def test_compiled_and_plain_count_alike(mdp, seed):
+    source = as_sampler(mdp)
+    counter = Counter(source)
+    lengths = np.arange(mdp.num_choices) % 7 + 1
+    schedule = Schedule(np.arange(mdp.num_choices), lengths, seed, 3, 5)
+    for chunk in schedule.chunks():
+        plain, compiled = counter.count(chunk), counter.count(chunk._replace(compiled=True))
+        assert all(np.array_equal(x, y) for x, y in zip(plain, compiled, strict=True))
+
+
+def test_frequencies_approach_probabilities(hazard):
+    counts = count_outcomes(hazard, 20_000, seed=1)
+    mdp = counts.to_mdp()
+    assert mdp.num_outcomes == hazard.num_outcomes
+    assert np.abs(mdp.probability - hazard.probability).max() < 0.02
+    assert np.array_equal(mdp.successor, hazard.successor)
+    assert np.allclose(mdp.reward, hazard.reward)
+    assert mdp.state_names == hazard.state_names
+
+
+def test_rewards_are_averaged():
+    mdp = asure.from_transitions([0, 0], [0, 0], [0, 0], [0.5, 0.5], [0, 4], [1, 1])
+    counts = count_outcomes(mdp, 1000, seed=1)
+    assert counts.times.tolist() == [1000]
+    assert 1.5 < counts.reward[0] < 2.5
+
+
+def test_the_newest_outcome_of_a_scripted_simulator():
+    script = [0, 0, 0, 1, 0, 2, 0, 0]  # the third outcome comes with the sixth sample
+    calls = iter(script * 2)
+    sampler = FunctionSampler(lambda s, a, rng: (0, 0.0, next(calls)), 1, 1)
+    counter = Counter(as_sampler(sampler))
+    counts = as_sampler(sampler).new_counts(None)
+    for chunk in Schedule(np.array([0]), np.array([8]), 0, 0, 5).chunks():
+        counts.add(counter.count(chunk))
+    counts.merge()
+    assert counts.latest.tolist() == [6]
+    counts.add(counter.count(Schedule(np.array([0]), np.array([8]), 0, 1, 8).chunk(0)))
+    counts.merge()
+    assert counts.latest.tolist() == [6]
+    assert counts.samples.tolist() == [16]
+    assert counts.times.tolist() == [12, 2, 2]
+
+
+# ---------------------------------------------------------------------- unknown choices
+
+
+def test_unknown_choices_are_refused_by_default(hazard):
+    counts = count_outcomes(hazard, 200, seed=1)
+    truth = asure.minimal_budget(hazard)
+    known = np.arange(hazard.num_choices) % 3 != 0
+    refused = asure.minimal_budget(counts.to_mdp(known=known))
+    assert refused.mdp.num_states == hazard.num_states + 1
+    assert refused.mdp.state_names[-1] == "unknown"
+    assert (refused.of_choice[:-1][~known] == asure.INFINITE).all()
+    assert (refused.of_choice[:-1] >= truth.of_choice).all()
+    allowed = asure.minimal_budget(counts.to_mdp("allow", known=known))
+    assert (allowed.of_choice <= truth.of_choice).all()
+    asure.check_minimal_budget(refused.mdp, refused)
+    with pytest.raises(UnknownName, match="Choose from refuse, allow"):
+        counts.to_mdp("perhaps")
+    with pytest.raises(ArgumentError, match="known must be 533 booleans"):
+        counts.to_mdp(known=known[:5])
+
+
+# ---------------------------------------------------------------------- workers
+
+
+def test_workers_do_not_matter_for_a_model(hazard, monkeypatch):
+    monkeypatch.setattr(sampling_module, "MODEL_CHUNK", 1000)
+    first, *others = (count_outcomes(hazard, 50, seed=4, workers=workers) for workers in (1, 2, 5))
+    assert all(same(first, other) for other in others)
+    assert not same(first, count_outcomes(hazard, 50, seed=5))
+
+
+def test_workers_do_not_matter_for_a_simulator(hazard, simulator, monkeypatch):
+    monkeypatch.setattr(sampling_module, "OTHER_CHUNK", 500)
+    first, second = (count_outcomes(simulator(hazard), 5, seed=4, workers=workers) for workers in (1, 3))
+    assert same(first, second)
+
+
+def test_errors_come_back_from_workers(hazard):
+    def fails(state, action, rng):
+        raise UnknownName("thing", "x", ["y"])
+
+    sampler = FunctionSampler(fails, hazard.num_states, 4)
+    with pytest.raises(ModelError, match="unknown thing 'x'"):
+        count_outcomes(sampler, 20, workers=2)
+
+
+def test_a_worker_that_is_killed_is_replaced(hazard, simulator, tmp_path, monkeypatch):
+    monkeypatch.setattr(sampling_module, "OTHER_CHUNK", 200)
+    parent, flag = os.getpid(), tmp_path / "killed"
+    whole = simulator(hazard)
+    straight = count_outcomes(whole, 4, seed=2)
+    inner = whole._step
+
+    def dies_once(state, action, rng):
+        if os.getpid() != parent and state == 60 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return inner(state, action, rng)
+
+    whole._step = dies_once
+    assert same(count_outcomes(whole, 4, seed=2, workers=2), straight)
+    assert flag.exists()
+
+
+# ---------------------------------------------------------------------- pieces of a run
+
+
+@settings(max_examples=20)
+@given(mdps(), st.integers(0, 20), st.integers(1, 9))
+def test_where_a_run_was_cut_does_not_matter(mdp, cut, size):
+    counter = Counter(as_sampler(mdp))
+    schedule = Schedule(np.arange(mdp.num_choices), np.full(mdp.num_choices, 10), 5, 0, size)
+    straight, first, second = (Counts(mdp) for _ in range(3))
+    for chunk in schedule.chunks():
+        straight.add(counter.count(chunk))
+    for chunk in list(schedule.chunks())[:cut]:
+        first.add(counter.count(chunk))
+    second.restore(first.to_arrays())
+    for chunk in schedule.chunks(min(cut, len(list(schedule.chunks())))):
+        second.add(counter.count(chunk))
+    assert all(np.array_equal(second.to_arrays()[name], array) for name, array in straight.to_arrays().items())
+
+
+@pytest.mark.parametrize("name", ["unique", "bincount", "maximum"])
+def test_ctrl_c_while_counts_are_merged_loses_nothing(hazard, monkeypatch, name):
+    counter = Counter(as_sampler(hazard))
+    schedule = counter.schedule(np.arange(hazard.num_choices), np.full(hazard.num_choices, 3), seed=1)
+    straight, struck = (Counts(hazard) for _ in range(2))
+    for chunk in schedule.chunks():
+        straight.add(counter.count(chunk))
+        struck.add(counter.count(chunk))
+
+    class Struck:
+        def __getattr__(self, wanted):
+            if wanted == name:
+                raise KeyboardInterrupt
+            return getattr(np, wanted)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(counts_module, "np", Struck())
+        with pytest.raises(KeyboardInterrupt, match=r"^$"):
+            struck.merge()
+    assert all(np.array_equal(struck.to_arrays()[field], array) for field, array in straight.to_arrays().items())
+
+
+# ---------------------------------------------------------------------- arguments, interruption
+
+
+def test_bad_arguments(hazard):
+    for bad in (0, -1, 2.5, "3", None):
+        with pytest.raises(ArgumentError, match="samples must"):
+            count_outcomes(hazard, bad)
+    with pytest.raises(ArgumentError, match="workers must be at least 1"):
+        count_outcomes(hazard, 5, workers=0)
+    with pytest.raises(ArgumentError, match="seed must"):
+        count_outcomes(hazard, 5, seed=-1)
+    with pytest.raises(ArgumentError, match="checkpoint_seconds must be a number; got NaN"):
+        count_outcomes(hazard, 5, checkpoint_seconds=float("nan"))
+    with pytest.raises(FileError, match="cannot write"):
+        count_outcomes(hazard, 5, checkpoint="no/such/folder/run")
+    with pytest.raises(LimitReached, match="too many to count"):
+        count_outcomes(hazard, 10**30)
+
+
+def test_a_fresh_seed_is_told(hazard):
+    counts = count_outcomes(hazard, 5)
+    assert same(count_outcomes(hazard, 5, seed=counts.seed), counts)
+
+
+def test_too_many_to_count(monkeypatch):
+    monkeypatch.setattr(counts_module, "DAMAGES", 2**62)
+    with pytest.raises(LimitReached, match="too many to count"):
+        Counts(asure.example("paper"))

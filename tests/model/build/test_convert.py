@@ -1,0 +1,266 @@
+"""Dense arrays, sparse matrices and tables: the same content gives the same model as from_transitions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from almostsure.errors import ModelError, UnknownName
+from almostsure.model.build.transitions import from_transitions
+from almostsure.model.build.convert import from_dense, from_sparse
+from almostsure.model.build.tables import from_table
+from almostsure.testing import transitions
+
+
+@st.composite
+def dense_content(draw):
+    """P, R and D of shape (A, S, S), with choices that are not available and terminal states."""
+    states, actions = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    count = actions * states**2
+    P = np.array(draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)), float)
+    P = P.reshape(actions, states, states)
+    sums = P.sum(axis=2, keepdims=True)
+    P = np.divide(P, sums, out=np.zeros_like(P), where=sums > 0)
+    seed = draw(st.integers(0, 2**16))
+    rng = np.random.default_rng(seed)
+    R, D = rng.integers(-3, 4, P.shape).astype(float), rng.integers(0, 4, P.shape)
+    terminal = np.flatnonzero(P.sum(axis=(0, 2)) == 0).tolist()
+    return P, R, D, terminal
+
+
+@given(dense_content())
+def test_dense_and_sparse_and_transitions_agree(content):
+    P, R, D, terminal = content
+    actions, states, next_states = np.nonzero(P)
+    columns = (P[P > 0], R[P > 0], D[P > 0])
+    expected = from_transitions(states, actions, next_states, *columns, num_states=P.shape[1], terminal=terminal)
+    assert from_dense(P, R, D, terminal=terminal) == expected
+    assert from_dense(list(P), list(R), list(D), terminal=terminal) == expected
+    for kind in (sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.lil_array):
+        as_sparse = [[kind(matrix) for matrix in matrices] for matrices in (P, R, D)]
+        assert from_sparse(*as_sparse, terminal=terminal) == expected
+        assert from_sparse(as_sparse[0], R, as_sparse[2], terminal=terminal) == expected
+
+
+@given(dense_content())
+def test_rewards_and_damages_in_every_shape(content):
+    P, R, D, terminal = content
+    available = P.any(axis=2).T  # (S, A); what never counts must be 0
+    by_state = [X[0, :, 0] * available.any(axis=1) for X in (R, D)]
+    by_choice = [X[:, :, 0].T * available for X in (R, D)]
+    for reward, damage in ((2.5, 1), by_state, by_choice):
+        by_outcome = [np.broadcast_to(_spread(x, P.shape), P.shape) for x in (reward, damage)]
+        expected = from_dense(P, *by_outcome, terminal=terminal)
+        assert from_dense(P, reward, damage, terminal=terminal) == expected
+        matrices = [sparse.csr_array(matrix) for matrix in P]
+        assert from_sparse(matrices, reward, damage, terminal=terminal) == expected
+        if np.ndim(reward) == 2:
+            by_choice = sparse.coo_array(reward), sparse.csr_matrix(damage)
+            assert from_sparse(matrices, *by_choice, terminal=terminal) == expected
+
+
+def _spread(quantity, shape):
+    quantity = np.asarray(quantity)
+    if quantity.ndim == 1:
+        return quantity[None, :, None]
+    return quantity.T[:, :, None] if quantity.ndim == 2 else quantity
+
+
+def test_damage_of_a_state_counts_on_the_way_out_and_can_count_on_the_way_in():
+    P = np.zeros((2, 3, 3))
+    P[0, 0], P[1, 1] = [0, 0.5, 0.5], [0, 0, 1]
+    D = np.array([0, 5, 0])
+    out = from_dense(P, 0, D, terminal=[2])
+    assert [out.outcomes(0, 0), out.outcomes(1, 1)] == [[(1, 0.5, 0, 0), (2, 0.5, 0, 0)], [(2, 1, 0, 5)]]
+    for into in (
+        from_dense(P, 0, np.broadcast_to(D, P.shape), terminal=[2]),
+        from_sparse([sparse.csr_array(matrix) for matrix in P], 0, np.broadcast_to(D, P.shape), terminal=[2]),
+    ):
+        assert [into.outcomes(0, 0), into.outcomes(1, 1)] == [[(1, 0.5, 0, 5), (2, 0.5, 0, 0)], [(2, 1, 0, 0)]]
+
+
+def test_what_would_never_count_is_refused():
+    P = np.zeros((1, 3, 3))
+    P[0, 0] = [0, 0.5, 0.5]
+    matrices = [sparse.csr_array(P[0])]
+    by_state = r"{} of shape \(S,\) count on every step out of a state, .*got {} at state 1 \(and 1 more state\)\. .*{}"
+    by_choice = r"{} of shape \(S, A\) count .*got {} at state 2, action 0\. .*\(A, S, S\) = \(1, 3, 3\)"
+    for build, probabilities in ((from_dense, P), (from_sparse, matrices)):
+        into = r"pass np\.broadcast_to\(damages, \(1, 3, 3\)\)"
+        with pytest.raises(ModelError, match=by_state.format("damages", 5, into)) as caught:
+            build(probabilities, 0, [0, 5, 1], terminal=[1, 2])
+        assert caught.value.state == 1
+        with pytest.raises(ModelError, match=by_state.format("rewards", "-1.5", "broadcast_to")):
+            build(probabilities, [0, -1.5, 1], terminal=[1, 2])
+        with pytest.raises(ModelError, match=by_choice.format("damages", 7)) as caught:
+            build(probabilities, 0, [[3], [0], [7]], terminal=[1, 2])
+        assert (caught.value.state, caught.value.action) == (2, 0)
+        with pytest.raises(ModelError, match=by_choice.format("rewards", "nan")):
+            build(probabilities, [[3], [0], [np.nan]], terminal=[1, 2])
+    with pytest.raises(ModelError, match=by_choice.format("damages", 7)):
+        from_sparse(matrices, 0, sparse.coo_array(np.array([[3], [0], [7]])), terminal=[1, 2])
+    assert from_dense(P, -1, 2, terminal=[1, 2]).outcomes(0, 0) == [(1, 0.5, -1, 2), (2, 0.5, -1, 2)]
+    P[0, 1, 1] = 1  # a terminal state that has its self-loop
+    with pytest.raises(
+        ModelError,
+        match=r"terminal state 1 must have .*got reward 0 and damage 5 at state 1, action 0, next state 1\. Take",
+    ):
+        from_dense(P, 0, [0, 5, 0], terminal=[1, 2])
+
+
+def test_sparse_entries_that_are_stored_twice_add_up():
+    twice = sparse.coo_array(([0.5, 0.5, 1.0], ([0, 0, 1], [1, 1, 1])), shape=(2, 2))
+    mdp = from_sparse([twice], [sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(2, 2))])
+    assert mdp.outcomes(0, 0) == [(1, 1.0, 3.0, 0)]
+    assert twice.nnz == 3  # the caller's matrix is as it was
+
+
+def test_a_row_of_zeros_is_an_action_that_is_not_there():
+    P = np.array([[[0, 1], [0, 1]], [[1, 0], [0, 0]]])
+    mdp = from_dense(P)
+    assert mdp.actions(0).tolist() == [0, 1]
+    assert mdp.actions(1).tolist() == [0]
+
+
+BAD_DENSE = [
+    ((np.zeros((2, 2, 3)),), r"probabilities must have shape \(actions, states, states\); got \(2, 2, 3\)"),
+    ((np.eye(2),), r"probabilities must have shape .*got \(2, 2\)"),
+    ((np.zeros((0, 2, 2)),), r"probabilities must have shape"),
+    ((np.array([[["a"]]]),), r"probabilities must be an array of numbers; got <U1"),
+    (([[[1.0]], [[1.0, 0.0]]],), r"probabilities must be an array of numbers; "),
+    (([[[0.5, 0.5], [0, 0.9]]],), r"choice 1 \(state 1, action 0\) must sum to 1"),
+    (([[[0.5, 0.5], [-1, 2]]],),
+     r"probabilities must lie in 0 … 1; got -1.0 at state 1, action 0, next state 0 \(and 1 more outcome\)\."),
+    (([[[np.nan, 0.5], [0, 1]]],), r"probabilities must lie in 0 … 1; got nan"),
+    (([[[1, 0], [0, 0]]],), r"every state must have a choice; state 1 has none"),
+    (([np.eye(2)], [1.0, 2.0, 3.0]),
+     r"must be a number or \(2,\) or \(2, 1\) or \(1, 2, 2\) for 1 actions and 2 states; got shape \(3,\)"),
+    (([np.eye(2)], np.inf), r"rewards must be finite"),
+    (([np.eye(2)], 0, 0.5),
+     r"damages must be integers 0 … 255; got 0.5 at state 0, action 0, next state 0 \(and 1 more outcome\)\. Scale"),
+    (([np.eye(2)], 0, [-1, 0]), r"damages must be integers 0 … 255; got -1"),
+    (([np.eye(2)], 0, "much"), r"damages must be an array of numbers; got <U4"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_DENSE)
+def test_bad_dense_input_is_refused(arguments, message):
+    with pytest.raises(ModelError, match=message):
+        from_dense(*arguments)
+
+
+def test_bad_sparse_input_is_refused():
+    eye = sparse.eye_array(2, format="csr")
+    with pytest.raises(ModelError, match="one sparse matrix an action; got csr_array"):
+        from_sparse(eye)
+    with pytest.raises(ModelError, match="one sparse matrix an action"):
+        from_sparse([])
+    with pytest.raises(ModelError, match=r"probabilities\[1\] must have shape \(2, 2\); got \(3, 3\)"):
+        from_sparse([eye, sparse.eye_array(3)])
+    with pytest.raises(ModelError, match=r"rewards must be \(1, 2, 2\) .*got shape \(2, 2, 2\)"):
+        from_sparse([eye], [eye, eye])
+    with pytest.raises(ModelError, match=r"damages must be \(2, 1\) .*got shape \(2, 2\)"):
+        from_sparse([eye], 0, eye)
+    with pytest.raises(ModelError, match=r"choice 0 \(state 0, action 0\) must sum to 1"):
+        from_sparse([eye * 0.5])
+    with pytest.raises(ModelError, match=r"Use from_sparse for sparse matrices"):
+        from_dense([eye, eye])
+
+
+# ---------------------------------------------------------------------- tables
+
+
+@given(transitions())
+def test_a_table_and_transitions_agree(content):
+    table = {}
+    for s, a, t, p, r, d in zip(*content.columns, strict=True):
+        table.setdefault(s, {}).setdefault(a, []).append((p, t, r, d))
+    expected = content.build()
+    if table:
+        assert from_table(table, terminal=content.terminal, initial=content.initial) == expected
+    in_order = {s: table.get(s, {}) for s in range(content.num_states)}
+    named = {f"s{s}": {f"a{a}": [(p, f"s{t}", r, d) for p, t, r, d in outcomes] for a, outcomes in row.items()}
+             for s, row in in_order.items()}  # fmt: skip
+    mdp = from_table(
+        named,
+        terminal=[f"s{s}" for s in content.terminal],
+        initial={f"s{s}": weight for s, weight in content.initial.items()},
+        action_names=["a0", "a1", "a2"],
+    )
+    assert mdp == expected
+    assert mdp.state_names == tuple(named)
+
+
+def test_a_table_is_pleasant_to_write():
+    mdp = from_table(
+        {"circle": {"left": [(0.6, "circle", 1, 1), (0.4, "circle", 1)], "right": (1, "square")}}, terminal=["square"]
+    )
+    assert mdp.outcomes("circle", "left") == [(0, 0.4, 1.0, 0), (0, 0.6, 1.0, 1)]
+    assert mdp.outcomes("circle", "right") == [(1, 1.0, 0.0, 0)]
+    assert mdp.action_names == ("left", "right")
+    assert mdp.is_terminal().tolist() == [False, True]
+
+
+def test_one_terminal_state_needs_no_list():
+    table = {"home": {"commute": (1, "work")}}
+    assert from_table(table, terminal="work") == from_table(table, terminal=["work"])
+    assert from_table({0: {0: (1, 1)}}, terminal=1) == from_table({0: {0: (1, 1)}}, terminal=[1])
+
+
+def test_messages_about_a_table_name_states_and_actions():
+    table = {"home": {"stay": (1, "home"), "drive": (1, "home", float("nan"))}}
+    with pytest.raises(ModelError, match=r"got nan at state 0 'home', action 1 'drive', next state 0 'home'\."):
+        from_table(table)
+    with pytest.raises(ModelError, match=r"terminal state 0 must .*got reward 2 and damage 0 at state 0 'home', act"):
+        from_table({"home": {"stay": (1, "home", 2)}}, terminal="home")
+
+
+def test_a_table_may_be_lists_and_its_states_anything_hashable():
+    assert from_table([[[(1.0, 1, 0, 0)]], [[(1.0, 1, 0, 0)]]]) == from_table({0: {0: (1, 1)}}, terminal=[1])
+    mdp = from_table({(0, 0): {"go": (1, (0, 1))}}, terminal=[(0, 1)], initial=(0, 0))
+    assert mdp.state_names == ("(0, 0)", "(0, 1)")
+
+
+def test_a_table_in_gymnasiums_form_ends_episodes():
+    table = {0: {0: [(1.0, 1, 5.0, False)]}, 1: {0: [(0.5, 0, 1.0, True), (0.5, 0, 2.0, False)]}}
+    mdp = from_table(table, lambda s, a, s2, r, terminated: 2 * terminated)
+    assert mdp.num_states == 3
+    assert mdp.outcomes(1, 0) == [(0, 0.5, 2.0, 0), (2, 0.5, 1.0, 2)]
+    assert mdp.is_terminal().tolist() == [False, False, True]
+    named = from_table({"a": {"x": (1.0, "a", 1, True)}, "end": {"x": (1.0, "a", 0, False)}}, lambda *_: 0)
+    assert named.state_names == ("a", "end", "end (2)")
+
+
+BAD_TABLES = [
+    ({"a": {"x": (1, "b")}}, r"unknown state 'b'\. Every next state must be in the table or in terminal="),
+    ({"start": {"x": (1, "strat")}}, r"unknown state 'strat'\. Did you mean 'start'\?"),
+    ({"a": {"x": [(1, "a", 0, True)]}}, r"must be its damage; got True at state 'a', action 'x'\. For Gymnasium's"),
+    ({"a": {"x": [(1, "a", 0, 0, 0)]}},
+     r"must be \(probability, next_state, reward, damage\); got \(1, 'a', 0, 0, 0\) at state 'a', action 'x'"),
+    ({"a": {"x": [(1,)]}}, r"an outcome must be \(probability, next_state"),
+    ({"a": {"x": 5}}, r"an outcome must be .*got 5 at state 'a'"),
+    ({"a": {"x": [("p", "a", 0, 0)]}}, r"an outcome must be .*got \('p', 'a', 0, 0\)"),
+    ({"a": {"x": (1, "a", 0, 1.5)}}, r"damages must be integers 0 … 255; got 1.5 at state 'a', action 'x'"),
+    ({"a": {"x": (1, "a", 0, 256)}}, r"damages must be integers 0 … 255; got 256"),
+    ({"a": {"x": (1, "a", 0, None)}}, r"damages must be integers 0 … 255; got None"),
+    ({"a": 5}, r"state 'a' must map its actions to outcomes; got 5"),
+    ({"a": {}}, r"every state must have a choice; state 0 'a' has none"),
+    ({"a": {"x": []}}, r"every state must have a choice; state 0 'a' has none"),
+    ({}, r"a model must have at least one state"),
+    ("abc", r"a table must map states to actions to outcomes; got str"),
+    ({"a": {"x": (0.5, "a")}}, r"choice 0 \(state 0 'a', action 'x'\) must sum to 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "message"), BAD_TABLES)
+def test_bad_tables_are_refused(table, message):
+    with pytest.raises(ModelError, match=message):
+        from_table(table)
+
+
+def test_unknown_actions_and_starts_of_a_table():
+    with pytest.raises(UnknownName, match=r"unknown action 'rigth'\. Did you mean 'right'\?"):
+        from_table({"a": {"rigth": (1, "a")}}, action_names=["left", "right"])
+    with pytest.raises(UnknownName, match=r"unknown state 'b'"):
+        from_table({"a": {"x": (1, "a")}}, initial="b")

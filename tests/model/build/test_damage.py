@@ -1,0 +1,84 @@
+"""Rules that say what hurts: read, never executed."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from almostsure.errors import AlmostSureError, ModelError, UnknownName
+from almostsure.model.build.damage import RULES, DamageRule, damage_rule
+from almostsure.model.build.tables import from_gymnasium
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "damage"),
+    [
+        ("reward<=-100", (0, 0, 1, -100.0, False), 1),
+        ("reward<=-100", (0, 0, 1, -99.0, False), 0),
+        ("reward < -1e2", (0, 0, 1, -101.0, False), 1),
+        ("terminated and reward<=0", (0, 0, 1, 0.0, True), 1),
+        ("terminated and reward<=0", (0, 0, 1, 1.0, True), 0),
+        ("terminated and reward<=0", (0, 0, 1, 0.0, False), 0),
+        ("not terminated", (0, 0, 1, 0.0, False), 1),
+        ("3 if next_state==7, 2 if state!=0", (1, 0, 7, 0.0, False), 5),
+        ("0 if terminated", (0, 0, 1, 0.0, True), 0),
+        ("action>=2", (0, 2, 1, 0.0, False), 1),
+    ],
+)
+def test_rules(text, outcome, damage):
+    rule = DamageRule(text)
+    assert rule(*outcome) == damage
+    assert rule(*(np.array(x)[()] for x in outcome)) == damage  # NumPy's numbers, as in the tables of environments
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ",", "reward", "reward<", "reward<=ten", "reward=1", "1 if", "reward<0 or terminated", "reward<0;terminated",
+     "__import__('os').system('true')", "reward<0 and", "reward<1.2.3", "reward<-", "lambda: 1",
+     "9" * 5000 + " if terminated"],
+)  # fmt: skip
+def test_what_is_no_rule_is_refused(text):
+    with pytest.raises(ModelError, match="a damage rule must read like"):
+        DamageRule(text)
+
+
+def test_unknown_quantities_suggest_the_nearest():
+    with pytest.raises(UnknownName, match=r"unknown quantity 'rewad'\. Did you mean 'reward'\?"):
+        DamageRule("rewad<0")
+
+
+def test_damage_has_a_range():
+    with pytest.raises(ModelError, match=r"a damage must be 0 … 255; got 256 in the rule"):
+        DamageRule("256 if terminated")
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_rule_or_an_error_of_ours(text):
+    try:
+        rule = DamageRule(text)
+    except AlmostSureError:
+        return
+    assert rule(0, 0, 0, 0.0, True) >= 0
+
+
+def test_ready_rules_by_name_and_by_environment():
+    assert damage_rule("FrozenLake8x8-v1", None).text == RULES["FrozenLake"]
+    assert damage_rule("mine/Taxi-v9", None).text == RULES["Taxi"]
+    assert damage_rule("Other-v0", "CliffWalking").text == RULES["CliffWalking"]
+    assert damage_rule("FrozenLake-v1", "terminated").text == "terminated"
+    with pytest.raises(ModelError, match=r"Blackjack-v1 does not say what hurts\. Name a rule such as damage="):
+        damage_rule("Blackjack-v1", None)
+
+
+def test_a_rule_is_what_from_gymnasium_wants():
+    by_rule = from_gymnasium("FrozenLake-v1", damage_rule("FrozenLake-v1", None))
+    by_function = from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
+    assert by_rule == by_function
+
+
+def test_a_rule_about_next_states_finds_them_in_an_environment():
+    mdp = from_gymnasium("CliffWalking-v1", DamageRule("2 if reward<=-100, 1 if next_state==13"))
+    hurts = {int(d): set(mdp.successor[mdp.damage == d].tolist()) for d in np.unique(mdp.damage)}
+    assert hurts[1] == {13}
+    assert hurts[2] == {36}  # the start, where one falls back to
+    assert hurts.keys() == {0, 1, 2}
