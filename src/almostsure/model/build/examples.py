@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.build.transitions import from_transitions
 from almostsure.model.build.grid import Cell, from_map
+from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Bools
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from almostsure.arguments import whole
 from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, LimitReached, ModelError
 from almostsure.model.build.transitions import build
-from almostsure.model.mdp import MDP
 from almostsure.model.build.validate import SUM_TOLERANCE
+from almostsure.model.mdp import MDP
 from almostsure.progress import Bar
 
 Outcomes = Callable[[Any, Any], Iterable[tuple[float, Hashable, float, int]]]

@@ -33,9 +33,9 @@ import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError, UnknownName
 from almostsure.model.build.transitions import from_transitions
+from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.model.build.validate import MAX_DAMAGE
 
 SlipModel = Literal["forward", "side"]
 Map = str | Sequence[str | Sequence[str]] | npt.NDArray[Any] | os.PathLike[str]

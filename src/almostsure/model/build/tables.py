@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.build.transitions import build
 from almostsure.model.build.damage import PARAMETERS, takes_an_outcome
+from almostsure.model.build.transitions import build
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial
 from almostsure.model.naming import distinct

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more
 from almostsure.errors import ModelError
+from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column, numbers
 from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.origin import Origin
 from almostsure.model.space import Encode, Initial, initial_distribution
-from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column, numbers
 
 MAX_ACTION = 2**31 - 2
 ROUNDING = 1e-15  # by which a sum may miss 1 for each of its terms
