@@ -54,6 +54,10 @@ format: $(LINT)  ## let ruff repair and format the sources
 bench: $(TEST)  ## each benchmark beside its peer, as ratios, and docs/benchmarks.md of them
 	@$(RUN) scripts/benchmarks_page.py --run $(or $(NAMES),all) $(if $(ARGS),-- $(ARGS))
 
+.PHONY: fuzz
+fuzz: $(TEST)  ## a million random models against plain twins, and 10⁹ shielded steps; goes on where it was stopped
+	@$(RUN) tests/fuzz/run.py $(ARGS)
+
 .PHONY: docs
 docs: $(DOCS)  ## the documentation site, in site/
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
