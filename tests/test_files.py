@@ -92,8 +92,12 @@ def test_kinds_versions_and_models_are_told_apart(tmp_path: Path) -> None:
         load_tensors(path, kind="shield", model="m")
     with pytest.raises(ModelMismatch, match="belongs to another model"):
         load_tensors(path, kind="budget", model="another")
-    path.write_bytes(path.read_bytes().replace(b'"version":"1"', b'"version":"9"'))
-    with pytest.raises(FileError, match="has format version '9'"):
+    good = path.read_bytes()
+    path.write_bytes(good.replace(b'"version":"2"', b'"version":"9"'))
+    with pytest.raises(FileError, match=r"by a newer version of almostsure \(format '9'; .* Update almostsure"):
+        load_tensors(path, kind="budget", model="m")
+    path.write_bytes(good.replace(b'"version":"2"', b'"version":"1"'))
+    with pytest.raises(FileError, match=r"by an older version of almostsure \(format '1'; .* Make it anew"):
         load_tensors(path, kind="budget", model="m")
     with pytest.raises(FileError, match="cannot read"):
         load_tensors(tmp_path / "nothing", kind="budget", model="m")

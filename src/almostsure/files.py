@@ -32,7 +32,7 @@ MODELS = (*UMB, *MAPS, *STORM)
 TENSORS = (".safetensors",)  # minimal budgets, shields, policies and what was learned
 HTML = (".html", ".htm")
 
-VERSION = "1"
+VERSION = "2"  # 1 had no checksum
 CHECKSUM = "sha256"
 
 
@@ -125,11 +125,7 @@ def load_tensors(
     if strings.get("format") != f"almostsure {kind}":
         raise CorruptFile(f"{shown!r} is not a {kind} file; it says {strings.get('format')!r}", path=path)
     if strings.get("version") != VERSION:
-        raise FileError(
-            f"{shown!r} has format version {strings.get('version')!r}; this release reads {VERSION!r}. "
-            "Use the release that wrote it, or a newer one.",
-            path=path,
-        )
+        raise _other_version(path, strings.get("version", ""))
     if strings.get(CHECKSUM) != checksum(arrays, strings):
         raise CorruptFile(
             f"{shown!r} is damaged: its content does not have the checksum that was stored with it. "
@@ -142,6 +138,16 @@ def load_tensors(
             f"than the one given ({model[:16]}). Load the model that it was made for, or make it anew."
         )
     return arrays, strings
+
+
+def _other_version(path: str | PathLike[str], version: str) -> FileError:
+    older = version.isdecimal() and int(version) < int(VERSION)
+    age, remedy = ("an older", "Make it anew.") if older else ("a newer", "Update almostsure.")
+    return FileError(
+        f"{os.fspath(path)!r} was written by {age} version of almostsure (format {version!r}; this one reads "
+        f"{VERSION!r}). {remedy}",
+        path=path,
+    )
 
 
 def _read(path: str | PathLike[str], kind: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:

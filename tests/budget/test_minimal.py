@@ -8,12 +8,30 @@ import os
 import pickle
 import re
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from almostsure import INFINITE, MDP, MinimalBudget, check_minimal_budget, from_transitions, minimal_budget
-from almostsure.errors import ArgumentError, CorruptFile, FileError, ModelError, ModelMismatch, UnknownName
+from almostsure import (
+    INFINITE,
+    MDP,
+    MinimalBudget,
+    Shield,
+    check_minimal_budget,
+    check_upper,
+    from_transitions,
+    minimal_budget,
+)
+from almostsure.errors import (
+    ArgumentError,
+    CertificateError,
+    CorruptFile,
+    FileError,
+    ModelError,
+    ModelMismatch,
+    UnknownName,
+)
 from almostsure.files import checksum
 from almostsure.testing.families import ladder
 
@@ -104,6 +122,19 @@ def test_arrays_must_fit_the_model(named, minimal, name):
     for wrong in (arrays[name][:-1], arrays[name].astype(float)):
         with pytest.raises(ModelError, match=rf"{name} must be \d integers; got"):
             MinimalBudget(mdp=named, **{**arrays, name: wrong})
+
+
+def test_a_changed_copy_is_not_verified(minimal, named):
+    assert minimal.checked
+    lower = replace(minimal, of_state=np.zeros(3, np.int32), of_choice=np.zeros(4, np.int32))
+    assert not lower.checked
+    with pytest.raises(CertificateError, match="is too small"):
+        Shield(lower)
+    assert not replace(check_upper(named, [9, 0, INFINITE])).checked
+    with pytest.raises(TypeError, match="checked"):
+        MinimalBudget(
+            mdp=named, of_state=minimal.of_state, of_choice=minimal.of_choice, rank=minimal.rank, checked=True
+        )
 
 
 # ---------------------------------------------------------------------- text
@@ -209,7 +240,7 @@ def write_tensors(path, header, size):
 
 
 def header_of(named, **metadata):
-    strings = {"format": "almostsure budget", "version": "1", "model": named.fingerprint, "cap": "", "engine": "x"}
+    strings = {"format": "almostsure budget", "version": "2", "model": named.fingerprint, "cap": "", "engine": "x"}
     return {
         "__metadata__": strings | metadata,
         "of_state": {"dtype": "I32", "shape": [3], "data_offsets": [0, 12]},
@@ -228,7 +259,7 @@ def test_the_forged_files_below_differ_from_a_good_one_in_one_thing(named, tmp_p
     [
         ({"format": "almostsure policy"}, CorruptFile, "is not a budget file; it says 'almostsure policy'"),
         ({"format": "pt"}, CorruptFile, "is not a budget file; it says 'pt'"),
-        ({"version": "2"}, FileError, "has format version '2'; this release reads '1'"),
+        ({"version": "1"}, FileError, "an older version of almostsure (format '1'; this one reads '2'). Make it anew"),
         ({"model": "0" * 64}, ModelMismatch, "belongs to another model"),
         ({"cap": "many"}, CorruptFile, "does not hold a budget of its model"),
         ({"cap": "-1"}, CorruptFile, "cap must be 0 … 2147483646, or None; got -1"),

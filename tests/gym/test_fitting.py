@@ -8,6 +8,8 @@ from gymnasium.wrappers import Autoreset
 import almostsure as asure
 from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.gym import ShieldedEnv, ready, to_gymnasium
+from almostsure.model import Steps
+from almostsure.shield import HorizonShield
 
 
 def shield_of(mdp):
@@ -97,8 +99,24 @@ def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
 def test_another_map_of_the_same_size_is_noticed_at_once():
     lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     other = gymnasium.make("FrozenLake-v1", desc=["SFFF", "FFFF", "FFFF", "FFFG"])
-    with pytest.raises(ModelMismatch, match=r"the environment leads from .* where it goes on: .*another map\?"):
-        ShieldedEnv(other, shield_of(lake), 0)
+    for guard in (
+        shield_of(lake),
+        asure.RiskShield(lake, 0, 1.0),
+        HorizonShield(asure.minimal_budget(lake, horizon=5)),
+        shield_of(asure.product(lake, Steps(5))),
+    ):
+        with pytest.raises(ModelMismatch, match=r"the environment leads from .* where it goes on: .*another map\?"):
+            ShieldedEnv(other, guard, 0)
+
+
+def test_the_end_of_a_model_is_not_a_state_that_other_environments_show():
+    taxi = asure.from_gymnasium("Taxi-v4", lambda s, a, s2, r, terminated: int(r == -10))
+    assert (taxi.num_observed, taxi.num_states) == (500, 501)
+    larger = gymnasium.Env()
+    larger.observation_space, larger.action_space = gymnasium.spaces.Discrete(501), gymnasium.spaces.Discrete(6)
+    with pytest.raises(ModelMismatch, match="501 states and the shield's model 500"):
+        ShieldedEnv(larger, shield_of(taxi), 0)
+    ShieldedEnv(to_gymnasium(taxi), shield_of(taxi), 0)
 
 
 def test_what_only_looks_like_a_model_is_not_compared():

@@ -379,15 +379,20 @@ def test_what_should_not_be_is_in_the_ledger():
         assert env.ledger.episodes == np.size(action)
 
 
-def test_a_reset_that_hurts_is_refused():
+@pytest.mark.parametrize("said", ["damage", "cost"])
+def test_a_reset_that_hurts_is_refused(said):
     class Hurts(gymnasium.Wrapper):
         def reset(self, **options):
             state, info = self.env.reset(**options)
-            return state, {**info, "damage": 1}
+            info.pop("damage", None)
+            return state, {**info, said: 1}
 
     mdp = asure.example("paper")
-    with pytest.raises(ModelError, match="a reset must do no damage"):
+    with pytest.raises(ModelError, match=rf"a reset must do no damage; info\['{said}'\] is 1"):
         ShieldedEnv(Hurts(to_gymnasium(mdp)), shield_of(mdp), 3).reset()
+    copies = SyncVectorEnv([lambda: Hurts(to_gymnasium(mdp))] * 2)
+    with pytest.raises(ModelError, match=rf"a reset must do no damage; infos\['{said}'\] of environment 0 is"):
+        ShieldedVectorEnv(copies, shield_of(mdp), 3).reset()
 
 
 def test_an_end_that_the_model_has_elsewhere_is_found():
@@ -462,3 +467,35 @@ def test_nor_does_a_vector_know_what_is_carried():
         seen, _, _, _, infos = envs.step((rng.random(masks.shape) * masks).argmax(axis=1))
         over += np.count_nonzero(infos.get("violation", False))
     assert 0 < over == len(envs.ledger.violations) < 0.3 * envs.ledger.episodes
+
+
+class Moody:
+    """A guard of somebody else, which allows less after its first step."""
+
+    carries = ("remaining",)
+
+    def __init__(self, mdp):
+        self.space, self.steps = mdp, 0
+
+    def begin(self, state, budget):
+        return state, budget
+
+    def allowed(self, state, remaining):
+        return np.array([1]) if self.steps else np.array([0, 1])
+
+    def mask(self, states, remaining):
+        return np.array([np.isin([0, 1], self.allowed(state, 0)) for state in states])
+
+    def after(self, run, action, next_state, damage=None):
+        self.steps += 1
+        return next_state, run[1] - damage
+
+
+def test_the_answers_of_a_guard_that_may_change_are_not_kept():
+    env = ShieldedEnv(to_gymnasium("paper"), Moody(asure.example("paper")), 3)
+    env.reset(seed=0)
+    assert env.action_masks().tolist() == [True, True]
+    env.step(0)
+    env.reset()
+    assert env.action_masks().tolist() == [False, True]
+    assert shield_of(asure.example("paper")).is_fixed

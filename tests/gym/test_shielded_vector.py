@@ -312,3 +312,15 @@ def test_an_automatic_reset_that_hurts_is_refused(mode):
             envs.step(np.array([1, 1]))
         with pytest.raises(ModelError, match="a reset must do no damage"):
             envs.step(np.array([1, 1]))
+
+
+def test_observations_that_are_no_states_are_not_rounded():
+    class Blurred(gymnasium.vector.VectorWrapper):
+        def reset(self, **options):
+            seen, infos = self.env.reset(**options)
+            return seen + 0.5, infos
+
+    mdp = asure.example("paper")
+    envs = ShieldedVectorEnv(Blurred(SyncVectorEnv([lambda: to_gymnasium(mdp)] * 2)), shield_of(mdp), 1)
+    with pytest.raises(ModelError, match=r"0\.5"):
+        envs.reset(seed=0)

@@ -390,6 +390,7 @@ def test_ends_are_told():
     last = asure.example("corridor").num_states - 1
     plain.end(last)
     plain.end(last)
+    assert (plain.ledger.steps, plain.ledger.surprises) == (0, [])  # nothing was played
     assert plain.allowed(last, 0).size
     with pytest.raises(ModelError, match=r"one episode ended in .* and another went on from there"):
         plain.watch(last, int(plain.space.actions(last)[0]), 0, 0)

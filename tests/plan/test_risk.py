@@ -201,6 +201,9 @@ def test_bad_input(road):
     shield = RiskShield(road, 1, 0.5)
     with pytest.raises(ArgumentError, match="budget must be at most the 1 that this shield is for; got 2"):
         shield.begin(0, 2)
+    for risk in (1.5, -0.1, float("nan")):
+        with pytest.raises(ArgumentError, match="risk must be"):
+            shield.mask([0, 0], 1, [0.5, risk])
     with pytest.raises(ModelMismatch, match="impossible"):
         shield.after(shield.begin(0, 1), 1, 0, 0)
     with pytest.raises(NoSafeAction, match="was not allowed with a risk of 0"):
@@ -239,7 +242,9 @@ def test_something_is_allowed_at_the_least_risk_on_the_compiled_path():
         assert shield.mask(states, remaining, shield.least.upper[remaining]).any(axis=1).all()
 
 
-def test_a_model_of_counted_frequencies_is_refused(road):
-    learned = asure.learn_minimal_budget(road, mu=0.25, delta=0.1, seed=0)
-    with pytest.raises(ModelError, match="this model was learned"):
-        RiskShield(learned.minimal.mdp, 1, 0.5)
+def test_a_model_of_counted_frequencies_is_refused(road, tmp_path):
+    learned = asure.learn_minimal_budget(road, mu=0.25, delta=0.1, seed=0).minimal.mdp
+    learned.save(tmp_path / "learned.umb")
+    for mdp in (learned, asure.load(tmp_path / "learned.umb")):
+        with pytest.raises(ModelError, match="this model was learned"):
+            RiskShield(mdp, 1, 0.5)

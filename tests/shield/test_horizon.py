@@ -1,5 +1,7 @@
 """``HorizonShield``: never overspent within the steps, and no more forbidden than that takes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 import almostsure as asure
 from almostsure import INFINITE, from_transitions, minimal_budget
-from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
+from almostsure.errors import ArgumentError, CertificateError, ModelMismatch, NoSafeAction
 from almostsure.shield import HorizonShield
 from almostsure.shield.protocol import Guard
 from almostsure.testing import mdps
@@ -80,6 +82,12 @@ def test_refusals():
         shield.begin(0, 10)
     with pytest.raises(ArgumentError, match="steps_left must be at most the horizon 4; got 5"):
         shield.allowed(0, 1, 5)
+    known = minimal_budget(pit, horizon=4)
+    forged = replace(known, rises=known.rises._replace(value=known.rises.value // 2))
+    for budget in (forged, forged.at(3)):
+        with pytest.raises(CertificateError, match="the budget claims"):
+            HorizonShield(budget)
+    HorizonShield(replace(known))  # verified here
     calm = HorizonShield(minimal_budget("quicksand", horizon=4))
     run = calm.begin(calm.mdp.initial_state, 9)
     with pytest.raises(ModelMismatch, match="impossible"):

@@ -46,6 +46,8 @@ class CellShield:
         Verified upper budgets of an abstraction.
     """
 
+    is_fixed = True
+
     def __init__(self, minimal: UpperBudget) -> None:
         self.minimal = minimal
         self.space = Cells(minimal.abstraction)

@@ -146,9 +146,10 @@ def check_upper(mdp: Model | Bounded, values: npt.ArrayLike) -> Any:
         )
     np.maximum(of_choice, np.repeat(of_state, np.diff(model.choice_ptr)), out=of_choice)
     rank = np.zeros(model.num_states, np.int32)
-    return MinimalBudget(
-        mdp=model, of_state=of_state, of_choice=of_choice, rank=rank, engine="given", checked=True, upper_bound=True
+    upper = MinimalBudget(
+        mdp=model, of_state=of_state, of_choice=of_choice, rank=rank, engine="given", upper_bound=True
     )
+    return upper.verified()
 
 
 def _values(mdp: MDP, values: npt.ArrayLike) -> npt.NDArray[np.int32]:

@@ -15,7 +15,7 @@ final value keeps no more.  Within a pit the value rises at every step, for ever
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
 import numpy as np
@@ -62,6 +62,7 @@ class HorizonBudget:
     of_choice: Values  # [num_choices]
     cap: int | None = None
     settled: int | None = None  # the number of steps from which on nothing rises any more, if that was reached
+    checked: bool = field(default=False, init=False)  # whether a solver made just this
 
     def at(self, steps: int) -> HorizonBudget:
         """The same with fewer steps left."""
@@ -70,7 +71,13 @@ class HorizonBudget:
             raise ArgumentError(
                 f"steps must be at most the horizon {self.horizon}; got {left}. Solve with a larger one."
             )
-        return horizon_budget(self.mdp, self.rises, left, self.cap, self.settled)
+        less = horizon_budget(self.mdp, self.rises, left, self.cap, self.settled)
+        return less.verified() if self.checked else less
+
+    def verified(self) -> HorizonBudget:
+        """Mark this budget as one to be trusted; for whoever has just solved or verified it."""
+        object.__setattr__(self, "checked", True)
+        return self
 
     def of(self, state: int | str, action: int | str | None = None) -> int:
         """What a state needs, or what one of its actions needs; INFINITE if nothing suffices."""

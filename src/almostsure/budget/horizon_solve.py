@@ -33,7 +33,7 @@ def forced_within(mdp: MDP, horizon: int, cap: int | None) -> HorizonBudget:
     ptr = np.zeros(mdp.num_states + 1, np.int64)
     np.cumsum(np.bincount(state, minlength=mdp.num_states), out=ptr[1:])
     rises = Rises(ptr, step.astype(np.int32), value.astype(np.int32))
-    return horizon_budget(mdp, rises, steps, cap, done if done < steps else None)
+    return horizon_budget(mdp, rises, steps, cap, done if done < steps else None).verified()
 
 
 def iterate_plain(support: Support, start: Values, steps: int, cap: int) -> tuple[Ints, Ints, Ints, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +42,8 @@ class MinimalBudget:
     rank: Ints  # [num_states] the certificate: the step at which a state was found to need more
     cap: int | None = None
     engine: str = UNKNOWN
-    checked: bool = False  # whether the certificate was verified when this was made
     upper_bound: bool = False  # whether the values are at least k*, instead of k* itself
+    checked: bool = field(default=False, init=False)  # whether this very budget was verified when it was made
 
     def __post_init__(self) -> None:
         for name, size in (
@@ -57,6 +57,11 @@ class MinimalBudget:
             array.flags.writeable = False
         if self.cap is not None and not 0 <= self.cap <= NO_CAP:
             raise ModelError(f"cap must be 0 … {NO_CAP}, or None; got {self.cap}")
+
+    def verified(self) -> MinimalBudget:
+        """Mark this budget as verified; for whoever has just verified it."""
+        object.__setattr__(self, "checked", True)
+        return self
 
     # ------------------------------------------------------------------ questions
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any, Literal, Protocol, overload
 
 import numpy as np
@@ -116,18 +115,16 @@ def minimal_budget(
     took = time.perf_counter() - start
     small = mdp.num_outcomes <= SMALL
     verify = check == "always" or (check == "auto" and (small or mdp.num_outcomes * CHECK_RATE < took / 10))
-    minimal = _minimal(mdp, answer, None if cap is None else limit, engine, checked=verify)
-    if verify:
-        _check(mdp, minimal)
-    return minimal
+    minimal = _minimal(mdp, answer, None if cap is None else limit, engine)
+    return _checked(mdp, minimal) if verify else minimal
 
 
-def _check(mdp: MDP, minimal: MinimalBudget) -> None:
+def _checked(mdp: MDP, minimal: MinimalBudget) -> MinimalBudget:
     try:
         check_minimal_budget(mdp, minimal)
     except KeyboardInterrupt:
-        kept = replace(minimal, checked=False)
-        raise Interrupted("interrupted while the certificate was verified; .kept is complete.", kept=kept) from None
+        raise Interrupted("interrupted while the certificate was verified; .kept is complete.", kept=minimal) from None
+    return minimal.verified()
 
 
 def _limit(cap: int | None) -> int:
@@ -156,7 +153,7 @@ def _run(support: Support, cap: int, backend: str) -> tuple[Answer, str]:
         return solve_levels(support, cap=cap, report=report), "compiled engine"
 
 
-def _minimal(mdp: MDP, answer: Answer, cap: int | None, engine: str, *, checked: bool) -> MinimalBudget:
+def _minimal(mdp: MDP, answer: Answer, cap: int | None, engine: str) -> MinimalBudget:
     return MinimalBudget(
         mdp=mdp,
         of_state=answer.of_state,
@@ -164,14 +161,13 @@ def _minimal(mdp: MDP, answer: Answer, cap: int | None, engine: str, *, checked:
         rank=answer.rank,
         cap=cap,
         engine=engine,
-        checked=checked,
     )
 
 
 def _interrupted(mdp: MDP, answer: Answer | None) -> Interrupted:
     if answer is None:
         return Interrupted("interrupted before level 0 was complete; nothing could be kept.")
-    kept = _minimal(mdp, answer, answer.cap, "compiled engine, interrupted", checked=False)
+    kept = _minimal(mdp, answer, answer.cap, "compiled engine, interrupted")
     return Interrupted(
         f"interrupted; budgets up to {answer.cap} are exact, all others are larger. "
         f"The error's .kept is a MinimalBudget with cap={answer.cap}: a lower bound, and safe to use as it is.",

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Discrete
-from gymnasium.vector import VectorWrapper
+from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservation, RepeatAction, StickyAction
 
 from almostsure.budget.minimal import INFINITE
@@ -44,14 +44,20 @@ def check_actions(space: Space, actions: Any) -> None:
         )
 
 
-def count_observations(space: Space, observations: Any) -> int:
-    """How many states the environment shows; refused where its observations are not the shield's states."""
+def count_observations(space: Space, env: Any, observations: Any) -> int:
+    """How many states the environment shows; refused where its observations are not the shield's states.
+
+    Whoever plays a model of ours shows its end, too; so may what a vector environment hides.
+    """
     if not isinstance(observations, Discrete) or observations.start != 0:
         raise ArgumentError(
             f"observations of {observations} are not states of a model. Pass state_of, a function of (observation, "
             "env) that returns the state, or learn the shield with encode=."
         )
-    if observations.n not in (space.num_observed, space.num_states):  # a model that is played shows its end too
+    numbers = {space.num_observed}
+    if shows_indices(env, observations) or isinstance(env, VectorEnv):
+        numbers.add(space.num_states)
+    if observations.n not in numbers:
         raise ModelMismatch(
             f"the environment has {observations.n} states and the shield's model {space.num_observed}: the shield is "
             "for another environment. If observations must be translated, pass state_of."
@@ -94,14 +100,15 @@ class _Rows(NamedTuple):
     terminated: Bools
 
 
-def check_outcomes(shield: Shield, env: Any) -> None:
-    """Refuse an environment that knows its own model, or table, with outcomes which the shield's model does not have.
+def check_outcomes(guard: Guard, env: Any) -> None:
+    """Refuse an environment that knows its own model, or table, with outcomes which the guard's model does not have.
 
-    Only where the shield may allow something: what is always refused need not be known.
+    Only where the guard may allow something: what is always refused need not be known.
     """
-    if _is_translated(env):
-        return  # its numbers are not those that the shield sees
-    inner, mdp = env.unwrapped, shield.mdp
+    mdp = guard.space
+    if not isinstance(mdp, MDP) or _is_translated(env):
+        return  # there is no model, or its numbers are not those that the guard sees
+    inner = env.unwrapped
     own, table = getattr(inner, "mdp", None), getattr(inner, "P", None)
     if isinstance(own, MDP):
         if own == mdp:
@@ -111,7 +118,7 @@ def check_outcomes(shield: Shield, env: Any) -> None:
         rows = _of_table(table)
     else:
         return
-    wrong = np.flatnonzero(~_possible(shield, rows) & _may_be_played(shield, rows))
+    wrong = np.flatnonzero(~_possible(mdp, rows) & _may_be_played(mdp, guard, rows))
     if wrong.size:
         at = int(wrong[0])
         state, action, after, damage = (int(column[at]) for column in rows[:4])
@@ -157,13 +164,13 @@ def damage_where_needed(guard: Guard, env: Any) -> Damage | None:
         return None
     rows, own = _of_table(table, damage), _of_model(guard.mdp)
     transitions = np.unique(_numbers(guard.mdp, own.state, own.action, own.after, own.damage)) // 256
-    agrees = not (~_possible(guard, rows) & _may_be_played(guard, rows)).any()
+    agrees = not (~_possible(guard.mdp, rows) & _may_be_played(guard.mdp, guard, rows)).any()
     return damage if agrees and np.unique(transitions).size < transitions.size else None
 
 
-def _possible(shield: Shield, rows: _Rows) -> Bools:
-    """Which outcomes the shield's model has."""
-    mdp, (state, action, after, damage, terminated) = shield.mdp, rows
+def _possible(mdp: MDP, rows: _Rows) -> Bools:
+    """Which outcomes the guard's model has."""
+    state, action, after, damage, terminated = rows
     own = _of_model(mdp)
     is_terminal = mdp.is_terminal()
     passes = np.zeros(mdp.num_states, np.bool_)  # states that the environment leaves for others
@@ -186,14 +193,18 @@ def _numbers(mdp: MDP, state: Any, action: Any, after: Any, damage: Any) -> npt.
     return number if damage is None else number * 256 + damage
 
 
-def _may_be_played(shield: Shield, rows: _Rows) -> Bools:
-    """Which outcomes belong to choices that the shield allows with some budget, in states where episodes go on."""
-    mdp = shield.mdp
+def _may_be_played(mdp: MDP, guard: Guard, rows: _Rows) -> Bools:
+    """Which outcomes belong to choices that the guard allows with some budget, in states where episodes go on."""
     may = np.zeros((mdp.num_states, mdp.num_actions), np.bool_)
-    may[mdp.choice_states(), mdp.choice_action] = shield.minimal.of_choice < INFINITE
+    if isinstance(guard, Shield):
+        allowed: Bools = guard.minimal.of_choice < INFINITE
+    else:  # all of which something is known
+        unknown = mdp.num_states if mdp.unknown is None else mdp.unknown
+        allowed = np.maximum.reduceat(mdp.successor, mdp.outcome_ptr[:-1].astype(np.int64)) < unknown
+    may[mdp.choice_states(), mdp.choice_action] = allowed
     may[mdp.is_terminal()] = False
-    allowed: Bools = may[rows.state, rows.action]
-    return allowed
+    played: Bools = may[rows.state, rows.action]
+    return played
 
 
 def shows_indices(env: Any, observations: Any) -> bool:

@@ -82,6 +82,7 @@ class Guarded:
         guard = guard_of(guard)
         self.guard, self.space, self.forbidden, self.state_of = guard, guard.space, forbidden, state_of
         self.learns, self.is_sure = isinstance(guard, OnlineShield), isinstance(guard, Shield)
+        self.is_fixed = bool(getattr(guard, "is_fixed", False))  # whether its answers may be kept
         self.counts_steps = "steps_left" in guard.carries
         self.shows = [name for name in guard.carries if not name.startswith("_")]  # the others are the guard's notes
         self.budget = _feasible(guard, budget)
@@ -90,7 +91,7 @@ class Guarded:
         self.plain = state_of is None and self.space.encode is None  # whether observations are states
         self.num_seen = self.space.num_observed  # how many the environment shows
         self.damage: Damage | None = None  # of a well-known environment, if it must be known and is not said
-        self._begun: dict[int, tuple[Run, Mask]] = {}  # by the state that a run begins in, unless the guard learns
+        self._begun: dict[int, tuple[Run, Mask]] = {}  # by the state that a run begins in, if the guard is fixed
         self._ends: dict[tuple[int, int, int], int] = {}  # by state, action and what was seen: where an episode ended
         self._is_terminal = self.space.is_terminal() if isinstance(self.space, MDP) else None
 
@@ -122,9 +123,8 @@ class Guarded:
         if self.state_of is None and fitting.shows_indices(env, observations):
             self.plain = True  # of its model; encode reads what other environments show
         if self.plain:
-            self.num_seen = fitting.count_observations(self.space, observations)
-            if isinstance(self.guard, Shield):
-                fitting.check_outcomes(self.guard, env)
+            self.num_seen = fitting.count_observations(self.space, env, observations)
+            fitting.check_outcomes(self.guard, env)
             self.damage = self.damage or fitting.damage_where_needed(self.guard, env)
 
     def begin(self, state: int) -> tuple[Run, Mask]:
@@ -133,7 +133,7 @@ class Guarded:
         if begun is None:
             run = self.guard.begin(state, self.budget)
             begun = run, self.row(run)
-            if not self.learns:
+            if self.is_fixed:
                 self._begun[state] = begun
         return begun
 

@@ -136,7 +136,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self.shown = self.guarded.show(env.observation_space, observe, normalised=normalised)
         self.observation_space = self.shown.space
         self.budget, self.ledger = self.guarded.budget, self.guarded.ledger
-        self._stages: dict[Any, Stage] = {}  # by run, action, what was seen and said; unless the guard learns
+        self._stages: dict[Any, Stage] = {}  # by run, action, what was seen and said; of a fixed guard
         self._stage: Stage | None = None
         self._allowed = self._offered = NONE  # offered: what the agent last saw to be allowed
         self._number = self._steps = self._interventions = 0
@@ -151,8 +151,9 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             self._note("reset")
         self._allowed = NONE  # until all is well
         observation, info = self.env.reset(seed=seed, options=options)
-        if info.get("damage"):
-            raise ModelError(f"a reset must do no damage; info['damage'] is {info['damage']!r} after it")
+        said = "damage" if "damage" in info else "cost"
+        if info.get(said):
+            raise ModelError(f"a reset must do no damage; info[{said!r}] is {info[said]!r} after it")
         run, _ = self.guarded.begin(self.guarded.state(observation, self.env))
         self._steps, self._interventions, self._reward = 0, 0, 0.0
         self._stage = stage = self._at(run, self.budget)
@@ -241,9 +242,9 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         return Stage(run, carried, frozenset(np.flatnonzero(mask).tolist()), mask, info)
 
     def _follow(self, run: Run, action: int, seen: int, terminated: bool, told: Told) -> Stage:
-        """The stage after a step; kept for the next time, unless the guard learns."""
+        """The stage after a step; kept for the next time, if the guard is fixed."""
         stage = self._at(self.guarded.follow(run, action, seen, terminated, told), run[1])
-        if not self.guarded.learns and (told.damage is None or isinstance(told.damage, (int, np.integer))):
+        if self.guarded.is_fixed and (told.damage is None or isinstance(told.damage, (int, np.integer))):
             if len(self._stages) >= MOST_KEPT:
                 self._stages.clear()
             self._stages[run, action, seen, terminated, told.damage] = stage

@@ -246,7 +246,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     def _find(self, observations: Any, who: Bools | None) -> Numbers:
         """The states that observations show; only those of ``who`` need show any."""
         guarded = self.guarded
-        if guarded.plain:
+        if guarded.plain and np.asarray(observations).dtype.kind in "iu":
             states = np.array(observations, np.int64)  # a copy: the agent gets the observations as they are
             strange = states.view(np.uint64) >= guarded.num_seen  # negative ones read as huge
             if not some(strange):
@@ -368,7 +368,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
 def _check_resets(infos: Infos, who: Bools) -> None:
     """Refuse environments whose reset hurts."""
-    for at in np.flatnonzero(who).tolist() if "damage" in infos else ():
-        damage = read(infos, "damage", at)
+    told = "damage" if "damage" in infos else "cost"
+    for at in np.flatnonzero(who).tolist() if told in infos else ():
+        damage = read(infos, told, at)
         if damage:
-            raise ModelError(f"a reset must do no damage; infos['damage'] of environment {at} is {damage!r} after it")
+            raise ModelError(f"a reset must do no damage; infos[{told!r}] of environment {at} is {damage!r} after it")

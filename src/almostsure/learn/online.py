@@ -284,8 +284,8 @@ class OnlineShield:
             self._both(s)
         self._ended.add(s)
         for choice in self.space.choices(s):
-            for _ in range(self.needed):
-                self.watch(s, int(self.space.choice_action[choice]), s, 0)
+            self.counts.see(choice, s, 0, 0.0, times=self.needed)
+        self._now_known()
 
     def _pass(self, state: int) -> None:
         if state in self._ended:

@@ -30,7 +30,7 @@ class Origin:
     variables: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # each [num_states]
     scale: Fraction = Fraction(1)  # of the file's damage, how much is one unit of ours
     uncertain: str | None = None  # why only the possible outcomes are known, and not how probable they are
-    counted: bool = False  # whether probabilities are frequencies that were counted; not written to files
+    counted: bool = False  # whether probabilities are frequencies that were counted
     parts: Parts | None = None  # of a product: what its states are made of; not written to files
 
     def in_its_unit(self, damage: int) -> str:

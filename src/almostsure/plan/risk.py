@@ -80,6 +80,7 @@ class RiskShield:
     """
 
     carries = ("remaining", "risk")
+    is_fixed = True
 
     def __init__(self, mdp: Model, budget: int, risk: float, *, tolerance: float = TOLERANCE) -> None:
         self.mdp = as_model(mdp)
@@ -157,6 +158,9 @@ class RiskShield:
             whole_array("remaining", remaining),
             np.asarray(risk, np.float64),
         )
+        odd = ~((rho >= 0) & (rho <= 1))  # NaN too
+        if odd.any():
+            check_risk(float(rho[odd][0]))  # says what is wrong
         if s.size and not (s.min() >= 0 and s.max() < self.mdp.num_states):
             self.mdp.state(int(s[(s < 0) | (s >= self.mdp.num_states)][0]))  # says what is wrong
         choices, owner = spans(self.mdp.choice_ptr, s)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import check_budget, whole, whole_array
+from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.horizon import HorizonBudget, check_steps
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, NoSafeAction
@@ -29,7 +30,7 @@ class HorizonShield:
     Parameters
     ----------
     minimal
-        From ``minimal_budget(mdp, horizon=T)``.
+        From ``minimal_budget(mdp, horizon=T)``.  One that was made otherwise is verified first.
 
     Examples
     --------
@@ -47,6 +48,7 @@ class HorizonShield:
     """
 
     carries = ("remaining", "steps_left")
+    is_fixed = True
 
     def __init__(self, minimal: HorizonBudget) -> None:
         if not isinstance(minimal, HorizonBudget):
@@ -54,6 +56,8 @@ class HorizonShield:
                 f"a HorizonShield is made of minimal_budget(mdp, horizon=T); got {type(minimal).__name__}. Without a "
                 "horizon, use Shield(minimal_budget(mdp))."
             )
+        if not minimal.checked:
+            check_minimal_budget(minimal.mdp, minimal)
         self.minimal = minimal
         rises = minimal.rises
         self._scale = max(minimal.horizon, int(rises.step.max(initial=0))) + 1

@@ -45,6 +45,7 @@ class MonitoredShield:
     """
 
     carries = ("remaining", "memory")
+    is_fixed = True
 
     def __init__(self, shield: Shield) -> None:
         origin = shield.mdp.origin if isinstance(shield, Shield) else None

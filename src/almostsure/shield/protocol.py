@@ -10,6 +10,9 @@ plays under a guard does three things and needs to know no more::
 
 Safety is a promise about all runs that begin like this and play only what is allowed: none of them ever overspends its
 budget, and none of them ever gets to where nothing is allowed.
+
+A guard whose answers never change may say so, with an attribute ``is_fixed = True``: then wrappers keep its answers
+instead of asking again.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ class Shield:
     _known: dict[Any, int]  # of the outcomes: transitions that were asked about before
 
     carries: ClassVar[tuple[str, ...]] = ("remaining",)
+    is_fixed: ClassVar[bool] = True
 
     def __new__(cls, minimal: Any) -> Any:
         """Upper budgets of a continuous system make a shield of their own."""

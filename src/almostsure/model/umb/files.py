@@ -219,6 +219,7 @@ def _index(mdp: MDP, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[An
             "rewards": list(mdp.origin.rewards),
             "scale": str(mdp.origin.scale),
             "uncertain": mdp.origin.uncertain,
+            "counted": mdp.origin.counted,
         }
     own = {}
     if mdp.initial_states.size > 1:
@@ -269,7 +270,8 @@ def _names_hash(mdp: MDP) -> str:
         digest.update(mdp.layout.cell.astype("<i4").tobytes())
     _hash_columns(digest, mdp.labels)
     if mdp.origin is not None:
-        digest.update(f"{mdp.origin.scale} {mdp.origin.uncertain}".encode())
+        counted = " counted" if mdp.origin.counted else ""
+        digest.update(f"{mdp.origin.scale} {mdp.origin.uncertain}{counted}".encode())
         _hash_columns(digest, mdp.origin.rewards)
         _hash_columns(digest, mdp.origin.variables)
     return digest.hexdigest()
@@ -392,6 +394,7 @@ def _origin(umb: Umb, noted: Any) -> Origin | None:
         variables=umb.variables(),
         scale=scale,
         uncertain=uncertain,
+        counted=noted.get("counted") is True,  # files of older versions do not say it
     )
 
 
