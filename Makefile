@@ -60,7 +60,7 @@ fuzz: $(TEST)  ## a million random models against plain twins, and 10⁹ shielde
 
 .PHONY: docs
 docs: $(DOCS)  ## the documentation site, in site/
-	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	@PYTHONPATH=scripts $(VENV)/bin/zensical build --strict
 	@echo "The documentation is in site/index.html"
 
 .PHONY: pins
@@ -96,6 +96,6 @@ $(LINT): $(CORE)
 	@touch $@
 
 $(DOCS): $(CORE)
-	@echo "Installing MkDocs …"
+	@echo "Installing Zensical …"
 	@$(PIP) --editable '.[docs]'
 	@touch $@

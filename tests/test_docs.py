@@ -1,95 +1,34 @@
 """Every Python block and every command of the README and of docs/ runs and prints what the page says; doctests pass.
 
-The blocks of a page share one namespace and one empty folder, in order.  A block fenced as ``text`` that directly
-follows a Python block holds what that block prints; ``[...]`` in it stands for anything.  In a block fenced as
-``console``, lines that begin with ``$ almostsure`` are run, and what follows each is what it prints, if anything does.
+``scripts/pages.py`` says how pages are read and run, and ``pages.toml`` what may differ from one machine to another.
 """
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import doctest
 import importlib
 import importlib.util
 import inspect
-import io
 import pkgutil
 import re
 import runpy
-import shlex
-import sys
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from pages import FENCE, PAGES, PROMPT, Snippet, commands, matches, run, snippets, varying
 
 import almostsure
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^( *)```(?P<language>\S*)[^\n]*\n(?P<body>.*?)^\1```[ ]*$", re.DOTALL | re.MULTILINE)
 EXTRAS = {
     "almostsure.model.storm": "stormpy",
     "almostsure.testing.models": "hypothesis",
     "almostsure.gym.deep": "sb3_contrib",
 }
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]+)?\)")
-
-
-PROMPT = "$ almostsure "
-
-
-class Snippet(NamedTuple):
-    line: int
-    code: str  # Python, or a command after the prompt
-    printed: str | None
-
-
-def snippets(text: str) -> Iterator[Snippet]:
-    fences = list(FENCE.finditer(text))
-    for i, fence in enumerate(fences):
-        if fence["language"] == "console":
-            yield from commands(fence["body"], text[: fence.start()].count("\n") + 2)
-        if fence["language"] != "python":
-            continue
-        follower = fences[i + 1] if i + 1 < len(fences) else None
-        adjacent = follower is not None and not text[fence.end() : follower.start()].strip()
-        shown = follower["body"] if follower is not None and adjacent and follower["language"] == "text" else None
-        yield Snippet(text[: fence.start()].count("\n") + 2, fence["body"], shown)
-
-
-def commands(body: str, line: int) -> Iterator[Snippet]:
-    """The commands of a console block, each with what is shown below it; None where nothing is."""
-    for part in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
-        command, _, shown = part.partition("\n")
-        if command.startswith(PROMPT):
-            yield Snippet(line, command, shown if shown.strip() else None)
-        line += part.count("\n")
-
-
-def run_command(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a command prints on both streams, on a terminal without colours that is 80 wide."""
-    from almostsure.cli.app import run
-    from almostsure.cli.output import console
-
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("NO_COLOR", "1")
-    words = shlex.split(command.removeprefix("$ "), comments=True)
-    monkeypatch.setattr(sys, "argv", words)
-    console.cache_clear()
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        code = run(words[1:])
-    assert code <= 3, f"{command} ended with {code}:\n{out.getvalue()}"
-    return out.getvalue()
-
-
-def matches(shown: str, printed: str) -> bool:
-    """Whether the output is as shown, up to space at the ends of lines; [...] stands for anything."""
-    wanted, got = ("\n".join(line.rstrip() for line in text.strip().splitlines()) for text in (shown, printed))
-    return re.fullmatch(".*?".join(map(re.escape, wanted.split("[...]"))), got, re.DOTALL) is not None
 
 
 def lacks_its_extra(name: str) -> bool:
@@ -100,34 +39,40 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def run_python(code: str, line: int, page: Path, namespace: dict[str, Any]) -> str:
-    out = io.StringIO()
-    padded = "\n" * (line - 1) + code  # so that a traceback names the line of the page
-    with contextlib.redirect_stdout(out):
-        exec(compile(padded, str(page), "exec"), namespace)
-    return out.getvalue()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=relative)
+@pytest.mark.parametrize("page", PAGES[1:], ids=relative)  # the blocks of the README run alone, below
 def test_snippets(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # a snippet that saves a file leaves nothing behind
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for line, code, shown in snippets(page.read_text("utf-8")):
-        if any(word in code for word in ("stormpy", "from_prism", "to_storm", ".prism")):
+    for snippet in snippets(page.read_text("utf-8")):
+        if any(word in snippet.code for word in ("stormpy", "from_prism", "to_storm", ".prism")):
             pytest.importorskip("stormpy")
-        if code.startswith(PROMPT):
-            printed = run_command(code, monkeypatch)
-        else:
-            printed = run_python(code, line, page, namespace)
+        printed, shown = run(snippet, page, namespace), snippet.printed
         if shown is not None:
-            assert matches(shown, printed), f"{page.name}:{line} printed\n{printed}\nnot\n{shown}"
+            assert matches(shown, printed, varying(page)), (
+                f"line {snippet.line} printed\n{printed}\nnot\n{shown}\nrun: python scripts/pages.py {relative(page)}"
+            )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_what_is_shown_is_what_was_printed(page: Path) -> None:
+    assert "[...]" not in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=relative)
 def test_links_lead_somewhere(page: Path) -> None:
     text = FENCE.sub("", page.read_text("utf-8"))
     assert [target for target, _ in LINK.findall(text) if not (page.parent / target).exists()] == []
+
+
+def test_the_reference_has_every_export() -> None:
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    shown = Counter(name.rsplit(".", 1)[-1] for name in re.findall(r"^::: almostsure\.([\w.]+)$", pages, re.MULTILINE))
+    rooms = {name.rsplit(".", 1)[0] for name in re.findall(r"^::: (almostsure\.[\w.]+)$", pages, re.MULTILINE)}
+    exported = {name for room in rooms - {"almostsure"} for name in importlib.import_module(room).__all__}
+    assert {*almostsure.__all__} - exported == {"AlmostSureError"}
+    assert exported - {*shown} == set()
+    assert [name for name, times in shown.items() if times > 1 and name != "Violation"] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
@@ -204,19 +149,22 @@ def test_the_readme_has_snippets_with_output() -> None:
 )
 def test_blocks_of_the_readme_can_be_copied_alone(snippet: Snippet, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    printed = run_python(snippet.code, snippet.line, ROOT / "README.md", {"__name__": "__main__"})
-    assert snippet.printed is None or matches(snippet.printed, printed)
+    printed = run(snippet, ROOT / "README.md", {"__name__": "__main__"})
+    assert snippet.printed is None or matches(snippet.printed, printed, varying(ROOT / "README.md"))
 
 
 def test_commands_are_found_with_what_they_print() -> None:
-    found = list(commands("$ almostsure a\none\n\n$ almostsure b -c\n$ cd ..\n", 5))
-    assert found == [(5, "$ almostsure a", "one\n\n"), (8, "$ almostsure b -c", None)]
+    body = "$ almostsure a\none\n\n$ almostsure b -c\n$ cd ..\n"
+    found = list(commands(body, 5))
+    assert [snippet[:3] for snippet in found] == [(5, "$ almostsure a", "one\n"), (8, "$ almostsure b -c", None)]
+    assert body[slice(*found[0].where)] == "one\n"
 
 
 def test_a_wrong_output_is_noticed() -> None:
-    assert matches("a [...] c", "a b c\n")
-    assert not matches("a\nb", "a\nc")
-    assert not matches("a", "ab")
+    assert matches("a 1.5 s", "a 2.5 s\n", [r"\d\.\d s"])
+    assert not matches("a 1.5 s", "a 2.5 s", [])
+    assert not matches("a\nb", "a\nc", [])
+    assert not matches("a", "ab", [])
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "docs" / "pictures").glob("*.py")), ids=relative)

@@ -14,7 +14,7 @@ import pytest
 
 import almostsure as asure
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "json.md"
 SIZES = {"name", "fingerprint", "states", "choices", "outcomes"}
 # The paper's checks and figures take a quarter of a minute; three checks show the command as well.
 FEWER_CHECKS = """
@@ -66,7 +66,7 @@ def call(command: str, folder: Path, environment: Callable[..., dict[str, str]],
 
 def documented(command: str) -> set[str]:
     """The keys that the page lists for a command, beside those that all have."""
-    section = DOCS.read_text("utf-8").partition(f"\n#### `{command}`\n")[2].partition("\n#")[0]
+    section = DOCS.read_text("utf-8").partition(f"\n## `{command}`\n")[2].partition("\n#")[0]
     return set(re.findall(r"^\| `(\w+)`", section, re.MULTILINE))
 
 

@@ -17,7 +17,8 @@ from almostsure.model.mdp import MDP, Bools, Ints
 if TYPE_CHECKING:
     from almostsure.budget.explain import Explanation
 
-INFINITE = 2**31 - 1  #: no finite budget suffices (or, with a cap, none up to the cap)
+INFINITE = 2**31 - 1
+"""No finite budget suffices; or, in a budget that was solved with a cap, none up to the cap."""
 NO_CAP = INFINITE - 1
 UNKNOWN = "unknown engine"
 STORED = ("of_state", "of_choice", "rank")  # in files

@@ -3,7 +3,7 @@
 Names come from models and files of others, so they are not trusted: control characters, which could move the cursor,
 retitle the window or write from right to left, are shown as escapes, and Rich's markup is switched off.  In JSON,
 infinity is the string ``"inf"`` or ``"-inf"``, what has no value is ``null``, and text is escaped to ASCII.
-``docs/command-line.md`` is the schema of the objects, and a test compares them.
+``docs/json.md`` is the schema of the objects, and a test compares them.
 """
 
 from __future__ import annotations

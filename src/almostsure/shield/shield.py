@@ -37,11 +37,9 @@ class Shield:
 
     Parameters
     ----------
-    mdp
-        The model.
     minimal
-        Its minimal budgets, from :func:`almostsure.minimal_budget`.  Where its certificate has not been verified,
-        the half of it that safety rests on is verified here.
+        The minimal budgets of a model, from :func:`almostsure.minimal_budget`.  Where its certificate has not been
+        verified, the half of it that safety rests on is verified here.
 
     Notes
     -----
