@@ -20,6 +20,20 @@ MODEL = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], t
             lambda: asure.solve_policy(MODEL, asure.AlmostSure(1), gamma=0.9),
             "solve_policy has no argument gamma; the word is discount",
         ),
+        (lambda: asure.solve_policy(MODEL, budget=3), r"the word is constraint: pass AlmostSure\(budget\)"),
+        (lambda: asure.AlmostSure(delta=1), "AlmostSure has no argument delta; the word is budget"),
+        (lambda: asure.Chance(1, delta=0.1), "Chance has no argument delta; the word is budget .*, or risk"),
+        (lambda: asure.minimal_budget(MODEL, budget=3), "minimal_budget has no argument budget; the word is cap"),
+        (
+            lambda: asure.Shield(asure.minimal_budget(MODEL)).allowed(0, budget=1),
+            "allowed has no argument budget; the word is remaining",
+        ),
+        (lambda: asure.simulate(MODEL, None, n=9), "simulate has no argument n; the word is episodes"),
+        (lambda: asure.simulate(MODEL, None, num_episodes=9), "has no argument num_episodes; the word is episodes"),
+        (
+            lambda: asure.from_function(lambda s, a: [], start=0, actions=[0]),
+            "from_function has no argument start; the word is initial",
+        ),
         (lambda: asure.AlmostSure(total=1), "AlmostSure has no argument total; the word is budget"),
         (lambda: asure.Chance(total=1, risk=0.1), "Chance has no argument total; the word is budget"),
         (lambda: asure.compare(MODEL, total=1), "compare has no argument total; the word is budget"),
@@ -44,3 +58,10 @@ def test_what_is_no_word_at_all_is_an_error_of_python():
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         asure.simulate(MODEL, None, 1, colour="red")
     assert to_gymnasium(MODEL).reset(seed=0)[0] == 0
+
+
+def test_a_name_that_lives_elsewhere_is_found():
+    with pytest.raises(AttributeError, match=r"no attribute 'ShieldedEnv'; it is almostsure\.gym\.ShieldedEnv"):
+        asure.ShieldedEnv  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'Nothing'$"):
+        asure.Nothing  # noqa: B018

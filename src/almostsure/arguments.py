@@ -14,7 +14,19 @@ import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, WrongWord
 
-WORDS = {"gamma": "discount", "total": "budget", "horizon": "max_steps"}  # what other libraries say, what we say
+# What people type: the parameters that they may mean, and the word for each.
+WORDS: dict[str, dict[str, str]] = {
+    "gamma": {"discount": "discount"},
+    "total": {"budget": "budget"},
+    "delta": {"risk": "budget (Δ), or risk", "budget": "budget"},
+    "horizon": {"max_steps": "max_steps"},
+    "budget": {"cap": "cap", "remaining": "remaining", "constraint": "constraint: pass AlmostSure(budget)"},
+    "n": {"episodes": "episodes"},
+    "num_episodes": {"episodes": "episodes"},
+    "n_episodes": {"episodes": "episodes"},
+    "start": {"initial": "initial"},
+    "start_state": {"initial": "initial"},
+}
 MAX_BUDGET = 2**31 - 2  # one below what reads "no finite budget suffices"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def names_right_word(function: F) -> F:
     """Let a function, or the constructor of a class, refuse ``gamma=`` and the like with the word that it knows.
 
-    Only where it has an argument of that name, and none of the wrong one: ``horizon`` is right where it means the
+    Only where it has an argument of that meaning, and none of the wrong name: ``horizon`` is right where it means the
     steps that are left, and wrong where it means ``max_steps``, the cut of an episode.
 
     Examples
@@ -38,12 +50,17 @@ def names_right_word(function: F) -> F:
     """
     body = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
     known = inspect.signature(body).parameters
-    wrong = {given: word for given, word in WORDS.items() if word in known and given not in known}
+    wrong = {
+        given: next(word for name, word in meant.items() if name in known)
+        for given, meant in WORDS.items()
+        if given not in known and any(name in known for name in meant)
+    }
 
     @functools.wraps(body)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        for given in kwargs.keys() & wrong.keys():
-            raise WrongWord(function.__name__, given, wrong[given])
+        if kwargs:
+            for given in kwargs.keys() & wrong.keys():
+                raise WrongWord(function.__name__, given, wrong[given])
         return body(*args, **kwargs)
 
     if isinstance(function, type):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 
@@ -30,9 +32,18 @@ def on_demand(package: str, homes: dict[str, str], modules: Iterable[str] = ()) 
         if name in modules:
             return import_module(f"{package}.{name}")
         if name not in home:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{_elsewhere(package, modules, name)}")
         value = getattr(import_module(home[name]), name)
         setattr(sys.modules[package], name, value)  # the next access finds it at once
         return value
 
     return attribute
+
+
+def _elsewhere(package: str, modules: Iterable[str], name: str) -> str:
+    """Which submodule lists a name among its exports, as the end of a sentence; nothing is imported to find it."""
+    for module in () if name.startswith("_") else modules:
+        spec = find_spec(f"{package}.{module}")
+        if spec and spec.origin and f'\n    "{name}",\n' in Path(spec.origin).read_text(encoding="utf-8"):
+            return f"; it is {package}.{module}.{name}"
+    return ""

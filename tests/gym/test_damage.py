@@ -142,7 +142,7 @@ def test_costs_of_safety_gymnasium():
 
 
 def test_a_tracker_wants_a_function_a_reset_and_a_budget():
-    with pytest.raises(ArgumentError, match="damage must be a function"):
+    with pytest.raises(ModelError, match="damage must be a function"):
         DamageTracker(cliff(), 3)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         DamageTracker(to_gymnasium("paper"), hurts).step(0)

@@ -7,8 +7,9 @@ import pytest
 import almostsure as asure
 from almostsure.errors import ModelError
 from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv
-from almostsure.learn import EnvSampler, known_damage
+from almostsure.learn import EnvSampler
 from almostsure.learn.learners import ShieldedQ
+from almostsure.model import known_damage
 
 TOYS = {
     "FrozenLake-v1": ({}, 0.3),

@@ -93,8 +93,8 @@ class MinimalBudget:
         values, counts = np.unique(self.of_state[: self.mdp.unknown], return_counts=True)
         return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
-    def explain(self, state: int | str, action: int | str | None = None) -> Explanation:
-        """Why a state (or an action of it) needs what it needs: how nature forces the damage.
+    def explain(self, state: int | str | None = None, action: int | str | None = None) -> Explanation:
+        """Why a state (or an action of it) needs what it needs: how nature forces the damage; by default the start.
 
         See :class:`almostsure.budget.explain.Explanation`; print it.
         """
@@ -102,6 +102,9 @@ class MinimalBudget:
 
         if self.upper_bound:
             raise ArgumentError("an upper bound cannot be explained: nothing forces it. Use minimal_budget(mdp).")
+        if state is None:  # the start that needs the most
+            starts = self.mdp.initial_states
+            state = int(starts[int(np.argmax(self.of_state[starts]))])
         return explain(self, state, action)
 
     # ------------------------------------------------------------------ files

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 
+from almostsure.arguments import names_right_word
 from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.horizon import HorizonBudget
 from almostsure.budget.minimal import NO_CAP, Answer, Halted, MinimalBudget
@@ -50,6 +51,7 @@ def minimal_budget(mdp: Model, *, cap: int | None = None, horizon: int) -> Horiz
 def minimal_budget(mdp: Solvable, *, cap: int | None = None) -> Any: ...
 
 
+@names_right_word
 def minimal_budget(
     mdp: Model | Solvable,
     *,

@@ -49,10 +49,12 @@ OWN_WORDS = ("learn", "compare", "paper")  # whose message says itself what was 
 RIGHT_WORDS = {  # what people type who come from elsewhere
     "--total": "The budget Δ is --budget",
     "-t": "The budget Δ is --budget, or -b for short",
+    "--delta": "The budget Δ is --budget",
     "--gamma": "The discount is --discount",
     "--horizon": "The step after which an episode is cut is --max-steps, of simulate",
     "--epsilon": "The probability of overspending is --risk",
 }
+BUDGETS = ("--budget", "-b", "--total", "-t", "--delta")
 # What typer raises on a wrong command line; where it is defined changes with its version.
 ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -136,6 +138,8 @@ class _Failure:
         wrong = getattr(error, "option_name", None)
         if wrong in RIGHT_WORDS:
             message = f"there is no option {wrong}. {RIGHT_WORDS[wrong]}."
+        if self.command == "budget" and wrong in BUDGETS:
+            message = f"budget has no option {wrong}: it finds the budget. To stop at one, use --cap."
         return self.tell(error, USAGE, f"{message}\nTry: {path} --help")
 
     def interruption(self, error: BaseException) -> str:

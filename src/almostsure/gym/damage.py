@@ -9,7 +9,6 @@ an environment's own ``info["cost"]`` stays as it is.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any, final
 
 import gymnasium
@@ -23,11 +22,9 @@ from gymnasium.vector.utils import iterate
 from almostsure.arguments import check_budget, whole
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, read, said, write
-from almostsure.model.build.damage import takes_an_outcome
+from almostsure.model.build.damage import Damage, damage_function
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import Bools
-
-Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (observation, action, next observation, reward, terminated)
 
 
 @final
@@ -43,7 +40,8 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         The environment.
     damage
         ``damage(observation, action, next_observation, reward, terminated)``, the signature that
-        :func:`almostsure.from_gymnasium` takes too.  By default the environment's own cost is the damage.
+        :func:`almostsure.from_gymnasium` takes too, or a rule such as ``"reward<=-100"``.  By default the environment's
+        own cost is the damage.
     budget
         The budget of every episode, to have ``remaining`` in ``info`` too.
 
@@ -60,11 +58,11 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     """
 
     def __init__(
-        self, env: gymnasium.Env[Any, Any], damage: Damage | None = None, *, budget: int | None = None
+        self, env: gymnasium.Env[Any, Any], damage: Damage | str | None = None, *, budget: int | None = None
     ) -> None:
         RecordConstructorArgs.__init__(self, damage=damage, budget=budget, _disable_deepcopy=True)
         gymnasium.Wrapper.__init__(self, env)
-        self._damage = _function(damage)
+        self._damage = None if damage is None else damage_function(damage)
         self._budget = None if budget is None else check_budget(budget)
         self._remaining = 0
         self._before: Any = None
@@ -126,10 +124,10 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
     array([2, 1])
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], damage: Damage | None = None, *, budget: int | None = None):
+    def __init__(self, env: VectorEnv[Any, Any, Any], damage: Damage | str | None = None, *, budget: int | None = None):
         super().__init__(env)
         self._resets = Resets(env)
-        self._damage = _function(damage)
+        self._damage = None if damage is None else damage_function(damage)
         self._budget = None if budget is None else check_budget(budget)
         self._remaining: npt.NDArray[np.int64] = np.zeros(env.num_envs, np.int64)
         self._before: list[Any] = []
@@ -187,15 +185,6 @@ def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         return observation, reward, terminated, truncated, {**info, "cost": cost}
     observation, reward, terminated, truncated, info = result
     return observation, reward, terminated, truncated, info
-
-
-def _function(damage: Damage | None) -> Damage | None:
-    """The damage function, if it is one."""
-    if damage is not None and not (callable(damage) and takes_an_outcome(damage)):
-        raise ArgumentError(
-            f"damage must be a function of (observation, action, next_observation, reward, terminated); got {damage!r}"
-        )
-    return damage
 
 
 def _check_reset(info: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservatio
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelMismatch
-from almostsure.learn.sampling.env_sampler import Damage, known_damage
+from almostsure.model.build.damage import Damage, known_damage
 from almostsure.model.mdp import MDP, Bools
 from almostsure.model.space import Space
 from almostsure.shield.protocol import Guard

@@ -22,7 +22,7 @@ from almostsure.gym import fitting
 from almostsure.gym.observation import Form, Limits, Shown, show
 from almostsure.learn.ledger import Episode, Ledger, Violation
 from almostsure.learn.online import OnlineShield
-from almostsure.learn.sampling.env_sampler import Damage
+from almostsure.model.build.damage import Damage
 from almostsure.model.mdp import MDP, Bools
 from almostsure.policy.policy import Policy, as_policy
 from almostsure.shield.checks import require_budget

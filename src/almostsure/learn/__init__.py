@@ -13,7 +13,7 @@ from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
 from almostsure.learn.online import OnlineShield
 from almostsure.learn.sampling.count import count_outcomes
 from almostsure.learn.sampling.crew import RayCluster
-from almostsure.learn.sampling.env_sampler import EnvSampler, known_damage
+from almostsure.learn.sampling.env_sampler import EnvSampler
 from almostsure.learn.sampling.samplers import FunctionSampler, Sampler
 from almostsure.learn.snapshots import explore
 
@@ -36,7 +36,6 @@ __all__ = [
     "count_outcomes",
     "delta_bought",
     "explore",
-    "known_damage",
     "learn_from_logs",
     "learn_minimal_budget",
     "mu_bought",

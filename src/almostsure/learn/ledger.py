@@ -78,7 +78,7 @@ class Ledger:
     >>> ledger = Ledger()
     >>> ledger.note(Episode(1, steps=5, reward=3.0, damage=1, budget=2, interventions=0, ended="terminated"))
     >>> print(ledger)
-    0 steps, 0 surprises (0 raised a budget), 0 violations
+    0 steps, 0 surprises (0 raised a minimal budget), 0 violations
     1 episodes, 0 interventions, damage 1 in all and 1 in the worst
     """
 
@@ -113,7 +113,7 @@ class Ledger:
     def __str__(self) -> str:
         raised = sum(surprise.raised > 0 for surprise in self.surprises)
         lines = [
-            f"{self.steps:,} steps, {len(self.surprises):,} surprises ({raised:,} raised a budget), "
+            f"{self.steps:,} steps, {len(self.surprises):,} surprises ({raised:,} raised a minimal budget), "
             f"{len(self.violations):,} violations"
         ]
         lines += [

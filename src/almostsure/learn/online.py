@@ -104,7 +104,7 @@ class OnlineShield:
     >>> shield.allowed("circle", 0), shield.allowed("circle", 1)
     (array([1]), array([0, 1]))
     >>> print(shield.ledger)
-    1 steps, 1 surprises (0 raised a budget), 1 violations
+    1 steps, 1 surprises (0 raised a minimal budget), 1 violations
       step 1: state 0, action 0 took 1 with 0 left (an outcome never seen before)
     """
 
@@ -418,7 +418,7 @@ class OnlineShield:
             known = self._known()
             if not all(known[choice] for choice in self.space.choices(state)):
                 rest = "" if needs >= INFINITE else f"it needs {needs}, as far as is known; "
-                why = f"{rest}some of its actions are unknown, and refused"
+                why = f"{rest}some of its actions are unknown, and refused (unknown='allow' would allow them)"
             elif needs >= INFINITE and not known.all():
                 why = "its actions may lead to what is unknown"
         if remaining < 0:

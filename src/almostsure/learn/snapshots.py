@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.learn.sampling.env_sampler import Damage, is_environment, known_damage
+from almostsure.learn.sampling.env_sampler import is_environment
+from almostsure.model.build.damage import Damage, known_damage
 from almostsure.model.build.function import MAX_STATES, from_function
 from almostsure.model.mdp import MDP
 

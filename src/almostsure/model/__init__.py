@@ -6,6 +6,7 @@ from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
     from almostsure.model.build.convert import from_dense, from_sparse
+    from almostsure.model.build.damage import known_damage
     from almostsure.model.build.examples import example, example_names
     from almostsure.model.build.function import from_function
     from almostsure.model.build.grid import Cell, from_map
@@ -54,6 +55,7 @@ __all__ = [
     "from_sparse",
     "from_table",
     "from_transitions",
+    "known_damage",
     "load",
     "product",
     "to_storm",
@@ -65,6 +67,7 @@ __getattr__ = on_demand(
     __name__,
     {
         "almostsure.model.build.transitions": "from_transitions",
+        "almostsure.model.build.damage": "known_damage",
         "almostsure.model.change": "with_damage with_reward",
         "almostsure.model.build.convert": "from_dense from_sparse",
         "almostsure.model.show.draw": "draw_map",

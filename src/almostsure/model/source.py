@@ -7,6 +7,7 @@ file (``almostsure check``) then runs the code that reads this kind of file, and
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from os import PathLike, fspath
@@ -21,6 +22,7 @@ Model = MDP | str | PathLike[str]  #: what every function that takes a model acc
 Constant = bool | int | float | str
 
 GYM = "gym:"  # before the id of an environment
+ENVIRONMENT_ID = re.compile(r"([\w.-]+/)?[\w.-]+-v\d+")  # such as FrozenLake-v1
 
 
 def as_model(
@@ -140,6 +142,8 @@ def _example(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP
         return _made(name, constants, lambda: example(name, **constants))
     if os.path.exists(name):
         raise UnknownName("kind of file", name, (), f"The name of a model file ends in one of {', '.join(MODELS)}.")
+    if ENVIRONMENT_ID.fullmatch(name):
+        raise UnknownName("model", name, [GYM + name])
     listed = ", ".join(example_names())
     raise UnknownName(
         "model", name, example_names(), f"Name an example ({listed}), a file ({', '.join(MODELS)}) or gym:…."
@@ -184,16 +188,14 @@ def _environment(env: str, given: dict[str, Any], constants: dict[str, Any]) -> 
 def _from_environment(env: str, damage: str | None, constants: dict[str, Any]) -> MDP:
     import gymnasium
 
-    from almostsure.model.build.damage import damage_rule
-    from almostsure.model.build.tables import from_gymnasium, table_of
+    from almostsure.model.build.tables import from_gymnasium
 
     try:
         made = gymnasium.make(env, **constants)
     except gymnasium.error.Error as error:  # a library that it needs is missing, for example
         raise ModelError(f"{env} cannot be made: {error}") from error
     try:
-        table_of(made)  # an environment without one needs no rule either
-        return from_gymnasium(made, damage_rule(env, damage))
+        return from_gymnasium(made, damage)
     finally:
         made.close()
 

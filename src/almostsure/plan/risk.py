@@ -31,7 +31,7 @@ from typing import Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, check_real, check_tolerance, whole, whole_array
+from almostsure.arguments import check_budget, check_real, check_tolerance, names_right_word, whole, whole_array
 from almostsure.budget import minimal_budget
 from almostsure.errors import ArgumentError, Infeasible, ModelError, NoSafeAction
 from almostsure.memory import require
@@ -129,6 +129,7 @@ class RiskShield:
         """The least probability of taking more than ``remaining`` damage from a state on, rounded up."""
         return float(self._least(np.array([self.mdp.state(state)]), np.array([whole("remaining", remaining)]))[0])
 
+    @names_right_word
     def allowed(self, state: int | str, remaining: int, risk: float) -> npt.NDArray[np.int64]:
         """The ids of the actions that are allowed with what remains of the budget and of the risk, ascending.
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, whole, whole_array
+from almostsure.arguments import check_budget, names_right_word, whole, whole_array
 from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.horizon import HorizonBudget, check_steps
 from almostsure.budget.minimal import INFINITE
@@ -77,6 +77,7 @@ class HorizonShield:
 
     # ------------------------------------------------------------------ what is allowed
 
+    @names_right_word
     def allowed(self, state: int | str, remaining: int, steps_left: int) -> npt.NDArray[np.int64]:
         """The ids of the actions that are safe for the steps that are left, ascending.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import whole, whole_array
+from almostsure.arguments import names_right_word, whole, whole_array
 from almostsure.budget.certificate import check_never_too_small
 from almostsure.budget.minimal import INFINITE, MinimalBudget, known_budget, read_minimal, write_minimal
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction, UnknownName
@@ -111,6 +111,7 @@ class Shield:
 
     # ------------------------------------------------------------------ what is allowed
 
+    @names_right_word
     def allowed(self, state: int | str, remaining: int) -> npt.NDArray[np.int64]:
         """The ids of the actions that are safe at a state, ascending; there is at least one.
 

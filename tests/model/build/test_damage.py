@@ -1,12 +1,13 @@
 """Rules that say what hurts: read, never executed."""
 
+import gymnasium
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from almostsure.errors import AlmostSureError, ModelError, UnknownName
-from almostsure.model.build.damage import RULES, DamageRule, damage_rule
+from almostsure.model.build.damage import RULES, DamageRule, damage_of
 from almostsure.model.build.tables import from_gymnasium
 
 
@@ -61,19 +62,18 @@ def test_any_text_is_a_rule_or_an_error_of_ours(text):
     assert rule(0, 0, 0, 0.0, True) >= 0
 
 
-def test_ready_rules_by_name_and_by_environment():
-    assert damage_rule("FrozenLake8x8-v1", None).text == RULES["FrozenLake"]
-    assert damage_rule("mine/Taxi-v9", None).text == RULES["Taxi"]
-    assert damage_rule("Other-v0", "CliffWalking").text == RULES["CliffWalking"]
-    assert damage_rule("FrozenLake-v1", "terminated").text == "terminated"
-    with pytest.raises(ModelError, match=r"Blackjack-v1 does not say what hurts\. Name a rule such as damage="):
-        damage_rule("Blackjack-v1", None)
+def test_what_is_known_need_not_be_said():
+    assert damage_of(gymnasium.make("Taxi-v4"), None).text == RULES["Taxi"]
+    assert damage_of(gymnasium.make("Taxi-v4"), "CliffWalking").text == RULES["CliffWalking"]
+    assert damage_of(gymnasium.make("FrozenLake-v1"), "terminated").text == "terminated"
+    with pytest.raises(ModelError, match=r"Blackjack-v1 does not say what hurts\. Pass damage: a rule such as"):
+        damage_of(gymnasium.make("Blackjack-v1"), None)
 
 
-def test_a_rule_is_what_from_gymnasium_wants():
-    by_rule = from_gymnasium("FrozenLake-v1", damage_rule("FrozenLake-v1", None))
+@pytest.mark.parametrize("damage", [None, "FrozenLake", RULES["FrozenLake"], DamageRule(RULES["FrozenLake"])])
+def test_a_rule_is_what_from_gymnasium_wants(damage):
     by_function = from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
-    assert by_rule == by_function
+    assert from_gymnasium("FrozenLake-v1", damage) == by_function
 
 
 def test_a_rule_about_next_states_finds_them_in_an_environment():

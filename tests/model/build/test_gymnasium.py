@@ -122,9 +122,11 @@ def test_a_start_that_is_also_an_end_stays_alive():
 
 def test_environments_without_a_table_are_refused_with_a_remedy():
     with pytest.raises(
-        ModelError, match=r"CartPole-v1 must have a .*table env.unwrapped.P; it has none\. .* learn_minimal_budget"
+        ModelError, match=r"CartPole-v1 must have a .*table env.unwrapped.P; it has none\. .* abstract\('CartPole-v1'\)"
     ):
         from_gymnasium("CartPole-v1", no_damage)
+    with pytest.raises(ModelError, match=r"it has none\. .* OnlineShield\(env, unknown='allow'\)"):
+        from_gymnasium("Blackjack-v1")
     with pytest.raises(ModelError, match=r"the states of env.unwrapped.P must be 0 … 1; use from_table"):
         from_gymnasium(Table({0: {}, 5: {}}), no_damage)
     with pytest.raises(ModelError, match="a fickle passenger is not in the environment's table"):
@@ -133,7 +135,7 @@ def test_environments_without_a_table_are_refused_with_a_remedy():
 
 def test_bad_damage_functions_are_refused():
     five = r"damage must be a function of \(state, action, next_state, reward, terminated\), in this order"
-    for wrong in ("hole", lambda s, a: 0, lambda s, a, s2, r, terminated, more: 0):
+    for wrong in (3, lambda s, a: 0, lambda s, a, s2, r, terminated, more: 0):
         with pytest.raises(ModelError, match=five):
             from_gymnasium("FrozenLake-v1", wrong)
     with pytest.raises(

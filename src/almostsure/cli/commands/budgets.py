@@ -115,7 +115,7 @@ def _needs_at_start(minimal: MinimalBudget) -> str:
     least = minimal.smallest_budget()
     if least < INFINITE:
         shown = minimal.mdp.show_damage(least)
-        return f"needs a budget of {shown}: less cannot be promised with probability one"
+        return f"needs a budget of {shown}" + (": less cannot be promised with probability one" if least else "")
     if minimal.cap is not None:
         return f"needs more than {minimal.cap}, the cap"
     return "no finite budget suffices"

@@ -20,11 +20,11 @@ import gymnasium
 
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import UnknownName
-from almostsure.gym.damage import Damage, DamageTracker
+from almostsure.gym.damage import DamageTracker
 from almostsure.gym.envs.minigrid import make_room, read_room
 from almostsure.gym.guarded import StateOf
 from almostsure.gym.shielded import ShieldedEnv
-from almostsure.learn.sampling.env_sampler import KNOWN, known_damage
+from almostsure.model.build.damage import KNOWN, Damage, known_damage
 from almostsure.model.build.tables import from_gymnasium
 from almostsure.model.mdp import MDP
 from almostsure.shield.shield import Shield

@@ -7,15 +7,13 @@ there?"; it can only be played in, and :class:`almostsure.OnlineShield` learns f
 Damage has one convention everywhere: ``damage(s, a, s2, r, terminated)`` gets what the environment shows.  Without such
 a function the environment's own ``info["damage"]`` or ``info["cost"]`` is the damage (a
 :class:`almostsure.gym.DamageTracker` inside writes both), and for the toy-text environments it is what
-:func:`known_damage` says.
+:func:`almostsure.model.build.damage.known_damage` says.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -26,17 +24,16 @@ from almostsure.learn.bounds import count
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION, action_row, failed
 from almostsure.model.arrays import Floats, Ints
-from almostsure.model.build.damage import RULES, DamageRule, takes_an_outcome
-from almostsure.model.build.tables import from_gymnasium
+from almostsure.model.build.damage import Damage, known_damage, takes_an_outcome
+from almostsure.model.build.tables import from_gymnasium, without_model
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
+from almostsure.model.source import ENVIRONMENT_ID
 from almostsure.model.space import Actions, Encode, Initial, Space
 
-Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (observation, action, next observation, reward, terminated)
 SetState = Callable[[Any, int], Any]
 
 RESETS = 256  # episodes that are begun to find an environment's starts
-ENVIRONMENT_ID = re.compile(r"([\w.-]+/)?[\w.-]+-v\d+")  # such as FrozenLake-v1
 
 
 def is_environment(thing: Any) -> bool:
@@ -257,51 +254,13 @@ class EnvSampler:
 # ---------------------------------------------------------------------- toy text
 
 
-def known_damage(env: Any) -> Damage | None:
-    """What counts as damage in the toy-text environments that Gymnasium has; None for others.
-
-    ==============  ===================================================================
-    FrozenLake      1 for falling into a hole
-    CliffWalking    1 for falling off the cliff
-    Taxi            1 for a pick-up or drop-off that is not possible there
-    ==============  ===================================================================
-
-    An environment that says its damage itself (a DamageTracker) is not overruled.
-    """
-    layer = env
-    while layer is not env.unwrapped:
-        if type(layer).__name__ == "DamageTracker":
-            return None
-        layer = layer.env
-    make = KNOWN.get(type(env.unwrapped).__name__)
-    return None if make is None else make(env.unwrapped)
-
-
-def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, terminated: bool) -> int:
-    return int(int(s2) in holes and int(s) not in holes)
-
-
-def _frozen_lake(lake: Any) -> Damage:
-    """By the map, not by the reward as in RULES: a lake may be made with rewards of its own."""
-    return partial(_into_hole, frozenset(at for at, cell in enumerate(lake.desc.ravel().tolist()) if cell == b"H"))
-
-
-# What these make is no lambda: environments may be pickled.
-KNOWN: dict[str, Callable[[Any], Damage]] = {
-    "FrozenLakeEnv": _frozen_lake,
-    "CliffWalkingEnv": lambda _: DamageRule(RULES["CliffWalking"]),
-    "TaxiEnv": lambda _: DamageRule(RULES["Taxi"]),
-}
-
-
 def _toy_state(env: Any) -> SetState:
     """How the state of a toy-text environment is set; ModelError for others, which names what works."""
     inner = env.unwrapped
     if not (hasattr(inner, "P") and hasattr(inner, "initial_state_distrib")):
         raise ModelError(
-            f"the state of {env} cannot be set without being told how. Pass EnvSampler(env, set_state, damage), or, if "
-            "it cannot be set at all, put an OnlineShield around it, which learns while an agent plays: "
-            "ShieldedEnv(env, OnlineShield(env), budget)."
+            f"the state of {env} cannot be set without being told how: pass EnvSampler(env, set_state, damage). "
+            f"{without_model(env)}"
         )
     if getattr(inner, "fickle_passenger", False):
         raise ModelError(f"{env} has a fickle passenger: what happens depends on more than its state. Make it without.")

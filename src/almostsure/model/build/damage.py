@@ -10,13 +10,15 @@ where it holds, or a number, ``if``, and a condition::
 A condition compares ``reward``, ``state``, ``action`` or ``next_state`` with a number by ``<``, ``<=``, ``>``, ``>=``,
 ``==`` or ``!=``, or is ``terminated``; ``and`` joins several, and ``not`` turns one round.
 
-For the toy environments of Gymnasium there are ready rules, so that nothing need be said:
+For the toy environments of Gymnasium there are ready rules:
 
 >>> for name, rule in RULES.items():
 ...     print(f"{name:<13} {rule}")
 FrozenLake    terminated and reward<=0
 CliffWalking  reward<=-100
 Taxi          reward<=-10
+
+Nothing need be said for these (:func:`known_damage`).
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import inspect
 import operator
 import re
 from collections.abc import Callable
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
@@ -32,11 +35,12 @@ from almostsure.errors import ModelError, UnknownName
 
 RULES = MappingProxyType(
     {
-        "FrozenLake": "terminated and reward<=0",  # falling into a hole
+        "FrozenLake": "terminated and reward<=0",  # falling into a hole, with the usual rewards
         "CliffWalking": "reward<=-100",  # falling off the cliff
         "Taxi": "reward<=-10",  # picking up or dropping nobody
     }
 )
+Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (state, action, next state, reward, terminated)
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt,
 }  # fmt: skip
@@ -93,18 +97,62 @@ def takes_an_outcome(function: Callable[..., Any]) -> bool:
     return True
 
 
-def damage_rule(env: str, text: str | None) -> DamageRule:
-    """The rule that ``text`` is, or the ready one of that name; without a text, the ready one of the environment."""
-    if text is not None:
-        return DamageRule(RULES.get(text, text))
-    family = env.rpartition("/")[2].partition("-")[0]
-    for name, rule in RULES.items():
-        if family.startswith(name):
-            return DamageRule(rule)
-    raise ModelError(
-        f"{env} does not say what hurts. Name a rule such as damage='reward<=-10' or damage='terminated', or a ready "
-        f"one: {', '.join(RULES)}."
-    )
+def damage_function(damage: Any) -> Damage:
+    """What users give as damage, as a function: a function of an outcome, a rule, or the name of a ready one."""
+    if isinstance(damage, str):
+        return DamageRule(RULES.get(damage, damage))
+    if not callable(damage) or not takes_an_outcome(damage):
+        raise ModelError(f"damage must be a function of ({', '.join(PARAMETERS)}), in this order; got {damage!r}")
+    return damage  # type: ignore[no-any-return]
+
+
+def damage_of(env: Any, damage: Damage | str | None) -> Damage:
+    """What hurts in an environment: what is given, or else what is known of it."""
+    found = known_damage(env) if damage is None else damage_function(damage)
+    if found is None:
+        name = type(env.unwrapped).__name__ if env.spec is None else env.spec.id
+        raise ModelError(
+            f"{name} does not say what hurts. Pass damage: a rule such as damage='reward<=-10' or damage='terminated', "
+            f"a ready one ({', '.join(RULES)}), or a function of ({', '.join(PARAMETERS)})."
+        )
+    return found
+
+
+def known_damage(env: Any) -> Damage | None:
+    """What counts as damage in the toy-text environments that Gymnasium has; None for others.
+
+    ==============  ===================================================================
+    FrozenLake      1 for falling into a hole
+    CliffWalking    1 for falling off the cliff
+    Taxi            1 for a pick-up or drop-off that is not possible there
+    ==============  ===================================================================
+
+    An environment that says its damage itself (a DamageTracker) is not overruled.
+    """
+    layer = env
+    while layer is not env.unwrapped:
+        if type(layer).__name__ == "DamageTracker":
+            return None
+        layer = layer.env
+    make = KNOWN.get(type(env.unwrapped).__name__)
+    return None if make is None else make(env.unwrapped)
+
+
+def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, terminated: bool) -> int:
+    return int(int(s2) in holes and int(s) not in holes)
+
+
+def _frozen_lake(lake: Any) -> Damage:
+    """By the map, not by the reward as in RULES: a lake may be made with rewards of its own."""
+    return partial(_into_hole, frozenset(at for at, cell in enumerate(lake.desc.ravel().tolist()) if cell == b"H"))
+
+
+# What these make is no lambda: environments may be pickled.
+KNOWN: dict[str, Callable[[Any], Damage]] = {
+    "FrozenLakeEnv": _frozen_lake,
+    "CliffWalkingEnv": lambda _: DamageRule(RULES["CliffWalking"]),
+    "TaxiEnv": lambda _: DamageRule(RULES["Taxi"]),
+}
 
 
 def _part(text: str, whole: str) -> tuple[int, list[_Condition]]:

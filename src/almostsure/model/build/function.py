@@ -15,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from almostsure.arguments import whole
+from almostsure.arguments import names_right_word, whole
 from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, LimitReached, ModelError
 from almostsure.model.build.transitions import build
 from almostsure.model.build.validate import SUM_TOLERANCE
@@ -29,6 +29,7 @@ MAX_STATES = 5_000_000
 TELL_EVERY = 2_000  # states between two looks at the progress bar
 
 
+@names_right_word
 def from_function(
     outcomes: Outcomes,
     *,

@@ -11,21 +11,19 @@ episode even where the state it names has outcomes of its own (as in Taxi), so i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.build.damage import PARAMETERS, takes_an_outcome
+from almostsure.model.build.damage import Damage, damage_function, damage_of
 from almostsure.model.build.transitions import build
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial
 from almostsure.model.naming import distinct
 from almostsure.model.space import initial_distribution
-
-Damage = Callable[[Any, Any, Any, float, bool], int]
 
 
 class _Row(NamedTuple):
@@ -81,7 +79,7 @@ def from_table(
     [Outcome(next_state=0, probability=1.0, reward=1.0, damage=1)]
     """
     if damage is not None:
-        _check_function(damage)
+        damage = damage_function(damage)
     entries = _entries(table)
     listed = [terminal] if isinstance(terminal, (str, int, np.integer)) else list(terminal)
     states = _Labels("state", [*entries, *listed])
@@ -111,7 +109,12 @@ def from_table(
 
 
 def from_gymnasium(
-    env_or_id: Any, damage: Damage, *, initial: Initial | None = None, normalise: bool = False, **make_kwargs: Any
+    env_or_id: Any,
+    damage: Damage | str | None = None,
+    *,
+    initial: Initial | None = None,
+    normalise: bool = False,
+    **make_kwargs: Any,
 ) -> MDP:
     """Build a model from the table ``P`` inside a Gymnasium environment (FrozenLake, CliffWalking, Taxi, …).
 
@@ -120,7 +123,8 @@ def from_gymnasium(
     env_or_id
         An environment, or the id of one, which is made with ``gymnasium.make(id, **make_kwargs)``.
     damage
-        ``damage(s, a, s2, r, terminated)`` returns the damage of an outcome, an integer 0 … 255.
+        ``damage(s, a, s2, r, terminated)`` returns the damage of an outcome, an integer 0 … 255.  Or a rule such as
+        ``"reward<=-100"`` (see :mod:`almostsure.model.build.damage`).  FrozenLake, CliffWalking and Taxi need none.
     initial
         By default the environment's ``initial_state_distrib``, or state 0 where it has none.
     normalise
@@ -134,14 +138,14 @@ def from_gymnasium(
     >>> from_gymnasium("CliffWalking-v1", lambda s, a, s2, r, terminated: int(r == -100))
     <MDP: 48 states, 189 choices, 189 outcomes, starts in r3c0>
     """
-    _check_function(damage)
     with _Opened(env_or_id, make_kwargs) as env:
         table = table_of(env)
+        hurts = damage_of(env, damage)
         names = _names_of(env, len(table))
         layout = _layout_of(env, len(table))
         start = _start_of(env) if initial is None else initial
     where, weights = initial_distribution(start, len(table), names.get("state_names"))
-    rows = list(_rows(table, _Labels("state", table), _Labels("action", ()), damage))
+    rows = list(_rows(table, _Labels("state", table), _Labels("action", ()), hurts))
     rows, ends = _end_episodes(rows, len(table), set(where.tolist()))
     end = len(table) if len(table) in ends else None
     if end is not None:
@@ -205,11 +209,6 @@ def _rows(entries: Mapping[Any, Any], states: _Labels, actions: _Labels, damage:
             number = int(action) if actions.plain else actions.index(action)
             for outcome in _outcomes(row[action]):
                 yield _row(outcome, state, action, states, number, damage)
-
-
-def _check_function(damage: Any) -> None:
-    if not callable(damage) or not takes_an_outcome(damage):
-        raise ModelError(f"damage must be a function of ({', '.join(PARAMETERS)}), in this order; got {damage!r}")
 
 
 def _outcomes(outcomes: Any) -> Any:
@@ -318,9 +317,7 @@ def table_of(env: Any) -> Mapping[Any, Any]:
     if not isinstance(table, (Mapping, list, tuple)) or not len(table):
         raise ModelError(
             f"{type(env).__name__ if spec is None else spec.id} must have a transition table env.unwrapped.P; it has "
-            "none. If its states are finitely many, learn its budget from samples with learn_minimal_budget; or list "
-            "the outcomes of a model of your own with from_transitions, whose shield ShieldedEnv puts round the "
-            "environment (state_of says which state an observation is)."
+            f"none. {without_model(env)}"
         )
     if getattr(env, "fickle_passenger", False):
         raise ModelError("a fickle passenger is not in the environment's table P. Make it with fickle_passenger=False.")
@@ -328,6 +325,20 @@ def table_of(env: Any) -> Mapping[Any, Any]:
     if set(entries) != set(range(len(entries))):
         raise ModelError(f"the states of env.unwrapped.P must be 0 … {len(entries) - 1}; use from_table for others")
     return {state: entries[state] for state in range(len(entries))}
+
+
+def without_model(env: Any) -> str:
+    """What works for an environment that does not say what may happen in it."""
+    if type(getattr(env, "observation_space", None)).__name__ == "Box":
+        return (
+            "Its states are continuous: abstract(step, grid, actions, …) makes a finite model of them, and "
+            "abstract('CartPole-v1') of that and of other well-known ones."
+        )
+    return (
+        "An OnlineShield learns while an agent plays: ShieldedEnv(env, OnlineShield(env, unknown='allow'), budget). If "
+        "its state can be set, learn_minimal_budget learns from samples; if its outcomes can be listed, "
+        "from_transitions makes a model."
+    )
 
 
 def _start_of(env: Any) -> Any:
