@@ -11,6 +11,10 @@ What is counted.  The return is E[Σ discountᵗ R]; with ``discount=1``, the de
   that may break off, put that into the model: a transition to a terminal state.
 - Once the budget of a chance constraint is overspent, nothing can make it worse, and the policy goes on for the return.
 
+With a *horizon* only the first T steps count, for the return and for the damage, and what follows does not matter.  For
+``AlmostSure`` that is a recursion over the steps that are left (:mod:`almostsure.plan.within`); for the others, the
+programme of the model that counts them, ``product(mdp, Steps(T))``.
+
 Infinite returns.  A return without bound is an error that names a cycle.  Where the constraint can be kept, but costs
 then add up for ever, the answer is −∞, with a policy that keeps the constraint; for ``Expected`` and ``Chance`` this
 is an assured one, and where there is none, ``Infeasible`` says that no finite return is within the limit.
@@ -26,23 +30,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from almostsure.arguments import check_discount, check_tolerance, names_right_word
+from almostsure.budget.horizon import check_steps
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import AlmostSureError, ArgumentError, Infeasible, Interrupted, LimitReached, UnboundedReturn
 from almostsure.memory import require
 from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.monitors import Steps, product
 from almostsure.model.source import Model, as_model
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.plan.programme.extract import TINY, extract
 from almostsure.plan.programme.flow import Flow, layered_flow, plain_flow, reachable
 from almostsure.plan.programme.lagrange import Answer, Proof
 from almostsure.plan.programme.occupation import Endless, NoEnd, Programme
+from almostsure.plan.within import Within, solve_within, without_steps
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.progress import Bar
@@ -72,6 +79,7 @@ class Solution:
     used: float  # the policy's expected damage, or its risk; for AlmostSure the most damage that it may take
     price: float  # what one more unit of the limit or of the risk would add to the return; NaN for AlmostSure
     layers: Layers | None = None  # AlmostSure everywhere: bounds for every remaining budget and state
+    within: Within | None = None  # AlmostSure with a horizon: returns for every number of steps left
     _kept: dict[str, Floats] = field(default_factory=dict)  # the curve, once it was asked for
 
     def __post_init__(self) -> None:
@@ -103,7 +111,8 @@ class Solution:
         if at == self.constraint:
             return self.value
         try:
-            return solve_policy(self.mdp, at, discount=self.discount, tolerance=self.tolerance).value
+            options: dict[str, Any] = {"discount": self.discount, "tolerance": self.tolerance}
+            return solve_policy(self.mdp, at, horizon=self.policy.horizon, **options).value
         except Infeasible:
             return math.nan
 
@@ -117,7 +126,8 @@ class Solution:
     def __str__(self) -> str:
         lines = [
             f"best return  {self.value:.10g}" + (f" (discount {self.discount:g})" if self.discount < 1 else ""),
-            f"constraint   {self.constraint}",
+            f"constraint   {self.constraint}"
+            + ("" if self.policy.horizon is None else f", within {self.policy.horizon:,} steps"),
             f"bounds       {self.lower:.12g} … {self.upper:.12g}",
             f"policy       {repr(self.policy)[9:-1]}",
         ]
@@ -151,7 +161,13 @@ class Solution:
 
 @names_right_word
 def solve_policy(
-    mdp: Model, constraint: Constraint, *, discount: float = 1.0, tolerance: float = 1e-8, everywhere: bool = False
+    mdp: Model,
+    constraint: Constraint,
+    *,
+    discount: float = 1.0,
+    tolerance: float = 1e-8,
+    horizon: int | None = None,
+    everywhere: bool = False,
 ) -> Solution:
     """The best policy under a constraint on damage.
 
@@ -168,9 +184,12 @@ def solve_policy(
         optimally.
     tolerance
         How far apart the bounds may be, times the value if that is above 1.
+    horizon
+        Count only so many steps, for the return and for the damage.  The policy then looks at the steps that are left,
+        too; for ``AlmostSure``, ``solution.within`` has the best returns for every number of them.
     everywhere
         For ``AlmostSure``: solve all states and remaining budgets, not only what the start can reach.  The policy then
-        answers wherever the budget suffices, and ``solution.layers`` has all bounds.
+        answers wherever the budget suffices, and ``solution.layers`` (``solution.within``) has all bounds.
 
     Raises
     ------
@@ -202,6 +221,11 @@ def solve_policy(
     """
     mdp, discount, tolerance = as_model(mdp), check_discount(discount), check_tolerance(tolerance)
     mdp.require_probabilities("solve_policy")
+    if horizon is not None and isinstance(constraint, Constraint):
+        steps = check_steps("horizon", horizon)
+        if not steps:
+            raise ArgumentError("horizon must be at least 1: with no step there is nothing to play")
+        return _within(mdp, constraint, steps, discount, tolerance, everywhere=everywhere)
     match constraint:
         case AlmostSure():
             return _assured(mdp, constraint, discount, tolerance, everywhere=everywhere)
@@ -248,6 +272,47 @@ def _assured(
         mdp=mdp, constraint=constraint, value=_middle(lower[0], upper[1]), lower=lower[0], upper=upper[1],
         policy=Policy(mdp, choice=choice, budget=budget), discount=discount, tolerance=tolerance, used=float(budget),
         price=math.nan, layers=layers,
+    )  # fmt: skip
+    _check_gap(solution)
+    return solution
+
+
+def _within(
+    mdp: MDP, constraint: Constraint, horizon: int, discount: float, tolerance: float, *, everywhere: bool
+) -> Solution:
+    """The best policy for a number of steps."""
+    if isinstance(constraint, AlmostSure):
+        return _assured_within(mdp, constraint, horizon, discount, tolerance, everywhere=everywhere)
+    limit = Steps(horizon)
+    solution = solve_policy(product(mdp, limit), constraint, discount=discount, tolerance=tolerance)
+    return replace(solution, mdp=mdp, policy=without_steps(solution.policy, mdp, limit), layers=None, _kept={})
+
+
+def _assured_within(
+    mdp: MDP, constraint: AlmostSure, horizon: int, discount: float, tolerance: float, *, everywhere: bool
+) -> Solution:
+    budget = constraint.budget
+    minimal = minimal_budget(mdp, horizon=horizon)
+    needed = minimal.smallest_budget()
+    if needed > budget:
+        worst = int(mdp.initial_states[np.argmax(minimal.of_state[mdp.initial_states])])
+        raise Infeasible(
+            f"a budget of {budget} does not suffice for {horizon:,} steps.\n{minimal.explain(worst)}",
+            needed=math.inf if needed == INFINITE else needed,
+        )
+    try:
+        policy, within = solve_within(mdp, budget, horizon, discount=discount, everywhere=everywhere)
+    except KeyboardInterrupt:
+        raise Interrupted("the search for the best policy was stopped; nothing of it is kept") from None
+    at_start = within.returns[-1] + 0.0
+    at_start[~np.isfinite(at_start)] = np.nan
+    means = [_at_start(mdp, row) for row in at_start]
+    curve = np.array([_middle(*mean) for mean in means])
+    lower, upper = means[-1][0] - within.error[-1], means[-1][1] + within.error[-1]
+    solution = Solution(
+        mdp=mdp, constraint=constraint, value=_middle(lower, upper), lower=lower, upper=upper, policy=policy,
+        discount=discount, tolerance=tolerance, used=float(budget), price=math.nan, within=within,
+        _kept={"curve": curve},
     )  # fmt: skip
     _check_gap(solution)
     return solution

@@ -37,6 +37,7 @@ from almostsure.policy.explore import OVERSPENT
 from almostsure.policy.linear import EPS, Leaking
 from almostsure.policy.policy import Policy, as_policy
 from almostsure.policy.wide import LOST, TINY, Groups, Wide, add, multiply, put, wide
+from almostsure.policy.within import evaluate_within
 
 LEVELS = 1_000
 WORK = 10_000_000
@@ -54,7 +55,7 @@ class Evaluation:
     expected_return: float  # discounted, if a discount was given
     expected_damage: float  # never discounted
     discounted_damage: float  # the same with the discount of the return
-    expected_length: float  # steps until a terminal state; infinite if there may be none
+    expected_length: float  # steps until a terminal state or the end of a horizon; infinite if there may be none
     ends: float  # probability of reaching a terminal state
     damage_distribution: Floats  # [levels], probability of exactly 0, 1, 2, … damage
     beyond: float  # probability of more damage than the distribution lists
@@ -124,6 +125,8 @@ def evaluate(mdp: Model, policy: Any, *, budget: int | None = None, discount: fl
     budget = None if budget is None else check_budget(budget)
     policy = as_policy(mdp, policy, budget=budget)
     start = policy.budget if budget is None else budget
+    if policy.horizon is not None:
+        return Evaluation(**evaluate_within(policy, start, discount))
     return _Evaluator(mdp, policy, start, discount).run()
 
 

@@ -1,7 +1,8 @@
 """Policies as safetensors files; see :mod:`almostsure.files`.
 
 The strings are ``budget``, empty for a stationary policy, and ``assured``; the arrays are ``choice`` or
-``probability``, and ``rest_probability`` and ``rest_choice`` where the policy comes to rest.
+``probability``, ``rest_probability`` and ``rest_choice`` where the policy comes to rest, and ``block`` where it has a
+horizon.
 
 A policy is *assured* if it has a budget, says nothing about having overspent it, and never does.  Whatever a file does
 not call otherwise is taken for one, and its worst damage is computed anew when it is read.
@@ -22,12 +23,12 @@ from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
 from almostsure.policy.worst import worst_damage
 
-ARRAYS = {"choice": "i", "probability": "f", "rest_probability": "f", "rest_choice": "i"}
+ARRAYS = {"choice": "i", "probability": "f", "rest_probability": "f", "rest_choice": "i", "block": "i"}
 
 
 def save(policy: Policy, path: str | PathLike[str]) -> None:
     """Write ``policy`` to ``path``, atomically."""
-    arrays = {"choice": policy.choice, "probability": policy.probability}
+    arrays: dict[str, Any] = {"choice": policy.choice, "probability": policy.probability, "block": policy.block}
     if policy.rest is not None:
         arrays |= {"rest_probability": policy.rest.probability, "rest_choice": policy.rest.choice}
     there = {name: array for name, array in arrays.items() if array is not None}
@@ -77,4 +78,5 @@ def _build(mdp: MDP, budget: str, arrays: dict[str, npt.NDArray[Any]]) -> Policy
         probability=arrays.get("probability"),
         budget=int(budget) if budget else None,
         rest=rest,
+        block=arrays.get("block"),
     )

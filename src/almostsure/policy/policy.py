@@ -1,6 +1,6 @@
 """What to do in every state, or in every state with every remaining budget: the ``Policy`` value.
 
-A policy is a table with one row a *layer*:
+A policy is a table with one row per *layer*:
 
 - a *stationary* policy (``budget is None``) has one layer;
 - a policy on (state, remaining) has ``budget + 1`` layers, one for each remaining budget 0 … ``budget``.  Whoever
@@ -9,7 +9,10 @@ A policy is a table with one row a *layer*:
 - such a policy may have one more layer, the last, that says what to do once the budget is *overspent*.  A policy
   for a chance constraint has it; an assured policy has none, and raises ``NoSafeAction`` instead of guessing.
 
-A layer is either deterministic (one choice a state) or randomised (one probability a choice).  Where a policy
+A policy for a *horizon* has a block of such layers for each number of steps that may be left; steps with which it does
+the same share a block.
+
+A layer is either deterministic (one choice per state) or randomised (one probability per choice).  Where a policy
 says nothing (a state that it never reaches, or from which no budget suffices) the choice is −1, or all
 probabilities are 0.
 
@@ -31,10 +34,10 @@ import numpy.typing as npt
 
 from almostsure.arguments import check_budget
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, PolicyError
-from almostsure.model.mdp import MDP, Floats
+from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.policy import read
-from almostsure.policy.rows import Rest, check_choices, check_rest, pure, shaped
+from almostsure.policy.rows import Rest, check_blocks, check_choices, check_rest, pure, shaped
 
 
 @final
@@ -43,7 +46,7 @@ class Policy:
 
     Use :meth:`from_table` or :meth:`from_function`; :func:`almostsure.solve_policy` returns one.
 
-    It is a table with one row a *layer*: one in all for a stationary policy (``budget`` is None), otherwise one for
+    It is a table with one row per *layer*: one in all for a stationary policy (``budget`` is None), otherwise one for
     each remaining budget 0 … ``budget``, and perhaps a last one for what to do once the budget is overspent.  With more
     than ``budget`` left the top layer is used.  Where a policy says nothing (a state that it never reaches, or from
     which no budget suffices) the choice is −1, or all probabilities are 0; asking it there raises NoSafeAction.
@@ -53,20 +56,23 @@ class Policy:
     mdp
         The model that it is a policy of.
     choice, probability
-        The table: either the choice of each state or the probability of each choice, one row a layer.
+        The table: either the choice of each state or the probability of each choice, one row per layer.
     budget
         The largest remaining budget that has a layer, or None for a stationary policy.
     rest
         Where the policy may come to rest, if it needs that.
+    block
+        For a policy of a horizon: the block of layers that is used with 1, 2, … steps left, [horizon].
     """
 
-    __slots__ = ("choice", "mdp", "probability", "rest", "budget")
+    __slots__ = ("block", "budget", "choice", "mdp", "probability", "rest")
 
     mdp: MDP
     budget: int | None
     choice: npt.NDArray[Any] | None  # [layers, num_states]
     probability: Floats | None  # [layers, num_choices]
     rest: Rest | None
+    block: Ints | None  # [horizon]
 
     def __init__(
         self,
@@ -76,29 +82,33 @@ class Policy:
         probability: Floats | None = None,
         budget: int | None = None,
         rest: Rest | None = None,
+        block: npt.ArrayLike | None = None,
     ) -> None:
         if (choice is None) == (probability is None):
             raise PolicyError("a policy must have either choices or probabilities")
+        steps = None if block is None else check_blocks(block)
+        blocks = 1 if steps is None else int(steps.max()) + 1
         if probability is not None:
-            probability = shaped("probability", np.asarray(probability, np.float64), mdp.num_choices, budget)
+            probability = shaped("probability", np.asarray(probability, np.float64), mdp.num_choices, budget, blocks)
             read.check_probabilities(mdp, probability)
             choice = pure(mdp, probability)
             probability = probability if choice is None else None
         if choice is not None:
-            choice = shaped("choice", np.asarray(choice), mdp.num_states, budget)
+            choice = shaped("choice", np.asarray(choice), mdp.num_states, budget, blocks)
             check_choices(mdp, choice)
         if rest is not None:
+            if steps is not None:
+                raise PolicyError("a policy for a horizon cannot come to rest: it ends with its steps")
             check_rest(mdp, rest, (probability if choice is None else choice))
-        for name, value in zip(
-            ("mdp", "budget", "choice", "probability", "rest"), (mdp, budget, choice, probability, rest), strict=True
-        ):
+        parts = {"mdp": mdp, "budget": budget, "choice": choice, "probability": probability}
+        for name, value in {**parts, "rest": rest, "block": steps}.items():
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} cannot be changed: a policy is immutable. Build another one.")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.mdp, self.choice, self.probability, self.budget, self.rest)
+        return _rebuild, (self.mdp, self.choice, self.probability, self.budget, self.rest, self.block)
 
     # ------------------------------------------------------------------ ways in
 
@@ -164,8 +174,9 @@ class Policy:
 
     def with_overspent(self, overspent: Any) -> Policy:
         """The same policy, which once the budget is overspent does what a stationary policy does."""
-        if self.budget is None:
-            raise PolicyError("a stationary policy has no budget that could be overspent")
+        if self.budget is None or self.block is not None:
+            kind = "a policy for a horizon takes it with its table" if self.block is not None else "it is stationary"
+            raise PolicyError(f"what to do once overspent cannot be added to this policy: {kind}")
         after = as_policy(self.mdp, overspent)
         if after.budget is not None:
             raise PolicyError("what is done once the budget is overspent must be a stationary policy")
@@ -185,19 +196,29 @@ class Policy:
         return len(table)
 
     @property
+    def horizon(self) -> int | None:
+        """For how many steps it is; None if it does not look at the steps that are left."""
+        return None if self.block is None else self.block.size
+
+    @property
+    def layers_per_block(self) -> int:
+        """How many rows there are for one number of steps left."""
+        return self.num_layers if self.block is None else self.num_layers // (int(self.block.max()) + 1)
+
+    @property
     def is_deterministic(self) -> bool:
-        """Whether it plays one choice a state and never comes to rest by chance."""
+        """Whether it plays one choice per state and never comes to rest by chance."""
         return self.choice is not None and self.rest is None
 
     @property
     def is_stationary(self) -> bool:
-        """Whether it ignores the remaining budget."""
-        return self.budget is None
+        """Whether it ignores the remaining budget and the steps that are left."""
+        return self.budget is None and self.block is None
 
     @property
     def knows_overspent(self) -> bool:
         """Whether it says what to do once the budget is overspent."""
-        return self.budget is None or self.num_layers == self.budget + 2
+        return self.budget is None or self.layers_per_block == self.budget + 2
 
     def check_model(self, mdp: MDP) -> None:
         """Raise ModelMismatch unless this is a policy of ``mdp``."""
@@ -218,25 +239,38 @@ class Policy:
         result[row[row >= 0]] = 1.0
         return result
 
-    def layer(self, remaining: int | None) -> int:
-        """The row of the table for a remaining budget."""
+    def layer(self, remaining: int | None, steps_left: int | None = None) -> int:
+        """The row of the table for a remaining budget, and for a number of steps left where the policy asks for it."""
+        first = self._first_layer(steps_left)
         if self.budget is None:
-            return 0
+            return first
         if remaining is None:
             raise ArgumentError("this policy looks at the remaining budget: say what remains")
         if remaining >= 0:
-            return min(int(remaining), self.budget)
+            return first + min(int(remaining), self.budget)
         if not self.knows_overspent:
             raise NoSafeAction(
                 f"the budget is overspent by {-remaining}, and this policy says nothing about that", remaining=remaining
             )
-        return self.budget + 1
+        return first + self.budget + 1
+
+    def _first_layer(self, steps_left: int | None) -> int:
+        """The first row of the block for a number of steps left."""
+        if self.block is None:
+            return 0
+        if steps_left is None:
+            raise ArgumentError(
+                f"this policy is for a horizon of {self.block.size} steps: say how many are left (steps_left)"
+            )
+        if not 1 <= steps_left <= self.block.size:
+            raise ArgumentError(f"steps_left must lie in 1 … {self.block.size}, the policy's horizon; got {steps_left}")
+        return int(self.block[steps_left - 1]) * self.layers_per_block
 
     # ------------------------------------------------------------------ playing
 
-    def probabilities(self, state: int | str, remaining: int | None = None) -> Floats:
+    def probabilities(self, state: int | str, remaining: int | None = None, *, steps_left: int | None = None) -> Floats:
         """The probability of each action id, [num_actions].  Raises NoSafeAction where the policy says nothing."""
-        s, layer = self.mdp.state(state), self.layer(remaining)
+        s, layer = self.mdp.state(state), self.layer(remaining, steps_left)
         if self.rest is not None and self.rest.probability[layer, s] > 0:
             raise PolicyError(
                 f"at {self.mdp.describe_state(s)} this policy may come to rest, which it must remember. "
@@ -245,10 +279,16 @@ class Policy:
             )
         return self._spread(s, layer, remaining)
 
-    def act(self, state: int | str, remaining: int | None = None, rng: np.random.Generator | None = None) -> int:
+    def act(
+        self,
+        state: int | str,
+        remaining: int | None = None,
+        rng: np.random.Generator | None = None,
+        *,
+        steps_left: int | None = None,
+    ) -> int:
         """The action to take now; ``rng`` decides where the policy is randomised."""
-        probabilities = self.probabilities(state, remaining)
-        return _draw(probabilities, rng)
+        return _draw(self.probabilities(state, remaining, steps_left=steps_left), rng)
 
     def start(self, *, budget: int | None = None, rng: np.random.Generator | None = None) -> Play:
         """Start playing: the result acts, is told the damage, and remembers what must be remembered."""
@@ -311,7 +351,7 @@ class Policy:
         if not isinstance(other, Policy):
             return NotImplemented
         mine, theirs = (
-            (p.choice, p.probability, *(() if p.rest is None else (p.rest.probability, p.rest.choice)))
+            (p.choice, p.probability, p.block, *(() if p.rest is None else (p.rest.probability, p.rest.choice)))
             for p in (self, other)
         )
         same = len(mine) == len(theirs) and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
@@ -323,6 +363,7 @@ class Policy:
         kind = "deterministic" if self.is_deterministic else "randomised"
         on = "states" if self.budget is None else f"(state, remaining 0 … {self.budget})"
         extra = " and once overspent" if self.budget is not None and self.knows_overspent else ""
+        extra += "" if self.block is None else f", for {self.block.size:,} steps"
         return f"<Policy: {kind}, on {on}{extra}, of {self.mdp.num_states:,} states>"
 
     def __str__(self) -> str:
@@ -340,18 +381,18 @@ class Policy:
 class Play:
     """One run of a policy: it acts, is told the damage, and remembers what remains and whether it has come to rest."""
 
-    __slots__ = ("_resting", "policy", "remaining", "rng")
+    __slots__ = ("_resting", "policy", "remaining", "rng", "steps_left")
 
     def __init__(self, policy: Policy, remaining: int | None, rng: np.random.Generator | None) -> None:
         if policy.budget is not None and remaining is None:
             raise ArgumentError("this policy looks at the remaining budget: say the budget")
         self.policy, self.remaining, self.rng = policy, remaining, rng
-        self._resting = False
+        self.steps_left, self._resting = policy.horizon, False
 
     def act(self, state: int | str) -> int:
         """The action to take now.  Ask once a step: asking may toss a coin."""
         policy, s = self.policy, self.policy.mdp.state(state)
-        layer = policy.layer(self.remaining)
+        layer = policy.layer(self.remaining, self.steps_left)
         if policy.rest is not None and not self._resting and policy.rest.probability[layer, s] > 0:
             chance = float(policy.rest.probability[layer, s])
             self._resting = _draw(np.array([1 - chance, chance]), self.rng) == 1
@@ -364,6 +405,8 @@ class Play:
         """Say what the last action cost."""
         if self.remaining is not None:
             self.remaining -= check_budget(damage, "damage")
+        if self.steps_left is not None:
+            self.steps_left -= 1
 
 
 def as_policy(mdp: MDP, policy: Any, *, budget: int | None = None) -> Policy:
@@ -404,5 +447,5 @@ def _draw(probabilities: Floats, rng: np.random.Generator | None) -> int:
     return int(possible[min(int(at), possible.size - 1)])
 
 
-def _rebuild(mdp: MDP, choice: Any, probability: Any, budget: int | None, rest: Rest | None) -> Policy:
-    return Policy(mdp, choice=choice, probability=probability, budget=budget, rest=rest)
+def _rebuild(mdp: MDP, choice: Any, probability: Any, budget: int | None, rest: Rest | None, block: Any) -> Policy:
+    return Policy(mdp, choice=choice, probability=probability, budget=budget, rest=rest, block=block)

@@ -21,9 +21,19 @@ class Rest:
     choice: npt.NDArray[Any]  # [num_states], what is played for ever after; −1 where nobody rests
 
 
-def shaped(name: str, array: npt.NDArray[Any], width: int, budget: int | None) -> npt.NDArray[Any]:
-    """The rows of a table, read-only; as many as there are layers, or one more for an overspent budget."""
-    rows = (1,) if budget is None else (budget + 1, budget + 2)
+def check_blocks(block: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    """The blocks that a policy uses with 1, 2, … steps left, read-only."""
+    array = np.array(block)
+    if array.ndim != 1 or not array.size or array.dtype.kind not in "iu" or not 0 <= array.min() <= array.max() < 2**31:
+        raise PolicyError("block must hold a whole number, 0 or more, for each number of steps left, at least one")
+    result: npt.NDArray[np.int32] = array.astype(np.int32)
+    result.flags.writeable = False
+    return result
+
+
+def shaped(name: str, array: npt.NDArray[Any], width: int, budget: int | None, blocks: int = 1) -> npt.NDArray[Any]:
+    """The rows of a table, read-only; as many as there are layers, or one more for an overspent budget, per block."""
+    rows = tuple(blocks * row for row in ((1,) if budget is None else (budget + 1, budget + 2)))
     if array.ndim != 2 or array.shape[1] != width or array.shape[0] not in rows:
         wanted = " or ".join(f"[{row}, {width}]" for row in rows)
         raise PolicyError(f"{name} must have shape {wanted}; got {list(array.shape)}")

@@ -29,10 +29,14 @@ def save_scheduler(policy: Policy, path: str | PathLike[str]) -> None:
     Raises
     ------
     PolicyError
-        The policy comes to rest at random, which a scheduler cannot say.
+        The policy comes to rest at random, or is for a horizon, which a scheduler cannot say.
     """
     if policy.rest is not None:
         raise PolicyError("a policy that comes to rest at random cannot be written as a scheduler of Storm.")
+    if policy.horizon is not None:
+        raise PolicyError(
+            "a scheduler of Storm does not count steps. Solve product(mdp, Steps(T)), and save the scheduler of that."
+        )
     with atomic_write(path) as file:
         for at, entry in enumerate(_entries(policy, with_relays(policy.mdp))):
             file.write(b"[\n" if at == 0 else b",\n")

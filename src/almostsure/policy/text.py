@@ -18,7 +18,7 @@ ARROWS = {"north": "↑", "up": "↑", "east": "→", "right": "→", "south": "
 
 
 def table(policy: Policy) -> str:
-    """One row a state, one column a remaining budget; large policies are cut short, and say so."""
+    """One row per state, one column per remaining budget; large policies are cut short, and say so."""
     head, body, more = _content(policy)
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
     lines = [
@@ -36,7 +36,7 @@ def policy_card(policy: Policy) -> str:
 
 def policy_map(policy: Policy) -> str:
     """What is played with the whole budget, on the map, as HTML; nothing if there is no small map."""
-    mdp, layer = policy.mdp, 0 if policy.budget is None else policy.budget
+    mdp, layer = policy.mdp, policy.layer(policy.budget, policy.horizon)
     if mdp.layout is None or mdp.num_states > MOST_DRAWN:
         return ""
     idle = mdp.is_terminal()
@@ -74,19 +74,21 @@ def _content(policy: Policy) -> tuple[list[str], list[list[str]], str]:
 
 
 def _shown_layers(policy: Policy) -> list[int]:
-    """All layers, or the lowest ones, the top one and the one for an overspent budget."""
-    count = policy.num_layers
+    """All layers, or the lowest ones, the top one and the one for an overspent budget; with all steps of a horizon."""
+    first = policy.layer(0, policy.horizon)
+    count = policy.layers_per_block
     if count <= MOST_LAYERS:
-        return list(range(count))
+        return list(range(first, first + count))
     last = {policy.budget, count - 1} - {None}
     kept = list(range(MOST_LAYERS - len(last)))
-    return kept + sorted(x for x in last if x is not None)
+    return [first + x for x in kept + sorted(x for x in last if x is not None)]
 
 
 def _title(policy: Policy, layer: int) -> str:
     if policy.budget is None:
         return "plays"
-    return "overspent" if layer > policy.budget else f"{layer} left"
+    row = layer % policy.layers_per_block
+    return "overspent" if row > policy.budget else f"{row} left"
 
 
 def _cell(policy: Policy, state: int, layer: int) -> str:

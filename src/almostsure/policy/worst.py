@@ -22,6 +22,7 @@ from almostsure.model.source import Model, as_model
 from almostsure.policy.chain import rule_of
 from almostsure.policy.explore import Waiting, explore
 from almostsure.policy.policy import Policy, as_policy
+from almostsure.policy.within import worst_within
 
 
 def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float:
@@ -48,6 +49,8 @@ def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float
     mdp = as_model(mdp)
     budget = None if budget is None else check_budget(budget)
     policy = as_policy(mdp, policy, budget=budget)
+    if policy.horizon is not None:
+        return worst_within(policy, policy.budget if budget is None else budget)
     if policy.budget is None:
         return _stationary(mdp, policy, mdp.initial_states, np.zeros(mdp.initial_states.size, np.int64))
     return _layered(mdp, policy, policy.budget if budget is None else budget)

@@ -55,6 +55,8 @@ def play(t: Tables, rules: Rules, random: streams.Streams, results: Results) -> 
             if rules.top >= 0:
                 left = rules.budget - spent
                 layer = rules.overspent if left < 0 else min(left, rules.top)
+            if rules.horizon:
+                layer += t.first[rules.horizon - taken - 1]
             if rules.rests:
                 bits += increment
                 if uniform(mix(bits)) < t.rests[layer, state]:

@@ -51,6 +51,7 @@ class Tables(NamedTuple):
     choice: npt.NDArray[Any]  # [layers, num_states]; [1, 1] for a randomised policy
     shares: Floats  # [layers, num_choices], running sum within each state; [1, 1] for a deterministic one
     rests: Floats  # [layers, num_states]; [1, 1] if the policy never comes to rest
+    first: npt.NDArray[np.int64]  # [max(horizon, 1)], the first layer to use with 1, 2, … steps left
 
 
 class Rules(NamedTuple):
@@ -63,6 +64,7 @@ class Rules(NamedTuple):
     discount: float
     randomised: bool  # whether the policy draws its actions
     rests: bool  # whether it may come to rest
+    horizon: int  # the steps that it is for, or 0
 
 
 def build_tables(mdp: MDP, policy: Policy) -> Tables:
@@ -90,6 +92,7 @@ def build_tables(mdp: MDP, policy: Policy) -> Tables:
         choice=frozen(np.zeros((1, 1), np.int32) if policy.choice is None else policy.choice),
         shares=frozen(shares),
         rests=frozen(nothing if policy.rest is None else policy.rest.probability),
+        first=frozen(np.zeros(1, np.int64) if policy.block is None else policy.block * policy.layers_per_block),
     )
 
 
@@ -180,10 +183,13 @@ class Lanes:
 
     def _layer(self) -> npt.NDArray[np.int64]:
         rules = self.rules
+        first = np.zeros(self.active.size, np.int64)
+        if rules.horizon:
+            first = self.tables.first[rules.horizon - self.lengths[self.active] - 1]
         if rules.top < 0:
-            return np.zeros(self.active.size, np.int64)
+            return first
         left = rules.budget - self.damages[self.active]
-        return np.where(left < 0, rules.overspent, np.minimum(left, rules.top))
+        return first + np.where(left < 0, rules.overspent, np.minimum(left, rules.top))
 
     def _choose(self, layer: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         t, state = self.tables, self.state[self.active]

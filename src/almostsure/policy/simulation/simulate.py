@@ -7,7 +7,7 @@ step rest, action, outcome, the first two only for policies that need them), pic
 probability exceeds the draw, and adds up rewards in the order in which they come.
 
 An episode ends in a terminal state; when it comes to rest (see :mod:`almostsure.policy.policy`), where nothing
-happens any more; or after ``max_steps``.  The latter two are *truncated*.
+happens any more; or after ``max_steps``, or the steps of the policy's horizon.  All but the first are *truncated*.
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ class Episodes:
         cut = int((self.truncated & (self.lengths >= self._rules.max_steps)).sum())
         if not cut:
             return ", come to rest"
+        if self._rules.max_steps == self._rules.horizon:
+            return f", {cut:,} of them after the {self._rules.horizon:,} steps of the horizon"
         return f", {cut:,} of them after max_steps = {self._rules.max_steps:,}: the policy may never end"
 
 
@@ -189,7 +191,7 @@ def simulate(
         machine, with any number of threads, compiled or not.
     max_steps
         Longer episodes are cut, and marked as truncated.  A policy that may never end plays all of these steps:
-        ``evaluate(mdp, policy).ends`` says how likely it ends.
+        ``evaluate(mdp, policy).ends`` says how likely it ends.  A policy for a horizon plays no more steps than that.
     discount
         Of the returns.
     crew
@@ -236,10 +238,11 @@ def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -
         budget=int(UNLIMITED) if start is None else start,
         top=-1 if policy.budget is None else policy.budget,
         overspent=policy.budget + 1 if policy.budget is not None and policy.knows_overspent else -1,
-        max_steps=_at_least_one("max_steps", max_steps),
+        max_steps=min(_at_least_one("max_steps", max_steps), policy.horizon or max_steps),
         discount=check_discount(discount),
         randomised=policy.probability is not None,
         rests=policy.rest is not None,
+        horizon=policy.horizon or 0,
     )
 
 
@@ -327,7 +330,7 @@ def warm_up() -> None:
     from almostsure.policy.simulation.kernel import play
 
     mdp = from_transitions([0], [0], [1], [1], [0], [0], terminal=[1])
-    rules = Rules(budget=0, top=-1, overspent=-1, max_steps=1, discount=1.0, randomised=False, rests=False)
+    rules = Rules(budget=0, top=-1, overspent=-1, max_steps=1, discount=1.0, randomised=False, rests=False, horizon=0)
     tables = build_tables(mdp, Policy.from_table(mdp, [0, 0]))
     play(tables, rules, open_streams(0, np.arange(1)), no_results(1))
 

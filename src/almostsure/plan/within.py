@@ -1,0 +1,155 @@
+"""The best assured return within a number of steps, by recursion over the steps that are left.
+
+With t steps left and K of the budget,
+
+    V_t(s, K) = max over a of [ g(s, a) + discount · Σ p(s', d | s, a) · V_{t−1}(s', K − d) ],    V_0 = 0,
+
+where V(s', K') = −∞ for K' < 0 and where s' is forbidden or unknown.  So V_t(s, K) is −∞ exactly where k_t(s) > K
+(:mod:`almostsure.budget.horizon`), and a choice is worth −∞ exactly where a :class:`almostsure.shield.HorizonShield`
+refuses it: the recursion needs no table of what is allowed.
+
+*Bounds.*  Expected rewards g are sums without rounding (:mod:`almostsure.plan.assured.sums`).  A step adds to the error
+of the values at most the roundings of one sum, (3 n + 10) ε (|g| + |V|) with n outcomes; these add up over the steps,
+discounted like the values.  The policy plays the choices whose worth was taken, so the lower bounds hold for it.
+
+*Memory.*  The policy keeps one block of choices for all numbers of steps left with which it does the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from operator import mul
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.budget.horizon import first_values
+from almostsure.kernels import njit
+from almostsure.memory import require
+from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.monitors import Steps
+from almostsure.plan.assured.sums import expected
+from almostsure.policy.policy import Policy
+from almostsure.progress import Bar, compiling
+
+PLAIN_WORK = 30_000  # pairs of outcome and budget, times steps, below which nobody waits for a compiler
+EPSILON = 2.0**-52
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Within:
+    """The best returns with 0, 1, … horizon steps left; −∞ where the budget does not suffice."""
+
+    returns: Floats  # [horizon + 1, budget + 1, initial states]
+    error: Floats  # [horizon + 1], the values may be wrong by no more
+    values: Floats | None  # [horizon + 1, budget + 1, num_states]: of all states, if they were asked for
+
+
+class Model(NamedTuple):
+    """What a step looks at."""
+
+    choice_ptr: Ints
+    outcome_ptr: Ints
+    successor: Ints
+    damage: npt.NDArray[np.uint8]
+    probability: Floats  # divided by its sum
+    gain: Floats  # [num_choices]
+    discount: float
+
+
+def solve_within(mdp: MDP, budget: int, horizon: int, *, discount: float, everywhere: bool) -> tuple[Policy, Within]:
+    """The best policy for a budget and a horizon, and what it returns with every number of steps left."""
+    rows, large = budget + 1, mdp.num_outcomes * (budget + 1) * horizon > PLAIN_WORK
+    if everywhere:
+        require(8 * (horizon + 1) * rows * mdp.num_states, f"the values for {horizon:,} steps", "Ask for fewer.")
+    model = _model(mdp, discount, large)
+    step: Any = best_step if large else best_step.py_func
+    values = np.zeros((rows, mdp.num_states))
+    values[:, first_values(mdp) > 0] = -math.inf
+    kept = [values.copy()] if everywhere else []
+    returns, errors, blocks, used = [values[:, mdp.initial_states]], [0.0], list[npt.NDArray[np.int32]](), list[int]()
+    choice = np.full((rows, mdp.num_states), -1, np.int32)
+    with Bar("steps", horizon) as bar, compiling("the solver for horizons"):
+        for done in range(1, horizon + 1):
+            errors.append(_error(model, values, errors[-1]))
+            values, choice = step(model, values, choice)
+            if not (blocks and np.array_equal(blocks[-1], choice)):
+                blocks.append(choice)
+                size = 4 * rows * mdp.num_states * len(blocks)
+                require(size, f"the policy for {horizon:,} steps", "Solve for fewer steps, or a smaller budget.")
+            used.append(len(blocks) - 1)
+            returns.append(values[:, mdp.initial_states])
+            kept += [values] if everywhere else []
+            bar.update(done)
+    policy = Policy(mdp, choice=np.concatenate(blocks), budget=budget, block=used)
+    every = np.stack(kept) if everywhere else None
+    return policy, Within(returns=np.stack(returns), error=np.array(errors), values=every)
+
+
+def _model(mdp: MDP, discount: float, large: bool) -> Model:
+    gain, is_one = (expected if large else _plain_expected)(mdp.outcome_ptr, mdp.probability, mdp.reward)
+    sums = np.where(is_one, 1.0, np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1].astype(np.int64)))
+    probability = mdp.probability / np.repeat(sums, np.diff(mdp.outcome_ptr))
+    columns = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage
+    return Model(*columns, probability, gain / sums, discount)
+
+
+def _plain_expected(outcome_ptr: Ints, probability: Floats, reward: Floats) -> tuple[Floats, Any]:
+    """The plain twin of the compiled sums: exact, then rounded."""
+    ptr = outcome_ptr.tolist()
+    spans = [slice(begin, end) for begin, end in pairwise(ptr)]
+    p, r = (list(map(Fraction, column.tolist())) for column in (probability, reward))
+    gain = np.array([float(sum(map(mul, p[at], r[at]))) for at in spans])
+    return gain, np.array([math.fsum(probability[at]) == 1 for at in spans])
+
+
+def _error(model: Model, values: Floats, before: float) -> float:
+    """A bound of the error after a step, from the one before it."""
+    most = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+    size = float(np.abs(model.gain).max(initial=0.0)) + model.discount * (most + before)
+    roundings = 3 * int(np.diff(model.outcome_ptr).max(initial=0)) + 10
+    return (model.discount * before + roundings * EPSILON * size) * (1 + 4 * EPSILON)
+
+
+@njit(cache=True, error_model="numpy")
+def best_step(model: Any, before: Any, last: Any) -> Any:
+    """The values with one step more, and the choice of each pair: the one of ``last`` where it is as good as any."""
+    values, choice = np.empty_like(before), np.empty_like(last)
+    for k in range(before.shape[0]):
+        for s in range(before.shape[1]):
+            best, chosen = -np.inf, -1
+            for c in range(model.choice_ptr[s], model.choice_ptr[s + 1]):
+                ahead = 0.0
+                for o in range(model.outcome_ptr[c], model.outcome_ptr[c + 1]):
+                    left = k - np.int64(model.damage[o])
+                    if left < 0:
+                        ahead = -np.inf
+                        break
+                    ahead += model.probability[o] * before[left, model.successor[o]]
+                worth = model.gain[c] + model.discount * ahead
+                if worth > best or (worth == best and chosen >= 0 and c == last[k, s]):
+                    best, chosen = worth, c
+            values[k, s], choice[k, s] = best, chosen
+    return values, choice
+
+
+def without_steps(policy: Policy, mdp: MDP, limit: Steps) -> Policy:
+    """A policy of ``product(mdp, Steps(T))`` as one of ``mdp`` for the horizon T."""
+    parts = policy.mdp.origin.parts if policy.mdp.origin is not None else None
+    assert parts is not None
+    layers, horizon = policy.num_layers, limit.limit
+    counted = np.flatnonzero(parts.states >= 0)
+    steps = np.array([parts.memories[i] for i in counted.tolist()], np.int64)
+    require(8 * layers * horizon * mdp.num_choices, f"the policy for {horizon:,} steps", "Solve for fewer steps.")
+    table = np.zeros((horizon * layers, mdp.num_choices))
+    for layer in range(layers):
+        weights = policy.weights(layer)
+        for at, left in zip(counted.tolist(), steps.tolist(), strict=True):
+            given, own = policy.mdp.choices(at), mdp.choices(int(parts.states[at]))
+            table[(left - 1) * layers + layer, own.start : own.stop] = weights[given.start : given.stop]
+    return Policy(mdp, probability=table, budget=policy.budget, block=np.arange(horizon))

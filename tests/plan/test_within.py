@@ -1,0 +1,153 @@
+"""The best policy for a number of steps: solved, evaluated, played, saved."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import almostsure as asure
+from almostsure import AlmostSure, Chance, Expected, Policy, evaluate, from_transitions, minimal_budget, simulate
+from almostsure.errors import AlmostSureError, ArgumentError, CorruptFile, Infeasible, NoSafeAction, PolicyError
+from almostsure.model import Steps, product
+from almostsure.plan import within as module
+from almostsure.policy.worst import worst_damage
+from almostsure.shield import HorizonShield
+from almostsure.testing import mdps
+
+
+def best(mdp, steps, state, left, discount=1.0):
+    """By definition: the best return of so many steps, −∞ where the budget does not suffice."""
+    if left < 0:
+        return -math.inf
+    if steps == 0:
+        return 0.0
+    return max(
+        math.fsum(
+            o.probability * (o.reward + discount * best(mdp, steps - 1, o.next_state, left - o.damage, discount))
+            for o in mdp.outcomes(state, int(a))
+        )
+        for a in mdp.actions(state)
+    )
+
+
+@given(mdps(max_states=3, max_damage=2), st.integers(1, 4), st.integers(0, 3), st.sampled_from([1.0, 0.9]))
+def test_it_is_the_best_of_all_plays(mdp, steps, budget, discount):
+    assume(minimal_budget(mdp, horizon=steps).smallest_budget() <= budget)
+    solution = asure.solve_policy(mdp, AlmostSure(budget), horizon=steps, discount=discount, everywhere=True)
+    values = solution.within.values
+    for t in range(steps + 1):
+        for k in range(budget + 1):
+            expected = [best(mdp, t, s, k, discount) for s in range(mdp.num_states)]
+            np.testing.assert_allclose(values[t, k], expected, rtol=1e-12, atol=1e-12)
+            assert ((values[t, k] > -math.inf) == (minimal_budget(mdp, horizon=t).of_state <= k)).all()
+    assert solution.lower <= solution.value <= solution.upper <= solution.lower + 1e-9
+    assert math.isclose(solution.evaluate().expected_return, solution.value, rel_tol=1e-12, abs_tol=1e-12)
+    assert worst_damage(mdp, solution) <= budget
+
+
+@given(mdps(max_states=5, max_damage=2), st.integers(1, 12), st.integers(0, 4))
+def test_compiled_is_plain_and_counting_steps_in_the_model_is_the_same(mdp, steps, budget):
+    assume(minimal_budget(mdp, horizon=steps).smallest_budget() <= budget)
+    solution = asure.solve_policy(mdp, AlmostSure(budget), horizon=steps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PLAIN_WORK", -1)
+        compiled = asure.solve_policy(mdp, AlmostSure(budget), horizon=steps)
+    counted = asure.solve_policy(product(mdp, Steps(steps)), AlmostSure(budget))
+    for other in (compiled, counted):
+        assert other.lower <= solution.upper
+        assert solution.lower <= other.upper
+        np.testing.assert_allclose(other.curve, solution.curve, rtol=1e-8, atol=1e-8)
+    assert solution.policy.is_deterministic
+    played = simulate(mdp, solution, 50, seed=1)
+    assert (played.damages <= budget).all()
+    assert (played.lengths <= steps).all()
+    shield = HorizonShield(minimal_budget(mdp, horizon=steps))
+    run = shield.begin(int(mdp.initial_states[0]), budget)
+    assert solution.policy.act(run[0], run[1], steps_left=run[2]) in shield.allowed(*run)
+
+
+@pytest.mark.parametrize("constraint", [Expected(1.5), Chance(1, 0.3), Chance(2, 0)])
+def test_expectation_and_chance_have_horizons_too(paper, constraint):
+    mdp = paper(0.5)
+    solution = asure.solve_policy(mdp, constraint, horizon=6)
+    counted = asure.solve_policy(product(mdp, Steps(6)), constraint)
+    assert math.isclose(solution.value, counted.value, rel_tol=1e-9)
+    result = evaluate(mdp, solution)
+    assert math.isclose(result.expected_return, solution.value, rel_tol=1e-9)
+    assert result.accuracy < 1e-11
+    used = result.expected_damage if isinstance(constraint, Expected) else result.overspends
+    assert math.isclose(used, solution.used, rel_tol=1e-9, abs_tol=1e-9)
+    same = asure.evaluate(product(mdp, Steps(6)), counted)
+    np.testing.assert_allclose(result.damage_distribution[: same.damage_distribution.size].sum(), 1)
+    assert solution.curve.size == (constraint.budget + 1 if isinstance(constraint, Chance) else 2)
+
+
+@given(mdps(max_states=4, max_damage=3), st.integers(1, 6), st.integers(0, 3))
+def test_evaluating_is_evaluating_the_model_that_counts_steps(mdp, steps, budget):
+    """A policy that plays at random, and goes on once overspent."""
+    uniform = np.repeat(1 / np.diff(mdp.choice_ptr), np.diff(mdp.choice_ptr))
+    table = np.tile(uniform, (steps * (budget + 2), 1))
+    policy = Policy(mdp, probability=table, budget=budget, block=np.arange(steps))
+    counted = product(mdp, Steps(steps))
+    mean = np.repeat(1 / np.diff(counted.choice_ptr), np.diff(counted.choice_ptr))
+    expected = evaluate(counted, Policy(counted, probability=mean[None]), budget=budget)
+    found = evaluate(mdp, policy)
+    for name in ("expected_return", "expected_damage", "overspends"):
+        assert math.isclose(getattr(found, name), getattr(expected, name), rel_tol=1e-10, abs_tol=1e-10), name
+    assert found.lower <= found.expected_return <= found.upper
+    size = min(found.damage_distribution.size, expected.damage_distribution.size)
+    np.testing.assert_allclose(found.damage_distribution[:size], expected.damage_distribution[:size], atol=1e-12)
+
+
+def test_what_repeats_is_kept_once_and_files_keep_it(paper, tmp_path):
+    mdp = paper()
+    solution = asure.solve_policy(mdp, AlmostSure(2), horizon=1000)
+    assert solution.policy.horizon == 1000
+    assert solution.policy.num_layers <= 3 * 4
+    solution.policy.save(tmp_path / "policy.safetensors")
+    loaded = Policy.load(tmp_path / "policy.safetensors", mdp)
+    assert loaded == solution.policy
+    assert loaded != asure.solve_policy(mdp, AlmostSure(2), horizon=999).policy
+    wrong = Policy(mdp, choice=np.array([[0, 2]] * 3), budget=2, block=[0] * 5)
+    wrong.save(tmp_path / "wrong.safetensors")
+    raw = (tmp_path / "wrong.safetensors").read_bytes()
+    (tmp_path / "wrong.safetensors").write_bytes(raw.replace(b'"assured":"no"', b'"assured":"ye"'))
+    with pytest.raises(CorruptFile):  # noqa: PT011 - whichever check finds it first
+        Policy.load(tmp_path / "wrong.safetensors", mdp)
+
+
+def test_playing_counts_the_steps_down(paper):
+    policy = asure.solve_policy(paper(), AlmostSure(2), horizon=3).policy
+    play = policy.start()
+    actions = []
+    for damage in (1, 1, 0):
+        actions.append(play.act(0))
+        play.observe(damage)
+    assert actions[:2] == [0, 0]
+    with pytest.raises(ArgumentError, match=r"steps_left must lie in 1 … 3"):
+        play.act(0)
+    with pytest.raises(ArgumentError, match="say how many are left"):
+        policy.act(0, 2)
+    assert "for 3 steps" in repr(policy)
+    assert "2 left" in str(policy)
+    with pytest.raises(PolicyError, match="does not count steps"):
+        policy.save_scheduler("never.json")
+
+
+def test_bad_horizons_and_budgets(paper):
+    for bad in (-1, 2.5):
+        with pytest.raises(AlmostSureError, match="horizon"):
+            asure.solve_policy(paper(), AlmostSure(1), horizon=bad)
+    with pytest.raises(ArgumentError, match="at least 1"):
+        asure.solve_policy(paper(), AlmostSure(1), horizon=0)
+    pit = from_transitions([0], [0], [0], [1], [0], [1])
+    with pytest.raises(Infeasible, match=r"does not suffice for 5 steps[\s\S]*nature can force 5 damage") as caught:
+        asure.solve_policy(pit, AlmostSure(4), horizon=5)
+    assert caught.value.needed == 5
+    policy = asure.solve_policy(pit, AlmostSure(5), horizon=5).policy
+    with pytest.raises(NoSafeAction, match="says nothing"):
+        simulate(pit, policy, 3, budget=2, seed=0)
+    with pytest.raises(PolicyError, match="block must hold"):
+        Policy(pit, choice=np.zeros((1, 1), np.int32), block=[])
