@@ -7,32 +7,31 @@ from hypothesis import given
 import almostsure as asure
 from almostsure import minimal_budget
 from almostsure.errors import ArgumentError, ModelError, UnknownName
-from almostsure.model import with_damage, with_reward
 from almostsure.testing import mdps
 
 
 @given(mdps(max_states=5, max_damage=3))
 def test_the_same_damage_is_the_same_model(mdp):
-    assert with_damage(mdp, mdp.damage) == mdp
-    assert with_reward(mdp, mdp.reward) == mdp
-    assert minimal_budget(with_damage(mdp, 0)).of_state.max() == 0
+    assert mdp.with_damage(mdp.damage) == mdp
+    assert mdp.with_reward(mdp.reward) == mdp
+    assert minimal_budget(mdp.with_damage(0)).of_state.max() == 0
 
 
 @given(mdps(max_states=5, max_damage=3))
 def test_a_larger_unit_is_never_too_little(mdp):
-    exact, coarse = minimal_budget(mdp), minimal_budget(with_damage(mdp, mdp.damage, scale=2))
+    exact, coarse = minimal_budget(mdp), minimal_budget(mdp.with_damage(mdp.damage, scale=2))
     assert (2 * coarse.of_state.astype(np.int64) >= exact.of_state).all()
-    assert np.array_equal(minimal_budget(with_damage(mdp, mdp.damage / 10, scale="0.1")).of_state, exact.of_state)
+    assert np.array_equal(minimal_budget(mdp.with_damage(mdp.damage / 10, scale="0.1")).of_state, exact.of_state)
 
 
 def test_labels_and_functions():
     rows = [(0, 0, 1, 0.5, 2, 0), (0, 0, 2, 0.5, 0, 1), (1, 0, 2, 1, 3, 0)]
     mdp = asure.from_transitions(*zip(*rows, strict=True), terminal=[2], labels={"wet": [1], "end": [2]})
-    assert minimal_budget(with_damage(mdp, "wet")).of(0) == 1
-    assert minimal_budget(with_damage(mdp, {"wet": 2, "end": 5})).of(0) == 7
-    assert minimal_budget(with_damage(mdp, lambda s, a, s2, r, terminated: 4 * terminated)).of(0) == 4
-    assert with_reward(mdp, lambda s, a, s2, r, terminated: -r).reward.min() == -3
-    assert with_damage(mdp, "wet").labels.keys() == {"wet", "end"}
+    assert minimal_budget(mdp.with_damage("wet")).of(0) == 1
+    assert minimal_budget(mdp.with_damage({"wet": 2, "end": 5})).of(0) == 7
+    assert minimal_budget(mdp.with_damage(lambda s, a, s2, r, terminated: 4 * terminated)).of(0) == 4
+    assert mdp.with_reward(lambda s, a, s2, r, terminated: -r).reward.min() == -3
+    assert mdp.with_damage("wet").labels.keys() == {"wet", "end"}
 
 
 @pytest.mark.parametrize(
@@ -50,4 +49,4 @@ def test_labels_and_functions():
 def test_bad_damage(damage, error, message):
     mdp = asure.from_transitions([0], [0], [1], [1], [0], [0], terminal=[1])
     with pytest.raises(error, match=message):
-        with_damage(mdp, damage)
+        mdp.with_damage(damage)

@@ -260,7 +260,7 @@ def test_a_failed_export_leaves_the_old_file(shield: Shield, tmp_path: Path, mon
     def fail(values: object) -> None:
         raise KeyboardInterrupt("enough")
 
-    monkeypatch.setattr("almostsure.shield.export._numbers", fail)
+    monkeypatch.setattr("almostsure.shield.export.write._numbers", fail)
     with pytest.raises(KeyboardInterrupt, match="enough"):
         shield_of(garnet(5, 2, 2)).export_c(tmp_path / "shield.h")
     assert (tmp_path / "shield.h").read_bytes() == before

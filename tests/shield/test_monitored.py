@@ -8,7 +8,7 @@ import almostsure as asure
 from almostsure import Shield, minimal_budget, product
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
 from almostsure.gym import ShieldedEnv, ShieldedVectorEnv, to_gymnasium
-from almostsure.model import ENDED, Monitor, Refill, SecondBudget, Steps, with_damage
+from almostsure.model import ENDED, Monitor, Refill, SecondBudget, Steps
 from almostsure.shield import Guard, HorizonShield, MonitoredShield
 
 NOISY = 2  # going south is noisy
@@ -127,8 +127,8 @@ def test_what_is_forbidden_stays_so_in_further_products():
     base = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0], [0, 0, 0])
     inner = product(base, SecondBudget(lambda s, a, *_: int(a == 1), budget=0))
     assert minimal_budget(product(inner, Steps(3))).of_choice[:2].tolist() == [0, asure.INFINITE]
-    assert with_damage(inner, 0).label("forbidden").any()
-    assert minimal_budget(with_damage(inner, 0)).of_choice[:2].tolist() == [0, asure.INFINITE]
+    assert inner.with_damage(0).label("forbidden").any()
+    assert minimal_budget(inner.with_damage(0)).of_choice[:2].tolist() == [0, asure.INFINITE]
     with pytest.raises(ArgumentError, match="products of products cannot guard"):
         MonitoredShield(Shield(minimal_budget(product(inner, Steps(3)))))
 

@@ -35,7 +35,7 @@ from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 
 if TYPE_CHECKING:
-    from almostsure.budget.horizon import HorizonBudget
+    from almostsure.budget.horizon import HorizonBudget, Rises
     from almostsure.budget.minimal import MinimalBudget
 
 INFINITE = 2**31 - 1
@@ -306,15 +306,92 @@ def _find_compiled(mdp: MDP, minimal: MinimalBudget, owed_for_infinite: int) -> 
 # ---------------------------------------------------------------------- horizons
 
 
-def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
-    """Verify the least damage for every number of steps by its definition, with sweeps of its own."""
-    limit = INFINITE - 1 if minimal.cap is None else minimal.cap
+def check_rises(mdp: MDP, rises: Rises) -> None:
+    """The form of what is claimed: for each state the steps at which it needs more, ascending, and what."""
+    ptr, step, value = rises
+    whole = all(array.ndim == 1 and array.dtype.kind == "i" for array in rises)
+    if not (whole and ptr.size == mdp.num_states + 1 and ptr[0] == 0 and ptr[-1] == step.size == value.size):
+        raise CertificateError(f"rises must be integers for each of {mdp.num_states} states")
+    inside = np.ones(step.size, np.bool_)  # not the first of its state
+    inside[ptr[:-1][ptr[:-1] < step.size]] = False
+    falls = inside[1:] & ((np.diff(step) <= 0) | (np.diff(value) <= 0))
+    if (np.diff(ptr) < 0).any() or falls.any() or (step < 0).any() or not ((value >= 0) & (value <= INFINITE)).all():
+        raise CertificateError("rises must be ascending steps with ascending values, 0 or more")
+
+
+def check_never_too_small_within(minimal: HorizonBudget) -> None:
+    """What the safety of a number of steps rests on: v_t(s) ≥ min over a of max over outcomes of d + v_{t−1}(s').
+
+    A claim only has to be looked at when it could have become too small: in the step after one of the successors'
+    values rose, and in the first.
+    """
+    mdp, rises = minimal.mdp, minimal.rises
+    check_rises(mdp, rises)
+    owner = np.repeat(np.arange(mdp.num_states), np.diff(rises.ptr))
+    order = np.argsort(rises.step, kind="stable")
+    begin = np.searchsorted(rises.step[order], np.arange(minimal.horizon + 2))
+    by_successor = np.argsort(mdp.successor, kind="stable")
+    edge = np.searchsorted(mdp.successor[by_successor], np.arange(mdp.num_states + 1))
+    before = mdp.choice_states()[mdp.outcome_choices()[by_successor]]  # the states that lead to each, side by side
+    now = rises.at(0).astype(np.int64)
+    forbidden = _forbidden(mdp)
+    if (now < forbidden).any():
+        raise CertificateError(f"{mdp.describe_state(int(np.argmax(now < forbidden)))} is forbidden, and must need ∞")
+    look = np.arange(mdp.num_states)
+    for step in range(1, minimal.horizon + 1):
+        last = now.copy() if look.size else now
+        risen = order[begin[step] : begin[step + 1]]
+        now[owner[risen]] = rises.value[risen]
+        if look.size:
+            _check_step(minimal, look, last, now, step)
+        look = np.unique(before[_ranges(edge, owner[risen])])
+
+
+def _check_step(
+    minimal: HorizonBudget, states: npt.NDArray[Any], last: npt.NDArray[Any], now: npt.NDArray[Any], step: int
+) -> None:
+    mdp = minimal.mdp
+    choice = _ranges(mdp.choice_ptr, states)
+    outcome = _ranges(mdp.outcome_ptr, choice)
+    lengths = np.diff(mdp.outcome_ptr)[choice]
+    cost = np.minimum(last[mdp.successor[outcome]] + mdp.damage[outcome], INFINITE)
+    worst = np.maximum.reduceat(cost, np.cumsum(lengths) - lengths)
+    counts = np.diff(mdp.choice_ptr)[states]
+    least = np.minimum.reduceat(worst, np.cumsum(counts) - counts)
+    short = np.flatnonzero(least > now[states])
+    if short.size:
+        s = int(states[short[0]])
+        raise CertificateError(
+            f"with {step} steps left, {mdp.describe_state(s)} needs {show(least[short[0]])}; the budget claims "
+            f"{show(now[s])}. Solve again with minimal_budget(mdp, horizon=…).",
+            state=s,
+        )
+
+
+def _ranges(ptr: npt.NDArray[Any], owners: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """All of ptr[i] … ptr[i + 1] − 1, for each owner i in turn."""
+    begin, lengths = ptr[owners].astype(np.int64), (ptr[owners + 1] - ptr[owners]).astype(np.int64)
+    result: npt.NDArray[np.int64] = np.arange(int(lengths.sum())) + np.repeat(
+        begin - (np.cumsum(lengths) - lengths), lengths
+    )
+    return result
+
+
+def _forbidden(mdp: MDP) -> npt.NDArray[np.int64]:
+    """INFINITE for what is forbidden (labelled so, and hurts for ever) or unknown, 0 elsewhere."""
     values = np.zeros(mdp.num_states, np.int64)
     for s in np.flatnonzero(mdp.labels.get("forbidden", np.zeros(mdp.num_states, np.bool_))).tolist():
         where = slice(int(mdp.outcome_ptr[mdp.choice_ptr[s]]), int(mdp.outcome_ptr[mdp.choice_ptr[s + 1]]))
         if (mdp.successor[where] == s).all() and (mdp.damage[where] > 0).all():
             values[s] = INFINITE
     values[values.size if mdp.unknown is None else mdp.unknown :] = INFINITE
+    return values
+
+
+def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
+    """Verify the least damage for every number of steps by its definition, with sweeps of its own."""
+    limit = INFINITE - 1 if minimal.cap is None else minimal.cap
+    values = _forbidden(mdp)
     last = int(minimal.rises.step.max(initial=0))
     for step in range(minimal.horizon + 1):
         before = values

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorEnv, VectorWrapper
-from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservation, RepeatAction, StickyAction
+from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservation, RepeatAction, StickyAction, TimeLimit
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelMismatch
@@ -211,3 +211,14 @@ def shows_indices(env: Any, observations: Any) -> bool:
     """Whether an environment plays a model of ours and shows its states by their index."""
     model = getattr(getattr(env, "unwrapped", env), "mdp", None)
     return isinstance(model, MDP) and isinstance(observations, Discrete) and observations.n == model.num_states
+
+
+def most_steps(env: Any) -> int | None:
+    """After how many steps an environment ends every episode, if that is known: its TimeLimit's, or its own limit."""
+    spec = getattr(env, "spec", None)
+    found = [getattr(spec, "max_episode_steps", None), getattr(env.unwrapped, "max_episode_steps", None)]
+    while isinstance(env, gymnasium.Wrapper):
+        found.append(getattr(env, "_max_episode_steps", None) if isinstance(env, TimeLimit) else None)
+        env = env.env
+    limits = [int(steps) for steps in found if steps is not None and steps > 0]
+    return min(limits) if limits else None

@@ -28,7 +28,7 @@ from almostsure.policy.policy import Policy, as_policy
 from almostsure.shield.checks import require_budget
 from almostsure.shield.monitored import guard_of
 from almostsure.shield.outcomes import STALE
-from almostsure.shield.protocol import Guard, Run
+from almostsure.shield.protocol import ForSteps, Guard, Run
 from almostsure.shield.shield import Shield
 
 Forbidden = Literal["raise", "replace"]
@@ -69,6 +69,7 @@ class Guarded:
         fallback: Any,
         state_of: StateOf | None,
         ledger: LedgerOrPath,
+        most_steps: int | None,
     ) -> None:
         if not isinstance(guard, Guard):
             raise ArgumentError(
@@ -80,10 +81,13 @@ class Guarded:
         if state_of is not None and not callable(state_of):
             raise ArgumentError(f"state_of must be a function of (observation, env); got {state_of!r}")
         guard = guard_of(guard)
+        if most_steps is not None and isinstance(guard, ForSteps):
+            guard = guard.within(most_steps)
         self.guard, self.space, self.forbidden, self.state_of = guard, guard.space, forbidden, state_of
         self.learns, self.is_sure = isinstance(guard, OnlineShield), isinstance(guard, Shield)
         self.is_fixed = bool(getattr(guard, "is_fixed", False))  # whether its answers may be kept
         self.counts_steps = "steps_left" in guard.carries
+        self.steps_at = guard.carries.index("steps_left") + 1 if self.counts_steps else 0  # of a run
         self.shows = [name for name in guard.carries if not name.startswith("_")]  # the others are the guard's notes
         self.budget = _feasible(guard, budget)
         self.fallback = None if fallback is None else self._policy(fallback)

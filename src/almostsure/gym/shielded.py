@@ -21,6 +21,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, ModelError, NoSafeAction
+from almostsure.gym.fitting import most_steps
 from almostsure.gym.guarded import (
     NOWHERE,
     Forbidden,
@@ -61,7 +62,9 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         A Gymnasium environment with discrete actions, numbered as in the shield's model.
     shield
         A :class:`almostsure.Shield` of the environment's model, whether that was built or learned, an
-        :class:`almostsure.OnlineShield`, or any other :class:`almostsure.shield.Guard`.
+        :class:`almostsure.OnlineShield`, or any other :class:`almostsure.shield.Guard`.  One that is for a number of
+        steps counts no more of them than the environment's own limit (``TimeLimit``, ``max_episode_steps``), and ends
+        an episode after the last one that it is for.
     budget
         The budget of every episode.
     observe
@@ -131,7 +134,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             self, shield=shield, budget=budget, observe=observe, normalised=normalised, _disable_deepcopy=True, **told
         )
         gymnasium.Wrapper.__init__(self, env)
-        self.guarded = Guarded(shield, budget, **told)
+        self.guarded = Guarded(shield, budget, most_steps=most_steps(env), **told)
         self.guarded.fit(env, env.observation_space, env.action_space)
         self.shown = self.guarded.show(env.observation_space, observe, normalised=normalised)
         self.observation_space = self.shown.space
@@ -233,7 +236,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         try:
             mask = guarded.row(run)
         except NoSafeAction:
-            if guarded.counts_steps and run[guarded.guard.carries.index("steps_left") + 1] == 0:
+            if guarded.counts_steps and run[guarded.steps_at] == 0:
                 return Stage(run, carried, NONE, guarded.any_row(run[0]), info)  # the horizon is over
             if not guarded.learns:
                 raise

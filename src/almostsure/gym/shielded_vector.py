@@ -15,6 +15,7 @@ from gymnasium.vector.utils import batch_space, iterate
 from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError, NoSafeAction
 from almostsure.gym.autoreset import Infos, Resets, read, said, some, write
+from almostsure.gym.fitting import most_steps
 from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, Lived, StateOf, Told, no_action
 from almostsure.gym.observation import Form, show_final
 from almostsure.model.mdp import Bools
@@ -71,7 +72,11 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         ledger: LedgerOrPath = None,
     ) -> None:
         super().__init__(env)
-        self.guarded = Guarded(shield, budget, forbidden=forbidden, fallback=fallback, state_of=state_of, ledger=ledger)
+        self._envs = getattr(env.unwrapped, "envs", None) or [None] * env.num_envs
+        parts = [env, *(inner for inner in self._envs if inner is not None)]
+        limits = [steps for part in parts if (steps := most_steps(part)) is not None]
+        told: dict[str, Any] = {"forbidden": forbidden, "fallback": fallback, "state_of": state_of, "ledger": ledger}
+        self.guarded = Guarded(shield, budget, most_steps=max(limits, default=None), **told)
         self._resets = Resets(env)
         if self.guarded.learns and self._resets.mode != AutoresetMode.DISABLED:
             raise ArgumentError(
@@ -79,14 +84,10 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
                 f"reset yourself; this one resets by {self._resets.mode.value}. Make it with "
                 "autoreset_mode=AutoresetMode.DISABLED, and reset those that ended with options={'reset_mask': …}."
             )
-        if self.guarded.counts_steps:
-            raise ArgumentError(
-                "a HorizonShield ends the episode of each environment by itself, which this vector cannot do. Put "
-                "ShieldedEnv around each environment instead."
-            )
-        self._envs = getattr(env.unwrapped, "envs", None) or [None] * env.num_envs
-        for part in (env, *(inner for inner in self._envs if inner is not None)):
+        for part in parts:
             self.guarded.fit(part, env.single_observation_space, env.single_action_space)
+        if self.guarded.counts_steps:
+            self._check_limits(limits)
         self.shown = self.guarded.show(env.single_observation_space, observe, normalised=normalised)
         self.single_observation_space = self.shown.space
         self.observation_space = batch_space(self.shown.space, env.num_envs)
@@ -99,6 +100,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._masks: npt.NDArray[np.int8] = np.zeros((count, space.num_actions), np.int8)
         self._violated: Bools = np.zeros(count, np.bool_)  # where the last step took more than was left
         self._stuck: Bools = np.zeros(count, np.bool_)  # where a learning guard knows nothing safe
+        self._over: Bools = np.zeros(count, np.bool_)  # where no step of the guard's horizon is left
 
     # ------------------------------------------------------------------ episodes
 
@@ -145,8 +147,9 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             self._note_violations(before, played, damages)
         executed = played if acting is self._all else np.where(acting, played, NOWHERE)
         self._look()
-        if self.guarded.learns:
-            truncated = truncated | (self._stuck & ~terminated)
+        if self.guarded.learns or self.guarded.counts_steps:
+            truncated = truncated | ((self._stuck | (self._over & acting)) & ~terminated)
+            self._check_ended(ended, acting)
             ended = terminated | truncated
         for at in ended.nonzero()[0].tolist():
             self._note(at, self._why(at, bool(terminated[at])))
@@ -224,6 +227,11 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     def _look(self) -> None:
         """Look up the masks of all runs."""
         guarded = self.guarded
+        if guarded.counts_steps:
+            self._over = self._run[guarded.steps_at] == 0
+            if some(self._over):
+                self._look_within()
+                return
         if not guarded.learns:
             self._masks = guarded.guard.mask(*self._run).view(np.int8)  # a new array
             return
@@ -232,6 +240,37 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
                 self._masks[at], self._stuck[at] = guarded.row(self._one(at)), False
             except NoSafeAction:
                 self._masks[at], self._stuck[at] = guarded.any_row(int(self._run[0][at])), True
+
+    def _look_within(self) -> None:
+        """Look up the masks of runs some of which have no step left."""
+        self._masks = np.zeros_like(self._masks)
+        goes_on = np.flatnonzero(~self._over)
+        if goes_on.size:
+            self._masks[goes_on] = self.guarded.guard.mask(*(column[goes_on] for column in self._run))
+        for at in np.flatnonzero(self._over).tolist():
+            self._masks[at] = self.guarded.any_row(int(self._run[0][at]))
+
+    def _check_limits(self, limits: list[int]) -> None:
+        """Refuse a vector that resets by itself, unless its episodes end within the guard's horizon."""
+        horizon = getattr(self.guarded.guard, "horizon", None)
+        if self._resets.mode == AutoresetMode.DISABLED or horizon is None:
+            return
+        if not limits or max(limits) > horizon:
+            raise ArgumentError(
+                f"the environments must end their episodes within the {horizon:,} steps that the shield is for; this "
+                f"vector resets by itself, and its limit is {max(limits, default=None)}. Make it with "
+                f"max_episode_steps={horizon}, or "
+                "with autoreset_mode=AutoresetMode.DISABLED and reset it yourself."
+            )
+
+    def _check_ended(self, ended: Bools, acting: Bools) -> None:
+        """Refuse an episode that a vector which resets by itself did not end in time."""
+        late = self._over & acting & ~ended
+        if self._resets.mode != AutoresetMode.DISABLED and some(late):
+            raise ModelError(
+                f"environment {int(np.argmax(late))} must have ended its episode: no step is left of the horizon, and "
+                "nothing is promised beyond it"
+            )
 
     def _one(self, at: int) -> Run:
         return tuple(column[at].item() for column in self._run)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from almostsure.model.build.grid import Cell, from_map
     from almostsure.model.build.tables import from_gymnasium, from_table
     from almostsure.model.build.transitions import from_transitions
-    from almostsure.model.change import with_damage, with_reward
     from almostsure.model.layout import Layout
     from almostsure.model.mdp import MDP, Outcome
     from almostsure.model.monitors import (
@@ -59,8 +58,6 @@ __all__ = [
     "load",
     "product",
     "to_storm",
-    "with_damage",
-    "with_reward",
 ]
 
 __getattr__ = on_demand(
@@ -68,7 +65,6 @@ __getattr__ = on_demand(
     {
         "almostsure.model.build.transitions": "from_transitions",
         "almostsure.model.build.damage": "known_damage",
-        "almostsure.model.change": "with_damage with_reward",
         "almostsure.model.build.convert": "from_dense from_sparse",
         "almostsure.model.show.draw": "draw_map",
         "almostsure.model.build.examples": "example example_names",

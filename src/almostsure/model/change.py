@@ -15,42 +15,20 @@ from almostsure.model.build.transitions import build
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.origin import Origin
-from almostsure.model.source import Model, as_model
 from almostsure.model.umb.foreign import Scale, as_scale, scaled
 
 Given = str | Mapping[str, float] | npt.ArrayLike | Callable[[int, int, int, float, bool], float]
 
 
-def with_damage(mdp: Model, damage: Given, *, scale: Scale | None = None) -> MDP:
-    """The same model with another damage.
-
-    Parameters
-    ----------
-    damage
-        A label (entering a state that carries it hurts by 1), a mapping from labels to damages, one number per outcome
-        of the model or one for all, or a function ``damage(state, action, next_state, reward, terminated)``.
-    scale
-        The unit, for damage that is fractional or above 255: a damage d counts as ⌈d / scale⌉, computed exactly.  That
-        is never too little; it may be up to one unit too much per step.
-
-    Examples
-    --------
-    >>> import almostsure as asure
-    >>> from almostsure.model import with_damage
-    >>> mdp = asure.example("quicksand")
-    >>> twice = with_damage(mdp, 2 * mdp.damage)
-    >>> asure.minimal_budget(mdp).smallest_budget(), asure.minimal_budget(twice).smallest_budget()
-    (2, 4)
-    """
-    mdp = as_model(mdp)
+def with_damage(mdp: MDP, damage: Given, scale: Scale | None = None) -> MDP:
+    """See :meth:`almostsure.MDP.with_damage`."""
     values = scaled(per_outcome(mdp, damage, "damage"), scale)
     unit = Fraction(1) if scale is None else as_scale(scale)
     return _rebuilt(mdp, damage=values, reward=mdp.reward, unit=unit)
 
 
-def with_reward(mdp: Model, reward: Given) -> MDP:
-    """The same model with another reward, given as the damage of :func:`with_damage` is; any finite numbers."""
-    mdp = as_model(mdp)
+def with_reward(mdp: MDP, reward: Given) -> MDP:
+    """See :meth:`almostsure.MDP.with_reward`."""
     unit = Fraction(1) if mdp.origin is None else mdp.origin.scale
     return _rebuilt(mdp, damage=mdp.damage, reward=per_outcome(mdp, reward, "reward"), unit=unit)
 

@@ -237,6 +237,37 @@ class MDP(Space):
         del fields["choice_ptr"], fields["choice_action"]
         return {"arrays": self.arrays, "origin": self.origin, **fields}
 
+    def with_damage(self, damage: Any, *, scale: Any = None) -> MDP:
+        """The same model with another damage: "what if", in one line.
+
+        Parameters
+        ----------
+        damage
+            A label (entering a state that carries it hurts by 1), a mapping from labels to damages, one number per
+            outcome of the model or one for all, or a function ``damage(state, action, next_state, reward,
+            terminated)``.
+        scale
+            The unit, for damage that is fractional or above 255: a damage d counts as ⌈d / scale⌉, computed exactly.
+            That is never too little; it may be up to one unit too much per step.
+
+        Examples
+        --------
+        >>> import almostsure as asure
+        >>> mdp = asure.example("quicksand")
+        >>> twice = mdp.with_damage(2 * mdp.damage)
+        >>> asure.minimal_budget(mdp).smallest_budget(), asure.minimal_budget(twice).smallest_budget()
+        (2, 4)
+        """
+        from almostsure.model.change import with_damage
+
+        return with_damage(self, damage, scale)
+
+    def with_reward(self, reward: Any) -> MDP:
+        """The same model with another reward, given as the damage of :meth:`with_damage` is; any finite numbers."""
+        from almostsure.model.change import with_reward
+
+        return with_reward(self, reward)
+
     def save(self, path: str | PathLike[str], *, relay: bool = False) -> None:
         """Write the model to a UMB file (``.umb``) or a DRN file (``.drn``), atomically.  See :func:`almostsure.load`.
 

@@ -150,7 +150,7 @@ class Solution:
 
     def _may_never_end(self) -> list[str]:
         """A line for policies that do not surely end, where that is cheap to know."""
-        if self.policy.num_layers * self.mdp.num_states > ASKED:
+        if self.policy.horizon is not None or self.policy.num_layers * self.mdp.num_states > ASKED:
             return []
         try:
             ends = self.evaluate().ends

@@ -7,17 +7,21 @@ before the steps are over.  It is the least restrictive shield for that many ste
 
 from __future__ import annotations
 
+from os import PathLike
+from pathlib import Path
 from typing import Any, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import check_budget, names_right_word, whole, whole_array
-from almostsure.budget.certificate import check_minimal_budget
-from almostsure.budget.horizon import HorizonBudget, check_steps
+from almostsure.budget.certificate import check_never_too_small_within, check_rises
+from almostsure.budget.horizon import HorizonBudget, Rises, check_steps, horizon_budget
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError, NoSafeAction
+from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction
+from almostsure.files import load_tensors, save_tensors
 from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.source import Model, as_model
 from almostsure.policy.explore import spans
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
@@ -30,7 +34,12 @@ class HorizonShield:
     Parameters
     ----------
     minimal
-        From ``minimal_budget(mdp, horizon=T)``.  One that was made otherwise is verified first.
+        From ``minimal_budget(mdp, horizon=T)``.  Where one was made otherwise, what safety rests on is verified here.
+
+    Raises
+    ------
+    CertificateError
+        If the budget claims less than is needed somewhere.
 
     Examples
     --------
@@ -57,7 +66,7 @@ class HorizonShield:
                 "horizon, use Shield(minimal_budget(mdp))."
             )
         if not minimal.checked:
-            check_minimal_budget(minimal.mdp, minimal)
+            check_never_too_small_within(minimal)
         self.minimal = minimal
         rises = minimal.rises
         self._scale = max(minimal.horizon, int(rises.step.max(initial=0))) + 1
@@ -74,6 +83,15 @@ class HorizonShield:
     def space(self) -> MDP:
         """The states and actions that it knows: its model's."""
         return self.minimal.mdp
+
+    @property
+    def horizon(self) -> int:
+        """For how many steps it is."""
+        return self.minimal.horizon
+
+    def within(self, steps: int) -> HorizonShield:
+        """The shield for episodes that end after fewer steps, which allows more; itself where they do not."""
+        return self if steps >= self.horizon else HorizonShield(self.minimal.at(steps))
 
     # ------------------------------------------------------------------ what is allowed
 
@@ -180,6 +198,43 @@ class HorizonShield:
             state, action, next_state = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
             spent = self._outcomes.damage(state, action, next_state, damage)
         return next_state, remaining - spent, steps - 1
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the shield to a safetensors file, atomically.  The model is not part of it."""
+        numbers = {"horizon": self.horizon, "cap": self.minimal.cap, "settled": self.minimal.settled}
+        strings = {name: "" if value is None else str(value) for name, value in numbers.items()}
+        arrays = self.minimal.rises._asdict()
+        save_tensors(path, kind="horizon shield", model=self.mdp.fingerprint, arrays=arrays, strings=strings)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], mdp: Model) -> HorizonShield:
+        """Read a shield of ``mdp``.  A file whose budgets are too small anywhere is refused."""
+        model = as_model(mdp)
+        arrays, strings = load_tensors(path, kind="horizon shield", model=model.fingerprint)
+        try:
+            rises = Rises(*(arrays[name] for name in Rises._fields))
+            cap, settled = (int(strings[name]) if strings[name] else None for name in ("cap", "settled"))
+            check_rises(model, rises)
+            return cls(horizon_budget(model, rises, check_steps("horizon", int(strings["horizon"])), cap, settled))
+        except (ValueError, KeyError, CertificateError) as error:
+            raise CorruptFile(f"{path!s} does not hold a horizon shield of its model: {error}", path=path) from error
+
+    def export_numpy(self, path: str | PathLike[str]) -> tuple[Path, Path]:
+        """Write a Python module and its table, which need NumPy and nothing of ours.
+
+        It has ``allowed(state, remaining, steps_left)``.  Returns both paths; see :meth:`Shield.export_numpy`.
+        """
+        from almostsure.shield.export.horizon import export_numpy
+
+        return export_numpy(self, path)
+
+    def export_c(self, path: str | PathLike[str], *, name: str = "almostsure") -> None:
+        """Write a self-contained C99 header; its comments explain it.  See :meth:`Shield.export_c`."""
+        from almostsure.shield.export.horizon import export_c
+
+        export_c(self, path, name=name)
 
     def __repr__(self) -> str:
         return f"<HorizonShield: for {self.minimal.horizon:,} steps; {repr(self.minimal)[16:-1]}>"

@@ -69,3 +69,17 @@ class Guard(Protocol):
         this cannot happen.
         """
         ...
+
+
+@runtime_checkable
+class ForSteps(Guard, Protocol):
+    """A guard that may be for a number of steps; it then carries ``steps_left``."""
+
+    @property
+    def horizon(self) -> int | None:
+        """For how many steps it is; None if for any number of them."""
+        ...
+
+    def within(self, steps: int) -> Guard:
+        """The guard for episodes that end after fewer steps; itself where they do not."""
+        ...

@@ -351,7 +351,7 @@ class Shield:
         tuple
             The two paths.  The module has ``allowed(state, remaining)``, and fails as this shield does.
         """
-        from almostsure.shield.export import export_numpy
+        from almostsure.shield.export.budget import export_numpy
 
         return export_numpy(self, path, budget)
 
@@ -368,7 +368,7 @@ class Shield:
         name
             What its names begin with, for those who include several.
         """
-        from almostsure.shield.export import export_c
+        from almostsure.shield.export.budget import export_c
 
         export_c(self, path, budget, name=name)
 

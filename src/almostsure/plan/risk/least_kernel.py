@@ -1,4 +1,4 @@
-"""The compiled sweeps of :mod:`almostsure.plan.least_risk`, whose ``sweep_plain`` is their twin.
+"""The compiled sweeps of :mod:`almostsure.plan.risk.least`, whose ``sweep_plain`` is their twin.
 
 A state's new value is used at once, and sweeps go forth and back: both only let the bounds close in sooner.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from almostsure.plan.least_risk import TINY
+from almostsure.plan.risk.least import TINY
 
 
 @njit(cache=True)
@@ -53,3 +53,20 @@ def bounds_of(sums: Any, upper: Any, lower: Any, level: int, s: int) -> tuple[fl
             best_high = min(best_high, high / share * sums.margin[c])
             best_low = min(best_low, low / share * (2.0 - sums.margin[c]))
     return min(best_high, 1.0), min(best_low, 1.0)
+
+
+@njit(cache=True)
+def sweep_step(sums: Any, before: Any, after: Any) -> None:  # pragma: no cover - compiled
+    """The least risks with one step more, from those with one step less; both are [budget + 1, num_states]."""
+    for level in range(before.shape[0]):
+        for s in range(before.shape[1]):
+            best = 1.0
+            for c in range(sums.choice_ptr[s], sums.choice_ptr[s + 1]):
+                total = 0.0
+                for o in range(sums.outcome_ptr[c], sums.outcome_ptr[c + 1]):
+                    left = level - np.int64(sums.damage[o])
+                    ahead = 1.0 if left < 0 else before[left, sums.successor[o]]
+                    if ahead > 0.0:
+                        total += max(sums.probability[o] * ahead, TINY)
+                best = min(best, total * sums.scale[c])
+            after[level, s] = best

@@ -17,6 +17,9 @@ least p*, whenever the iteration stops.
 outcomes divided by their share.  So max(p̄(s, K), A/B) is an upper bound of q as well, and iterating A/B does not wait
 for a loop to be left.
 
+*Horizons.*  With t steps left, p_t(s, K) = min over a of Σ p · p_{t−1}(s', K − d), and p_0 = 0 unless overspent (or
+forbidden): a recursion, one row for each (t, K), with the same rounding up.
+
 *Layers.*  Damage only lowers K, so K = 0, 1, 2, … are solved in turn; p̄(·, K − 1) is a valid start for K, since more
 budget never makes overspending more likely.
 """
@@ -30,6 +33,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.budget.horizon import first_values
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.policy.explore import spans
 from almostsure.progress import Bar, compiling
@@ -38,6 +42,7 @@ EPSILON = 2.0**-52
 TINY = 5e-324  # the least positive number: a product of positive numbers is not 0
 PLAIN_WORK = 20_000  # open choices over all layers below which waiting for a compiler does not pay …
 PLAIN_SWEEPS = 400  # … unless the bounds close in slowly
+PLAIN_STEPS = 2_000_000  # the same for a horizon: outcomes times budgets times steps
 MOST_SWEEPS = 200_000
 SWEEPS_AT_ONCE = 20  # between two looks at Ctrl-C
 
@@ -130,18 +135,48 @@ def sweep_plain(
     return gap
 
 
+def least_within(mdp: MDP, budget: int, horizon: int) -> Floats:
+    """Upper bounds of p_t for every state, [(horizon + 1) · (budget + 1), num_states]: row t · (budget + 1) + K."""
+    sums, rows = sums_of(mdp, times=2), budget + 1
+    table = np.zeros(((horizon + 1) * rows, mdp.num_states))
+    table[:rows, first_values(mdp) > 0] = 1.0
+    large = mdp.num_outcomes * rows * horizon > PLAIN_STEPS
+    step = _compiled_step() if large else step_plain
+    with Bar("least risks", horizon) as bar:
+        for t in range(1, horizon + 1):
+            step(sums, table[(t - 1) * rows : t * rows], table[t * rows : (t + 1) * rows])
+            bar.update(t)
+    return table
+
+
+def step_plain(sums: Sums, before: Floats, after: Floats) -> None:
+    """The plain twin of the compiled step."""
+    choices = np.arange(sums.owner.size)
+    for level in range(len(before)):
+        risks, _ = _sums(sums, before, np.full(choices.size, level), choices, up=True)
+        after[level] = np.minimum.reduceat(risks, sums.choice_ptr[:-1].astype(np.int64))
+
+
 def risks_of(sums: Sums, upper: Floats, remaining: Ints, choices: Ints) -> Floats:
     """q̄(s, K, a): an upper bound of the risk of each choice with what remains, 0 or more."""
     direct, through = _sums(sums, upper, remaining, choices, up=True)
     return np.minimum(direct, np.maximum(through, upper[remaining, sums.owner[choices]]))
 
 
-def _sums(sums: Sums, table: Floats, remaining: Ints, choices: Ints, *, up: bool) -> tuple[Floats, Floats]:
+def risks_within(sums: Sums, upper: Floats, remaining: Ints, choices: Ints, first: Ints) -> Floats:
+    """The same with steps left; ``first`` is the first row of the table with one step less."""
+    return _sums(sums, upper, remaining, choices, up=True, first=first)[0]
+
+
+def _sums(
+    sums: Sums, table: Floats, remaining: Ints, choices: Ints, *, up: bool, first: Ints | None = None
+) -> tuple[Floats, Floats]:
     """Σ p · p(s', K') of each choice over all outcomes, and over those that leave (s, K), divided by their share."""
     outcome, owner = spans(sums.outcome_ptr, choices)
-    first = np.searchsorted(owner, np.arange(choices.size))
+    begin = np.searchsorted(owner, np.arange(choices.size))
     left = remaining[owner] - sums.damage[outcome]
-    after = np.where(left < 0, 1.0, table[np.maximum(left, 0), sums.successor[outcome]])
+    row = np.maximum(left, 0) if first is None else np.maximum(left, 0) + first[owner]
+    after = np.where(left < 0, 1.0, table[row, sums.successor[outcome]])
     share = sums.probability[outcome]
     terms = share * after
     if up:
@@ -150,13 +185,20 @@ def _sums(sums: Sums, table: Floats, remaining: Ints, choices: Ints, *, up: bool
     scale = sums.scale[choices] if up else 2.0 - sums.scale[choices]
     margin = sums.margin[choices] if up else 2.0 - sums.margin[choices]
     with np.errstate(invalid="ignore"):  # 0/0: a choice that only loops
-        through = np.add.reduceat(terms * leaves, first) / np.add.reduceat(share * leaves, first) * margin
-    direct = np.add.reduceat(terms, first) * scale
+        through = np.add.reduceat(terms * leaves, begin) / np.add.reduceat(share * leaves, begin) * margin
+    direct = np.add.reduceat(terms, begin) * scale
     return np.minimum(direct, 1.0), np.where(np.isnan(through), 1.0 if up else 0.0, np.minimum(through, 1.0))
+
+
+def _compiled_step() -> Callable[..., None]:
+    with compiling("the risk solver"):
+        from almostsure.plan.risk.least_kernel import sweep_step
+
+    return cast(Callable[..., None], sweep_step)
 
 
 def _compiled() -> Callable[..., float]:
     with compiling("the risk solver"):
-        from almostsure.plan.least_risk_kernel import sweep_layer
+        from almostsure.plan.risk.least_kernel import sweep_layer
 
     return cast(Callable[..., float], sweep_layer)

@@ -1,0 +1,450 @@
+"""``RiskShield``: whatever the agent does, the budget is overspent with a probability of at most ``risk``.
+
+Where no finite budget holds with certainty, or only at too high a price, one may accept a stated risk ρ₀.  The shield
+carries what is left of it, ρ, beside what remains of the budget, K.  Let p̄(s, K) be an upper bound of the least
+probability of overspending (:mod:`almostsure.plan.risk.least`), 1 once overspent, and let q̄(s, K, a) be an upper bound
+of Σ p · p̄(s', K'), with p̄ ≥ min over a of q̄.
+
+- An action is allowed where q̄(s, K, a) ≤ ρ.
+- After an outcome that leads to (s', K'), the risk that is left is
+
+      ρ' = p̄' + (1 − p̄') · (ρ − q̄) / (1 − q̄)     (1 if q̄ = 1),   p̄' = p̄(s', K'),   rounded down, never below p̄'.
+
+**Theorem.**  If p̄(s₀, Δ) ≤ ρ₀, every agent that plays allowed actions only, learning or hostile, overspends Δ with a
+probability of at most ρ₀, and there is always an allowed action.
+
+*Proof.*  Let c = (ρ − q̄)/(1 − q̄), which lies in [0, 1] since q̄ ≤ ρ ≤ 1.  The mean of p̄' over the outcomes is at most q̄,
+so the mean of ρ' = p̄' (1 − c) + c is at most q̄ (1 − c) + c = ρ: ρ is a supermartingale with values in [0, 1].  Since
+ρ' ≥ p̄' ≥ min q̄ there is an allowed action again.  Once overspent p̄' = 1 and so ρ' = 1, and it stays there.  Hence
+P(overspent by step t) ≤ E ρ_t ≤ ρ₀ for every t.  Rounding ρ' down keeps all of this, as long as ρ' ≥ p̄'.  ∎
+
+The q̄ must be made of the same p̄ that ρ' uses: with separate bounds the mean of ρ' could exceed ρ, and waiting would
+gain risk.  With ρ = 0 the allowed actions are those with q̄ = 0, that is k*(s, a) ≤ K: the :class:`almostsure.Shield`.
+With ρ = 1 nothing is forbidden, and ρ stays 1.
+
+*With a horizon* of T steps the tables have the steps that are left as one more index: p̄_t ≥ min over a of q̄_t, and q̄_t
+is made of p̄_{t−1}.  The proof is the same, step by step, up to the last.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from os import PathLike
+from pathlib import Path
+from typing import Any, NoReturn, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import check_budget, check_real, check_tolerance, names_right_word, whole, whole_array
+from almostsure.budget import minimal_budget
+from almostsure.budget.horizon import check_steps, first_values
+from almostsure.errors import ArgumentError, CertificateError, CorruptFile, Infeasible, ModelError, NoSafeAction
+from almostsure.files import load_tensors, save_tensors
+from almostsure.memory import require
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.source import Model, as_model
+from almostsure.plan.risk.least import EPSILON, Sums, least_risk, least_within, risks_of, risks_within, sums_of
+from almostsure.policy.explore import spans
+from almostsure.shield.outcomes import Outcomes
+from almostsure.shield.protocol import Run
+
+TOLERANCE = 1e-8
+
+
+@final
+class RiskShield:
+    """Allows what keeps the probability of overspending ``budget`` at or below ``risk``, whoever plays.
+
+    Parameters
+    ----------
+    mdp
+        The model.  Its probabilities matter here, so a model that was learned from samples is refused.
+    budget
+        The damage that an episode may take.
+    risk
+        The probability with which it may take more, 0 … 1.
+    horizon
+        Count only so many steps.  The shield then carries the steps that are left, too.
+    tolerance
+        How close p̄ must be to the least risk.  A looser one is computed sooner and allows a little less.
+
+    Raises
+    ------
+    Infeasible
+        If ``risk`` is below the least probability of overspending from the start; ``needed`` is what suffices.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.from_transitions(  # cross the road at once, at a risk of 10 %, or walk round it for nothing
+    ...     [0, 0, 0], [0, 0, 1], [1, 1, 1], [0.9, 0.1, 1], [5, 5, 0], [0, 1, 0], terminal=[1]
+    ... )
+    >>> shield = RiskShield(mdp, budget=0, risk=0.25)
+    >>> run = shield.begin(0, 0)
+    >>> shield.allowed(*run), shield.allowed(0, 0, 0.05)
+    (array([0, 1]), array([1]))
+    >>> round(shield.after(run, 0, 1, 0)[2], 4)  # the crossing went well: less risk is left
+    0.1667
+    """
+
+    is_fixed = True
+
+    def __init__(
+        self, mdp: Model, budget: int, risk: float, *, horizon: int | None = None, tolerance: float = TOLERANCE
+    ) -> None:
+        self.mdp = _with_known_probabilities(as_model(mdp))
+        self.budget, self.risk = check_budget(budget), check_risk(risk)
+        self.horizon = None if horizon is None else check_steps("horizon", horizon)
+        size = 8 * (self.budget + 1) * self.mdp.num_states * (2 if self.horizon is None else self.horizon + 1)
+        require(size, f"least risks for budgets up to {self.budget:,}", "Use a smaller budget, or fewer steps.")
+        self.least = self._solved(check_tolerance(tolerance))
+        self._prepare()
+
+    def _solved(self, tolerance: float) -> Floats:
+        """The table of p̄: one row for each remaining budget, and for each number of steps left."""
+        if self.horizon is not None:
+            return least_within(self.mdp, self.budget, self.horizon)
+        needed = minimal_budget(self.mdp).of_state
+        return least_risk(self.mdp, needed, self.budget, tolerance).upper
+
+    def _prepare(self) -> None:
+        """What look-ups need, and the risk at the start."""
+        self.least.flags.writeable = False
+        self._sums: Sums = sums_of(self.mdp)
+        self._outcomes = Outcomes(self.mdp)
+        self._choices = self.mdp.choice_states().astype(np.int64) * self.mdp.num_actions + self.mdp.choice_action
+        self._start = self._share_risk()
+
+    @property
+    def carries(self) -> tuple[str, ...]:
+        """What it carries beside the state."""
+        return ("remaining", "risk") if self.horizon is None else ("remaining", "risk", "steps_left")
+
+    def within(self, steps: int) -> RiskShield:
+        """The shield for episodes that end after fewer steps, which allows more; itself where they do not."""
+        if self.horizon is None or steps >= self.horizon:
+            return self
+        return self._with(self.least[: (steps + 1) * (self.budget + 1)], steps)
+
+    def _with(self, least: Floats, horizon: int | None) -> RiskShield:
+        """The same with another table, which must be one of upper bounds."""
+        result = copy(self)
+        result.least, result.horizon = least, horizon
+        result._prepare()
+        return result
+
+    @property
+    def space(self) -> MDP:
+        """The states and actions that it knows: its model's."""
+        return self.mdp
+
+    def _share_risk(self) -> dict[int, float]:
+        """The risk with which a run begins in each initial state: the start is a draw like any other."""
+        states, weights = self.mdp.initial_states, self.mdp.initial_probabilities
+        least = self._least(states, np.full(states.size, self.budget), self._all_steps(states.size))
+        if states.size == 1:
+            mean, shares = float(least[0]), np.array([self.risk])
+        else:
+            mean = min(math.fsum(weights * least) * (1 + (states.size + 4) * EPSILON), 1.0)
+            shares = _left(self.risk, mean, least)
+        if mean > self.risk:
+            raise Infeasible(
+                f"a risk of {self.risk:g} is not enough: from the start, more than {self.budget} damage cannot be "
+                f"ruled out at a risk below {mean!r} (rounded up). Allow that risk, or a larger budget.",
+                needed=mean,
+            )
+        return dict(zip(states.tolist(), shares.tolist(), strict=True))
+
+    # ------------------------------------------------------------------ what is allowed
+
+    def least_risk(self, state: int | str, remaining: int, steps_left: int | None = None) -> float:
+        """The least probability of taking more than ``remaining`` damage from a state on, rounded up."""
+        steps = self._steps(1, self.horizon if steps_left is None else steps_left)
+        return float(
+            self._least(np.array([self.mdp.state(state)]), np.array([whole("remaining", remaining)]), steps)[0]
+        )
+
+    @names_right_word
+    def allowed(
+        self, state: int | str, remaining: int, risk: float, steps_left: int | None = None
+    ) -> npt.NDArray[np.int64]:
+        """The ids of the actions that are allowed with what remains of the budget and of the risk, ascending.
+
+        Raises
+        ------
+        NoSafeAction
+            If ``risk`` is less than the least risk there, or no step is left.
+        """
+        s, left, rho = self.mdp.state(state), whole("remaining", remaining), check_risk(risk)
+        row = self.mask(np.array([s]), np.array([left]), np.array([rho]), steps_left)[0]
+        return np.flatnonzero(row)
+
+    def mask(
+        self,
+        states: npt.ArrayLike,
+        remaining: npt.ArrayLike,
+        risk: npt.ArrayLike,
+        steps_left: npt.ArrayLike | None = None,
+    ) -> Bools:
+        """Which actions are allowed, for many runs at once: [n, num_actions].  No row is empty.
+
+        Raises
+        ------
+        NoSafeAction
+            If any row would be empty; it names the first.
+        """
+        s, left, rho = np.broadcast_arrays(
+            np.atleast_1d(whole_array("states", states)),
+            whole_array("remaining", remaining),
+            np.asarray(risk, np.float64),
+        )
+        if s.size and not (s.min() >= 0 and s.max() < self.mdp.num_states):
+            self.mdp.state(int(s[(s < 0) | (s >= self.mdp.num_states)][0]))  # says what is wrong
+        odd = ~((rho >= 0) & (rho <= 1))
+        if odd.any():
+            check_risk(float(rho[np.argmax(odd)]))  # says what is wrong
+        steps = self._steps(s.size, steps_left)
+        if steps.size and steps.min() < 1:
+            at = int(np.argmin(steps))
+            raise NoSafeAction(
+                f"no step is left of the horizon {self.horizon} at {self.mdp.describe_state(int(s[at]))}: nothing is "
+                "promised beyond it. End the episode there (max_episode_steps).",
+                state=int(s[at]),
+                remaining=int(left[at]),
+            )
+        choices, owner = spans(self.mdp.choice_ptr, s)
+        safe = self._risks(left[owner], choices, steps[owner]) <= rho[owner]
+        result = np.zeros((s.size, self.mdp.num_actions), np.bool_)
+        result[owner, self.mdp.choice_action[choices]] = safe
+        empty = ~result.any(axis=1)
+        if empty.any():
+            at = int(np.argmax(empty))
+            self._refuse(int(s[at]), int(left[at]), float(rho[at]), int(steps[at]))
+        return result
+
+    def _refuse(self, state: int, remaining: int, risk: float, steps: int) -> NoReturn:
+        least = self._least(np.array([state]), np.array([remaining]), np.array([steps]))[0]
+        raise NoSafeAction(
+            f"no action of {self.mdp.describe_state(state)} keeps the risk at {risk:.6g} with {remaining} left: "
+            f"the least is {least:.6g}.",
+            state=state,
+            remaining=remaining,
+        )
+
+    # ------------------------------------------------------------------ runs
+
+    def begin(self, state: Any, budget: int | None = None) -> Run:
+        """The run (state, remaining, risk) that begins in a state, and the steps left if there is a horizon.
+
+        For an array of states, arrays.  ``budget`` may be less than the shield was made for.  An initial state gets its
+        share of the risk, another one all of it.
+        """
+        remaining = self.budget if budget is None else check_budget(budget)
+        if remaining > self.budget:
+            raise ArgumentError(f"budget must be at most the {self.budget} that this shield is for; got {remaining}")
+        states = np.atleast_1d(whole_array("states", [self.mdp.state(x) for x in np.ravel(state)]))
+        whole_budget = remaining == self.budget
+        risk = np.array([self._start.get(s, self.risk) if whole_budget else self.risk for s in states.tolist()])
+        left, steps = np.full(states.size, remaining, np.int64), self._all_steps(states.size)
+        short = self._least(states, left, steps) > risk
+        if short.any():
+            at = int(np.argmax(short))
+            self._refuse(int(states[at]), remaining, float(risk[at]), int(steps[at]))
+        last = () if self.horizon is None else (steps,)
+        if np.ndim(state) == 0:
+            return int(states[0]), remaining, float(risk[0]), *(int(x[0]) for x in last)
+        return states.astype(np.int64), left, risk, *last
+
+    def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
+        """The run after ``action`` led to ``next_state``; for many runs, arrays of both.  See ``Shield.after``."""
+        state, remaining, risk, *steps = run
+        if isinstance(next_state, np.ndarray) and next_state.ndim:
+            left = remaining - self._outcomes.damages(state, action, next_state, damage)
+            choices = np.searchsorted(self._choices, state * self.mdp.num_actions + action)  # they exist: it happened
+            before = self._steps(choices.size, *steps)
+            after = self._after(choices, remaining, risk, next_state, left, before)
+            return next_state, left, after, *(x - 1 for x in steps)
+        s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
+        spent = self._outcomes.damage(s, a, reached, damage)
+        kept = self.risk_after(s, remaining, risk, a, reached, spent, *steps)
+        return reached, remaining - spent, kept, *(x - 1 for x in steps)
+
+    def risk_after(
+        self,
+        state: int | str,
+        remaining: int,
+        risk: float,
+        action: int | str,
+        next_state: int | str,
+        damage: int,
+        steps_left: int | None = None,
+    ) -> float:
+        """The risk that is left after an action led to a state and did some damage; ``steps_left`` is before it."""
+        choice, reached = self.mdp.choice(state, action), self.mdp.state(next_state)
+        left, rho = whole("remaining", remaining), check_risk(risk)
+        spent = whole("damage", damage)
+        at = [np.array([x]) for x in (choice, left, rho, reached, left - spent)]
+        return float(self._after(at[0], at[1], at[2], at[3], at[4], self._steps(1, steps_left))[0])
+
+    def _after(
+        self, choices: Ints, remaining: Ints, risk: Floats, next_states: Ints, left: Ints, steps: Ints
+    ) -> Floats:
+        if self.horizon is not None and steps.size and steps.min() < 1:
+            raise ArgumentError(
+                "the horizon is over: no step is left in which anything was promised. Begin another run."
+            )
+        used = self._risks(remaining, choices, steps)
+        if (used > risk).any():
+            at = int(np.argmax(used > risk))
+            raise NoSafeAction(
+                f"{self.mdp.describe_choice(int(choices[at]))} was not allowed with a risk of {risk[at]:.6g}: it takes "
+                f"{used[at]:.6g}",
+                remaining=int(remaining[at]),
+            )
+        return _left(risk, used, self._least(next_states, left, steps - 1))
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the shield to a safetensors file, atomically.  The model is not part of it."""
+        numbers = {"budget": self.budget, "risk": self.risk.hex(), "horizon": self.horizon}
+        strings = {name: "" if value is None else str(value) for name, value in numbers.items()}
+        arrays = {"least": np.ascontiguousarray(self.least)}
+        save_tensors(path, kind="risk shield", model=self.mdp.fingerprint, arrays=arrays, strings=strings)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], mdp: Model) -> RiskShield:
+        """Read a shield of ``mdp``.  A file whose risks are too small anywhere is refused."""
+        model = as_model(mdp)
+        arrays, strings = load_tensors(path, kind="risk shield", model=model.fingerprint)
+        try:
+            result = cls.__new__(cls)
+            result.mdp, result.budget = _with_known_probabilities(model), check_budget(int(strings["budget"]))
+            result.risk = check_risk(float.fromhex(strings["risk"]))
+            result.horizon = check_steps("horizon", int(strings["horizon"])) if strings["horizon"] else None
+            result.least = arrays["least"]
+            result._check_table()
+            result._prepare()
+        except (ValueError, KeyError, Infeasible, CertificateError) as error:
+            raise CorruptFile(f"{path!s} does not hold a risk shield of its model: {error}", path=path) from error
+        return result
+
+    def _check_table(self) -> None:
+        """What the proof asks of p̄: at least the least q̄ of the state's actions, and 1 for what is forbidden."""
+        rows = (self.budget + 1) * (1 if self.horizon is None else self.horizon + 1)
+        least = self.least
+        if least.shape != (rows, self.mdp.num_states) or least.dtype != np.float64:
+            raise CertificateError(f"risks must be {rows} rows of {self.mdp.num_states} numbers; got {least.shape}")
+        if not ((least >= 0) & (least <= 1)).all():
+            raise CertificateError("risks must be probabilities, 0 … 1")
+        self._sums = sums_of(self.mdp)
+        first = 0 if self.horizon is None else self.budget + 1  # with no step left nothing is asked of them
+        if first and (least[:first, first_values(self.mdp) > 0] < 1).any():
+            raise CertificateError("what is forbidden must have a risk of 1")
+        begin = self.mdp.choice_ptr[:-1].astype(np.int64)
+        for row in range(first, rows):
+            short = np.flatnonzero(np.minimum.reduceat(self.risks_in(row - first), begin) > least[row])
+            if short.size:
+                raise CertificateError(f"the risk of {self.mdp.describe_state(int(short[0]))} is too small")
+
+    def risks_in(self, row: int) -> Floats:
+        """q̄ of every choice, for one row: a remaining budget, plus (budget + 1) for each step left after the next."""
+        steps, remaining = divmod(row, self.budget + 1)
+        choices = np.arange(self.mdp.num_choices)
+        return self._risks(np.full(choices.size, remaining), choices, np.full(choices.size, steps + 1))
+
+    def export_numpy(self, path: str | PathLike[str]) -> tuple[Path, Path]:
+        """Write a Python module and its table, which need NumPy and nothing of ours.
+
+        It has ``allowed(state, remaining, risk)`` and ``risk_after(state, remaining, risk, action, next_state,
+        damage)``, with ``steps_left`` as one more argument where there is a horizon.  Returns both paths.
+        """
+        from almostsure.plan.risk.export import export_numpy
+
+        return export_numpy(self, path)
+
+    def export_c(self, path: str | PathLike[str], *, name: str = "almostsure") -> None:
+        """Write a self-contained C99 header with both functions; its comments explain them."""
+        from almostsure.plan.risk.export import export_c
+
+        export_c(self, path, name=name)
+
+    # ------------------------------------------------------------------ pieces
+
+    def _steps(self, size: int, steps_left: npt.ArrayLike | None = None) -> Ints:
+        """The steps left of each of many runs; ones without a horizon, where nobody looks at them."""
+        if self.horizon is None:
+            if steps_left is not None:
+                raise ArgumentError(
+                    "steps_left is for a shield with a horizon: RiskShield(mdp, budget, risk, horizon=T)"
+                )
+            return np.ones(size, np.int64)
+        if steps_left is None:
+            raise ArgumentError(f"steps_left must be given: this shield is for a horizon of {self.horizon} steps")
+        steps = np.broadcast_to(whole_array("steps_left", steps_left), (size,)).astype(np.int64)
+        if size and not 0 <= steps.min() <= steps.max() <= self.horizon:
+            raise ArgumentError(f"steps_left must lie in 0 … {self.horizon}, the horizon; got {steps_left!r}")
+        return steps
+
+    def _all_steps(self, size: int) -> Ints:
+        return np.full(size, 1 if self.horizon is None else self.horizon, np.int64)
+
+    def _least(self, states: Ints, remaining: Ints, steps: Ints) -> Floats:
+        """p̄ of each pair; 1 once overspent.  More than the budget is as good as the budget."""
+        row = np.clip(remaining, 0, self.budget)
+        row = row if self.horizon is None else row + steps * (self.budget + 1)
+        result: Floats = np.where(remaining < 0, 1.0, self.least[row, states])
+        return result
+
+    def _risks(self, remaining: Ints, choices: Ints, steps: Ints) -> Floats:
+        """q̄ of each choice; 1 once overspent."""
+        left = np.clip(remaining, 0, self.budget)
+        if self.horizon is None:
+            found = risks_of(self._sums, self.least, left, choices)
+        else:
+            found = risks_within(self._sums, self.least, left, choices, (steps - 1) * (self.budget + 1))
+        result: Floats = np.where(remaining < 0, 1.0, found)
+        return result
+
+    def __repr__(self) -> str:
+        states = self.mdp.initial_states
+        starts = self._least(states, np.full(states.size, self.budget), self._all_steps(states.size))
+        steps = "" if self.horizon is None else f" within {self.horizon:,} steps"
+        return (
+            f"<RiskShield: more than {self.budget} damage{steps} with a probability of at most {self.risk:g}, "
+            "whoever plays\n"
+            f"  {self.mdp.num_states:,} states; the least risk at the start is {starts.max():.6g}>"
+        )
+
+
+def _with_known_probabilities(mdp: MDP) -> MDP:
+    """The model, if it knows how probable its outcomes are."""
+    mdp.require_probabilities("RiskShield")
+    if mdp.unknown is not None or (mdp.origin is not None and mdp.origin.counted):
+        raise ModelError(
+            "a RiskShield needs the model's probabilities, and this model was learned: which outcomes are possible "
+            "is known with the stated confidence, how probable they are is not. Use Shield, or a model with known "
+            "probabilities."
+        )
+    return mdp
+
+
+def check_risk(risk: object) -> float:
+    """``risk`` as a float in [0, 1]."""
+    value = check_real("risk", risk)
+    if not 0 <= value <= 1:
+        raise ArgumentError(f"risk must be a probability, 0 … 1; got {value:g}")
+    return value
+
+
+def _left(risk: Any, used: Any, least: Floats) -> Floats:
+    """ρ' = p̄' + (1 − p̄') (ρ − q̄)/(1 − q̄), rounded down but never below p̄'; 1 where ρ = 1."""
+    risk, used = np.broadcast_arrays(np.asarray(risk, np.float64), np.asarray(used, np.float64))
+    below = np.nextafter
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = below(below(risk - used, 0.0) / below(1.0 - used, 2.0), 0.0)
+    extra = below(below(1.0 - least, 0.0) * np.clip(share, 0.0, 1.0), 0.0)
+    result: Floats = np.where(risk >= 1.0, 1.0, np.maximum(below(least + extra, 0.0), least))
+    return result

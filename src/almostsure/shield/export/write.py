@@ -1,0 +1,114 @@
+"""What all exports share: a module of Python beside its table, and a C99 header with its arrays.
+
+A module is one of the ``runtime`` files of this folder, which import nothing of ours, with the fingerprint of the model
+and the checksum of its table filled in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import keyword
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import ArgumentError
+from almostsure.files import atomic_write
+from almostsure.model.mdp import MDP, Ints
+
+IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+LINE = 24  # numbers per line of C
+
+
+def narrow(values: Ints) -> Ints:
+    """The same numbers in the narrowest unsigned type."""
+    largest = int(values.max()) if values.size else 0
+    return values.astype(np.min_scalar_type(largest))
+
+
+# ---------------------------------------------------------------------- NumPy
+
+
+def write_module(
+    path: str | PathLike[str], runtime: str, model: str, arrays: Mapping[str, npt.NDArray[Any]]
+) -> tuple[Path, Path]:
+    """Write a runtime as a module, and its table beside it; returns both paths."""
+    module = Path(path) if Path(path).suffix == ".py" else Path(f"{fspath(path)}.py")
+    if not module.stem.isidentifier() or keyword.iskeyword(module.stem):
+        raise ArgumentError(
+            f"path must end in the name of a Python module, such as shield_table.py; got {module.name!r}"
+        )
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays, model=np.array(model))  # type: ignore[arg-type]
+    content = buffer.getvalue()
+    text = files("almostsure.shield.export").joinpath(f"{runtime}.py").read_text(encoding="utf-8")
+    for name, value in (("MODEL", model), ("TABLE", hashlib.sha256(content).hexdigest())):
+        text = text.replace(f'\n{name} = ""', f'\n{name} = "{value}"')
+    table = module.with_suffix(".npz")
+    with atomic_write(table) as file:  # first: a module without its table refuses everything
+        file.write(content)
+    with atomic_write(module) as file:
+        file.write(text.encode())
+    return module, table
+
+
+# ---------------------------------------------------------------------- C
+
+
+def write_header(
+    path: str | PathLike[str],
+    name: str,
+    mdp: MDP,
+    texts: tuple[str, str],
+    arrays: Mapping[str, npt.NDArray[Any]],
+    **fields: object,
+) -> None:
+    """Write a C99 header: a text, the arrays, and a text; ``fields`` stand in braces in both texts."""
+    if not IDENTIFIER.fullmatch(name):
+        raise ArgumentError(f"name must be letters, digits and underscores, and begin with a letter; got {name!r}")
+    if max(mdp.num_states, *(array.size for array in arrays.values())) >= 2**32 - 1:
+        raise ArgumentError(f"a C header holds less than 2**32 states and choices; got {mdp.num_states:,} states")
+    fields |= {
+        "name": name,
+        "NAME": name.upper(),
+        "model": mdp.fingerprint,
+        "num_states": mdp.num_states,
+        "last_state": mdp.num_states - 1,
+        "num_actions": mdp.num_actions,
+        "actions": _action_list(mdp),
+    }
+    with atomic_write(path) as file:
+        file.write(texts[0].format(**fields).encode())
+        for what, values in arrays.items():
+            file.write(f"\nstatic const {_c_type(values)} {name}_{what}[] = {{\n".encode())
+            for part in _numbers(values):
+                file.write(part)
+            file.write(b"};\n")
+        file.write(texts[1].format(**fields).encode())
+
+
+def _c_type(values: npt.NDArray[Any]) -> str:
+    return "double" if values.dtype.kind == "f" else f"uint{8 * values.dtype.itemsize}_t"
+
+
+def _numbers(values: npt.NDArray[Any]) -> Iterator[bytes]:
+    """Lines of C numbers, exact.  C has no empty arrays, so an empty one gets an entry that no state refers to."""
+    show = float.hex if values.dtype.kind == "f" else str
+    for begin in range(0, max(values.size, 1), LINE):
+        part = values[begin : begin + LINE].tolist() or [0]
+        yield f"    {', '.join(map(show, part))},\n".encode()
+
+
+def _action_list(mdp: MDP) -> str:
+    """Ids and names of the actions, for a comment: only characters that cannot end it or splice lines."""
+    if mdp.action_names is None:
+        return f"0 ... {mdp.num_actions - 1}"
+    shown = [re.sub(r"[^A-Za-z0-9 _.,:;()+=-]", "_", action)[:40] for action in mdp.action_names[:32]]
+    return ", ".join(f"{i} {action}" for i, action in enumerate(shown)) + (", ..." if mdp.num_actions > 32 else "")
