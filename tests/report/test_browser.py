@@ -1,12 +1,17 @@
 """The report in a real browser: slider, click, player, keyboard, both colour schemes, offline, hostile names, size."""
 
+import csv
 import re
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import almostsure as asure
+from almostsure.model.source import as_model
 from almostsure.report import write_report
+from almostsure.report.words import show
 from almostsure.testing.families import chain, garnet
 
 
@@ -305,3 +310,132 @@ def luminance(colour):
 def contrast(one, other):
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
+
+
+# ---------------------------------------------------------------------- one truth
+
+
+def sampled_mean(page):
+    """The mean of the sampled returns that the histogram of the assured policy shows."""
+    text = page.locator("#kinds-charts .thirds").nth(1).locator(".card").first.text_content()
+    return float(re.search(r"mean ([−\d.,]+)", text)[1].replace("−", "-").replace(",", ""))
+
+
+@pytest.mark.parametrize("name", ["hazard-map", "paper", "corridor", "gym:FrozenLake-v1"])
+def test_headline_player_and_histogram_are_about_one_policy(visit, tmp_path, content_of, name):
+    path = write_report(name, tmp_path / "report.html")
+    content = content_of(path)
+    assured = content["plans"][0]
+    assert assured["played"] == pytest.approx(assured["value"], rel=1e-7, abs=1e-7)
+    mdp = as_model(name)
+    again = asure.solve_policy(mdp, asure.AlmostSure(content["budget"]))
+    assert assured["value"] == pytest.approx(again.value, abs=1e-7)
+    page = visit(path)
+    assert show(assured["value"]) in page.text_content("#headline")
+    returns = content["distributions"]["plans"][0]["return"]
+    episodes = asure.simulate(mdp, again.policy, 10_000, seed=1)
+    error = 6 * float(episodes.returns.std()) / 100 + 0.01
+    assert abs(returns["mean"] - assured["value"]) <= error
+    assert abs(sampled_mean(page) - assured["value"]) <= error + 0.01
+    assert returns["cut"] == 0
+    typical = page.locator("#player-episode option").first.text_content()
+    record = content["episodes"][0]
+    assert record["kind"] == "assured"
+    assert record["sum"]["damage"] <= content["budget"]
+    assert f"damage {record['sum']['damage']}" in typical
+
+
+def test_arrows_on_the_likeliest_run_are_the_actions_of_the_run(visit, hazard):
+    page = visit(hazard)
+    mdp = asure.example("hazard-map")
+    policy = asure.solve_policy(mdp, asure.AlmostSure(3)).policy
+    page.locator(".find input").fill("r6c0")
+    page.click(".find button")
+    best = page.locator("tr.chosen td").first.text_content()
+    assert best == mdp.action_name(policy.act("r6c0", 3))
+
+
+def test_two_promises_are_played_side_by_side(visit, hazard, content_of):
+    page = visit(hazard)
+    records = content_of(hazard)["episodes"]
+    other = next(i for i, record in enumerate(records) if record["kind"] == "expected")
+    page.select_option("#player-other", str(other))
+    assert page.locator("#player .beside canvas").count() == 2
+    longest = max(records[0]["steps"], records[other]["steps"])
+    for _ in range(longest):
+        page.click("#player-next")
+    left = 3 - records[other]["sum"]["damage"]
+    said = f"{left} of 3 left" if left >= 0 else f"overspent by {-left}"
+    assert page.text_content("#player-beside") == said
+
+
+def test_the_drawing_and_the_numbers_can_be_taken_away(visit, hazard):
+    page = visit(hazard)
+    with page.expect_download() as download:
+        page.click("#tools button[aria-label='Save the drawing as SVG']")
+    text = Path(download.value.path()).read_text("utf-8")
+    assert text.startswith("<svg")
+    ElementTree.fromstring(text)
+    with page.expect_download() as download:
+        page.click("#tools button[aria-label^='Save what each state needs']")
+    rows = list(csv.DictReader(Path(download.value.path()).read_text("utf-8").splitlines()))
+    minimal = asure.minimal_budget("hazard-map")
+    assert [row["needs"] for row in rows] == [
+        "inf" if need == asure.INFINITE else str(need) for need in minimal.of_state.tolist()
+    ]
+    start = next(row for row in rows if row["name"] == "r6c0")
+    assert float(start["return"]) == pytest.approx(31.5359, abs=1e-3)
+
+
+def test_zoom_and_another_budget_to_compare_with(visit, hazard):
+    page = visit(hazard)
+    before = page.locator("#stage canvas").bounding_box()["width"]
+    page.click("#tools button[aria-label='Zoom in']")
+    assert page.locator("#stage canvas").bounding_box()["width"] == pytest.approx(1.5 * before, rel=0.01)
+    page.click("#tools button[aria-label='The whole drawing']")
+    drawn = page.evaluate("document.querySelector('#stage canvas').toDataURL()")
+    page.select_option("#other", label="0 left")
+    assert page.evaluate("document.querySelector('#stage canvas').toDataURL()") != drawn
+    assert "other action with 0 left" in page.text_content("#legend")
+
+
+def test_a_model_of_variables_has_axes_and_sliders(visit, tmp_path):
+    def outcomes(state, action):
+        x, y, door = state
+        step = {"right": (min(x + 1, 5), y, door), "up": (x, min(y + 1, 6), door), "key": (x, y, True)}[action]
+        return [(1.0, step, 0.0, int(step[:2] == (2, 2) and not door))]
+
+    mdp = asure.from_function(outcomes, initial=(0, 0, False), actions=["right", "up", "key"])
+    page = visit(write_report(mdp, tmp_path / "report.html", budget=1))
+    assert page.locator("#variables select").count() == 2
+    assert page.locator("#variables input[type=range]").count() == 1
+    page.locator(".find input").fill("(3, 4, True)")
+    page.click(".find button")
+    assert "(3, 4, True)" in page.text_content("#details h3")
+    assert page.locator("#variables output").text_content() == "True"
+    page.locator("#variables select").first.select_option(label="part 3")
+    assert page.locator("#variables input[type=range]").count() == 1
+
+
+@pytest.mark.parametrize("width", [320, 360, 390])
+def test_on_a_phone_no_text_is_small_and_nothing_sticks_out(visit, hazard, width):
+    page = visit(hazard, viewport={"width": width, "height": 780})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    small = page.evaluate("""() => {
+      const found = [];
+      for (const element of document.querySelectorAll("body *")) {
+        const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+        if (!own || element.closest("script, style, .unseen, noscript") || !element.getClientRects().length) continue;
+        const svg = element.closest("svg");
+        const scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
+        if (parseFloat(getComputedStyle(element).fontSize) * scale < 11) found.push(element.textContent);
+      }
+      return found;
+    }""")
+    assert small == []
+
+
+def test_the_code_on_the_page_is_code_that_runs(visit, quicksand):
+    page = visit(quicksand)
+    code = page.locator("#proof pre").first.text_content()
+    exec(code, {"mdp": asure.example("quicksand")})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import platform
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +17,7 @@ from almostsure.plan.constraints import Chance, Expected
 from almostsure.plan.frontier import Frontier
 from almostsure.report.episodes import distributions, recorded, visited_states
 from almostsure.report.packing import number
-from almostsure.report.states import cut, described_states, highest, shown_layers, state_data
+from almostsure.report.states import cut, described_states, highest, likeliest_run, shown_layers, state_data
 from almostsure.report.study import Plan, Study
 from almostsure.report.views import view_data
 from almostsure.report.words import facts, has_rewards, headline, sentence, sentences
@@ -34,7 +35,7 @@ def content(study: Study, *, name: str, command: str, figures: Sequence[Figure])
     """The whole content of a report."""
     mdp = study.mdp
     records = recorded(study)
-    described = described_states(study, visited_states(records))
+    described = described_states(study, [*likeliest_run(study), *visited_states(records)])
     layers = shown_layers(study)
     return {
         "name": cut(name),
@@ -43,6 +44,7 @@ def content(study: Study, *, name: str, command: str, figures: Sequence[Figure])
         "facts": facts(study),
         "safe": study.least <= study.budget,
         "rewarded": has_rewards(mdp),
+        "discount": study.discount,
         "budget": study.budget,
         "least": None if study.least == INFINITE else study.least,
         "layers": layers,
@@ -110,6 +112,7 @@ def _plan(plan: Plan, budget: int) -> dict[str, Any]:
         "limit": plan.constraint.limit if isinstance(plan.constraint, Expected) else None,
         "risk": plan.constraint.risk if isinstance(plan.constraint, Chance) else None,
         "value": number(plan.value),
+        "played": number(plan.evaluation.expected_return if plan.evaluation is not None else math.nan),
         "problem": sentence(plan.problem),
         "randomised": plan.policy is not None and not plan.policy.is_deterministic,
         "stationary": plan.policy is not None and plan.policy.is_stationary,

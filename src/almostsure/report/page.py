@@ -16,8 +16,8 @@ from typing import Any
 from almostsure.report.packing import to_script
 
 SCRIPTS = (
-    "base.js", "states.js", "squares.js", "graph.js", "levels.js", "details.js", "explore.js", "charts.js", "player.js",
-    "summary.js", "main.js",
+    "base.js", "states.js", "variables.js", "squares.js", "graph.js", "levels.js", "details.js", "explore.js",
+    "export.js", "charts.js", "player.js", "summary.js", "main.js",
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ MOST_LAYERS = 33  # remaining budgets for which policy and values are shown
 A_LEVEL = 6  # sampled states for each level of need
 MOST_LEVELS = 60
 MOST_CHOICES = 40_000  # of the states with details, in all
+LONGEST_RUN = 2_000  # steps of the likeliest run
 NAME_LENGTH = 200  # longer names are cut
 
 
@@ -62,6 +63,23 @@ def described_states(study: Study, visited: Iterable[int]) -> Ints:
     kept = np.array(list(chosen), np.int64)
     width = np.cumsum(np.diff(mdp.choice_ptr)[kept])
     return np.sort(kept[: max(1, int(np.searchsorted(width, MOST_CHOICES)))])
+
+
+def likeliest_run(study: Study) -> list[int]:
+    """The states that the assured policy passes from the start, always with its likeliest outcome; [] without one."""
+    mdp, found = study.mdp, None if study.ladder.solution is None else study.ladder.solution.layers
+    if found is None or study.budget > study.ladder.solved or study.least > study.budget:
+        return []
+    state, left, passed = int(mdp.initial_states[0]), study.budget, dict[tuple[int, int], None]()
+    while (state, left) not in passed and len(passed) < LONGEST_RUN:
+        passed[state, left] = None
+        choice = int(found.choice[left, state])
+        if choice < 0 or mdp.is_terminal()[state]:
+            break
+        begin, end = mdp.outcome_ptr[choice : choice + 2].tolist()
+        likeliest = begin + int(np.argmax(mdp.probability[begin:end]))
+        state, left = int(mdp.successor[likeliest]), left - int(mdp.damage[likeliest])
+    return list(dict.fromkeys(state for state, _ in passed))
 
 
 def sampled_levels(minimal: MinimalBudget) -> list[list[int]]:
@@ -140,7 +158,7 @@ def _step(minimal: MinimalBudget, state: int, choice: int | None) -> tuple[int, 
 
 
 def _policy(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
-    """The assured policy and the values, one row a layer.
+    """The assured policy and the values, one row per layer.
 
     A choice is given by its place among the state's choices, from 1 on; 0 says nothing.
     """

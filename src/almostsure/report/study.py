@@ -88,6 +88,7 @@ class Study:
     budget: int
     asked: bool  # whether the budget was asked for
     seed: int
+    discount: float
     ladder: Ladder
     plans: tuple[Plan, ...]
     frontier: Frontier | None
@@ -95,10 +96,10 @@ class Study:
 
 
 class Time:
-    """The time that each part of a report may take, and what was left out for it."""
+    """The time that each part of a report may take, what was left out for it, and the discount of returns."""
 
-    def __init__(self, limit: float) -> None:
-        self.limit = limit
+    def __init__(self, limit: float, discount: float = 1.0) -> None:
+        self.limit, self.discount = limit, discount
         self.notes: list[str] = []
 
     def suffices(self, method: str, states: float, budgets: int, share: float = 1.0) -> bool:
@@ -108,24 +109,26 @@ class Time:
 
 
 def study(
-    mdp: MDP, *, budget: int | None, limit: float | None, risk: float | None, seed: int, time_limit: float = TIME_LIMIT
-) -> Study:
+    mdp: MDP, *, budget: int | None, limit: float | None, risk: float | None, seed: int, discount: float = 1.0,
+    time_limit: float = TIME_LIMIT,
+) -> Study:  # fmt: skip
     """Work out a report's content; nothing but Ctrl-C and a broken argument stops it."""
     minimal = minimal_budget(mdp)
     least = minimal.smallest_budget()
-    time = Time(time_limit)
+    time = Time(time_limit, discount)
     ladder = _ladder(mdp, minimal, budget, time)
     chosen = _choose(ladder, least) if budget is None else budget
     ladder = _shortened(ladder, chosen)
     assured, expected, chance = _constraints(chosen, limit, risk)
     plans = (
-        _assured(mdp, ladder, assured),
+        _assured(mdp, ladder, assured, discount),
         _programmed(mdp, "expected", expected, time),
         _programmed(mdp, "chance", chance, time),
     )
     return Study(
         mdp=mdp, minimal=minimal, broken=_broken(mdp, minimal), least=least, budget=chosen, asked=budget is not None,
-        seed=seed, ladder=ladder, plans=tuple(_tried(mdp, plan, chosen, seed, time) for plan in plans),
+        seed=seed, discount=discount, ladder=ladder,
+        plans=tuple(_tried(mdp, plan, chosen, seed, time) for plan in plans),
         frontier=_frontier(mdp, chosen, ladder.curve.size, time), notes=tuple(dict.fromkeys(time.notes)),
     )  # fmt: skip
 
@@ -162,7 +165,7 @@ def _ladder(mdp: MDP, minimal: MinimalBudget, budget: int | None, time: Time) ->
     for highest in dict.fromkeys((top, asked)):
         refused = _too_slow(mdp, highest, time)
         if not refused:
-            return _climb(mdp, least, highest)
+            return _climb(mdp, least, highest, time.discount)
     time.notes.append(f"The best policy: {refused} Use solve_policy.")
     return Ladder(curve=np.full(1, math.nan), solution=None, problem=f"The policy was left out: {refused}")
 
@@ -175,12 +178,12 @@ def _too_slow(mdp: MDP, top: int, time: Time) -> str:
     return ""
 
 
-def _climb(mdp: MDP, least: int, top: int) -> Ladder:
+def _climb(mdp: MDP, least: int, top: int, discount: float) -> Ladder:
     """Solve for ``top``; where its return has no bound or cannot be proved, for the largest budget that has one."""
     curve, best, problem, refused = np.full(top + 1, math.nan), None, "", math.nan
     low, high, step = least, top, top
     while low <= high:  # what cannot be had with some budget cannot be had with more either
-        found = _solved(mdp, AlmostSure(step))
+        found = _solved(mdp, AlmostSure(step), discount)
         if isinstance(found, Solution):
             best, low = found, step + 1
         else:
@@ -193,10 +196,10 @@ def _climb(mdp: MDP, least: int, top: int) -> Ladder:
     return Ladder(curve=curve, solution=best, problem=problem)
 
 
-def _solved(mdp: MDP, constraint: Constraint) -> Solution | AlmostSureError:
+def _solved(mdp: MDP, constraint: Constraint, discount: float) -> Solution | AlmostSureError:
     """The solution, or why there is none."""
     try:
-        return solve_policy(mdp, constraint, tolerance=TOLERANCE, everywhere=True)
+        return solve_policy(mdp, constraint, discount=discount, tolerance=TOLERANCE, everywhere=True)
     except AlmostSureError as error:
         return error
 
@@ -223,7 +226,7 @@ def _shortened(ladder: Ladder, budget: int) -> Ladder:
 # ---------------------------------------------------------------------- the three kinds of constraint
 
 
-def _assured(mdp: MDP, ladder: Ladder, constraint: AlmostSure) -> Plan:
+def _assured(mdp: MDP, ladder: Ladder, constraint: AlmostSure, discount: float) -> Plan:
     budget = constraint.budget
     if ladder.solution is not None and budget <= ladder.solved and not math.isnan(ladder.curve[budget]):
         return Plan(
@@ -231,7 +234,7 @@ def _assured(mdp: MDP, ladder: Ladder, constraint: AlmostSure) -> Plan:
         )
     problem = ladder.problem
     if not problem or ladder.solution is not None:
-        problem = str(_solved(mdp, constraint)).split("\n", 1)[0]
+        problem = str(_solved(mdp, constraint, discount)).split("\n", 1)[0]
     return Plan(kind="assured", constraint=constraint, problem=problem)
 
 
@@ -243,7 +246,7 @@ def _programmed(mdp: MDP, kind: str, constraint: Expected | Chance, time: Time) 
             "than a report may. Use solve_policy."
         )
         return Plan(kind=kind, constraint=constraint, problem="Left out: it would take longer than a report may.")
-    solution = _solved(mdp, constraint)
+    solution = _solved(mdp, constraint, time.discount)
     if not isinstance(solution, Solution):
         return Plan(kind=kind, constraint=constraint, problem=str(solution).split("\n", 1)[0])
     return Plan(kind=kind, constraint=constraint, value=solution.value, policy=solution.policy)
@@ -269,7 +272,7 @@ def _evaluated(mdp: MDP, policy: Policy, budget: int, time: Time) -> Evaluation 
         time.notes.append("Exact distributions of damage: they are sampled instead. Use evaluate.")
         return None
     try:
-        return evaluate(mdp, policy, budget=budget)
+        return evaluate(mdp, policy, budget=budget, discount=time.discount)
     except AlmostSureError as error:
         time.notes.append(f"An exact evaluation: {error}")
         return None
@@ -277,7 +280,7 @@ def _evaluated(mdp: MDP, policy: Policy, budget: int, time: Time) -> Evaluation 
 
 def _played(mdp: MDP, policy: Policy, budget: int, seed: int, steps: int, time: Time) -> Episodes | None:
     try:
-        return simulate(mdp, policy, EPISODES, budget=budget, seed=seed, max_steps=steps)
+        return simulate(mdp, policy, EPISODES, budget=budget, seed=seed, max_steps=steps, discount=time.discount)
     except AlmostSureError as error:
         time.notes.append(f"Simulated episodes: {error}")
         return None
@@ -287,6 +290,7 @@ def _frontier(mdp: MDP, budget: int, budgets: int, time: Time) -> Frontier | Non
     if not time.suffices("frontier", mdp.num_states, max(budget + 2, budgets)):
         return None
     try:
-        return frontier(mdp, budget, limits=np.unique(np.linspace(0, budgets - 1, LIMITS).round()))
+        limits = np.unique(np.linspace(0, budgets - 1, LIMITS).round())
+        return frontier(mdp, budget, limits=limits, discount=time.discount)
     except AlmostSureError:
         return None

@@ -2,8 +2,9 @@
 
 ===========  ==========================================================================================
 map          the model has a layout; above 160 × 160 cells several cells share a square, half of them decide
+variables    its states are made of variables: two of them are the axes, and the others have sliders
 graph        no layout, and few states: circles and arrows in layers from the start
-mosaic       no layout, and up to some thousand states: one square a state, in the order they are reached
+mosaic       no layout, and up to some thousand states: one square per state, in the order they are reached
 levels       anything larger: a bar for each level of need, and some states as examples
 ===========  ==========================================================================================
 """
@@ -21,6 +22,7 @@ from almostsure.report.graph import fits, graph_view, reached_order
 from almostsure.report.packing import pack
 from almostsure.report.states import ALL_STATES, arrival_damage, sampled_levels
 from almostsure.report.study import Study
+from almostsure.report.variables import variables_view
 
 SQUARES = 160  # along the longer side of a map
 WIDE = 1.7  # width of a mosaic over its height
@@ -37,6 +39,8 @@ def view_data(study: Study, described: Ints) -> dict[str, Any]:
         return _map(study, mdp.layout, described)
     if fits(mdp):
         return graph_view(mdp)
+    if (by_variables := variables_view(study)) is not None:
+        return by_variables
     if mdp.num_states <= ALL_STATES:
         return _mosaic(study)
     return {"kind": "levels", "examples": sampled_levels(study.minimal)}
@@ -56,7 +60,14 @@ def _map(study: Study, layout: Layout, described: Ints) -> dict[str, Any]:
         "crowded": bool(cells_a_side == 1 and count.max() > 1),
         "text": list(layout.text) if cells_a_side == 1 else None,
         "compass": pack(_compass(study.mdp, layout, described)),
+        "square": pack(_square_of(layout, described, cells_a_side, columns)),
     }
+
+
+def _square_of(layout: Layout, states: Ints, cells_a_side: int, columns: int) -> Ints:
+    """The square that each of the described states is drawn in; −1 for those that are not drawn."""
+    row, column = np.divmod(layout.cell[states].astype(np.int64), layout.columns)
+    return np.where(layout.cell[states] < 0, -1, row // cells_a_side * columns + column // cells_a_side)
 
 
 def _mosaic(study: Study) -> dict[str, Any]:
@@ -68,7 +79,7 @@ def _mosaic(study: Study) -> dict[str, Any]:
 
 
 def _squares(study: Study, states: Ints, square: Ints, rows: int, columns: int) -> dict[str, Any]:
-    """One entry a square: the state in it that needs most (−1 for none), what half of its states need, and so on."""
+    """One entry per square: the state in it that needs most (−1 for none), what half of its states need, and so on."""
     count = rows * columns
     need, hurts = study.minimal.of_state[states], arrival_damage(study.mdp)[states]
     order = np.lexsort((need, square))
@@ -77,7 +88,7 @@ def _squares(study: Study, states: Ints, square: Ints, rows: int, columns: int) 
     taken = np.flatnonzero(size)
     worst = order[(first + size - 1)[taken]]
     middle = order[(first + size // 2)[taken]]
-    most = np.bincount(square, hurts > 0, minlength=count)[taken] * 2 >= size[taken]
+    most = np.bincount(square, hurts > 0, minlength=count)[taken] * 3 >= size[taken]  # a river is seen as one
     columns_of = {"state": states[worst], "need": need[middle], "worst": need[worst], "hurts": hurts[worst] * most}
     packed = {}
     for name, values in columns_of.items():

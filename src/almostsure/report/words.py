@@ -22,7 +22,7 @@ def headline(study: Study) -> str:
     what = f"damage can be kept to at most {budget:,}" if budget else "all damage can be avoided"
     promise = f"From the start, {what} in every single run"
     if math.isfinite(plan.value) and has_rewards(study.mdp):
-        return f"{promise}, with an average return of {show(plan.value)}."
+        return f"{promise}, with an average{_discounted(study)} return of {show(plan.value)}."
     return f"{promise}."
 
 
@@ -51,7 +51,7 @@ def facts(study: Study) -> list[dict[str, str]]:
         and expected.evaluation.exceeds(study.budget) > TINY
         and assured.policy is not None
     ):
-        note = f"of the runs overspend if {_limit(expected)} is only an average"
+        note = f"of the runs overspend if {_limit(expected)}{_discounted(study)} is only an average"
         result.append(_fact("Without the guarantee", percent(expected.evaluation.exceeds(study.budget)), note))
     return result
 
@@ -146,12 +146,18 @@ def _about_others(study: Study) -> list[str]:
             continue
         over = plan.evaluation.exceeds(study.budget)
         what = (
-            f"A plan that takes {_limit(plan)} damage only on average"
+            f"A plan that may take {_limit(plan)}{_discounted(study)} damage on average, and takes "
+            f"{show(plan.evaluation.discounted_damage)},"
             if isinstance(plan.constraint, Expected)
             else f"A plan that may exceed {study.budget:,} with probability {_risk(plan)}"
         )
         result.append(f"{what} returns {show(plan.value)}{_difference(plan, assured)}, and {_excess(over, study)}.")
     return result
+
+
+def _discounted(study: Study) -> str:
+    """With a discount, an average counts damage as it counts rewards."""
+    return "" if study.discount == 1 else " discounted"
 
 
 def _risk(plan: Plan) -> str:

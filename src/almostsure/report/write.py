@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from almostsure.arguments import check_budget
+from almostsure.arguments import check_budget, check_discount
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
 from almostsure.model.mdp import MDP
@@ -26,6 +26,7 @@ def write_report(
     budget: int | None = None,
     limit: float | None = None,
     risk: float | None = None,
+    discount: float = 1.0,
     seed: int = 0,
     time_limit: float = TIME_LIMIT,
     command: str | None = None,
@@ -49,6 +50,8 @@ def write_report(
     limit, risk
         Of the plans to compare with: at most ``limit`` damage on average (by default ``budget``), and more than
         ``budget`` with a probability of at most ``risk`` (by default 0.05).
+    discount
+        Of the return; below 1 it is finite also where runs go on for ever.
     seed
         Of the simulated episodes.
     time_limit
@@ -68,6 +71,12 @@ def write_report(
     ArgumentError
         A number is outside its range, or a figure is no PNG.
 
+    Examples
+    --------
+    >>> from almostsure.report import write_report
+    >>> print(write_report("quicksand", "quicksand.html", budget=2))
+    quicksand.html
+
     Notes
     -----
     A constraint that cannot be met, or a return without bound, is not an error: the report says so, and why.  Above a
@@ -77,8 +86,12 @@ def write_report(
     source = None if isinstance(mdp, MDP) else Path(fspath(mdp)).name
     minimal = None if budget is None else check_budget(budget)
     _check(minimal, limit, risk, seed, time_limit)
-    found = study(model, budget=minimal, limit=limit, risk=risk, seed=int(seed), time_limit=time_limit)
-    made = command if command is not None else _call(source, budget, limit, risk, seed)
+    found = study(
+        model, budget=minimal, limit=limit, risk=risk, discount=check_discount(discount), seed=int(seed),
+        time_limit=time_limit,
+    )  # fmt: skip
+    given = {"budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed}
+    made = command if command is not None else _call(source, given)
     text = page(content(found, name=name or source or "a model", command=made, figures=figures))
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
@@ -97,8 +110,10 @@ def _check(budget: int | None, limit: float | None, risk: float | None, seed: in
         raise ArgumentError(f"time_limit must be positive; got {time_limit!r}")
 
 
-def _call(source: str | None, budget: int | None, limit: float | None, risk: float | None, seed: int) -> str:
-    given = {"budget": budget, "limit": limit, "risk": risk, "seed": seed or None}
-    listed = "".join(f", {key}={value}" for key, value in given.items() if value is not None)
+DEFAULTS = {"budget": None, "limit": None, "risk": None, "discount": 1.0, "seed": 0}
+
+
+def _call(source: str | None, given: dict[str, float | None]) -> str:
+    listed = "".join(f", {key}={value}" for key, value in given.items() if value != DEFAULTS[key])
     model = "mdp" if source is None else repr(source)
     return f'almostsure.report.write_report({model}, "report.html"{listed})'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,9 +29,11 @@ def report(
     risk: Annotated[
         float | None, typer.Option(help="P(damage > Δ), of the policy to compare with; by default 0.05.")
     ] = None,
+    discount: opt.Discount = 1.0,
     seed: opt.Seed = 0,
     time_limit: Annotated[float, typer.Option(metavar="S", help="Seconds that each part may take, estimated.")] = 20.0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("almostsure-report.html"),
+    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
@@ -44,15 +47,20 @@ def report(
 
     task = Task("report", model, damage, reward, cost, goal, scale, constants, json)
     check_output(output, *HTML)
-    options: Any = {"budget": budget, "limit": limit, "risk": risk, "seed": seed, "time_limit": time_limit}
+    options: Any = {
+        "budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed, "time_limit": time_limit,
+    }  # fmt: skip
     written = write_report(task.mdp, output, name=model, command=_command_line(), **options)
     size = written.stat().st_size
+    if show:
+        webbrowser.open(written.resolve().as_uri())
     if json:
         task.emit(output=written, bytes=size, seed=seed)
         return
     heading(task.title)
     say(f"The report is {written} ({size / 2**20:.1f} MB). It opens in any browser, offline.")
-    next_step(written.resolve().as_uri(), note="open it")
+    if not show:
+        next_step(written.resolve().as_uri(), note="open it, now or by adding --open")
 
 
 def paper(

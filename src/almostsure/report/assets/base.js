@@ -74,7 +74,7 @@ let palette = null;
 function readPalette() {
   const style = getComputedStyle(document.documentElement);
   const get = (name) => style.getPropertyValue(`--${name}`).trim();
-  palette = { needs: [0, 1, 2, 3, 4, 5, 6].map((i) => rgb(get(`need-${i}`))) };
+  palette = { needs: [0, 1, 2, 3, 4, 5, 6].map((i) => rgb(get(`need-${i}`))), hazards: [1, 2, 3, 4].map((i) => rgb(get(`hazard-${i}`))) };
   for (const name of ["paper", "card", "ink", "muted", "line", "faint", "accent", "focus", "assured", "expected",
     "chance", "harm", "wall", "never", "never-ink", "unsafe", "hatch"]) palette[name] = get(name);
 }
@@ -95,6 +95,8 @@ const inkOn = (colour) => (0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colou
 
 const highestNeed = Math.max(4, ...DATA.levels.last);
 const needShade = (need) => shade(need / highestNeed);
+// What hurts by 1, 2, 3, and by 4 or more.
+const hazardShade = (damage) => palette.hazards[Math.min(damage, 4) - 1];
 
 // ------------------------------------------------------------------ what all parts share
 
@@ -105,7 +107,7 @@ const PLANS = {
 };
 const planOf = (kind) => DATA.plans.find((plan) => plan.kind === kind);
 
-const app = { layer: 0, selected: -1, action: null, colourBy: "need", listeners: [] };
+const app = { layer: 0, other: null, selected: -1, action: null, colourBy: "need", listeners: [] };
 const onChange = (listener) => app.listeners.push(listener);
 function change(part) {
   Object.assign(app, part);

@@ -1,6 +1,8 @@
 // ------------------------------------------------------------------ charts
 
-const CHART = { width: 520, height: 290, left: 56, right: 18, top: 16, bottom: 44 };
+// As wide as the page has room for, so that text keeps its size on a phone.
+const room = () => document.querySelector(".page").clientWidth - 64;
+const CHART = { width: Math.min(520, room()), height: 290, left: 56, right: 18, top: 16, bottom: 44 };
 
 // Round steps for an axis.
 function ticks(low, high, about) {
@@ -41,7 +43,7 @@ function lineChart({ label, xTitle, yTitle, series, xs, xName, mark }) {
     svg.append(draw("line", { class: "grid", x1: left, x2: width - right, y1: Y(y), y2: Y(y) }),
       draw("text", { x: left - 8, y: Y(y) + 4, "text-anchor": "end" }, show(y)));
   }
-  const every = Math.ceil(xs.length / 13);
+  const every = Math.ceil(xs.length / (width < 400 ? 7 : 13));
   xs.forEach((x, i) => { if (i % every === 0) svg.append(draw("text", { x: X(x), y: height - bottom + 18, "text-anchor": "middle" }, xName(x))); });
   svg.append(draw("line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }));
   if (mark) svg.append(draw("line", { class: "mark-line", x1: X(mark.x), x2: X(mark.x), y1: top, y2: height - bottom }),
@@ -81,15 +83,15 @@ function drawReturns() {
   if (f) { series.push({ kind: "expected", points: f.limits.map((x, i) => [x, toNumber(f.expected[i])]) }); kinds.push("expected"); }
   const at = (k) => (f && f.limits.indexOf(k) >= 0 ? show(f.expected[f.limits.indexOf(k)]) : "");
   put(holder, make("div", { class: "card" }, make("h3", null, "Return against Δ"),
-    lineChart({ label: "Best return against the budget", xTitle: "budget Δ", yTitle: "return", series, xs, xName: String, mark: { x: budget, text: `this report: Δ = ${budget}` } }),
+    chartTool("return-and-budget", lineChart({ label: "Best return against the budget", xTitle: "budget Δ", yTitle: "return", series, xs, xName: String, mark: { x: budget, text: `this report: Δ = ${budget}` } })),
     legendOf(kinds, { assured: "never more than Δ", expected: "at most Δ on average" }),
     numbersTable(["Δ", "never more", ...(f ? ["on average"] : [])], xs.map((k) => [k, show(CURVE.get(k)), ...(f ? [at(k)] : [])]))));
   if (!f || f.chance.filter((x) => Number.isFinite(toNumber(x))).length < 2) return;
   const places = f.risks.map((_, i) => i);
   const named = (i) => (f.risks[i] === 0 ? "never" : f.risks[i] === 1 ? "always" : `${+(100 * f.risks[i]).toFixed(2)} %`);
   holder.append(make("div", { class: "card" }, make("h3", null, `Return against the risk of more than ${budget}`),
-    lineChart({ label: "Best return against the risk", xTitle: `probability of more than ${budget} damage that is allowed`, yTitle: "return",
-      series: [{ kind: "chance", points: places.map((i) => [i, toNumber(f.chance[i])]) }], xs: places, xName: named }),
+    chartTool("return-and-risk", lineChart({ label: "Best return against the risk", xTitle: `allowed risk of more than ${budget}`, yTitle: "return",
+      series: [{ kind: "chance", points: places.map((i) => [i, toNumber(f.chance[i])]) }], xs: places, xName: named })),
     legendOf(["chance"], { chance: `more than ${budget} with some probability` }),
     numbersTable(["risk", "return"], places.map((i) => [named(i), show(f.chance[i])]))));
 }
@@ -108,7 +110,8 @@ function drawKinds() {
       make("td", { class: "number" }, plan.worst === null ? "no limit" : plan.worst), make("td", { class: `number${over ? " hurt" : ""}` }, plan.kind === "assured" ? "0, proved" : percent(plan.overspends)),
       make("td", null, plan.randomised ? "tosses coins" : "a fixed rule", plan.stationary ? ", ignores the budget left" : ", uses the budget left", toNumber(plan.ends) < 1 - 1e-9 ? `; ends with probability ${percent(plan.ends)}` : ""));
   });
-  put(byId("kinds-table"), make("table", { class: "wide" }, make("thead", null, make("tr", null, heads.map((h, i) => make("th", { scope: "col", class: i && i < 5 ? "number" : "" }, h)))), make("tbody", null, rows)),
+  for (const row of rows) [...row.children].forEach((cell, i) => { if (i && cell.colSpan === 1) cell.setAttribute("data-label", heads[i]); });
+  put(byId("kinds-table"), make("table", { class: "wide stacked" }, make("thead", null, make("tr", null, heads.map((h, i) => make("th", { scope: "col", class: i && i < 5 ? "number" : "" }, h)))), make("tbody", null, rows)),
     exact ? "" : make("p", { class: "sub" }, "Damage was sampled where computing it exactly would have taken too long."));
   const charts = byId("kinds-charts");
   put(charts);
@@ -118,23 +121,17 @@ function drawKinds() {
   const known = damages.filter(Boolean);
   const size = starts.length, most = Math.max(...known.flatMap((d) => [...d.values, d.beyond]));
   const slots = size + (known.some((d) => d.beyond > 0) ? 1 : 0);
-  charts.append(make("div", { class: "thirds" }, plans.map((d, i) => !d.damage ? missing(d.kind, "Damage") : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Damage: ${PLANS[d.kind].title.toLowerCase()}`),
+  charts.append(make("div", { class: "thirds" }, plans.map((d, i) => !d.damage ? "" : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Damage: ${PLANS[d.kind].title.toLowerCase()}`),
     make("p", { class: "sub" }, d.damage.exact ? "exact probabilities" : `sampled: ${count(d.damage.episodes, "episode")}`),
-    damageChart(d.kind, damages[i], size, slots, most)))));
+    chartTool(`damage-${d.kind}`, damageChart(d.kind, damages[i], size, slots, most))))));
   if (!DATA.rewarded) return;
   const highest = Math.max(...plans.flatMap((d) => (d.return ? d.return.share : [])));
-  charts.append(make("div", { class: "thirds" }, plans.map((d) => !d.return ? missing(d.kind, "Return") : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Return: ${PLANS[d.kind].title.toLowerCase()}`),
+  charts.append(make("div", { class: "thirds" }, plans.map((d) => !d.return ? "" : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Return: ${PLANS[d.kind].title.toLowerCase()}`),
     make("p", { class: "sub" }, `sampled: ${count(d.return.episodes, "episode")}, seed ${DATA.proof.seed}${d.return.cut > 0 ? `; ${percent(d.return.cut)} were cut after ${d.return.longest.toLocaleString("en")} steps` : ""}`),
-    returnChart(d.kind, d.return, highest)))));
+    chartTool(`return-${d.kind}`, returnChart(d.kind, d.return, highest))))));
 }
 
-// In the place of a chart: why there is none.
-function missing(kind, what) {
-  return make("div", { class: "card" }, make("h3", { class: `c-${kind}` }, make("i", { class: `key ${kind}`, "aria-hidden": "true" }), `${what}: ${PLANS[kind].title.toLowerCase()}`),
-    make("p", { class: "sub" }, planOf(kind).problem || "Left out."));
-}
-
-const SMALL = { width: 330, height: 190, left: 40, right: 8, top: 14, bottom: 36 };
+const SMALL = { width: Math.min(330, room()), height: 190, left: 40, right: 8, top: 14, bottom: 36 };
 
 function smallFrame(label, xTitle, most) {
   const { width, height, left, right, top, bottom } = SMALL;

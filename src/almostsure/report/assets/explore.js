@@ -10,20 +10,37 @@ function buildExplore() {
   const select = (state) => change({ selected: state, action: null });
   const kind = DATA.view.kind;
   const keys = "Use the arrow keys to go from state to state, Home for the start.";
-  if (SQUARES) picture = new Squares(byId("stage"), { label: `${kind === "map" ? "Map" : "Mosaic"} of the budget that each state needs. ${keys}`, onSelect: select, onHover: hover });
+  const drawn = { map: "Map", variables: "Drawing", mosaic: "Mosaic" }[kind];
+  if (SQUARES) picture = new Squares(byId("stage"), { label: `${drawn} of the budget that each state needs. ${keys}`, onSelect: select, onHover: hover });
   else if (kind === "graph") picture = new Graph(byId("stage"), { label: `Graph of the budget that each state needs. ${keys}`, onSelect: select });
   else byId("stage").closest(".card").insertBefore(byId("levels-card"), byId("stage"));
   if (kind === "levels") byId("levels-card").className = "";
   byId("explore-lead").textContent = lead();
   if (picture && VALUES) segments(byId("colour-by"), "colour", { need: "need", value: "return" }, "need", (value) => change({ colourBy: value }));
   else byId("colour-by").hidden = true;
+  buildVariables();
+  buildTools();
   onChange(drawExplore);
+}
+
+// Zoom, another budget to compare with, and what can be taken away.
+function buildTools() {
+  const button = (title, label, onclick) => make("button", { type: "button", title: label, "aria-label": label, onclick }, title);
+  const zoom = (factor) => () => { picture.zoom = factor ? Math.min(16, Math.max(1, picture.zoom * factor)) : 1; drawExplore(); };
+  const others = DATA.layers.map((k, layer) => ({ k, layer })).filter(({ k }) => k <= DATA.solved && DATA.least !== null && k >= DATA.least);
+  put(byId("tools"),
+    STATES.play && SQUARES && SQUARES.kind !== "mosaic" && others.length > 1 ? make("label", null, "What changes with ", make("select", { id: "other", "aria-label": "Another budget to compare with",
+      onchange: (event) => change({ other: event.target.value === "" ? null : Number(event.target.value) }) },
+    make("option", { value: "" }, "no other budget"), others.map(({ k, layer }) => make("option", { value: layer }, `${k} left`)))) : "",
+    SQUARES ? [button("−", "Zoom out", zoom(1 / 1.5)), button("+", "Zoom in", zoom(1.5)), button("1:1", "The whole drawing", zoom(0))] : "",
+    button("CSV", "Save what each state needs as CSV", saveStates), picture ? button("SVG", "Save the drawing as SVG", savePicture) : "");
 }
 
 function lead() {
   const drawn = {
     map: DATA.view.cellsASide > 1 ? `Each square stands for ${DATA.view.cellsASide} × ${DATA.view.cellsASide} cells of the map and shows what half of them need at most.`
       : DATA.view.crowded ? "Several states share a square: the one that needs most is shown." : "Each square of the map is a state.",
+    variables: "Two variables are the axes, the others have sliders; each square is a state.",
     mosaic: "Each square is a state, in the order in which they can be reached from the start.",
     graph: "Each circle is a state, from the start on the left; bold arrows are what is best.",
     levels: `${DATA.model.states.toLocaleString("en")} states are too many to draw, so they are gathered by what they need.`,
@@ -44,7 +61,9 @@ function hover(i) {
   if (i < 0) { line.textContent = ""; return; }
   const state = SQUARES.state[i], hurts = SQUARES.hurts[i];
   if (DATA.view.cellsASide > 1) { line.textContent = `half of this square needs at most ${showNeed(SQUARES.need[i])}, the worst ${showNeed(SQUARES.worst[i])}`; return; }
-  line.textContent = `${stateName(state)} needs ${showNeed(SQUARES.need[i])}${hurts ? `; a step into it may hurt by ${hurts}` : ""}`;
+  const value = valueAt(state, app.layer), play = playAt(state, app.layer);
+  line.textContent = `${stateName(state)} needs ${showNeed(SQUARES.need[i])}${hurts ? `; a step into it may hurt by ${hurts}` : ""}`
+    + `${DATA.rewarded && !Number.isNaN(value) && SQUARES.need[i] <= remaining() ? `; with ${remaining()} left it returns ${show(value)}` : ""}${play >= 0 && !isTerminal(state) ? `, by ${actionName(choicesOf(state)[play].action)}` : ""}`;
 }
 
 function drawExplore() {
@@ -90,15 +109,19 @@ function drawLegend() {
   ramp.style.width = "90px"; ramp.style.height = "12px";
   const pen = ramp.getContext("2d");
   for (let x = 0; x < 180; x++) { pen.fillStyle = css(shade(x / 179)); pen.fillRect(x, 0, 1, 24); }
-  if (app.colourBy === "value" && VALUES) items.push(make("span", null, show(VALUES.low), ramp, show(VALUES.high), " return to expect"));
+  if (app.colourBy === "value" && VALUES) items.push(make("span", null, VALUES.cut ? "≤ " : "", show(VALUES.low), ramp, VALUES.cut ? "≥ " : "", show(VALUES.high), " return to expect"));
   else items.push(make("span", null, "needs 0", ramp, String(highestNeed)));
+  if (SQUARES && app.colourBy !== "value") {
+    const worst = Math.min(4, DATA.model.maxDamage);
+    if (worst) items.push(make("span", null, Array.from({ length: worst }, (_, i) => box(css(hazardShade(i + 1)))), worst > 1 ? `hurts by 1 … ${DATA.model.maxDamage}` : "hurts by 1"));
+  }
   items.push(make("span", null, graph ? box(palette.unsafe) : box(palette.unsafe, palette.hatch), graph ? "dashed: not safe with what is left" : "not safe with what is left"));
   if (graph && STATES.play) items.push(make("span", null, swatch((p) => { p.fillStyle = palette.assured; p.fillRect(0, 15, 36, 6); }), "best action"));
   if (DATA.levels.infinite) items.push(make("span", null, box(palette.never, "rgba(255,255,255,.35)", true), "never safe"));
-  if (SQUARES && SQUARES.compass && DATA.view.cellsASide === 1) {
-    if (STATES.play) items.push(make("span", null, "→ best action"), make("span", null, swatch((p) => { p.globalAlpha = 0.45; p.fillStyle = palette.assured; p.fillRect(0, 12, 36, 12); }), "likeliest run"));
+  if (SQUARES && SQUARES.kind !== "mosaic" && DATA.view.cellsASide === 1) {
+    if (STATES.play) items.push(make("span", null, "→ best action with what is left there (faint: no run comes there)"), make("span", null, swatch((p) => { p.globalAlpha = 0.45; p.fillStyle = palette.assured; p.fillRect(0, 12, 36, 12); }), "likeliest run"));
     items.push(make("span", null, swatch((p) => { p.fillStyle = palette.harm; p.fillRect(28, 4, 6, 28); }), "not allowed that way"));
-    items.push(make("span", null, swatch((p) => { p.fillStyle = palette.harm; for (const x of [10, 24]) { p.beginPath(); p.arc(x, 18, 4, 0, 7); p.fill(); } }), "damage on arrival"));
+    if (app.other !== null) items.push(make("span", null, swatch((p) => { p.fillStyle = palette.focus; p.fillRect(4, 15, 28, 6); }), `other action with ${DATA.layers[app.other]} left`));
   }
   put(byId("legend"), items);
 }

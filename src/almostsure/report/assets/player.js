@@ -7,25 +7,27 @@ function buildPlayer() {
   const records = DATA.episodes.map((record) => ({ ...record, actions: unpack(record.actions), rewards: unpack(record.rewards), damages: unpack(record.damages) }));
   byId("play-lead").textContent = `Recorded episodes, from ${count(DATA.distributions.plans.find((d) => d.return).return.episodes, "simulated run")} of each policy (seed ${DATA.proof.seed}). Every run starts with a budget of ${DATA.budget}; watch what is left.`;
   const parts = playerParts(records);
-  const player = { record: records[0], step: 0, timer: null, speed: 1, parts };
-  const show_ = (step) => { player.step = Math.max(0, Math.min(step, player.record.actions.length)); drawStep(player); };
+  const player = { record: records[0], beside: null, step: 0, timer: null, speed: 1, parts };
+  const last = () => Math.max(player.record.actions.length, player.beside ? player.beside.actions.length : 0);
+  const show_ = (step) => { player.step = Math.max(0, Math.min(step, last())); drawStep(player); };
   const pause = () => { clearInterval(player.timer); player.timer = null; put(parts.go, "▶ Play"); parts.go.setAttribute("aria-label", "Play"); };
   const play = () => {
-    if (player.step >= player.record.actions.length) show_(0);
+    if (player.step >= last()) show_(0);
     clearInterval(player.timer);
-    player.timer = setInterval(() => { if (player.step >= player.record.actions.length) pause(); else show_(player.step + 1); }, 420 / player.speed);
+    player.timer = setInterval(() => { if (player.step >= last()) pause(); else show_(player.step + 1); }, 420 / player.speed);
     put(parts.go, "❚❚ Pause");
     parts.go.setAttribute("aria-label", "Pause");
   };
-  const choose = (record) => { pause(); player.record = record; parts.scrub.max = String(record.actions.length); show_(0); };
+  const choose = (record, beside) => { pause(); Object.assign(player, { record, beside }); parts.scrub.max = String(last()); drawBeside(player); show_(0); };
   parts.go.addEventListener("click", () => (player.timer ? pause() : play()));
   parts.first.addEventListener("click", () => { pause(); show_(0); });
   parts.back.addEventListener("click", () => { pause(); show_(player.step - 1); });
   parts.next.addEventListener("click", () => { pause(); show_(player.step + 1); });
   parts.scrub.addEventListener("input", () => { pause(); show_(Number(parts.scrub.value)); });
   parts.speed.addEventListener("change", () => { player.speed = Number(parts.speed.value); if (player.timer) play(); });
-  parts.episode.addEventListener("change", () => choose(records[Number(parts.episode.value)]));
-  parts.pick = (kind) => { listEpisodes(parts.episode, records, kind); choose(records[Number(parts.episode.value)]); };
+  parts.episode.addEventListener("change", () => choose(records[Number(parts.episode.value)], player.beside));
+  parts.other.addEventListener("change", () => choose(player.record, parts.other.value === "" ? null : records[Number(parts.other.value)]));
+  parts.pick = (kind) => { listEpisodes(parts.episode, records, kind); choose(records[Number(parts.episode.value)], player.beside); };
   parts.pick(records[0].kind);
   redraws.push(() => drawStep(player));
 }
@@ -38,17 +40,35 @@ function playerParts(records) {
     next: make("button", { type: "button", "aria-label": "One step on", id: "player-next" }, "▶|"),
     scrub: make("input", { type: "range", min: 0, value: 0, "aria-label": "Step of the episode", id: "player-step" }),
     speed: make("select", { "aria-label": "Speed" }, Object.entries(SPEEDS).sort((a, b) => a[0] - b[0]).map(([value, title]) => make("option", { value, selected: value === "1" }, title))),
-    episode: make("select", { "aria-label": "Episode", id: "player-episode" }), gauge: make("div", { class: "gauge", "aria-hidden": "true" }),
+    episode: make("select", { "aria-label": "Episode", id: "player-episode" }), beside: make("div", { class: "beside" }),
+    other: make("select", { "aria-label": "Another episode, beside it", id: "player-other" }, make("option", { value: "" }, "nothing"),
+      records.map((record, i) => make("option", { value: i }, `${PLANS[record.kind].title}, ${record.title}: damage ${record.sum.damage}`))),
+    gauge: make("div", { class: "gauge", "aria-hidden": "true" }),
     left: make("p", { class: "left", id: "player-left" }), log: make("p", { class: "log", id: "player-log" }), stairs: make("div", { id: "player-stairs" }), outcome: make("p", { class: "dim sub" }),
   };
   const policy = make("fieldset", { class: "segments", id: "player-policy" }, make("legend", null, "Promise"));
   segments(policy, "player-policy", Object.fromEntries(kinds.map((kind) => [kind, PLANS[kind].title])), kinds[0], (kind) => parts.pick(kind));
   put(byId("player"), make("div", { class: "player-grid" },
-    make("div", { class: "card" }, DATA.view.kind === "levels" ? "" : parts.stage, parts.stairs, make("div", { class: "buttons" }, parts.first, parts.back, parts.go, parts.next, parts.speed), parts.scrub),
-    make("div", { class: "card stack" }, policy, make("div", null, make("p", { class: "sub" }, "Episode"), parts.episode), make("div", null, make("p", { class: "sub" }, "Budget left"), parts.left, parts.gauge), parts.log, parts.outcome)));
-  if (SQUARES) parts.picture = new Squares(parts.stage, { label: "The map with the path of the episode", largest: 38 });
-  else if (DATA.view.kind === "graph") parts.picture = new Graph(parts.stage, { label: "The graph with the state of the episode" });
+    make("div", { class: "card" }, DATA.view.kind === "levels" ? "" : parts.beside, parts.stairs, make("div", { class: "buttons" }, parts.first, parts.back, parts.go, parts.next, parts.speed), parts.scrub),
+    make("div", { class: "card stack" }, policy, make("div", null, make("p", { class: "sub" }, "Episode"), parts.episode), kinds.length > 1 ? make("div", null, make("p", { class: "sub" }, "Beside it"), parts.other) : "", make("div", null, make("p", { class: "sub" }, "Budget left"), parts.left, parts.gauge), parts.log, parts.outcome)));
+  put(parts.beside, parts.stage);
+  parts.picture = newScene(parts.stage);
   return parts;
+}
+
+function newScene(stage) {
+  if (SQUARES) return new Squares(stage, { label: "The map with the path of the episode", largest: 38 });
+  return DATA.view.kind === "graph" ? new Graph(stage, { label: "The graph with the state of the episode" }) : null;
+}
+
+// One stage, or two with a title each.
+function drawBeside({ record, beside, parts }) {
+  const title = ({ kind }) => make("h3", { class: `c-${kind}` }, make("i", { class: `key ${kind}`, "aria-hidden": "true" }), PLANS[kind].title);
+  if (!beside) { put(parts.beside, parts.stage); parts.second = null; return; }
+  const stage = make("div", { class: "stage" });
+  parts.says = make("p", { class: "dim sub", id: "player-beside" });
+  put(parts.beside, make("div", null, title(record), parts.stage), make("div", null, title(beside), stage, parts.says));
+  parts.second = newScene(stage);
 }
 
 function listEpisodes(select, records, kind) {
@@ -57,11 +77,11 @@ function listEpisodes(select, records, kind) {
 }
 
 function drawStep(player) {
-  const { record, step, parts } = player;
+  const { record, beside, parts } = player, step = Math.min(player.step, record.actions.length);
   let spent = 0, earned = 0;
   for (let t = 0; t < step; t++) { spent += record.damages[t]; earned += record.rewards[t]; }
   const left = DATA.budget - spent;
-  parts.scrub.value = String(step);
+  parts.scrub.value = String(player.step);
   parts.scrub.setAttribute("aria-valuetext", `step ${step} of ${record.actions.length}, ${left} left`);
   parts.left.textContent = left >= 0 ? `${left} of ${DATA.budget}` : `overspent by ${-left}`;
   parts.left.className = `left${left < 0 ? " over" : ""}`;
@@ -70,18 +90,24 @@ function drawStep(player) {
   const gained = DATA.rewarded ? ` Return so far: ${show(earned)}.` : "";
   parts.log.textContent = step === 0 ? `Starts at ${here}.` : `Step ${step} of ${record.actions.length}: ${actionName(record.actions[step - 1])} → ${here}${record.damages[step - 1] ? `, damage ${record.damages[step - 1]}` : ""}.${gained}`;
   parts.outcome.textContent = `In the end: ${count(record.steps, "step")}, damage ${record.sum.damage}${DATA.rewarded ? `, return ${show(record.sum.return)}` : ""}${record.ended ? "" : "; it was cut there"}.${record.steps > record.actions.length ? ` The first ${record.actions.length} steps are recorded.` : ""}`;
-  drawScene(player, record, step);
+  drawScene(parts.picture, record, step);
+  if (beside) {
+    const there = Math.min(player.step, beside.actions.length), taken = beside.damages.slice(0, there).reduce((a, b) => a + b, 0);
+    drawScene(parts.second, beside, there);
+    parts.says.textContent = taken > DATA.budget ? `overspent by ${taken - DATA.budget}` : `${DATA.budget - taken} of ${DATA.budget} left`;
+  }
   put(parts.stairs, stairs(record, step));
 }
 
-function drawScene({ parts }, record, step) {
-  if (!parts.picture) return;
-  if (!SQUARES) { parts.picture.drawPlay(record.states[step], step ? record.states[step - 1] : -1); return; }
-  if (!parts.picture.drawTerrain()) return;
+function drawScene(scene, record, step) {
+  if (!scene) return;
+  if (!SQUARES) { scene.drawPlay(record.states[step], step ? record.states[step - 1] : -1); return; }
+  if (SQUARES.kind === "variables") SQUARES.show(record.states[step]);
+  if (!scene.drawTerrain()) return;
   const colour = palette[record.kind];
-  parts.picture.trail(record.states.slice(0, step + 1), colour, { width: 3 });
-  for (let t = 0; t < step; t++) if (record.damages[t]) parts.picture.hurt(record.states[t + 1], record.damages[t]);
-  parts.picture.disc(record.states[step], 0.3, colour, palette.ink);
+  scene.trail(record.states.slice(0, step + 1), colour, { width: 3 });
+  for (let t = 0; t < step; t++) if (record.damages[t]) scene.hurt(record.states[t + 1], record.damages[t]);
+  scene.disc(record.states[step], 0.3, colour, palette.ink);
 }
 
 function drawGauge(gauge, left) {
@@ -101,7 +127,7 @@ function drawGauge(gauge, left) {
 
 // What is left, step by step; below zero it is overspent.
 function stairs(record, step) {
-  const width = 620, height = 92, left = 34, right = 8, top = 10, bottom = 18, steps = Math.max(1, record.actions.length);
+  const width = Math.min(620, room()), height = 92, left = 34, right = 8, top = 10, bottom = 18, steps = Math.max(1, record.actions.length);
   const levels = [DATA.budget];
   for (const damage of record.damages) levels.push(levels[levels.length - 1] - damage);
   const low = Math.min(0, ...levels), high = Math.max(1, DATA.budget);

@@ -1,10 +1,12 @@
-// ------------------------------------------------------------------ a map or mosaic on a canvas
+// ------------------------------------------------------------------ a map, a mosaic or two variables, on a canvas
 
 const SQUARES = (() => {
   const view = DATA.view;
+  if (view.kind === "variables") return byVariables(view);
   if (view.kind !== "map" && view.kind !== "mosaic") return null;
   const state = unpack(view.state), need = unpack(view.need), worst = unpack(view.worst), hurts = unpack(view.hurts);
   const place = new Map();
+  unpack(view.square)?.forEach((square, i) => { if (square >= 0) place.set(idOf(i), square); });
   for (let i = 0; i < state.length; i++) if (state[i] >= 0) place.set(state[i], i);
   const tally = {};
   if (view.text) for (const row of view.text) for (const character of row) tally[character] = (tally[character] || 0) + 1;
@@ -12,21 +14,35 @@ const SQUARES = (() => {
   return { ...view, state, need, worst, hurts, place, floor, compass: unpack(view.compass) };
 })();
 
-const STEP = [[0, 0], [-1, 0], [-1, 1], [0, 1], [1, 1], [1, 0], [1, -1], [0, -1], [-1, -1]];
-const LARGEST_CELL = 46, PIXELS = 16e6;
+// The square of a state; of a drawing by variables, whatever the sliders say.
+const placeOf = (state) => (SQUARES.project ? SQUARES.project(state) : SQUARES.place.get(state));
 
-// The lowest and highest value that the slider can show, for the colours.
+// Where a choice points on the drawing: by the file, or by the likeliest change of the two variables that are its axes.
+function compassOf(choice) {
+  if (SQUARES.compass) return SQUARES.compass[choice.choice];
+  if (SQUARES.kind !== "variables") return 0;
+  const next = likeliest(choice.choice).next, codes = SQUARES.axes.map((axis) => SQUARES.codes[axis]);
+  const [down, right] = codes.map((code) => (code[next] < 0 ? 0 : Math.sign(code[next] - code[choice.state])));
+  return STEP.findIndex(([dy, dx]) => dy === down && dx === right);
+}
+
+const STEP = [[0, 0], [-1, 0], [-1, 1], [0, 1], [1, 1], [1, 0], [1, -1], [0, -1], [-1, -1]];
+const LARGEST_CELL = SQUARES && SQUARES.columns <= 8 ? 72 : 46, PIXELS = 16e6, SMALLEST_TEXT = 11;
+
+// The values between which colours change: nearly all that the slider can show, so that one outlier changes nothing.
 const VALUES = (() => {
   if (!STATES.value || STATES.ids) return null;
-  let low = Infinity, high = -Infinity;
-  for (const x of STATES.value) if (Number.isFinite(x)) { low = Math.min(low, x); high = Math.max(high, x); }
-  return low < high ? { low, high } : null;
+  const found = Array.from(STATES.value).filter(Number.isFinite).sort((a, b) => a - b);
+  const [low, high] = [found[Math.floor(found.length * 0.05)], found[Math.floor(found.length * 0.95)]];
+  if (low < high) return { low, high, cut: found[0] < low || found[found.length - 1] > high };
+  return found[0] < found[found.length - 1] ? { low: found[0], high: found[found.length - 1], cut: false } : null;
 })();
 
 class Squares {
   constructor(stage, { label, onSelect, onHover, largest = LARGEST_CELL }) {
     this.stage = stage;
     this.largest = largest;
+    this.zoom = 1;
     this.canvas = make("canvas", { tabindex: 0, role: "application", "aria-label": label });
     if (!onSelect) { this.canvas.setAttribute("role", "img"); this.canvas.removeAttribute("tabindex"); }
     put(stage, this.canvas);
@@ -70,7 +86,7 @@ class Squares {
     const width = this.stage.clientWidth;
     if (!width) return false;
     const cell = Math.max(2, Math.min(this.largest, Math.floor(width / SQUARES.columns)));
-    this.cell = width / SQUARES.columns < 2 ? width / SQUARES.columns : cell;
+    this.cell = (width / SQUARES.columns < 2 ? width / SQUARES.columns : cell) * this.zoom;
     const w = this.cell * SQUARES.columns, h = this.cell * SQUARES.rows;
     const ratio = Math.min(Math.max(window.devicePixelRatio || 1, 2), Math.sqrt(PIXELS / (w * h)));
     this.canvas.width = Math.round(w * ratio);
@@ -79,6 +95,7 @@ class Squares {
     this.canvas.style.height = `${h}px`;
     this.pen = this.canvas.getContext("2d");
     this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (this.recording) this.pen = new SvgPen(w, h);
     this.pen.textAlign = "center";
     this.pen.textBaseline = "middle";
     this.gap = this.cell >= 12 ? 1 : 0;
@@ -109,14 +126,16 @@ class Squares {
     pen.restore();
   }
 
-  text(i, string, dx, dy, size, colour, weight = 400) {
-    const [x, y] = this.centre(i);
+  // Text is left out where it could not be read.
+  text(i, string, dx, dy, share, colour, weight = 400) {
+    const [x, y] = this.centre(i), size = Math.max(SMALLEST_TEXT, share * this.cell);
+    if (size > 0.62 * this.cell) return;
     this.pen.font = `${weight} ${size}px ${getComputedStyle(document.body).fontFamily}`;
     this.pen.fillStyle = colour;
     this.pen.fillText(string, x + dx * this.cell, y + dy * this.cell);
   }
 
-  wall(i) { if (SQUARES.kind === "map") this.box(i, palette.wall); }
+  wall(i) { if (SQUARES.kind !== "mosaic") this.box(i, SQUARES.kind === "map" ? palette.wall : palette.faint); }
 
   symbol(i) {
     if (!SQUARES.text) return "";
@@ -156,7 +175,7 @@ class Squares {
       pen.arc(x + this.cell * 0.15 + n * r * 2.7, y + this.cell * 0.84, r, 0, 2 * Math.PI);
       pen.fill();
     }
-    if (hurts > 4) this.text(i, String(hurts), -0.18, 0.35, this.cell * 0.22, colour, 600);
+    if (hurts > 4) this.text(i, String(hurts), -0.18, 0.35, 0.22, colour, 600);
   }
 
   arrow(i, compass, colour, size = 0.23, width = 2) {
@@ -202,8 +221,8 @@ class Squares {
 
   // A line on a map; in a mosaic, where neighbours need not be close, a dot in each square.
   trail(states, colour, look) {
-    if (SQUARES.kind === "map") { this.line(states, colour, look); return; }
-    for (const i of new Set(states.map((state) => SQUARES.place.get(state)))) {
+    if (SQUARES.kind !== "mosaic") { this.line(states, colour, look); return; }
+    for (const i of new Set(states.map((state) => placeOf(state)))) {
       if (i === undefined) continue;
       this.pen.fillStyle = colour;
       this.pen.beginPath();
@@ -222,7 +241,7 @@ class Squares {
     pen.beginPath();
     let open = false;
     for (const state of states) {
-      const i = SQUARES.place.get(state);
+      const i = placeOf(state);
       if (i === undefined) { open = false; continue; }
       if (open) pen.lineTo(...this.centre(i)); else pen.moveTo(...this.centre(i));
       open = true;
@@ -232,7 +251,7 @@ class Squares {
   }
 
   disc(state, radius, colour, edge) {
-    const i = SQUARES.place.get(state);
+    const i = placeOf(state);
     if (i === undefined) return;
     const pen = this.pen;
     pen.beginPath();
@@ -246,56 +265,82 @@ class Squares {
 
   // How much a step into the state hurt.
   hurt(state, damage) {
-    const i = SQUARES.place.get(state);
+    const i = placeOf(state);
     if (i === undefined) return;
     this.disc(state, 0.24, palette.harm, palette.card);
-    if (this.cell >= 16) this.text(i, String(damage), 0, 0.02, this.cell * 0.3, palette.paper, 700);
+    if (this.cell >= 16) this.text(i, String(damage), 0, 0.02, 0.3, palette.paper, 700);
   }
 
-  // The safe region, what is allowed in it, and what is best.
+  // What hurts, what each square needs, what is allowed with what is left, and what is best.
   drawNeeds(path) {
     if (!this.begin()) return;
-    const left = remaining(), large = this.cell >= 20;
+    const left = remaining(), large = this.cell >= 20, route = likeliestRun(), layers = layersThere(route);
     for (let i = 0; i < SQUARES.state.length; i++) {
       const state = SQUARES.state[i], need = SQUARES.need[i];
       if (state < 0) { this.wall(i); continue; }
       const ink = this.ground(i, state, need, left);
       if (SQUARES.hurts[i] && need < INFINITE) this.waves(i, ink);
-      if (large) this.faded(need ? 1 : 0.4, () => this.text(i, showNeed(need), -0.3, -0.29, this.cell * 0.25, ink, need ? 650 : 400));
-      if (need <= left && this.cell >= 10) this.advice(i, state, left, ink);
-      this.dots(i, need <= left ? palette.harm : palette.muted);
+      if (large && (need || this.cell >= 30)) this.faded(need ? 1 : 0.5, () => this.text(i, showNeed(need), -0.28, -0.27, 0.25, ink, need ? 650 : 400));
+      if (need <= left && this.cell >= 10) this.advice(i, state, layers, ink);
+      this.dots(i, ink);
       const symbol = this.symbol(i);
-      if (symbol && large && !(SQUARES.hurts[i] && need < INFINITE)) this.text(i, symbol, 0.3, 0.3, this.cell * 0.26, ink, isStart(state) ? 700 : 400);
-      if (isStart(state)) this.frame(i, palette.ink, Math.max(1, this.cell * 0.05), 1);
+      if (symbol && large && !(SQUARES.hurts[i] && need < INFINITE)) this.text(i, symbol, 0.3, 0.3, 0.26, ink, isStart(state) ? 700 : 400);
     }
-    const route = likeliestRun();
-    if (route.length > 1) this.faded(0.38, () => this.trail(route, palette.assured, { width: Math.max(2, this.cell * 0.26) }));
+    if (route.length > 1) this.faded(0.38, () => this.trail(route.map(([state]) => state), palette.assured, { width: Math.max(2, this.cell * 0.26) }));
     if (path && path.length > 1) this.trail(path, palette.harm, { dash: [5, 4] });
+    this.ends(route);
     const chosen = SQUARES.place.get(app.selected);
     if (chosen !== undefined) this.frame(chosen, palette.focus, Math.max(2, this.cell * 0.08));
   }
 
+  // Start and end of the run, also where a square is too small for a letter.
+  ends(route) {
+    for (const [start] of DATA.model.starts) {
+      const i = placeOf(start);
+      if (i === undefined) continue;
+      if (this.cell >= 20) this.frame(i, palette.ink, Math.max(1, this.cell * 0.05), 1);
+      else this.flag(i, "start");
+    }
+    const last = route.length > 1 ? route[route.length - 1][0] : -1, i = placeOf(last);
+    if (this.cell < 20 && i !== undefined && isTerminal(last)) this.flag(i, "end");
+  }
+
+  flag(i, word) {
+    const [x, y] = this.centre(i), pen = this.pen, width = this.cell * SQUARES.columns;
+    pen.font = `600 12px ${getComputedStyle(document.body).fontFamily}`;
+    const room = word.length * 8 + 8, at = Math.max(room / 2, Math.min(width - room / 2, x)), up = y > 26 ? -18 : 18;
+    pen.fillStyle = palette.ink;
+    pen.beginPath(); pen.arc(x, y, Math.max(4, this.cell * 0.4), 0, 2 * Math.PI); pen.fill();
+    pen.fillRect(at - room / 2, y + up - 9, room, 18);
+    pen.fillStyle = palette.paper;
+    pen.fillText(word, at, y + up + 1);
+  }
+
+  // Danger first: what hurts looks so whatever it needs.  What is not safe with what is left is hatched on top.
   ground(i, state, need, left) {
     if (need === INFINITE) { this.box(i, palette.never, "rgba(255,255,255,.25)", true); return palette["never-ink"]; }
-    if (need > left) { this.box(i, palette.unsafe, palette.hatch); return palette.muted; }
-    let colour = needShade(need);
+    let colour = SQUARES.hurts[i] ? hazardShade(SQUARES.hurts[i]) : needShade(need);
     if (app.colourBy === "value" && VALUES) {
       const value = valueAt(state, app.layer);
       colour = shade(Number.isFinite(value) ? (value - VALUES.low) / (VALUES.high - VALUES.low) : value > 0 ? 1 : 0);
     }
-    this.box(i, css(colour));
+    if (need <= left) { this.box(i, css(colour)); return inkOn(colour); }
+    if (!SQUARES.hurts[i]) { this.box(i, palette.unsafe, palette.hatch); return palette.muted; }
+    this.box(i, css(colour), palette.hatch);
     return inkOn(colour);
   }
 
-  advice(i, state, left, ink) {
-    const from = at(state);
-    if (from < 0 || !SQUARES.compass) return;
-    if (isTerminal(state)) { if (this.cell >= 20 && !this.symbol(i)) this.text(i, "■", 0, 0, this.cell * 0.3, ink); return; }
-    const best = playAt(state, app.layer);
+  // The best action with what is left when a run comes here, and fences where an action is not allowed with that.
+  advice(i, state, layers, ink) {
+    if (at(state) < 0 || SQUARES.kind === "mosaic") return;
+    if (isTerminal(state)) { if (!this.symbol(i)) this.text(i, "■", 0, 0, 0.3, ink); return; }
+    const reached = layers.has(state), layer = reached ? layers.get(state) : app.layer, best = playAt(state, layer);
+    const other = app.other === null ? best : playAt(state, app.other);
     for (const choice of choicesOf(state)) {
-      const compass = SQUARES.compass[choice.choice];
-      if (choice.need > left) this.fence(i, compass);
-      else if (choice.place === best) this.arrow(i, compass, ink);
+      const compass = compassOf(choice);
+      if (choice.need > DATA.layers[layer]) this.fence(i, compass);
+      else if (choice.place === best) this.faded(reached || !layers.size ? 1 : 0.45, () => this.arrow(i, compass, ink));
+      if (choice.place === other && other !== best) { this.arrow(i, compass, palette.focus, 0.3, 3); this.frame(i, palette.focus, 1.5, 2); }
     }
   }
 
@@ -306,10 +351,10 @@ class Squares {
       const state = SQUARES.state[i];
       if (state < 0) { this.wall(i); continue; }
       if (SQUARES.need[i] === INFINITE) this.box(i, palette.never, "rgba(255,255,255,.25)", true);
-      else if (SQUARES.hurts[i]) this.box(i, css(shade(0.35 + 0.1 * Math.min(4, SQUARES.hurts[i] - 1))));
+      else if (SQUARES.hurts[i]) this.box(i, css(hazardShade(SQUARES.hurts[i])));
       else this.box(i, palette.faint);
       const symbol = this.symbol(i), ink = SQUARES.need[i] === INFINITE ? palette["never-ink"] : palette.ink;
-      if (symbol && this.cell >= 16) this.text(i, symbol, 0, 0, this.cell * 0.36, ink, 600);
+      if (symbol && this.cell >= 16) this.text(i, symbol, 0, 0, 0.36, ink, 600);
     }
     return true;
   }

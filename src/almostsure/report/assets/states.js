@@ -33,7 +33,7 @@ function choicesOf(state) {
   const i = at(state), result = [];
   if (i < 0) return result;
   for (let c = STATES.choicePtr[i]; c < STATES.choicePtr[i + 1]; c++)
-    result.push({ choice: c, action: STATES.action[c], need: STATES.choiceNeed[c], place: c - STATES.choicePtr[i] });
+    result.push({ choice: c, state, action: STATES.action[c], need: STATES.choiceNeed[c], place: c - STATES.choicePtr[i] });
   return result;
 }
 
@@ -73,20 +73,51 @@ function choiceValue(choice, layer) {
   return sum;
 }
 
-// From the start with what is left: always the best action, always its likeliest outcome.
+const likeliest = (choice) => outcomesOf(choice).reduce((a, b) => (b.probability > a.probability ? b : a));
+
+// From the start with what is left: always the best action, always its likeliest outcome; states, each with its layer.
 function likeliestRun() {
-  const run = [DATA.model.starts[0][0]], seen = new Set();
-  let state = run[0], layer = app.layer;
+  let state = DATA.model.starts[0][0], layer = app.layer;
+  const run = [[state, layer]], seen = new Set();
   while (layer >= 0 && run.length < 2000 && !isTerminal(state) && !seen.has(state * 4096 + layer)) {
     seen.add(state * 4096 + layer);
     const play = playAt(state, layer);
     if (play < 0) break;
-    const outcome = outcomesOf(choicesOf(state)[play].choice).reduce((a, b) => (b.probability > a.probability ? b : a));
+    const outcome = likeliest(choicesOf(state)[play].choice);
     layer = DATA.layers.indexOf(DATA.layers[layer] - outcome.damage);
     state = outcome.next;
-    run.push(state);
+    run.push([state, layer]);
   }
   return run;
+}
+
+// For each state that runs come to, the layer they are most often in there.  Of states on the likeliest run, its own.
+const MOST_WORK = 400000, FAINT = 1e-5;
+function layersThere(route) {
+  const result = new Map(), often = new Map();
+  if (STATES.ids || route.length < 2) return result;
+  let now = new Map([[DATA.model.starts[0][0] * 4096 + app.layer, 1]]), work = 0;
+  while (now.size && work < MOST_WORK) {
+    const after = new Map();
+    for (const [key, probability] of now) {
+      const state = Math.floor(key / 4096), layer = key % 4096, play = playAt(state, layer);
+      often.set(key, (often.get(key) || 0) + probability);
+      if (play < 0 || isTerminal(state)) continue;
+      for (const outcome of outcomesOf(STATES.choicePtr[at(state)] + play)) {
+        const next = DATA.layers.indexOf(DATA.layers[layer] - outcome.damage), share = probability * outcome.probability;
+        work += 1;
+        if (next >= 0 && share > FAINT) after.set(outcome.next * 4096 + next, (after.get(outcome.next * 4096 + next) || 0) + share);
+      }
+    }
+    now = after;
+  }
+  const most = new Map();
+  for (const [key, share] of often) {
+    const state = Math.floor(key / 4096);
+    if (share > (most.get(state) || 0)) { most.set(state, share); result.set(state, key % 4096); }
+  }
+  for (const [state, layer] of route) if (layer >= 0) result.set(state, layer);
+  return result;
 }
 
 // The same play as budget.explain prints: nature forces the damage although the agent plays its best.

@@ -1,0 +1,105 @@
+"""Models whose states are made of variables: PRISM programs, tuples, and names such as ``robot r5c6, forklift 0``.
+
+They are drawn with two variables as axes, and a slider for each of the others.  The variables are those of the file
+that a model came from; or else they are read out of the names of its states, where nearly all have the same form.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from almostsure.model.mdp import MDP, Ints
+from almostsure.report.packing import pack
+from almostsure.report.states import arrival_damage
+from almostsure.report.study import Study
+
+MOST_STATES = 100_000  # of a model that is drawn by its variables
+MOST_NAMES = 20_000  # of a model whose names are read
+LARGEST_AXIS = 200  # values of a variable that can be an axis
+ALIKE = 0.95  # of the names must have the same form
+PLACE = re.compile(r"r(\d+)c(\d+)")
+PAIRS = [("row", "column"), ("y", "x"), ("r", "c")]  # endings of names that make good axes
+
+
+def variables_view(study: Study) -> dict[str, Any] | None:
+    """The drawing of a model by its variables; None if it has fewer than two."""
+    mdp = study.mdp
+    if mdp.num_states > MOST_STATES:
+        return None
+    columns = {name: column for name, column in _columns(mdp).items() if len(set(column)) > 1}
+    coded = {name: _coded(column) for name, column in columns.items()}
+    axes = _axes({name: len(values) for name, (values, _) in coded.items()})
+    if axes is None:
+        return None
+    return {
+        "kind": "variables",
+        "cellsASide": 1,
+        "names": list(coded),
+        "values": [values for values, _ in coded.values()],
+        "codes": [pack(codes) for _, codes in coded.values()],
+        "axes": [list(coded).index(name) for name in axes],
+        "need": pack(study.minimal.of_state),
+        "hurts": pack(arrival_damage(mdp)),
+    }
+
+
+def _columns(mdp: MDP) -> dict[str, list[Any]]:
+    """For each variable its value in every state; None where a state has none."""
+    if mdp.origin is not None and mdp.origin.variables:
+        return {name: values.tolist() for name, values in mdp.origin.variables.items()}
+    if mdp.state_names is None or mdp.num_states > MOST_NAMES:
+        return {}
+    rows = [_parts(mdp.state_name(state)) for state in range(mdp.num_states)]
+    if np.mean([len(row) > 1 for row in rows]) < ALIKE:
+        return {}
+    keys = dict.fromkeys(key for row in rows if len(row) > 1 for key in row)
+    if len(keys) > 12:
+        return {}
+    return {key: [row.get(key, "–") if len(row) > 1 else None for row in rows] for key in keys}
+
+
+def _parts(name: str) -> dict[str, Any]:
+    """``robot r5c6, forklift 0`` as {"robot row": 5, "robot column": 6, "forklift": 0}."""
+    result: dict[str, Any] = {}
+    inside = re.sub(r"[()\[\]]", "", re.sub(r"^\w+\(", "", name))
+    for i, part in enumerate(inside.split(", ")):
+        key, value = _pair(part.strip(), i)
+        if place := PLACE.fullmatch(value):
+            result |= {f"{key} row": int(place[1]), f"{key} column": int(place[2])}
+        else:
+            result[key] = int(value) if re.fullmatch(r"-?\d{1,9}", value) else value
+    return result
+
+
+def _pair(part: str, number: int) -> tuple[str, str]:
+    if "=" in part:
+        key, value = part.split("=", 1)
+        return key.strip(), value.strip()
+    words = part.split()
+    if len(words) > 1 and words[0].islower():
+        return words[0], " ".join(words[1:])
+    if len(words) > 1 and words[-1].islower():
+        return words[-1], " ".join(words[:-1])
+    return f"part {number + 1}", part
+
+
+def _coded(column: list[Any]) -> tuple[list[str], Ints]:
+    """The values of a variable in order, as text, and which of them each state has (−1: none)."""
+    values = sorted({value for value in column if value is not None}, key=lambda v: (isinstance(v, str), v))
+    index = {value: code for code, value in enumerate(values)}
+    return [str(value) for value in values], np.array([index.get(value, -1) for value in column], np.int64)
+
+
+def _axes(sizes: dict[str, int]) -> tuple[str, str] | None:
+    """The variables to begin with, down and across: rows and columns if there are any, else those with most values."""
+    fitting = {name: size for name, size in sizes.items() if size <= LARGEST_AXIS}
+    for down, across in PAIRS:
+        for name in fitting:
+            partner = name.removesuffix(down) + across
+            if name.endswith(down) and name != partner and partner in fitting:
+                return name, partner
+    ranked = sorted(fitting, key=lambda name: -fitting[name])
+    return (ranked[1], ranked[0]) if len(ranked) > 1 else None
