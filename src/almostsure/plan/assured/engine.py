@@ -3,7 +3,7 @@
 1. *Explore* the pairs (state, remaining) inside the shield, from the start or from wherever is asked for, and list
    their strongly connected components so that each comes after those it leads to (:mod:`.explore`).
 2. *Settle* them in this order.  A single pair takes one step backward, its own loop eliminated; a small component in
-   which every step costs is swept; both in compiled code, with their bounds (:mod:`.steps`).
+   which every step costs is swept; both in compiled code, with their bounds (:mod:`.approach`, :mod:`.steps`).
 3. Every other component is solved here: what can be stayed in for nothing is collapsed (:mod:`.places`), who cannot
    surely leave is worth −∞, and the rest is solved directly or, if it is large, by ordered sweeps (:mod:`.sweeps`).
    Its bounds are proved by the same step.  Where reward can be collected for ever the return is +∞, and where gains and
@@ -23,18 +23,19 @@ from typing import Any
 import numpy as np
 
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.plan.assured import explore, places, steps, sums
+from almostsure.plan.assured import approach, explore, parts, places, steps, sums
 from almostsure.plan.assured.explore import Graph, Moves
-from almostsure.plan.assured.steps import NO_STAY, NOWHERE, STAY, Bounds, Game, Part
-from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, is_local, solve_directly
+from almostsure.plan.assured.parts import NO_STAY, STAY
+from almostsure.plan.assured.steps import NOWHERE, Bounds, Game, Part
+from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 
 PLAIN = 20_000  # outcomes, times remaining budgets, that are solved without compiling
-SMALL = 400  # pairs of a component that is swept where it stands
+SMALL = 4_000  # pairs of a component that is swept where it stands
 DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
-THIN = 8_000  # the same where most choices lead nearby, so that factors do not fill up
+THIN = 8_000  # the same where sweeps take too long
 GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
-FIRST_SWEEPS = 15  # before the first policy is evaluated by LU
+FIRST_SWEEPS = 8  # before the first policy is evaluated by LU
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
 
 
@@ -111,11 +112,11 @@ class Engine:
         start, member = self.order
         self.cycles.clear()
         half = USED * tolerance / 2
-        part, scratch = self._room()
         small = SMALL if not self.plainly else 0
+        part, scratch = self._room(small)
         at = 0
         while True:
-            at = self.call(steps.settle, self.game, self.bounds, self.order, at, small, part, scratch, half)
+            at = self.call(approach.settle, self.game, self.bounds, self.order, at, small, part, scratch, half)
             if at == start.size - 1:
                 return
             Component(self, member[start[at] : start[at + 1]]).settle(half)
@@ -123,20 +124,9 @@ class Engine:
             if report is not None:
                 report(at, start.size - 1)
 
-    def _room(self) -> tuple[Part, tuple[Any, ...]]:
+    def _room(self, small: int) -> tuple[Part, tuple[Any, ...]]:
         """Arrays for the largest of the small components."""
-        start, member = (array.astype(np.int64) for array in self.order)
-        (several,) = np.nonzero((np.diff(start) > 1) & (np.diff(start) <= SMALL))
-        pairs, choices, entries = 0, 0, 0
-        if several.size:
-            sizes = np.diff(start)[several]
-            cuts = np.cumsum(sizes) - sizes
-            inside = member[np.repeat(start[several] - cuts, sizes) + np.arange(sizes.sum())]
-            first, last = self.graph.ptr[inside].astype(np.int64), self.graph.ptr[inside + 1].astype(np.int64)
-            pairs = int(sizes.max())
-            choices = int(np.add.reduceat(last - first, cuts).max())
-            spread = self.graph.entry_ptr[last].astype(np.int64) - self.graph.entry_ptr[first].astype(np.int64)
-            entries = int(np.add.reduceat(spread, cuts).max())
+        pairs, choices, entries = self.call(approach.largest, self.graph, self.order, small)
         return make_part(pairs, choices, entries), (
             np.empty(pairs), np.empty(choices, np.bool_), np.empty(pairs, np.uint32), np.empty(pairs, np.uint32),
             np.empty(pairs),
@@ -222,19 +212,18 @@ class Component:
         first, last = graph.entry_ptr[graph.ptr[members]], graph.entry_ptr[graph.ptr[members + 1]]
         entries = int((last.astype(np.int64) - first.astype(np.int64)).sum())
         room = make_part(members.size, choices, entries)
-        size, choices, entries = self.call(steps.cut, self.game, self.bounds, members, self.can_stay, room)
+        size, choices, entries = self.call(parts.cut, self.game, self.bounds, members, self.can_stay, room)
         raw = Part(
             room.ptr[: size + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
             room.constant[:choices], room.origin[:choices], room.leak[:choices], room.pred_ptr[: size + 1],
             room.pred[:entries],
         )  # fmt: skip
-        self.call(steps.list_predecessors, raw, size)
+        self.call(parts.list_predecessors, raw, size)
         usable, queue = np.ones(choices, np.bool_), np.arange(size, dtype=np.uint32)
         if self.engine.discount == 1:
             queue = self._found(raw, size, usable)
         self.order, guess = queue, np.zeros(size)
-        self.is_local = DIRECT < queue.size <= THIN and is_local(self.call(places.reorder, raw, queue, usable))
-        if queue.size > DIRECT and not (DIRECT and self.is_local):
+        if queue.size > DIRECT:
             gain = self._gain(raw.origin)
             sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
             width = float(np.median(sizes)) / 4 if sizes.size else 1.0
@@ -245,15 +234,15 @@ class Component:
                 guess[:] = lowest
         else:
             guess = np.full(size, -np.inf)
-            self.call(steps.guess, raw, usable, queue, guess)
-        self.part: Part = self.call(places.reorder, raw, self.order, usable)
-        self.call(steps.list_predecessors, self.part, self.order.size)
+            self.call(parts.guess, raw, usable, queue, guess)
+        self.part: Part = self.call(parts.reorder, raw, self.order, usable)
+        self.call(parts.list_predecessors, self.part, self.order.size)
         self.guess = guess[self.order]
         self.size = size
 
     def _found(self, raw: Part, size: int, usable: Bools) -> Ints:
         queue = np.empty(size, np.uint32)
-        return queue[: self.call(steps.leave_surely, raw, size, usable, queue)]
+        return queue[: self.call(parts.leave_surely, raw, size, usable, queue)]
 
     def _gain(self, origin: Ints) -> Floats:
         """The expected reward of the equations' choices."""
@@ -265,26 +254,31 @@ class Component:
 
     def _solve(self, half: float) -> None:
         """Solve the equations to a residual that gives close bounds, and prove these."""
-        part, discount, size = self.part, self.engine.discount, self.order.size
-        value, policy = self.guess.copy(), self.part.ptr[:-1].copy()
+        discount, size = self.engine.discount, self.order.size
         threshold = 0.9 * half * -self.most if self.most < 0 else half / 100
         threshold = half * (1 - discount) / 2 if discount < 1 else threshold
-        direct = size <= DIRECT or (size <= THIN and DIRECT and self.is_local)
-        sweeper = None if direct else Sweeper(part, discounted=discount < 1)
-        proved = False
+        if size > DIRECT and self._attempt(Sweeper(self.part, discounted=discount < 1), half, threshold):
+            return
+        if size <= max(DIRECT, THIN) and self._attempt(None, half, 0.0):
+            return
+        self._give_up()
+
+    def _attempt(self, sweeper: Sweeper | None, half: float, threshold: float) -> bool:
+        """Solve the equations by sweeps or else directly, and prove bounds; False if that takes too long."""
+        part, value, policy = self.part, self.guess.copy(), self.part.ptr[:-1].copy()
         for _ in range(ATTEMPTS):
             if sweeper is None:
                 policy, value = solve_directly(part, self._first_policy(), part.constant)
             elif not sweeper.run(part.constant, value, policy, threshold):
-                break
+                return False
             height = self._height(sweeper, value, policy, half)
-            proved = height is not None and self._prove(value, policy, height, 0.0 if direct else threshold)
-            excess = self._width() / half if proved else 1.0
-            if direct or not proved or excess <= 1:
+            if height is None or not self._prove(value, policy, height, threshold):
+                return False
+            excess = self._width() / half
+            if sweeper is None or excess <= 1:
                 break
             threshold /= 2 * excess
-        if not proved:
-            self._give_up()
+        return True
 
     def _first_policy(self) -> Ints:
         """A policy that surely leaves, and is good already after a few sweeps."""
@@ -292,10 +286,10 @@ class Component:
             value, policy = self.guess.copy(), self.part.ptr[:-1].copy()
             usable, order = np.ones(self.part.origin.size, np.bool_), np.arange(self.order.size, dtype=np.uint32)
             for _ in range(FIRST_SWEEPS):
-                steps.relax(self.part, usable, order, value, policy)
-            if self.engine.discount < 1 or places.leaves(self.part, policy):
+                approach.relax(self.part, usable, order, value, policy, approach.POLICY_SWEEPS, False)
+            if self.engine.discount < 1 or parts.leaves(self.part, policy):
                 return policy
-        first: Ints = self.call(places.first_policy, self.part)
+        first: Ints = self.call(parts.first_policy, self.part)
         return first
 
     def _height(self, sweeper: Sweeper | None, value: Floats, policy: Ints, half: float) -> Floats | None:
@@ -306,7 +300,7 @@ class Component:
         if self.most < 0 and self.top > -np.inf:
             height: Floats = 1 + (max(self.top, float(value.max())) - value) / -self.most
             return height
-        if not self.call(places.leaves, part, policy):
+        if not self.call(parts.leaves, part, policy):
             return None
         near = choice_worth(part, value) >= (value - 4 * half * np.maximum(1.0, np.abs(value)))[choice_owner(part)]
         near[policy] = True

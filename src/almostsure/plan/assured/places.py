@@ -1,4 +1,4 @@
-"""Compiled: where a component can be stayed in for nothing, the order in which sweeps visit it, and who leaves it.
+"""Compiled: where a component can be stayed in for nothing, and the order in which sweeps visit it.
 
 An *end component* is a set of pairs, with choices for them, that can be stayed in for ever and in which every pair
 reaches every other.  One whose choices all have reward 0 can be left at will or stayed in for nothing: it becomes one
@@ -14,7 +14,7 @@ import numpy as np
 
 from almostsure.kernels import njit
 from almostsure.plan.assured.explore import Graph, components
-from almostsure.plan.assured.steps import NOWHERE, Part
+from almostsure.plan.assured.steps import NOWHERE
 
 RING = 4096  # buckets of the queue in `estimate`
 DONE = -2  # the slot of positions that are settled, or not to be settled
@@ -127,84 +127,6 @@ def lead_to(graph, goals, way):
                 way[x] = via[q]
                 queue[count] = x
                 count += 1
-
-
-@njit(cache=True, error_model="numpy")
-def reorder(part, order, usable):
-    """The component with positions in the given order, and only usable choices; other positions are gone."""
-    ptr, entry_ptr, column, factor, constant, origin, leak, _, _ = part
-    size = order.size
-    position = np.empty(ptr.size - 1, np.uint32)
-    choices, entries = 0, 0
-    for i in range(size):
-        x = order[i]
-        position[x] = i
-        for k in range(ptr[x], ptr[x + 1]):
-            if usable[k]:
-                choices += 1
-                entries += np.int64(entry_ptr[k + 1]) - np.int64(entry_ptr[k])
-    result = Part(
-        np.zeros(size + 1, np.uint32), np.zeros(choices + 1, np.uint32), np.empty(entries, np.uint32),
-        np.empty(entries), np.empty(choices), np.empty(choices, np.uint32), np.empty(choices),
-        np.zeros(size + 1, np.uint32), np.empty(entries, np.uint32),
-    )  # fmt: skip
-    new_ptr, new_entry_ptr, new_column, new_factor, new_constant, new_origin, new_leak, _, _ = result
-    j, z = 0, 0
-    for i in range(size):
-        x = order[i]
-        for k in range(ptr[x], ptr[x + 1]):
-            if not usable[k]:
-                continue
-            for e in range(entry_ptr[k], entry_ptr[k + 1]):
-                new_column[z], new_factor[z] = position[column[e]], factor[e]
-                z += 1
-            new_constant[j], new_origin[j], new_leak[j] = constant[k], origin[k], leak[k]
-            j += 1
-            new_entry_ptr[j] = z
-        new_ptr[i + 1] = j
-    return result
-
-
-@njit(cache=True, error_model="numpy")
-def first_policy(part):
-    """A policy that surely leaves, where positions are in an order in which each has a choice that comes nearer."""
-    policy = np.empty(part.ptr.size - 1, np.uint32)
-    for x in range(policy.size):
-        policy[x] = part.ptr[x]
-        for k in range(part.ptr[x], part.ptr[x + 1]):
-            nearer = part.leak[k] > 0.0
-            for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-                nearer = nearer or part.column[e] < x
-            if nearer:
-                policy[x] = k
-                break
-    return policy
-
-
-@njit(cache=True, error_model="numpy")
-def leaves(part, policy):
-    """Whether the policy surely leaves the component, from every position."""
-    leak, pred_ptr, pred, entry_ptr, column = part.leak, part.pred_ptr, part.pred, part.entry_ptr, part.column
-    size = policy.size
-    is_found, queue, count = np.zeros(size, np.bool_), np.empty(size, np.uint32), 0
-    for x in range(size):
-        if leak[policy[x]] > 0.0:
-            is_found[x] = True
-            queue[count] = x
-            count += 1
-    done = 0
-    while done < count:
-        y = queue[done]
-        done += 1
-        for q in range(pred_ptr[y], pred_ptr[y + 1]):
-            x = pred[q]
-            if not is_found[x]:
-                for e in range(entry_ptr[policy[x]], entry_ptr[policy[x] + 1]):
-                    is_found[x] = is_found[x] or column[e] == y
-                if is_found[x]:
-                    queue[count] = x
-                    count += 1
-    return count == size
 
 
 # ---------------------------------------------------------------------- the order of sweeps

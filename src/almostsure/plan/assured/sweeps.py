@@ -10,41 +10,37 @@ is.  Each member starts with its best choice if that leads out; otherwise with o
 runs in circles is ever evaluated.  A pocket that comes back is widened.
 
 *Scattered models.*  Where choices lead anywhere there is no order, there are no pockets, and factors would fill up; but
-few modes are slow.  After every few sweeps GMRES brings the values of all positions near those of the policy.
+few modes are slow, and mixed rounds find them (:func:`almostsure.plan.assured.approach.approach`).  So they do where a
+whole component is slow.
 
 *Stubborn components.*  Where all that takes too long, and the component is thin, it is solved by LU as a whole.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from almostsure.model.mdp import Floats, Ints
 from almostsure.plan.assured import sweep_kernels as kernels
+from almostsure.plan.assured.approach import MIXED_ROUNDS, approach
 from almostsure.plan.assured.steps import Part
 from almostsure.plan.assured.sweep_kernels import CHUNK, Limits, Run, Search
 
 LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality
 POLICY_SWEEPS = 2  # visits that look at the policy's choices only, after one that looks at all
+MIXED = 16_000  # positions of a component in which mixed rounds are as good as sweeps of what is active
 PATIENCE = 60  # changes after which a position belongs to a pocket
-SCATTERED_PATIENCE = 4  # changes after which GMRES is called, in a model without locality
-KRYLOV_SIZE = 30  # products with the matrix in a call of GMRES
-KRYLOV_GAIN = 1e-2  # by how much it is to lower the residual
 POCKET_REACH = 1 << 16  # how far apart, in positions, its members may be
-POCKET_LIMIT = 16_000  # members for which LU is tried
+POCKET = 2_000  # members of a pocket that is solved by LU
+POCKET_LIMIT = 16_000  # members of one that is looked at
 SEEDS = 4_000  # positions that may change often before a pocket counts as no pocket any more
-FEW_MEMBERS = 2_000  # up to so many, a pocket's policy is iterated to the end
 UPDATES_PER_POSITION = 20_000
 MAX_ROUNDS = 1000
 STUBBORN = 300  # updates a position after which LU of the whole component is considered
 THIN = 1e11  # the most multiplications that it may take
 HOPELESS = 1e9  # a policy whose values are so many times larger stays almost for ever: they are mere rounding
-
-Evaluate = Callable[[Ints, Ints, Ints, Floats, Floats], Floats | None]
 
 
 def choice_worth(part: Part, value: Floats) -> Floats:
@@ -120,9 +116,10 @@ class Sweeper:
 
     def __init__(self, part: Part, *, discounted: bool) -> None:
         self.part, self.discounted = part, discounted
-        self.is_local = is_local(part)
         self.size = size = part.ptr.size - 1
-        self.lookahead = max(16, int(LOOKAHEAD * size**0.5) // CHUNK) if self.is_local else 2**20
+        local = is_local(part)
+        self.mixes_first = size <= MIXED or not local
+        self.lookahead = max(16, int(LOOKAHEAD * size**0.5) // CHUNK) if local else 2**20
         self.local = np.full(size, -1, np.int32)
 
     def run(self, constant: Floats, value: Floats, policy: Ints, threshold: float) -> bool:
@@ -137,38 +134,47 @@ class Sweeper:
             np.zeros(size, np.int32), np.zeros(3, np.int64),
         )  # fmt: skip
         self.search = Search(np.zeros(size, np.int32), np.zeros(size, np.bool_), np.empty(size, np.uint32))
-        patience = PATIENCE if self.is_local else SCATTERED_PATIENCE
-        stubborn = STUBBORN * size
+        patience, stubborn = PATIENCE, STUBBORN * size
         while True:
+            if self.mixes_first and self._mix():
+                return True
             limits = Limits(threshold, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size)
             chunk = kernels.sweep(self.part, self.state, limits)
             if chunk < 0:
                 return bool(chunk == -1)
             if self.state.account[0] > stubborn and self._is_thin():
                 stubborn = 4 * int(self.state.account[0])
-                self._solve(np.arange(size, dtype=np.uint32), 50, self._factor)
-            elif not 0 < self._settle(chunk, patience) <= FEW_MEMBERS:
-                patience += patience // 4  # no pocket stands out, or a large one: sweep on for longer
+                self._solve(np.arange(size, dtype=np.uint32), 50)
+            elif not 0 < self._settle(chunk, patience) <= POCKET:  # no pocket stands out, or a large one
+                if not self.mixes_first and self._mix():
+                    return True
+                patience += patience // 4
+
+    def _mix(self) -> bool:
+        """Approach the values of all positions at once; False if that takes too long."""
+        usable, order = np.ones(self.part.origin.size, np.bool_), np.arange(self.size, dtype=np.uint32)
+        change = approach(self.part, usable, order, self.state.value, self.state.policy, self.threshold)
+        self.state.account[0] += MIXED_ROUNDS * self.size
+        self.state.active[:], self.state.is_dirty[:] = True, True
+        return bool(change < np.inf)
 
     # ------------------------------------------------------------------ pockets
 
     def _settle(self, chunk: int, patience: int) -> int:
-        """Solve the pocket around a chunk directly, or approach the solution of all; returns how many they were."""
+        """Solve the pocket around a chunk directly; returns how many members it has."""
         members = self._pocket(chunk, patience)
-        if not self.is_local:
-            self._solve(members, 1, self._approach)
-        elif members.size:
-            self._solve(members, 30 if members.size <= FEW_MEMBERS else 3, self._factor)
+        if 0 < members.size <= POCKET:
+            self._solve(members, 30)
         return members.size
 
-    def _solve(self, members: Ints, rounds: int, evaluate: Evaluate) -> None:
+    def _solve(self, members: Ints, rounds: int) -> None:
         """Policy iteration on the members, everything around them as it is."""
         part, value, policy = self.part, self.state.value, self.state.policy
         before = value[members]
         self.local[members] = np.arange(members.size, dtype=np.int32)
         proper = kernels.make_proper(members, self.local, part, value, policy)
         for _ in range(rounds if proper or self.discounted else 0):
-            solution = evaluate(members, *kernels.equations(members, self.local, part, value, policy))
+            solution = self._factor(members, *kernels.equations(members, self.local, part, value, policy))
             if solution is None or not np.abs(solution).max() < HOPELESS * (1.0 + np.abs(before).max()):
                 break
             value[members] = solution
@@ -192,8 +198,6 @@ class Sweeper:
 
     def _pocket(self, chunk: int, patience: int) -> Ints:
         """The members of the pocket around a chunk: those that changed most often, and their neighbourhood."""
-        if not self.is_local:
-            return np.arange(self.size, dtype=np.uint32)
         begin, end = max(0, chunk * CHUNK - POCKET_REACH), min(self.size, chunk * CHUNK + POCKET_REACH)
         often = self._often(begin, end, patience)
         if often > patience:
@@ -220,46 +224,3 @@ class Sweeper:
             return None
         solution: Floats = transposed.solve(right, "T")  # type: ignore[call-overload]  # SciPy's stubs miss this
         return solution
-
-    def _approach(self, members: Ints, start: Ints, columns: Ints, factors: Floats, right: Floats) -> Floats | None:
-        """Approach the solution of the equations by GMRES; None if that does not come nearer."""
-        from scipy.sparse import csr_array
-
-        matrix = csr_array((factors, columns, start), shape=(members.size, members.size))
-        guess = self.state.value[members]
-        before = right - matrix @ guess
-        step = krylov(matrix, before, KRYLOV_SIZE, KRYLOV_GAIN)
-        after = before - matrix @ step
-        return guess + step if _norm(after) < _norm(before) else None
-
-
-def krylov(matrix: Any, right: Floats, size: int, gain: float) -> Floats:
-    """The step of GMRES that lowers the residual most: by ``gain``, or what ``size`` products with the matrix allow.
-
-    Inner products go through ``einsum``: BLAS would start threads, which cost more than they give at this size.
-    """
-    basis = np.empty((size + 1, right.size))
-    small = np.zeros((size + 1, size))
-    length = _norm(right)
-    basis[0] = right / length if length > 0 else 0.0
-    used = 0
-    weights: Any = np.zeros(0)
-    for used in range(1, size + 1):
-        fresh = matrix @ basis[used - 1]
-        for _ in range(2):  # once more against rounding
-            along = np.einsum("ij,j->i", basis[:used], fresh)
-            fresh -= np.einsum("i,ij->j", along, basis[:used])
-            small[:used, used - 1] += along
-        small[used, used - 1] = norm = _norm(fresh)
-        target = np.zeros(used + 1)
-        target[0] = length
-        weights, rest, *_ = np.linalg.lstsq(small[: used + 1, :used], target, rcond=None)
-        if norm <= 1e-14 * length or (rest.size and rest[0] <= (gain * length) ** 2):
-            break
-        basis[used] = fresh / norm
-    step: Floats = np.einsum("i,ij->j", weights, basis[:used])
-    return step
-
-
-def _norm(vector: Floats) -> float:
-    return math.sqrt(np.einsum("i,i->", vector, vector))

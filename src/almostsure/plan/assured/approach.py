@@ -1,0 +1,239 @@
+"""Compiled: components that are settled where they stand, by sweeps that are mixed, or by elimination.
+
+**Mixing.**  A round looks at all choices of all positions, one after the other, and then a few times at those of the
+policy only.  Where a component is left slowly, rounds crawl along few directions.  Anderson's mixing (1965) takes the
+combination of the last rounds whose changes cancel out best: some tens of rounds do what thousands did.  What it finds
+is a guess like any other; bounds are proved afterwards, by :func:`almostsure.plan.assured.steps.prove`.
+
+**Elimination.**  Policies of small components are evaluated by elimination, without subtracting probabilities
+(Grassmann, Taksar and Heyman), so that loops that are hardly ever left cost no accuracy.
+"""
+
+# mypy: ignore-errors
+# Numba infers the types of these functions; annotations would say nothing to it.
+
+from __future__ import annotations
+
+import numpy as np
+
+from almostsure.kernels import njit
+from almostsure.plan.assured.parts import NO_STAY, cut, guess, leave_surely, list_predecessors
+from almostsure.plan.assured.steps import NOWHERE, exits_of, prove, staying_gain, step_back
+
+POLICY_SWEEPS = 4  # that look at the policy's choices only, after one that looks at all
+EASY = 8  # mixed rounds after which more of them are made, and again
+HARD = 32  # mixed rounds after which every other goes backward
+MEMORY = 3  # rounds that are mixed with the last one
+MIXED_ROUNDS = 150
+DOUBTFUL = 1e8  # weights above this are rounding, and are not used
+ELIMINATED = 40  # pairs of a component in which a policy is evaluated by elimination
+ROUNDS_BETWEEN = 6  # eliminations
+ELIMINATIONS = 20
+
+
+@njit(cache=True, error_model="numpy")
+def relax(part, usable, order, value, policy, sweeps, alternate):
+    """Sweep over all choices once and then over the policy's; returns the largest change of the first sweep.
+
+    Every other sweep goes backward, if asked.
+    """
+    ptr, entry_ptr, column, factor, constant = part.ptr, part.entry_ptr, part.column, part.factor, part.constant
+    most = 0.0
+    for x in order:
+        best, choice = -np.inf, np.int64(ptr[x])
+        for k in range(ptr[x], ptr[x + 1]):
+            if usable[k]:
+                worth = constant[k]
+                for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                    worth += factor[e] * value[column[e]]
+                if worth > best:
+                    best, choice = worth, np.int64(k)
+        most = max(most, abs(best - value[x]))
+        value[x], policy[x] = best, choice
+    if most > 0.0:
+        for sweep in range(sweeps):
+            backward = alternate and sweep % 2 == 0
+            for i in range(order.size):
+                x = order[order.size - 1 - i] if backward else order[i]
+                k = policy[x]
+                worth = constant[k]
+                for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                    worth += factor[e] * value[column[e]]
+                value[x] = worth
+    return most
+
+
+@njit(cache=True, error_model="numpy")
+def approach(part, usable, order, value, policy, threshold):
+    """Mixed rounds until nothing changes by more than the threshold; returns the last change, or ∞ if that is late."""
+    size = order.size
+    before, change, found = np.empty(size), np.zeros(size), np.zeros(size)
+    changes, founds = np.empty((MEMORY, size)), np.empty((MEMORY, size))  # differences from round to round
+    products = np.zeros((MEMORY, MEMORY))
+    for done in range(MIXED_ROUNDS):
+        for i in range(size):
+            before[i] = value[order[i]]
+        most = relax(part, usable, order, value, policy, POLICY_SWEEPS << min(done // EASY, 2), done >= HARD)
+        if most <= threshold:
+            return most
+        slot = (done - 1) % MEMORY
+        for i in range(size):
+            now = value[order[i]]
+            changes[slot, i], founds[slot, i] = now - before[i] - change[i], now - found[i]
+            change[i], found[i] = now - before[i], now
+        if done > 0:
+            weights = _weights(changes, change, products, slot, min(done, MEMORY))
+            for i in range(size if weights.size > 0 else 0):
+                mixed = found[i]
+                for m in range(weights.size):
+                    mixed -= weights[m] * founds[m, i]
+                value[order[i]] = mixed
+    return np.inf
+
+
+@njit(cache=True, error_model="numpy")
+def _weights(changes, change, products, slot, count):
+    """The weights with which the differences of earlier changes come nearest to the last change; none if doubtful.
+
+    ``products`` holds the inner products of differences, and gets those of the one in ``slot``.
+    """
+    right = np.zeros(count)
+    for m in range(count):
+        with_slot, with_change = 0.0, 0.0
+        for i in range(change.size):
+            with_slot += changes[slot, i] * changes[m, i]
+            with_change += change[i] * changes[m, i]
+        products[slot, m] = products[m, slot] = with_slot
+        right[m] = with_change
+    matrix = products[:count, :count].copy()
+    for m in range(count):  # a little on the diagonal, as Tikhonov: differences may be nearly parallel
+        matrix[m, m] *= 1.0 + 1e-14
+    for m in range(count):
+        if not matrix[m, m] > 0.0:
+            return right[:0]
+        for j in range(m + 1, count):
+            share = matrix[j, m] / matrix[m, m]
+            for k in range(m, count):
+                matrix[j, k] -= share * matrix[m, k]
+            right[j] -= share * right[m]
+    for m in range(count - 1, -1, -1):
+        for k in range(m + 1, count):
+            right[m] -= matrix[m, k] * right[k]
+        right[m] /= matrix[m, m]
+        if not abs(right[m]) < DOUBTFUL:
+            return right[:0]
+    return right
+
+
+@njit(cache=True, error_model="numpy")
+def eliminate(part, order, policy, value):
+    """The values of a policy by elimination, without subtracting probabilities (Grassmann, Taksar and Heyman)."""
+    size = order.size
+    local = np.empty(part.ptr.size, np.int64)
+    for i in range(size):
+        local[order[i]] = i
+    moves, leak, right = np.zeros((size, size)), np.empty(size), np.empty(size)
+    for i in range(size):
+        k = policy[order[i]]
+        leak[i], right[i] = part.leak[k], part.constant[k]
+        for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
+            moves[i, local[part.column[e]]] += part.factor[e]
+    total = np.empty(size)
+    for k in range(size - 1, -1, -1):
+        total[k] = leak[k]
+        for j in range(k):
+            total[k] += moves[k, j]
+        if total[k] <= 0.0:
+            return False
+        for i in range(k):
+            if moves[i, k] > 0.0:
+                share = moves[i, k] / total[k]
+                for j in range(k):
+                    moves[i, j] += share * moves[k, j]
+                leak[i] += share * leak[k]
+                right[i] += share * right[k]
+    for k in range(size):
+        worth = right[k]
+        for j in range(k):
+            worth += moves[k, j] * value[order[j]]
+        value[order[k]] = worth / total[k]
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def settle_small(game, bounds, members, part, scratch, half):
+    """Settle a small component in which staying costs; False where another method is needed."""
+    for i in range(members.size):
+        bounds.place[members[i]] = i
+    most, _ = staying_gain(game, bounds, members)
+    top, error, relative = exits_of(game, bounds, members)
+    done = False
+    if most < 0.0 and top < np.inf and game.discount == 1.0:
+        value, usable, queue, policy, height = scratch
+        cut(game, bounds, members, NO_STAY, part)
+        list_predecessors(part, members.size)
+        order = queue[: leave_surely(part, members.size, usable, queue)]
+        for i in range(members.size):
+            value[i] = -np.inf
+        guess(part, usable, order, value)
+        change = _values(part, usable, order, value, policy, -0.5 * half * most)
+        if change < np.inf:
+            for i in range(members.size):
+                k = part.origin[policy[i]] if value[i] > -np.inf else game.graph.ptr[members[i]]
+                bounds.policy[members[i]] = k
+                top = max(top, value[i])
+            for i in range(members.size):
+                height[i] = 1.0 + (top - value[i]) / -most
+            done = prove(game, bounds, members, value, height, (error, relative, -most, change))
+    for x in members:
+        bounds.place[x] = NOWHERE
+    return done
+
+
+@njit(cache=True, error_model="numpy")
+def _values(part, usable, order, value, policy, threshold):
+    """Values that change by at most the threshold; returns the last change, or ∞ if they were not found."""
+    if order.size > ELIMINATED:
+        return approach(part, usable, order, value, policy, threshold)
+    for _ in range(ELIMINATIONS):
+        for _again in range(ROUNDS_BETWEEN):
+            change = relax(part, usable, order, value, policy, POLICY_SWEEPS, False)
+            if change <= threshold:
+                return change
+        if not eliminate(part, order, policy, value):
+            return np.inf
+    return np.inf
+
+
+@njit(cache=True, error_model="numpy")
+def settle(game, bounds, order, begin, small, part, scratch, half):
+    """Settle components one by one, until one is too large or needs another method; returns its number."""
+    start, member = order
+    i = begin
+    while i < start.size - 1:
+        i = step_back(game, bounds, order, i)
+        while i < start.size - 1 and start[i + 1] - start[i] > 1:
+            if start[i + 1] - start[i] > small:
+                return i
+            if not settle_small(game, bounds, member[start[i] : start[i + 1]], part, scratch, half):
+                return i
+            i += 1
+    return i
+
+
+@njit(cache=True, error_model="numpy")
+def largest(graph, order, small):
+    """The most pairs, choices and entries of a component that is settled where it stands."""
+    start, member = order
+    pairs, choices, entries = 0, 0, 0
+    for i in range(start.size - 1):
+        size = np.int64(start[i + 1]) - np.int64(start[i])
+        if size == 1 or size > small:
+            continue
+        mine, spread = 0, 0
+        for x in member[start[i] : start[i + 1]]:
+            first, last = graph.ptr[x], graph.ptr[x + 1]
+            mine += np.int64(last) - np.int64(first)
+            spread += np.int64(graph.entry_ptr[last]) - np.int64(graph.entry_ptr[first])
+        pairs, choices, entries = max(pairs, size), max(choices, mine), max(entries, spread)
+    return pairs, choices, entries

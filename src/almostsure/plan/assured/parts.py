@@ -1,0 +1,259 @@
+"""Compiled: one component as compact arrays, who surely leaves it, and first values."""
+
+# mypy: ignore-errors
+# Numba infers the types of these functions; annotations would say nothing to it.
+
+from __future__ import annotations
+
+import numpy as np
+
+from almostsure.kernels import njit
+from almostsure.plan.assured.steps import NOWHERE, Part
+
+STAY = NOWHERE  # the origin of the choice to rest
+NO_STAY = np.empty(0, np.bool_)
+NO_STAY.flags.writeable = False
+LATE = 0.999999  # the largest probability of outcomes that are not known yet that a first value believes
+
+
+@njit(cache=True, error_model="numpy")
+def cut(game, bounds, members, can_stay, part):
+    """Fill the compact arrays of a component; members of one position follow one another.  Returns their sizes.
+
+    Choices that may lead to pairs without a finite return are left out, and so are those that never leave their own
+    position; a position that ``can_stay`` gets the choice to rest, for 0, instead.
+    """
+    _, _, ptr, origin, entry_ptr, target = game.graph
+    _, outcome_ptr, probability, gains, _, discount = game
+    low, high, _, place = bounds
+    column, factor, constant = part.column, part.factor, part.constant
+    k, z, last = 0, 0, -1
+    for x in members:
+        here = np.int64(place[x])
+        if here != last:
+            part.ptr[here] = k
+            last = here
+            if can_stay.size > 0 and can_stay[here]:
+                constant[k], part.origin[k], part.leak[k], part.entry_ptr[k] = 0.0, STAY, 1.0, z
+                k += 1
+        for j in range(ptr[x], ptr[x + 1]):
+            c = origin[j]
+            shift = np.int64(outcome_ptr[c]) - np.int64(entry_ptr[j])
+            away, stay, out, worth_out, lost, start = 0.0, 0.0, 0.0, 0.0, False, z
+            for e in range(np.int64(entry_ptr[j]), np.int64(entry_ptr[j + 1])):
+                y, p = target[e], probability[e + shift]
+                there = np.int64(place[y])
+                if there == here:
+                    stay += p
+                    continue
+                away += p
+                if there != NOWHERE:
+                    column[z], factor[z] = there, discount * p
+                    z += 1
+                    continue
+                out += p
+                lost = lost or high[y] == -np.inf
+                if low[y] != high[y]:
+                    worth_out += p * (0.5 * low[y] + 0.5 * high[y])
+                else:
+                    worth_out += p * low[y]
+            leak = discount * out + (1.0 - discount) * (away + stay)
+            away += (1.0 - discount) * stay
+            if lost or away == 0.0:
+                z = start
+                continue
+            for e in range(start, z):
+                factor[e] /= away
+            constant[k] = (gains[c] + discount * worth_out) / away
+            part.origin[k], part.leak[k], part.entry_ptr[k] = j, leak / away, start
+            k += 1
+    part.ptr[last + 1] = k
+    part.entry_ptr[k] = z
+    return last + 1, k, z
+
+
+@njit(cache=True, error_model="numpy")
+def list_predecessors(part, size):
+    """Fill in who leads to each position."""
+    ptr, entry_ptr, column, pred_ptr, pred = part.ptr, part.entry_ptr, part.column, part.pred_ptr, part.pred
+    for x in range(size + 1):
+        pred_ptr[x] = 0
+    entries = entry_ptr[ptr[size]]
+    for e in range(entries):
+        pred_ptr[column[e] + 1] += 1
+    for x in range(size):
+        pred_ptr[x + 1] += pred_ptr[x]
+    for x in range(size):
+        for e in range(entry_ptr[ptr[x]], entry_ptr[ptr[x + 1]]):
+            y = column[e]
+            pred[pred_ptr[y]] = x
+            pred_ptr[y] += 1
+    for x in range(size, 0, -1):
+        pred_ptr[x] = pred_ptr[x - 1]
+    pred_ptr[0] = 0
+
+
+@njit(cache=True, error_model="numpy")
+def leave_surely(part, size, usable, queue):
+    """List the positions from which some policy surely leaves, nearest to an exit first; returns how many they are.
+
+    Makes the choices unusable that may lead elsewhere.  Repeats two steps until nothing changes: search backward from
+    the exits along usable choices; drop what was not found, and with it every choice that may lead there.
+    """
+    ptr, entry_ptr, column, leak, pred_ptr, pred = (
+        part.ptr,
+        part.entry_ptr,
+        part.column,
+        part.leak,
+        part.pred_ptr,
+        part.pred,
+    )
+    choices = np.int64(ptr[size])
+    for k in range(choices):
+        usable[k] = True
+    found = np.zeros(size, np.bool_)
+    alive = np.ones(size, np.bool_)
+    while True:
+        count = 0
+        for x in range(size):
+            found[x] = False
+            for k in range(ptr[x], ptr[x + 1]):
+                if alive[x] and usable[k] and leak[k] > 0.0:
+                    found[x] = True
+            if found[x]:
+                queue[count] = x
+                count += 1
+        done = 0
+        while done < count:
+            y = queue[done]
+            done += 1
+            for q in range(pred_ptr[y], pred_ptr[y + 1]):
+                x = pred[q]
+                if found[x] or not alive[x]:
+                    continue
+                for k in range(ptr[x], ptr[x + 1]):
+                    if usable[k] and not found[x]:
+                        for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                            if column[e] == y:
+                                found[x] = True
+                if found[x]:
+                    queue[count] = x
+                    count += 1
+        lost = False
+        for x in range(size):
+            if alive[x] and not found[x]:
+                alive[x] = False
+                lost = True
+        if not lost:
+            return count
+        for x in range(size):
+            for k in range(ptr[x], ptr[x + 1]):
+                for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                    if not alive[column[e]]:
+                        usable[k] = False
+
+
+@njit(cache=True, error_model="numpy")
+def guess(part, usable, order, value):
+    """First values, in the given order: outcomes that are not known yet count as if they led back."""
+    ptr, entry_ptr, column, factor, constant, leak = (
+        part.ptr,
+        part.entry_ptr,
+        part.column,
+        part.factor,
+        part.constant,
+        part.leak,
+    )
+    for x in order:
+        best = -np.inf
+        for k in range(ptr[x], ptr[x + 1]):
+            if not usable[k]:
+                continue
+            worth, later, leaves = constant[k], 0.0, leak[k] > 0.0
+            for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                if value[column[e]] == -np.inf:
+                    later += factor[e]
+                else:
+                    leaves = True
+                    worth += factor[e] * value[column[e]]
+            if leaves:
+                best = max(best, worth / (1.0 - min(later, LATE)))
+        value[x] = best
+
+
+@njit(cache=True, error_model="numpy")
+def reorder(part, order, usable):
+    """The component with positions in the given order, and only usable choices; other positions are gone."""
+    ptr, entry_ptr, column, factor, constant, origin, leak, _, _ = part
+    size = order.size
+    position = np.empty(ptr.size - 1, np.uint32)
+    choices, entries = 0, 0
+    for i in range(size):
+        x = order[i]
+        position[x] = i
+        for k in range(ptr[x], ptr[x + 1]):
+            if usable[k]:
+                choices += 1
+                entries += np.int64(entry_ptr[k + 1]) - np.int64(entry_ptr[k])
+    result = Part(
+        np.zeros(size + 1, np.uint32), np.zeros(choices + 1, np.uint32), np.empty(entries, np.uint32),
+        np.empty(entries), np.empty(choices), np.empty(choices, np.uint32), np.empty(choices),
+        np.zeros(size + 1, np.uint32), np.empty(entries, np.uint32),
+    )  # fmt: skip
+    new_ptr, new_entry_ptr, new_column, new_factor, new_constant, new_origin, new_leak, _, _ = result
+    j, z = 0, 0
+    for i in range(size):
+        x = order[i]
+        for k in range(ptr[x], ptr[x + 1]):
+            if not usable[k]:
+                continue
+            for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                new_column[z], new_factor[z] = position[column[e]], factor[e]
+                z += 1
+            new_constant[j], new_origin[j], new_leak[j] = constant[k], origin[k], leak[k]
+            j += 1
+            new_entry_ptr[j] = z
+        new_ptr[i + 1] = j
+    return result
+
+
+@njit(cache=True, error_model="numpy")
+def first_policy(part):
+    """A policy that surely leaves, where positions are in an order in which each has a choice that comes nearer."""
+    policy = np.empty(part.ptr.size - 1, np.uint32)
+    for x in range(policy.size):
+        policy[x] = part.ptr[x]
+        for k in range(part.ptr[x], part.ptr[x + 1]):
+            nearer = part.leak[k] > 0.0
+            for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
+                nearer = nearer or part.column[e] < x
+            if nearer:
+                policy[x] = k
+                break
+    return policy
+
+
+@njit(cache=True, error_model="numpy")
+def leaves(part, policy):
+    """Whether the policy surely leaves the component, from every position."""
+    leak, pred_ptr, pred, entry_ptr, column = part.leak, part.pred_ptr, part.pred, part.entry_ptr, part.column
+    size = policy.size
+    is_found, queue, count = np.zeros(size, np.bool_), np.empty(size, np.uint32), 0
+    for x in range(size):
+        if leak[policy[x]] > 0.0:
+            is_found[x] = True
+            queue[count] = x
+            count += 1
+    done = 0
+    while done < count:
+        y = queue[done]
+        done += 1
+        for q in range(pred_ptr[y], pred_ptr[y + 1]):
+            x = pred[q]
+            if not is_found[x]:
+                for e in range(entry_ptr[policy[x]], entry_ptr[policy[x] + 1]):
+                    is_found[x] = is_found[x] or column[e] == y
+                if is_found[x]:
+                    queue[count] = x
+                    count += 1
+    return count == size
