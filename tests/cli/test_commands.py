@@ -29,6 +29,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {  # by name: arguments, and 
     "models": (("quicksand",), r"# ~ S \. ~ \. # # \. \. \. #"),
     "budget": (("saved.umb", "-o", "new.safetensors"), r"the start +needs a budget of 2"),
     "explain": (("quicksand", "r2c2"), r"r2c2 needs 2: nature can force 2 damage"),
+    "suggest": (("hazard-map",), r"suggested +9: more than 9 hardly pays"),
+    "frontier": (("corridor", "--budget", "2"), r"never more +on average +difference"),
     "solve": (("hazard-map", "--budget", "3"), r"best return +31\.53587464"),
     "simulate": (("hazard-map", "--budget", "3", "-n", "500"), r"0 of 500 episodes took more than 3 damage"),
     "learn": (("hazard-map", "--budget", "1"), r"with probability at least 0\.95"),
@@ -42,6 +44,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {  # by name: arguments, and 
     ),
     "check": (("saved.umb", "saved.safetensors"), r"saved\.safetensors: the certificate holds"),
     "convert": (("paper", "paper.umb"), r"paper: 2 states, 3 choices → paper\.umb"),
+    "export": (("quicksand", "shield.h", "--budget", "5"), r"quicksand: 86 states, 317 choices → shield\.h"),
     "report": (("paper", "--budget", "2", "-o", "paper.html"), r"The report is paper\.html"),
     "paper": (("-o", "figures"), r"Proposition 1 .* holds"),
 }

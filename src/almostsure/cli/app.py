@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from almostsure.cli.commands.budget_choice import frontier, suggest
 from almostsure.cli.commands.budgets import budget, explain
 from almostsure.cli.commands.continuous import abstract
-from almostsure.cli.commands.evidence import check, convert
+from almostsure.cli.commands.evidence import check, convert, export
 from almostsure.cli.commands.first import demo, models
 from almostsure.cli.commands.learning import compare, learn
 from almostsure.cli.commands.pages import paper, report
@@ -19,8 +20,26 @@ from almostsure.cli.output import package_version, prepare_streams
 
 PANELS = {  # of the help, and their commands, in the order in which it lists them
     "First steps": (demo, models),
-    "Questions about a model": (budget, explain, solve, simulate, learn, compare, abstract),
-    "Evidence and files": (check, convert, report, paper),
+    "Questions about a model": (budget, explain, suggest, frontier, solve, simulate, learn, compare, abstract),
+    "Evidence and files": (check, convert, export, report, paper),
+}
+EXAMPLES = {  # shown by --help, each command with one that can be typed as it stands
+    "demo": "almostsure demo",
+    "models": "almostsure models quicksand",
+    "budget": "almostsure budget gym:FrozenLake-v1 --constants map_name=8x8",
+    "explain": "almostsure explain quicksand r2c2 east",
+    "suggest": "almostsure suggest hazard-map",
+    "frontier": "almostsure frontier hazard-map --budget 3",
+    "solve": "almostsure solve hazard-map --budget 3 -o policy.safetensors",
+    "simulate": "almostsure simulate hazard-map --budget 3 --episodes 1000",
+    "learn": "almostsure learn hazard-map --budget 2",
+    "compare": "almostsure compare corridor --steps 5000 --learner shielded --learner lagrangian",
+    "abstract": "almostsure abstract Pendulum-v1",
+    "check": "almostsure budget quicksand -o q.safetensors; almostsure check quicksand q.safetensors",
+    "convert": "almostsure convert quicksand quicksand.umb",
+    "export": "almostsure export quicksand shield.h --budget 5",
+    "report": "almostsure report hazard-map --budget 3 --open",
+    "paper": "almostsure paper",
 }
 
 
@@ -68,7 +87,8 @@ app = typer.Typer(
 
 for panel, bodies in PANELS.items():
     for body in bodies:
-        app.command(body.__name__, cls=_Command, rich_help_panel=panel)(body)
+        epilog = f"Example:  {EXAMPLES[body.__name__]}"
+        app.command(body.__name__, cls=_Command, rich_help_panel=panel, epilog=epilog)(body)
 
 
 def _print_version(wanted: bool) -> None:

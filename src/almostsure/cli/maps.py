@@ -25,8 +25,11 @@ LONGEST = 400  # steps of a route
 Look = Callable[[int, str], tuple[str, int]]  # state (NOBODY for none) and map character → symbol and colour
 
 
-def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]], *, introduction: str = "") -> bool:
-    """Draw the model's map once for each look, side by side where there is room; False if it cannot be drawn."""
+def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]], *, introduction: str = "", labelled: bool = False) -> bool:
+    """Draw the model's map once for each look, side by side where there is room; False if it cannot be drawn.
+
+    With ``labelled``, a single map has the numbers of rows and columns, as they are in names such as r2c2.
+    """
     if mdp.layout is None:
         return False
     try:
@@ -40,6 +43,8 @@ def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]], *, introduction: str 
     if introduction:
         say(f"{introduction}\n")
     pictures = [(title, _picture(rows, look, width)) for title, look in looks]
+    if labelled and (labels := _labelled(pictures[0][1], width)):
+        pictures = [("", labels)]
     across = max(len(rows[0]) * width, *(len(title) for title, _ in pictures)) + 3
     beside = max(1, (console().width - INDENT + 3) // across)
     for first in range(0, len(pictures), beside):
@@ -65,6 +70,21 @@ def _picture(rows: list[list[tuple[int, str]]], look: Look, width: int) -> list[
             line.append(clean(symbol).rjust(width), style="" if colour == PLAIN else f"color(231) on color({colour})")
         lines.append(line)
     return lines
+
+
+def _labelled(lines: list[Text], width: int) -> list[Text] | None:
+    """The picture with its rows and columns numbered; None where there is no room."""
+    columns = lines[0].cell_len // width
+    room = len(f"r{len(lines) - 1}") + 1
+    if room + columns * width + INDENT > console().width:
+        return None
+    digits = len(str(columns - 1)) if columns > 10 and width <= len(str(columns - 1)) else 1  # one line each, if close
+    numbers = [str(column) if digits == 1 else str(column).rjust(digits) for column in range(columns)]
+    heads = []
+    for at in range(digits):
+        shown = "".join((number if digits == 1 else number[at]).rjust(width) for number in numbers)
+        heads.append(Text(("c" if at == digits - 1 else "").ljust(room) + shown, style="dim"))
+    return [*heads, *(Text.assemble((f"r{row}".ljust(room), "dim"), line) for row, line in enumerate(lines))]
 
 
 def _print_beside(pictures: list[tuple[str, list[Text]]], across: int) -> None:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from almostsure.budget.minimal import INFINITE
+from almostsure.budget.solve import minimal_budget
 from almostsure.cli.output import described, emit
-from almostsure.errors import ArgumentError, FileError, ModelError, nearest
-from almostsure.files import MODELS, STORM, TENSORS
+from almostsure.errors import AlmostSureError, ArgumentError, FileError, Infeasible, ModelError, UnknownName, nearest
+from almostsure.files import MODELS, STORM, TENSORS, atomic_write
 from almostsure.model.build.examples import example_names
 from almostsure.model.mdp import MDP
 from almostsure.model.source import GYM, as_model
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 
-ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1")  # that completion offers
+ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1", "gym:Taxi-v3", "gym:almostsure/Warehouse-v0")  # offered
+OWN = "gym:almostsure/"  # environments of this package, which know their models
+PICTURES = (".png", ".pdf", ".svg")
+MOST_OFFERED = 200  # completions of a state's name
+NOBODY = "almostsure_has_no_such_name"  # in place of a damage, to be told which names there are
 LONGEST_NUMBER = 18  # digits; no model has more states
 LONGEST_NAME = 255  # bytes of a file's name
 OPTION = re.compile(r"\b(damage|reward|cost|goal|scale|constants)=([^=\d])")  # in messages of the library
@@ -38,6 +46,39 @@ def complete_model(incomplete: str) -> Iterator[str]:
 def complete_result(incomplete: str) -> Iterator[str]:
     """The files of budgets, shields and policies that begin like this."""
     yield from complete_file(incomplete, TENSORS)
+
+
+def complete_state(ctx: typer.Context, incomplete: str) -> Iterator[str]:
+    """The states of the model named before that begin like this."""
+    mdp = _model_before(ctx)
+    if mdp is not None and mdp.state_names is not None:
+        names = (name for name in mdp.state_names if name.startswith(incomplete))
+        yield from islice(names, MOST_OFFERED)
+
+
+def complete_action(ctx: typer.Context, incomplete: str) -> Iterator[str]:
+    """The actions of the model named before that begin like this."""
+    mdp = _model_before(ctx)
+    if mdp is not None and mdp.action_names is not None:
+        yield from (name for name in mdp.action_names if name.startswith(incomplete))
+
+
+def complete_learner(incomplete: str) -> Iterator[str]:
+    """The learners that ``compare`` knows."""
+    from almostsure.learn.learners import learners
+
+    yield from (name for name in learners if name.startswith(incomplete))
+
+
+def _model_before(ctx: typer.Context) -> MDP | None:
+    """The model on the command line so far, if it can be read; completion never fails."""
+    task = Task("", str(ctx.params.get("model", "")))
+    for name in task.options:
+        setattr(task, name, ctx.params.get(name))
+    try:
+        return task.mdp
+    except Exception:
+        return None
 
 
 def complete_file(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
@@ -149,6 +190,8 @@ class Task:
     def mdp(self) -> MDP:
         """The model, read when it is first needed."""
         self.require()
+        if self.name.startswith(OWN):
+            return _own_environment(self.name.removeprefix(GYM), {k: v for k, v in self.options.items() if v})
         try:
             return as_model(self.name, **self.options)
         except ModelError as error:
@@ -165,10 +208,19 @@ class Task:
         """Refuse what is plainly not a model before it is read."""
         _require_file(self.name)
         if self.name.lower().endswith(STORM) and self.damage is None:
-            raise ModelError(
-                f"{self.name} does not say what damage is. Name a label, a reward structure or an action of it: "
-                "--damage NAME."
-            )
+            raise ModelError(f"{self.name} does not say what damage is: --damage NAME.{self._names()}")
+
+    def _names(self) -> str:
+        """What a file of Storm's has that damage can be, if Storm is here to say so."""
+        from almostsure.model.storm.read import from_prism
+
+        try:
+            from_prism(self.name, damage=NOBODY, constants=self.constants)
+        except UnknownName as error:
+            return f" {str(error).removeprefix(f'unknown damage {NOBODY!r}.').strip()}"
+        except AlmostSureError:
+            pass
+        return " A label, a reward structure or an action of it can be named."
 
     @property
     def arguments(self) -> str:
@@ -186,6 +238,25 @@ class Task:
     def title(self) -> str:
         """The model's name, and its size."""
         return f"{self.name}: {self.mdp.num_states:,} states, {self.mdp.num_choices:,} choices"
+
+
+def _own_environment(env: str, given: dict[str, Any]) -> MDP:
+    """The model of an environment of this package."""
+    import gymnasium
+
+    from almostsure.gym import environment_names
+
+    if env not in environment_names():
+        raise UnknownName("environment", env, environment_names())
+    if given:
+        options = ", ".join(f"--{option}" for option in given)
+        raise ModelError(f"{options} must be left out: {env} has its own model.")
+    made = gymnasium.make(env)
+    try:
+        mdp: MDP = made.unwrapped.mdp  # type: ignore[attr-defined]
+        return mdp
+    finally:
+        made.close()
 
 
 def _require_file(name: str) -> None:
@@ -232,6 +303,22 @@ def constraint_of(budget: int | None, limit: float | None, risk: float | None) -
             raise ArgumentError("--risk is the probability of more than --budget; give both.")
         return Chance(budget, risk)
     return None if budget is None else AlmostSure(budget)
+
+
+def least_budget(task: Task) -> int:
+    """The least budget that can be promised at the start."""
+    least = minimal_budget(task.mdp).smallest_budget()
+    if least == INFINITE:
+        raise Infeasible(f"no finite budget suffices from the start. See: almostsure explain {task.arguments}")
+    return least
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """All of a picture, or nothing."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix.lower().removeprefix("."))
+    with atomic_write(path) as file:
+        file.write(buffer.getvalue())
 
 
 def word(path: Path) -> str:

@@ -62,8 +62,13 @@ def budget(
 
 def explain(
     model: opt.ModelName,
-    state: Annotated[str | None, typer.Argument(help="A state's name or number; by default the start.")] = None,
-    action: Annotated[str | None, typer.Argument(help="One of its actions.")] = None,
+    state: Annotated[
+        str | None,
+        typer.Argument(help="A state's name or number; by default the start.", autocompletion=opt.complete_state),
+    ] = None,
+    action: Annotated[
+        str | None, typer.Argument(help="One of its actions.", autocompletion=opt.complete_action)
+    ] = None,
     *,
     damage: opt.Damage = None,
     reward: opt.Reward = None,
@@ -92,7 +97,7 @@ def explain(
 def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> None:
     heading(task.title)
     words = "The budget that each cell needs:"
-    draw_maps(task.mdp, [("", budgets_look(minimal.of_state))], introduction=words)
+    draw_maps(task.mdp, [("", budgets_look(minimal.of_state))], introduction=words, labelled=True)
     least = minimal.smallest_budget()
     facts(
         [

@@ -1,4 +1,4 @@
-"""``check`` and ``convert``: evidence that others can verify, and files that others can read."""
+"""``check``, ``convert`` and ``export``: evidence that others can verify, and files that others can read."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import almostsure.errors as known_errors
+from almostsure.budget.solve import minimal_budget
 from almostsure.cli import checker
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
@@ -20,6 +21,7 @@ from almostsure.cli.options import Task, as_typed, check_output, complete_result
 from almostsure.cli.output import emit, facts, heading, next_step, say
 from almostsure.errors import AlmostSureError, ModelError, NotEnoughMemory
 from almostsure.files import UMB
+from almostsure.shield.shield import Shield
 
 PROVED = (
     "\nProved: an agent that starts with the minimal budget of its state, and plays only actions that need no "
@@ -79,6 +81,39 @@ def convert(
     heading(f"{task.title} → {output} ({size:,} bytes)")
     name = word(output)
     next_step(f"almostsure budget {name} -o budget.safetensors", f"almostsure check {name} budget.safetensors")
+
+
+def export(
+    model: opt.ModelName,
+    output: Annotated[Path, typer.Argument(help="A C header (.h) or a Python module (.py).", metavar="OUTPUT")],
+    *,
+    budget: opt.Budget = None,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
+) -> None:
+    """Write the shield for programs without this package: as a C99 header, or as a module that needs NumPy only.
+
+    --budget is the largest remaining budget that it will be asked about.
+    """
+    task = Task("export", model, damage, reward, cost, goal, scale, constants, json)
+    check_output(output, ".h", ".py")
+    shield = Shield(minimal_budget(task.mdp))
+    if output.suffix.lower() == ".h":
+        shield.export_c(output, budget)
+        files = [output]
+    else:
+        files = list(shield.export_numpy(output, budget))
+    if json:
+        task.emit(budget=budget, output=files)
+        return
+    heading(f"{task.title} → {' and '.join(map(str, files))}")
+    say("The comments in it say how it is called. It refuses everything where no action is safe.")
+    next_step(f"almostsure budget {task.arguments} -o budget.safetensors", note="the proof that goes with it")
 
 
 def run_checker(task: Task, result: Path) -> dict[str, Any]:

@@ -82,6 +82,6 @@ def _describe(task: Task) -> None:
         )
         return
     heading(task.title)
-    draw_maps(mdp, [("", terrain)])
+    draw_maps(mdp, [("", terrain)], labelled=True)
     facts(model_facts(mdp))
     next_step(f"almostsure budget {task.arguments}", f"almostsure solve {task.arguments}")

@@ -11,9 +11,9 @@ import typer
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
-from almostsure.cli.commands.policies import least_budget
+from almostsure.cli.commands.budget_choice import suggested_budget
 from almostsure.cli.exits import Rejected
-from almostsure.cli.options import Task, check_output, word
+from almostsure.cli.options import Task, check_output, save_figure, word
 from almostsure.cli.output import described, emit, facts, heading, need, needs, next_step, number, say, share, table
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.files import TENSORS, UMB
@@ -80,7 +80,10 @@ def compare(
     *,
     budget: opt.Budget = None,
     learner: Annotated[
-        list[str] | None, typer.Option("--learner", "-l", help="A learner; may be repeated. By default, all.")
+        list[str] | None,
+        typer.Option(
+            "--learner", "-l", help="A learner; may be repeated. By default, all.", autocompletion=opt.complete_learner
+        ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Environment steps of each run.")] = 20_000,
     seeds: Annotated[int, typer.Option(help="Runs of each learner.")] = 3,
@@ -99,9 +102,10 @@ def compare(
 
     task = Task("compare", model, damage, reward, cost, goal, scale, constants, json)
     check_output(output, ".csv")
-    check_output(plot, ".png", ".pdf", ".svg")
+    check_output(plot, *opt.PICTURES)
+    chosen = suggested_budget(task) if budget is None else budget
     try:
-        result = train(task.mdp, least_budget(task) if budget is None else budget, learner, steps=steps, seeds=seeds)
+        result = train(task.mdp, chosen, learner, steps=steps, seeds=seeds)
     except Interrupted as stopped:
         done = len(stopped.kept.runs)
         raise Interrupted(
@@ -110,7 +114,7 @@ def compare(
     if output is not None:
         result.to_csv(output)
     if plot is not None:
-        _save_plot(result, plot)
+        save_figure(result.plot(), plot)
     if json:
         bounds = {"random_return": result.random, "assured_return": result.optimum}
         task.emit(
@@ -197,36 +201,22 @@ def _start_needs(learned: LearnedBudget) -> str:
 # ---------------------------------------------------------------------- compare
 
 
-def _save_plot(result: Any, path: Path) -> None:
-    """All of the picture, or nothing."""
-    import io
-
-    from almostsure.files import atomic_write
-
-    buffer = io.BytesIO()
-    result.plot().savefig(buffer, format=path.suffix.lower().removeprefix("."))
-    with atomic_write(path) as file:
-        file.write(buffer.getvalue())
-
-
-def _fraction(value: float) -> str:
-    """A share of the optimum; a learner that overspends may get more than all of it."""
-    return "–" if value != value else f"{100 * value:.0f} %"
-
-
 def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     heading(f"{task.name}, with a budget of {result.budget}")
-    head = ("learner", "violations", "rate", "return", "of optimum", "P(overspend)", "damage")
+    head = ("learner", "violations", "rate", "return", "P(overspend)", "damage", "")
     rows = [
         (
             row["learner"], number(row["training_violations"]), share(row["training_violation_rate"]),
-            number(row["deployed_return"]), _fraction(row["fraction_of_optimum"]), share(row["deployed_overspend"]),
-            number(row["deployed_mean_damage"]),
+            number(row["deployed_return"]), share(row["deployed_overspend"]), number(row["deployed_mean_damage"]),
+            "✕" if row["training_violations"] or row["deployed_overspend"] else "✓",
         )
         for row in result.summary()
     ]  # fmt: skip
-    table(head, rows, right=range(1, len(head)))
-    say("\nViolations and their rate are those of training; the other columns are exact values of the learned policy.")
+    table(head, rows, right=range(1, len(head) - 1))
+    say(
+        "\n✓ never overspent, ✕ did; returns of learners that overspend are not comparable. Violations and their rate "
+        "are those of training; the other columns are exact values of the learned policy."
+    )
     say(f"The assured optimum is {number(result.optimum)}; random play inside the shield {number(result.random)}.")
     for path in files:
         say(f"Saved {path}.")

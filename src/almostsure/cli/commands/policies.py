@@ -8,11 +8,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from almostsure.budget.minimal import INFINITE
-from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, likely_route, route_look
-from almostsure.cli.options import Task, check_output, constraint_of, word
+from almostsure.cli.options import Task, check_output, constraint_of, least_budget, word
 from almostsure.cli.output import bar, clean, facts, heading, next_step, number, say, share, table
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.files import TENSORS
@@ -107,14 +105,6 @@ def _constraint(task: Task, budget: int | None, limit: float | None, risk: float
     """What was asked for, or else the least budget that can be promised."""
     asked = constraint_of(budget, limit, risk)
     return AlmostSure(least_budget(task)) if asked is None else asked
-
-
-def least_budget(task: Task) -> int:
-    """The least budget that can be promised at the start."""
-    least = minimal_budget(task.mdp).smallest_budget()
-    if least == INFINITE:
-        raise Infeasible(f"no finite budget suffices from the start. See: almostsure explain {task.arguments}")
-    return least
 
 
 def _best(task: Task, constraint: Constraint, **options: Any) -> Solution:

@@ -24,10 +24,12 @@ SHOWN = (
     ("learner", "learner"),
     ("training_violations", "violations in training"),
     ("deployed_return", "return"),
-    ("fraction_of_optimum", "of optimum"),
     ("deployed_overspend", "P(overspend)"),
     ("deployed_mean_damage", "damage"),
 )
+
+
+OVERSPENDS = "✕ overspends"
 
 
 @final
@@ -125,12 +127,16 @@ class Comparison:
         table = [[title for _, title in SHOWN], *(self._cells(row) for row in self.summary())]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [_line(cells, widths) for cells in table]
-        return "\n".join([*lines, self._note()])
+        marks = ["", *(f"  {OVERSPENDS}" if _overspends(row) else "" for row in self.summary())]
+        return "\n".join([*(line + mark for line, mark in zip(lines, marks, strict=True)), self._note()])
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(title)}</th>" for _, title in SHOWN)
+        head += "<th></th>"
         body = (
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in self._cells(row)) + "</tr>"
+            "<tr>"
+            + "".join(f"<td>{html.escape(cell)}</td>" for cell in self._cells(row))
+            + f"<td>{OVERSPENDS if _overspends(row) else ''}</td></tr>"
             for row in self.summary()
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table><p>{self._note()}</p>"
@@ -193,6 +199,11 @@ def _curve(steps: Ints, values: Floats) -> Curve:
 
 
 # ---------------------------------------------------------------------- text
+
+
+def _overspends(row: Mapping[str, Any]) -> bool:
+    """Whether a learner ever took more than the budget: its return is not comparable then."""
+    return bool(row["training_violations"] > 0 or row["deployed_overspend"] > 0)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

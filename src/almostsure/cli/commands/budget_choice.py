@@ -1,0 +1,123 @@
+"""``suggest`` and ``frontier``: which budget to ask for, and what certainty costs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from almostsure.cli import options as opt
+from almostsure.cli.options import Task, check_output, least_budget, save_figure
+from almostsure.cli.output import bar, facts, heading, next_step, number, say, share, table
+from almostsure.plan.frontier import Frontier
+from almostsure.plan.frontier import frontier as find_frontier
+from almostsure.plan.suggest import Suggestion, suggest_budget
+
+ROWS = 16  # of a table of budgets
+Plot = Annotated[Path | None, typer.Option(help="Save the picture (.png, .pdf, .svg).")]
+
+
+def suggest(
+    model: opt.ModelName,
+    *,
+    most: Annotated[int | None, typer.Option(metavar="Δ", help="The largest budget to look at.")] = None,
+    plot: Plot = None,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
+) -> None:
+    """Suggest a budget: the least that is safe, what each further unit returns, and where that stops paying."""
+    task = Task("suggest", model, damage, reward, cost, goal, scale, constants, json)
+    check_output(plot, *opt.PICTURES)
+    least_budget(task)
+    found = suggest_budget(task.mdp, most=most)
+    if plot is not None:
+        save_figure(found.plot(), plot)
+    if json:
+        task.emit(
+            least=found.least, budget=found.budget, pays_until=found.pays_until, limit=found.limit, curve=found.curve,
+            plot=plot,
+        )  # fmt: skip
+        return
+    _show_suggestion(task, found)
+    next_step(f"almostsure solve {task.arguments} --budget {found.budget}")
+
+
+def frontier(
+    model: opt.ModelName,
+    *,
+    budget: opt.Budget = None,
+    discount: opt.Discount = 1.0,
+    plot: Plot = None,
+    damage: opt.Damage = None,
+    reward: opt.Reward = None,
+    cost: opt.Cost = None,
+    goal: opt.Goal = None,
+    scale: opt.Scale = None,
+    constants: opt.Constants = None,
+    json: opt.Json = False,
+) -> None:
+    """Compare the best returns when damage is limited for certain, on average, and with a risk."""
+    task = Task("frontier", model, damage, reward, cost, goal, scale, constants, json)
+    check_output(plot, *opt.PICTURES)
+    highest = suggested_budget(task) if budget is None else budget
+    found = find_frontier(task.mdp, highest, discount=discount)
+    if plot is not None:
+        save_figure(found.plot(), plot)
+    if json:
+        curves = ("budgets", "assured", "limits", "expected", "risks", "chance")
+        task.emit(budget=found.budget, discount=discount, **{name: getattr(found, name) for name in curves}, plot=plot)
+        return
+    _show_frontier(task, found)
+    next_step(f"almostsure report {task.arguments} --budget {found.budget}", note="the same curves, to look at")
+
+
+def suggested_budget(task: Task) -> int:
+    """The budget from which on more hardly pays; an error where no finite one suffices."""
+    least_budget(task)
+    return suggest_budget(task.mdp).budget
+
+
+def _show_suggestion(task: Task, found: Suggestion) -> None:
+    heading(task.title)
+    until = found.pays_until
+    still = "more always pays" if found.limit == math.inf else "more still pays"
+    says = still if until is None else f"more than {until} hardly pays"
+    why = ": less cannot be promised" if found.least else ""
+    facts([("least", f"{found.least}{why}"), ("suggested", f"{found.budget}: {says}")])
+    heading("The best return for each budget Δ")
+    curve = found.curve[found.least :]
+    shown = np.unique(np.linspace(0, curve.size - 1, min(curve.size, ROWS)).round().astype(int))
+    finite = curve[np.isfinite(curve)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    rows = []
+    for at in shown.tolist():
+        value = float(curve[at])
+        length = (value - low) / (high - low) if math.isfinite(value) and high > low else float(value == high)
+        rows.append((found.least + at, number(value), bar(length)))
+    table(("Δ", "return", ""), rows, right=(0, 1))
+    say(f"\nNo budget returns more than {number(found.limit)}." if found.limit < math.inf else "\nThere is no limit.")
+
+
+def _show_frontier(task: Task, found: Frontier) -> None:
+    heading(f"{task.name}: what certainty costs")
+    on_average = dict(zip(found.limits.tolist(), found.expected.tolist(), strict=True))
+    rows = [
+        (f"{k:g}", number(value), number(on_average.get(k, math.nan)), number(on_average.get(k, math.nan) - value))
+        for k, value in zip(found.budgets.tolist(), found.assured.tolist(), strict=True)
+    ]
+    if len(rows) > ROWS:
+        kept = np.unique(np.linspace(0, len(rows) - 1, ROWS).round().astype(int))
+        rows = [rows[at] for at in kept.tolist()]
+    table(("Δ", "never more", "on average", "difference"), rows, right=(0, 1, 2, 3))
+    if found.chance.size:
+        heading(f"The best return if more than {found.budget} has a probability of at most …")
+        risks = zip(found.risks.tolist(), found.chance.tolist(), strict=True)
+        table(("risk", "return"), [(share(risk), number(value)) for risk, value in risks], right=(0, 1))
