@@ -8,10 +8,11 @@ import almostsure as asure
 from almostsure import Shield, minimal_budget, product
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
 from almostsure.gym import ShieldedEnv, ShieldedVectorEnv, to_gymnasium
-from almostsure.model import ENDED, Monitor, Refill, SecondBudget, Steps
+from almostsure.model import ENDED, FORBIDDEN, Monitor, Refill, SecondBudget, Steps
 from almostsure.shield import Guard, HorizonShield, MonitoredShield
 
 NOISY = 2  # going south is noisy
+WEST = 3
 
 
 def quiet(mdp, budget):
@@ -44,7 +45,7 @@ def test_an_environment_is_guarded_without_seeing_the_product(mdp):
 def test_many_runs_are_each_one_run(mdp):
     shield = MonitoredShield(Shield(minimal_budget(quiet(mdp, 4))))
     assert isinstance(shield, Guard)
-    need = shield.shield.minimal.smallest_budget()
+    need = shield.guard.minimal.smallest_budget()
     rng = np.random.default_rng(1)
     runs = shield.begin(np.full(16, mdp.initial_state), need)
     for _ in range(25):
@@ -88,7 +89,7 @@ def test_when_nothing_counts_any_more_everything_is_allowed():
 
 
 def test_refusals(mdp):
-    with pytest.raises(ArgumentError, match="needs the shield of a product"):
+    with pytest.raises(ArgumentError, match="needs the guard of a product"):
         MonitoredShield(Shield(minimal_budget(mdp)))
     shield = MonitoredShield(Shield(minimal_budget(quiet(mdp, 4))))
     other = int(np.flatnonzero(np.arange(mdp.num_states) != mdp.initial_state)[0])
@@ -129,8 +130,65 @@ def test_what_is_forbidden_stays_so_in_further_products():
     assert minimal_budget(product(inner, Steps(3))).of_choice[:2].tolist() == [0, asure.INFINITE]
     assert inner.with_damage(0).label("forbidden").any()
     assert minimal_budget(inner.with_damage(0)).of_choice[:2].tolist() == [0, asure.INFINITE]
-    with pytest.raises(ArgumentError, match="products of products cannot guard"):
-        MonitoredShield(Shield(minimal_budget(product(inner, Steps(3)))))
+
+
+def test_products_of_products_guard_runs_of_the_base(mdp):
+    """Two monitors, one after the other, are one that remembers both."""
+    nested = product(quiet(mdp, 4), SecondBudget(lambda s, a, *_: int(a == WEST), budget=3))
+    both = Monitor(
+        (4, 3),
+        lambda left, s, a, s2, d, labels: (
+            FORBIDDEN if min(left[0] - (a == NOISY), left[1] - (a == WEST)) < 0 else
+            ((left[0] - (a == NOISY), left[1] - (a == WEST)), None)
+        ),
+    )  # fmt: skip
+    shields = [MonitoredShield(Shield(minimal_budget(model))) for model in (nested, product(mdp, both))]
+    assert minimal_budget(nested).smallest_budget() == minimal_budget(product(mdp, both)).smallest_budget()
+    rng, need = np.random.default_rng(2), minimal_budget(nested).smallest_budget() + 1
+    for _ in range(10):
+        runs = [shield.begin(mdp.initial_state, need) for shield in shields]
+        for _ in range(30):
+            first, second = (shield.allowed(*run).tolist() for shield, run in zip(shields, runs, strict=True))
+            assert first == second
+            action = int(rng.choice(first))
+            outcomes = list(mdp.outcomes(runs[0][0], action))
+            outcome = outcomes[rng.integers(len(outcomes))]
+            step = action, outcome.next_state, outcome.damage
+            runs = [shield.after(run, *step) for shield, run in zip(shields, runs, strict=True)]
+            assert runs[0][:2] == runs[1][:2]
+    env = ShieldedEnv(to_gymnasium(mdp), Shield(minimal_budget(nested)), need)
+    assert env.reset(seed=0)[1]["remaining"] == need
+
+
+def test_the_end_of_an_inner_monitor_ends_the_outer_one():
+    pit = asure.from_transitions([0], [0], [0], [1], [0], [1])
+    shield = MonitoredShield(Shield(minimal_budget(product(product(pit, Steps(2)), SecondBudget(1, 5)))))
+    run = shield.begin(0, 2)
+    for _ in range(4):
+        run = shield.after(run, 0, 0, 1)
+    assert run[1:] == (0, 0)
+
+
+def test_every_guard_of_a_product_is_tracked_and_a_product_can_be_played_itself(mdp):
+    counted = quiet(mdp, 4)
+    need = minimal_budget(counted).smallest_budget()
+    guards = [
+        (asure.RiskShield(counted, need, 0.3), ("remaining", "risk", "memory")),
+        (HorizonShield(minimal_budget(counted, horizon=40)), ("remaining", "steps_left", "memory")),
+    ]
+    rng = np.random.default_rng(3)
+    for guard, carries in guards:
+        env = ShieldedEnv(to_gymnasium(mdp, max_episode_steps=20), guard, need, observe="dict")
+        assert env.guarded.guard.carries == carries
+        for episode in range(5):
+            _, info = env.reset(seed=episode)
+            assert info.get("steps_left", 20) == 20
+            ended = False
+            while not ended:
+                _, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(info["action_mask"]))))
+                ended = terminated or truncated
+    itself = ShieldedEnv(to_gymnasium(counted), Shield(minimal_budget(counted)), need)
+    assert itself.guarded.guard.carries == ("remaining",)
 
 
 def test_a_horizon_ends_the_episode():

@@ -70,6 +70,7 @@ class Guarded:
         state_of: StateOf | None,
         ledger: LedgerOrPath,
         most_steps: int | None,
+        plays: Any,
     ) -> None:
         if not isinstance(guard, Guard):
             raise ArgumentError(
@@ -80,7 +81,7 @@ class Guarded:
             raise UnknownName("value of forbidden", forbidden, FORBIDDEN, f"Choose from {', '.join(FORBIDDEN)}.")
         if state_of is not None and not callable(state_of):
             raise ArgumentError(f"state_of must be a function of (observation, env); got {state_of!r}")
-        guard = guard_of(guard)
+        guard = guard_of(guard, plays)
         if most_steps is not None and isinstance(guard, ForSteps):
             guard = guard.within(most_steps)
         self.guard, self.space, self.forbidden, self.state_of = guard, guard.space, forbidden, state_of

@@ -134,7 +134,9 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             self, shield=shield, budget=budget, observe=observe, normalised=normalised, _disable_deepcopy=True, **told
         )
         gymnasium.Wrapper.__init__(self, env)
-        self.guarded = Guarded(shield, budget, most_steps=most_steps(env), **told)
+        self.guarded = Guarded(
+            shield, budget, most_steps=most_steps(env), plays=getattr(env.unwrapped, "mdp", None), **told
+        )
         self.guarded.fit(env, env.observation_space, env.action_space)
         self.shown = self.guarded.show(env.observation_space, observe, normalised=normalised)
         self.observation_space = self.shown.space

@@ -76,7 +76,13 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         parts = [env, *(inner for inner in self._envs if inner is not None)]
         limits = [steps for part in parts if (steps := most_steps(part)) is not None]
         told: dict[str, Any] = {"forbidden": forbidden, "fallback": fallback, "state_of": state_of, "ledger": ledger}
-        self.guarded = Guarded(shield, budget, most_steps=max(limits, default=None), **told)
+        self.guarded = Guarded(
+            shield,
+            budget,
+            most_steps=max(limits, default=None),
+            plays=getattr((self._envs[0] or env).unwrapped, "mdp", None),
+            **told,
+        )
         self._resets = Resets(env)
         if self.guarded.learns and self._resets.mode != AutoresetMode.DISABLED:
             raise ArgumentError(

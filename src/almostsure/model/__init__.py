@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         Refill,
         SecondBudget,
         Steps,
-        product,
     )
+    from almostsure.model.products import product
     from almostsure.model.show.draw import draw_map
     from almostsure.model.source import as_model
     from almostsure.model.storm.read import from_prism
@@ -73,7 +73,8 @@ __getattr__ = on_demand(
         "almostsure.model.build.grid": "Cell from_map",
         "almostsure.model.layout": "Layout",
         "almostsure.model.mdp": "MDP Outcome",
-        "almostsure.model.monitors": "ENDED FORBIDDEN Automaton Monitor Refill SecondBudget Steps product",
+        "almostsure.model.monitors": "ENDED FORBIDDEN Automaton Monitor Refill SecondBudget Steps",
+        "almostsure.model.products": "product",
         "almostsure.model.source": "as_model",
         "almostsure.model.storm.read": "from_prism",
         "almostsure.model.storm.write": "to_storm",

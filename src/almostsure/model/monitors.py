@@ -21,23 +21,16 @@ What several monitors remember is remembered by one: ``product(product(mdp, firs
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol, final, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, final, runtime_checkable
 
 import numpy as np
 
 from almostsure.arguments import and_more, whole
-from almostsure.errors import AlmostSureError, ArgumentError, LimitReached, ModelError, UnknownName
-from almostsure.model.build.transitions import build
+from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.change import Given, per_outcome
-from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Bools, Ints
-from almostsure.model.origin import Origin
-from almostsure.model.source import Model, as_model
-
-MAX_STATES = 20_000_000
-MAX_MEMORIES = 1_000_000
 
 
 @final
@@ -304,183 +297,6 @@ class Automaton:
         raise ModelError(f"the automaton has no edge from {memory!r} for {shown!r}. Add it, if only to stay.")
 
 
-# ---------------------------------------------------------------------- the product
-
-
-class Parts(NamedTuple):
-    """What the states of a product are made of."""
-
-    base: MDP
-    monitor: MonitorLike
-    states: Ints  # [num_states] a state of the base; −1 where nothing counts any more or a step was forbidden
-    memories: list[Any]  # [num_states]
-
-
-def product(mdp: Model, monitor: MonitorLike, *, max_states: int = MAX_STATES) -> MDP:
-    """The model whose states carry what a monitor remembers; only what can be reached is built.
-
-    Parameters
-    ----------
-    mdp
-        The model.
-    monitor
-        A :class:`Monitor` of your own, or :class:`SecondBudget`, :class:`Refill`, :class:`Steps`, :class:`Automaton`.
-    max_states
-        Stop with an error when there are more, as there are where a memory grows for ever.
-    """
-    base = as_model(mdp)
-    if not isinstance(monitor, MonitorLike):
-        raise ArgumentError(
-            f"a monitor must have start, letters and read; got {monitor!r}. Make one with Monitor(start, step)."
-        )
-    return _Product(base, monitor, whole("max_states", max_states)).model()
-
-
-@final
-class _Product:
-    """Breadth-first search through the pairs (state, memory), a whole frontier at a time."""
-
-    def __init__(self, base: MDP, monitor: MonitorLike, max_states: int) -> None:
-        self.base, self.monitor, self.max_states = base, monitor, max_states
-        self.letter, self.letters = monitor.letters(base)
-        self.memories: list[Any] = []
-        self.memory_index: dict[Any, int] = {}
-        self.moves: dict[int, tuple[int, int]] = {}  # by memory and letter: the next memory, the damage or −1
-        self.index: dict[int, int] = {}  # by memory and state
-        self.columns: list[tuple[Ints, ...]] = []
-        self.ends = self.traps = False
-        self.over, self.terminal = base.is_terminal(), list[int]()
-        self.trap = base.labels.get(TRAP, np.zeros(base.num_states, np.bool_)).copy()
-        if base.unknown is not None:
-            self.trap[base.unknown] = True
-
-    def model(self) -> MDP:
-        """The product."""
-        start = self._memory(self.monitor.start)
-        frontier: Ints = start * self.base.num_states + self.base.initial_states.astype(np.int64)
-        self._number(frontier)
-        while frontier.size:
-            frontier = self._expand(frontier)
-        return self._built()
-
-    def _expand(self, frontier: Ints) -> Ints:
-        """Follow all outcomes of the pairs of a frontier; returns the new ones."""
-        base = self.base
-        memory, state = np.divmod(frontier, base.num_states)
-        outcome, owner = _outcomes_of(base, state)
-        over = self.over[state]
-        ended = frontier[over]  # nothing happens there any more, and nothing is remembered of it
-        outcome, owner = outcome[~over[owner]], owner[~over[owner]]
-        key = memory[owner] * len(self.letters) + self.letter[outcome]
-        keys, back = np.unique(key, return_inverse=True)
-        moves = np.array([self.moves.get(k) or self._move(k) for k in keys.tolist()], np.int64).reshape(-1, 2)[back]
-        damage = np.where(moves[:, 1] < 0, base.damage[outcome], moves[:, 1])
-        target = np.where(moves[:, 0] < 0, moves[:, 0], moves[:, 0] * base.num_states + base.successor[outcome])
-        trapped = self.trap[base.successor[outcome]]  # what is forbidden or unknown stays so, whatever is remembered
-        target[trapped], damage[trapped] = -2, 1
-        self.traps |= bool(trapped.any())
-        new = np.unique(target[target >= 0])
-        new = new[[k not in self.index for k in new.tolist()]] if new.size else new
-        self._number(new)
-        self.columns.append((frontier[owner], outcome, target, damage))
-        self.terminal += ended.tolist()
-        return new
-
-    def _number(self, keys: Ints) -> None:
-        first = len(self.index)
-        if first + keys.size > self.max_states:
-            memory, state = divmod(int(keys[-1]), self.base.num_states)
-            raise LimitReached(
-                f"the product has more than max_states = {self.max_states:,} states; one of the last is "
-                f"{self.base.describe_state(state)} with {_shown(self.memories[memory])} remembered. If that grows for "
-                "ever, cut it off; otherwise raise max_states."
-            )
-        self.index.update(zip(keys.tolist(), range(first, first + keys.size), strict=True))
-
-    def _memory(self, memory: Any) -> int:
-        try:
-            number = self.memory_index.setdefault(memory, len(self.memories))
-        except TypeError:
-            raise ModelError(f"a monitor's memory must be hashable; got {_shown(memory)}") from None
-        if number == len(self.memories):
-            self.memories.append(memory)
-            if number >= MAX_MEMORIES:
-                raise LimitReached(
-                    f"the monitor remembers more than {MAX_MEMORIES:,} different things, such as {_shown(memory)}. "
-                    "Does it grow for ever?"
-                )
-        return number
-
-    def _move(self, key: int) -> tuple[int, int]:
-        """What a memory becomes: its number (−1 ended, −2 forbidden), and the damage (−1: as it was)."""
-        memory, letter = divmod(key, len(self.letters))
-        before, read = self.memories[memory], self.letters[letter]
-        try:
-            after = self.monitor.read(before, read)
-        except AlmostSureError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"the monitor failed with {_shown(before)} remembered, at {_shown(read)}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-        after, damage = verdict_of(after)
-        damage = -1 if damage is None else damage
-        if after is FORBIDDEN:
-            self.traps, self.moves[key] = True, (-2, 1)
-        elif after is ENDED:
-            self.ends, self.moves[key] = True, (-1, damage)
-        else:
-            self.moves[key] = self._memory(after), damage
-        return self.moves[key]
-
-    def _built(self) -> MDP:
-        base, count = self.base, len(self.index)
-        end, trap = count, count + self.ends
-        source, outcome, target, damage = (np.concatenate(c) for c in zip(*self.columns, strict=True))
-        places = np.array([*self.index], np.int64)
-        order = np.argsort(places)
-        number = order[np.searchsorted(places[order], np.stack([source, np.maximum(target, places[order[0]])]))]
-        next_state = np.select([target == -1, target == -2], [end, trap], number[1])
-        choice = base.outcome_choices()[outcome]
-        columns = [
-            number[0],
-            base.choice_action[choice],
-            next_state,
-            base.probability[outcome],
-            base.reward[outcome],
-            damage,
-        ]
-        if self.traps:
-            loop = (trap, int(base.choice_action[0]), trap, 1.0, 0.0, 1)
-            columns = [np.append(column, x) for column, x in zip(columns, loop, strict=True)]
-        memory, state = np.divmod(places, base.num_states)
-        return self._named(columns, state, [self.memories[m] for m in memory.tolist()], end)
-
-    def _named(self, columns: list[Any], state: Ints, memories: list[Any], end: int) -> MDP:
-        base, extra = self.base, ["nothing counts any more"] * self.ends + [TRAP] * self.traps
-        names = [f"{base.state_name(s)} | {m}" for s, m in zip(state.tolist(), memories, strict=True)]
-        labels = {name: np.append(holds[state], np.zeros(len(extra), np.bool_)) for name, holds in base.labels.items()}
-        if self.traps:
-            labels[TRAP] = labels.get(TRAP, np.zeros(len(names) + len(extra), np.bool_)) | (
-                np.arange(len(names) + len(extra)) == len(names) + self.ends
-            )
-        starts = self.index[self._memory(self.monitor.start) * base.num_states + int(base.initial_states[0])]
-        shares = zip(range(starts, starts + base.initial_states.size), base.initial_probabilities.tolist(), strict=True)
-        whole_names = [*names, *extra]
-        parts = Parts(base, self.monitor, np.append(state, np.full(len(extra), -1)), memories + [None] * len(extra))
-        return build(
-            columns,
-            num_states=len(whole_names),
-            terminal=[*(self.index[key] for key in self.terminal), *([end] if self.ends else ())],
-            initial=dict(shares),
-            state_names=whole_names if len(set(whole_names)) == len(whole_names) else None,
-            action_names=base.action_names,
-            labels=labels,
-            origin=replace(base.origin or Origin(), rewards={}, variables={}, parts=parts),
-        )
-
-
 # ---------------------------------------------------------------------- pieces
 
 
@@ -514,14 +330,6 @@ def _holds(mdp: MDP, states: Iterable[int | str]) -> Bools:
     return result
 
 
-def _outcomes_of(mdp: MDP, states: Ints) -> tuple[Ints, Ints]:
-    """All outcomes of the states, and the position of each one's state."""
-    begin = mdp.outcome_ptr[mdp.choice_ptr[states]].astype(np.int64)
-    lengths = mdp.outcome_ptr[mdp.choice_ptr[states + 1]] - begin
-    owner = np.repeat(np.arange(states.size), lengths)
-    return np.arange(owner.size) + (begin - (np.cumsum(lengths) - lengths))[owner], owner
-
-
 def verdict_of(result: Any) -> tuple[Any, int | None]:
     """What a monitor says as (memory or verdict, damage); the damage is None where it is left as it was."""
     if not (isinstance(result, tuple) and len(result) == 2):
@@ -532,12 +340,13 @@ def verdict_of(result: Any) -> tuple[Any, int | None]:
     is_number = isinstance(damage, (int, np.integer)) and not isinstance(damage, bool)
     if not (is_number and 0 <= damage <= MAX_DAMAGE):
         raise ModelError(
-            f"a pair that a monitor returns is (memory, damage), damage 0 … {MAX_DAMAGE}; got {_shown(result)}. "
+            f"a pair that a monitor returns is (memory, damage), damage 0 … {MAX_DAMAGE}; got {shown(result)}. "
             "Return a memory that is a pair as ((a, b), None)."
         )
     return memory, int(damage)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """What is remembered, for messages: not too long."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "…"

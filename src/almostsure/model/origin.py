@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from almostsure.model.monitors import Parts
+    from almostsure.model.products import Parts
 
 INTERVALS = "its probabilities are intervals"
 FROM_ZERO = "its probabilities are intervals, some of which begin at 0"

@@ -42,7 +42,8 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.errors import AlmostSureError, ArgumentError, Infeasible, Interrupted, LimitReached, UnboundedReturn
 from almostsure.memory import require
 from almostsure.model.mdp import MDP, Floats, Ints
-from almostsure.model.monitors import Steps, product
+from almostsure.model.monitors import Steps
+from almostsure.model.products import product
 from almostsure.model.source import Model, as_model
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.plan.programme.extract import TINY, extract

@@ -1,34 +1,38 @@
-"""``MonitoredShield``: a shield of a product, for runs of the model that the product was made of.
+"""``MonitoredShield``: a guard of a product, for runs of the model that the product was made of.
 
-An environment shows states of the base model and knows nothing of what a monitor remembers.  This guard tracks it:
-a run carries the state of the product beside what remains of the budget.
+An environment shows states of the base model and knows nothing of what a monitor remembers.  This guard tracks it: a
+run carries a number that stands for the memory beside what the guard of the product carries.  Products of products are
+tracked too; their memory is that of all their monitors.
 """
 
 from __future__ import annotations
 
-from typing import Any, final
+from copy import copy
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
-from almostsure.model.mdp import MDP, Bools
-from almostsure.model.monitors import ENDED, FORBIDDEN, verdict_of
-from almostsure.shield.outcomes import Outcomes
-from almostsure.shield.protocol import Run
-from almostsure.shield.shield import Shield
+from almostsure.model.labels import TRAP
+from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.products import Parts, edges_of
+from almostsure.shield.outcomes import Numbers, Outcomes
+from almostsure.shield.protocol import ForSteps, Guard, Run
 
 NOWHERE = -1
+UNCLEAR = -2
 
 
 @final
 class MonitoredShield:
-    """Guards runs of a base model by a shield of its product with a monitor.
+    """Guards runs of a base model by a guard of its product with a monitor.
 
     Parameters
     ----------
-    shield
-        ``Shield(minimal_budget(product(mdp, monitor)))``.
+    guard
+        Of a product, such as ``Shield(minimal_budget(product(mdp, monitor)))``, ``RiskShield(product(…), …)`` or a
+        ``HorizonShield``; the product may be one of a product.
 
     Examples
     --------
@@ -44,127 +48,225 @@ class MonitoredShield:
     0
     """
 
-    carries = ("remaining", "memory")
-    is_fixed = True
-
-    def __init__(self, shield: Shield) -> None:
-        origin = shield.mdp.origin if isinstance(shield, Shield) else None
-        if origin is None or origin.parts is None:
+    def __init__(self, guard: Guard) -> None:
+        parts = _parts(guard)
+        if parts is None:
             raise ArgumentError(
-                "a MonitoredShield needs the shield of a product: Shield(minimal_budget(product(mdp, …)))"
+                "a MonitoredShield needs the guard of a product, such as Shield(minimal_budget(product(mdp, …)))"
             )
-        self.shield, self.parts = shield, origin.parts
-        base = self.parts.base
-        if base.origin is not None and base.origin.parts is not None:
-            raise ArgumentError(
-                "products of products cannot guard an environment of their base. Let one monitor remember both, or "
-                "play in the product itself: to_gymnasium(product)."
-            )
-        self._outcomes, self._is_over = Outcomes(base), base.is_terminal()
-        self._read_letters(base)
-        states, memories = self.parts.states.tolist(), self.parts.memories
-        kept = dict.fromkeys(m for s, m in zip(states, memories, strict=True) if s != NOWHERE)
-        # What is remembered at first has the greatest number; 0 stands for runs in which nothing counts any more.
-        self._memories = [None, *reversed(kept)]
-        self._code = {memory: code for code, memory in enumerate(self._memories) if code}
-        self._place = {
-            (s, self._code[m]): at for at, (s, m) in enumerate(zip(states, memories, strict=True)) if s != NOWHERE
-        }
+        self.guard, self.is_fixed = guard, bool(getattr(guard, "is_fixed", False))
+        self._product: MDP = guard.space  # type: ignore[assignment]  # it has parts
+        self._parts = [parts]  # of the outermost product first
+        while (inner := _parts_of(self._parts[-1].base)) is not None:
+            self._parts.append(inner)
+        self._base = self._parts[-1].base
+        self._outcomes, self._is_over = Outcomes(self._base), self._base.is_terminal()
+        self._steps: list[_Step] = []  # innermost first; made when they are first needed
+        self._root = self._parts[0].states.astype(np.int64)  # the base's state of each state of the product
+        for level in self._parts[1:]:
+            self._root = np.where(self._root < 0, NOWHERE, level.states[np.maximum(self._root, 0)])
+        self._number_memories()
 
-    def _read_letters(self, base: MDP) -> None:
-        """The letter of each step of the base, by state, action, next state and damage; None where undecided."""
-        numbers, self._letters = self.parts.monitor.letters(base)
-        choice = base.outcome_choices()
-        columns = (base.choice_states()[choice], base.choice_action[choice], base.successor, base.damage, numbers)
-        self._letter: dict[tuple[int, ...], int | None] = {}
-        for *step, number in zip(*(column.tolist() for column in columns), strict=True):
-            same = self._letters[self._letter.get(tuple(step), number) or 0] == self._letters[number]
-            known = tuple(step) not in self._letter or self._letter[tuple(step)] == number or same
-            self._letter[tuple(step)] = number if known else None
+    def _number_memories(self) -> None:
+        """What is remembered at first has the greatest number; 0 stands for runs in which nothing counts any more."""
+        memories, state = list(self._parts[0].memories), self._parts[0].states
+        for level in self._parts[1:]:
+            inner = [level.memories[s] if s >= 0 else None for s in state.tolist()]
+            memories = list(zip(memories, inner, strict=True))
+            state = np.where(state < 0, NOWHERE, level.states[np.maximum(state, 0)])
+        lives = np.flatnonzero(self._root >= 0)
+        kept = list(dict.fromkeys(memories[at] for at in lives.tolist()))
+        self._code = {memory: len(kept) - number for number, memory in enumerate(kept)}
+        code = np.zeros(len(memories), np.int64)
+        code[lives] = [self._code[memories[at]] for at in lives.tolist()]
+        self._memory = code  # of each state of the product
+        self._width = len(kept) + 1
+        keys = self._root[lives] * self._width + code[lives]
+        order = np.argsort(keys)
+        self._keys, self._places = keys[order], lives[order]
+
+    @property
+    def carries(self) -> tuple[str, ...]:
+        """What the guard of the product carries, and the memory."""
+        return (*self.guard.carries, "memory")
 
     @property
     def space(self) -> MDP:
         """The states and actions that an environment shows: the base model's."""
-        return self.parts.base
+        return self._base
 
-    def begin(self, state: Any, budget: int) -> Run:
-        """The run (state, remaining, memory) that begins in an initial state; for many states, three arrays."""
-        if np.ndim(state) == 0:
-            s = self.space.state(state)
-            memory = self._code[self.parts.monitor.start]
-            if s not in self.space.initial_states:
-                raise NoSafeAction(
-                    f"runs begin in the initial states of the model; {self.space.describe_state(s)} is not one of "
-                    "them. Build the product of a model that starts there.",
-                    state=s,
-                )
-            _, remaining = self.shield.begin(self._at(s, memory), budget)
-            return s, remaining, memory
-        runs = [self.begin(s, budget) for s in np.asarray(state).tolist()]
-        return tuple(np.array(column, np.int64) for column in zip(*runs, strict=True))
+    @property
+    def horizon(self) -> int | None:
+        """For how many steps it is; None if for any number of them."""
+        return self.guard.horizon if isinstance(self.guard, ForSteps) else None
 
-    def allowed(self, state: int | str, remaining: int, memory: int) -> npt.NDArray[np.int64]:
+    def within(self, steps: int) -> MonitoredShield:
+        """The guard for episodes that end after fewer steps."""
+        if not isinstance(self.guard, ForSteps):
+            return self
+        result = copy(self)
+        result.guard = self.guard.within(steps)
+        return result
+
+    # ------------------------------------------------------------------ what is allowed
+
+    def allowed(self, state: int | str, *carried: Any) -> npt.NDArray[np.int64]:
         """The ids of the actions that are safe, ascending; there is at least one."""
-        s = self.space.state(state)
+        s, memory = self.space.state(state), carried[-1]
         if not memory:
             return self.space.actions(s).astype(np.int64)
-        return self.shield.allowed(self._at(s, memory), remaining)
+        return self.guard.allowed(int(self._at(np.array([s]), np.array([memory]))[0]), *carried[:-1])
 
-    def _at(self, state: int, memory: int) -> int:
-        """The state of the product."""
-        place = self._place.get((state, memory))
-        if place is None:
-            raise ModelMismatch(f"{self.space.describe_state(state)} is never reached with memory {memory}")
-        return place
-
-    def mask(self, states: npt.ArrayLike, remaining: npt.ArrayLike, memory: npt.ArrayLike) -> Bools:
+    def mask(self, states: npt.ArrayLike, *carried: npt.ArrayLike) -> Bools:
         """Which actions are safe, for many runs at once: [n, num_actions]."""
-        columns = np.broadcast_arrays(*map(np.atleast_1d, (states, remaining, memory)))
-        result = np.zeros((columns[0].size, self.space.num_actions), np.bool_)
-        for at, run in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-            result[at, self.allowed(*run)] = True
+        s, *rest = np.broadcast_arrays(*map(np.atleast_1d, (states, *carried)))
+        result = np.zeros((s.size, self.space.num_actions), np.bool_)
+        counts = np.flatnonzero(rest[-1] != 0)
+        if counts.size:
+            inside = self.guard.mask(self._at(s[counts], rest[-1][counts]), *(column[counts] for column in rest[:-1]))
+            result[counts, : inside.shape[1]] = inside
+        for at in np.flatnonzero(rest[-1] == 0).tolist():
+            result[at, self.space.actions(int(s[at]))] = True
         return result
+
+    def _at(self, states: Ints, memories: Ints) -> Ints:
+        """The states of the product."""
+        keys = np.asarray(states, np.int64) * self._width + memories
+        at = np.minimum(np.searchsorted(self._keys, keys), self._keys.size - 1)
+        wrong = (self._keys[at] != keys) | (np.asarray(memories) >= self._width)
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            where = self.space.describe_state(int(states[first]))
+            raise ModelMismatch(f"{where} is never reached with memory {memories[first]}")
+        return self._places[at]
+
+    # ------------------------------------------------------------------ runs
+
+    def begin(self, state: Any, budget: int) -> Run:
+        """The run that begins in an initial state; for many states, arrays."""
+        starts = self._product.initial_states.astype(np.int64)
+        place = dict(zip(self._root[starts].tolist(), starts.tolist(), strict=True))
+        states = [self.space.state(s) for s in np.ravel(state)]
+        missing = next((s for s in states if s not in place), None)
+        if missing is not None:
+            raise NoSafeAction(
+                f"runs begin in the initial states of the model; {self.space.describe_state(missing)} is not one of "
+                "them. Build the product of a model that starts there.",
+                state=missing,
+            )
+        places = np.array([place[s] for s in states], np.int64)
+        if np.ndim(state) == 0:
+            return states[0], *self.guard.begin(int(places[0]), budget)[1:], int(self._memory[places[0]])
+        return np.array(states, np.int64), *self.guard.begin(places, budget)[1:], self._memory[places]
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, arrays of both."""
-        state, remaining, memory = run
         if isinstance(next_state, np.ndarray) and next_state.ndim:
-            said = [None] * next_state.size if damage is None else np.broadcast_to(damage, next_state.shape).tolist()
-            said = [None if d is None or d != d else d for d in said]  # NaN says nothing
-            columns = (x.tolist() for x in (state, remaining, memory, action, next_state))
-            rows = np.array([self._after(*row) for row in zip(*columns, said, strict=True)], np.int64).reshape(-1, 3)
-            return rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy()
-        return self._after(
-            self.space.state(state), remaining, memory, self.space.action(action), self.space.state(next_state), damage
+            return self._after(tuple(np.asarray(column) for column in run), action, next_state, damage)
+        one = tuple(np.array([x]) for x in (self.space.state(run[0]), *run[1:]))
+        said = None if damage is None else np.array([damage])
+        step = np.array([self.space.action(action)]), np.array([self.space.state(next_state)])
+        return tuple(column[0].item() for column in self._after(one, *step, said))
+
+    def _after(self, run: Run, actions: Numbers, after: Numbers, said: Any) -> Run:
+        state, *carried, memory = run
+        told = self._outcomes.damages(state, actions, after, said)  # of the base; it says what is impossible
+        ahead, kept = [column.copy() for column in carried], memory.copy()
+        counts = np.flatnonzero((memory != 0) & ~self._is_over[state])
+        if counts.size:
+            place = self._at(state[counts], memory[counts])
+            target, damage = self._follow(place, actions[counts], after[counts], told[counts])
+            inner = (place, *(column[counts] for column in carried))
+            _, *values = self.guard.after(inner, actions[counts], target, damage)
+            for column, value in zip(ahead, values, strict=True):
+                column[counts] = value
+            kept[counts] = self._memory[target]
+        return after.astype(np.int64), *ahead, kept
+
+    def _follow(self, place: Ints, actions: Ints, after: Ints, damage: Ints) -> tuple[Ints, Ints]:
+        """The state of the product after each step of the base, and the damage there."""
+        if not self._steps:
+            self._steps = [_step_of(parts) for parts in reversed(self._parts)]
+        places = [place]  # at each level, outermost first
+        for level in self._parts[:-1]:
+            places.append(level.states[places[-1]].astype(np.int64))
+        target: Ints = after.astype(np.int64)
+        for step, at in zip(self._steps, reversed(places), strict=True):
+            reached, hurt = step.after(at, actions, target, damage)
+            unclear = reached == UNCLEAR
+            if unclear.any():
+                raise self._unclear(int(np.argmax(unclear)), place, actions, after, damage)
+            target, damage = reached, hurt
+        model = self._product
+        trapped = model.labels[TRAP][target] if TRAP in model.labels else np.zeros(target.size, np.bool_)
+        if trapped.any():
+            first = int(np.argmax(trapped))
+            where = self.space.describe_state(int(self._root[place[first]]))
+            raise NoSafeAction(
+                f"{self.space.action_name(int(actions[first]))} at {where} led to what the monitor forbids; no shield "
+                "allows it",
+                state=int(self._root[place[first]]),
+            )
+        return target, damage
+
+    def _unclear(self, at: int, place: Ints, actions: Ints, after: Ints, damage: Ints) -> ModelMismatch:
+        return ModelMismatch(
+            f"the monitor cannot tell what happened from {self.space.describe_state(int(self._root[place[at]]))}, "
+            f"action {self.space.action_name(int(actions[at]))}, to {self.space.describe_state(int(after[at]))} with "
+            f"damage {int(damage[at])}: several outcomes look alike and count differently."
         )
 
-    def _after(self, state: int, remaining: int, memory: int, action: int, after: int, damage: Any) -> Run:
-        told = self._outcomes.damage(state, action, after, damage)  # of the base; it says what is impossible
-        if not memory or self._is_over[state]:
-            return after, remaining, memory
-        letter = self._letter[state, action, after, told]
-        if letter is None:
-            raise ModelMismatch(
-                f"the monitor cannot tell what happened from {self.space.describe_state(state)}, action "
-                f"{self.space.action_name(action)}, to {self.space.describe_state(after)} with damage {told}: several "
-                "outcomes look alike and count differently."
-            )
-        verdict, spent = verdict_of(self.parts.monitor.read(self._memories[memory], self._letters[letter]))
-        spent = told if spent is None else spent
-        if verdict is FORBIDDEN:
-            raise NoSafeAction(
-                f"{self.space.action_name(action)} at {self.space.describe_state(state)} led to what the monitor "
-                "forbids; no shield allows it",
-                state=state,
-                remaining=remaining,
-            )
-        return after, remaining - spent, 0 if verdict is ENDED else self._code[verdict]
-
     def __repr__(self) -> str:
-        return f"<MonitoredShield of {self.shield!r}>"
+        return f"<MonitoredShield of {self.guard!r}>"
 
 
-def guard_of(shield: Any) -> Any:
-    """What guards an environment: a shield of a product tracks its monitor, others are guards already."""
-    origin = shield.mdp.origin if isinstance(shield, Shield) else None
-    return shield if origin is None or origin.parts is None else MonitoredShield(shield)
+class _Step(NamedTuple):
+    """Where each step of a base leads in its product, as one sorted table."""
+
+    number: npt.NDArray[np.int64]  # (((state of the product · actions) + action) · base states + next) · 256 + damage
+    target: Ints  # a state of the product, or UNCLEAR
+    damage: Ints
+    num_actions: int
+    num_states: int  # of the base
+
+    def after(self, place: Ints, actions: Ints, after: Ints, damage: Ints) -> tuple[Ints, Ints]:
+        """The states of the product and the damages there."""
+        numbers = _numbers(self.num_actions, self.num_states, place, actions, after, damage)
+        at = np.minimum(np.searchsorted(self.number, numbers), self.number.size - 1)
+        found = self.number[at] == numbers
+        return np.where(found, self.target[at], UNCLEAR), self.damage[at]
+
+
+def _step_of(parts: Parts) -> _Step:
+    base, (source, outcome, target, damage) = parts.base, edges_of(parts)
+    action = base.choice_action[base.outcome_choices()[outcome]]
+    number = _numbers(base.num_actions, base.num_states, source, action, base.successor[outcome], base.damage[outcome])
+    order = np.argsort(number, kind="stable")
+    number, target, damage = number[order], target[order].astype(np.int64), damage[order].astype(np.int64)
+    first = np.flatnonzero(np.diff(number, prepend=-1))
+    same = [np.minimum.reduceat(x, first) == np.maximum.reduceat(x, first) for x in (target, damage)]
+    clear = np.where(same[0] & same[1], target[first], UNCLEAR)
+    return _Step(number[first], clear, damage[first], base.num_actions, base.num_states)
+
+
+def _numbers(
+    num_actions: int, num_states: int, place: Ints, action: Ints, after: Ints, damage: Ints
+) -> npt.NDArray[np.int64]:
+    number = np.asarray(place, np.int64) * num_actions + action
+    result: npt.NDArray[np.int64] = (number * num_states + after) * 256 + damage
+    return result
+
+
+def _parts_of(space: Any) -> Parts | None:
+    return None if not isinstance(space, MDP) or space.origin is None else space.origin.parts
+
+
+def _parts(guard: Any) -> Parts | None:
+    return None if isinstance(guard, MonitoredShield) else _parts_of(getattr(guard, "space", None))
+
+
+def guard_of(guard: Any, shown: Any = None) -> Any:
+    """What guards an environment that plays ``shown``: the guard of a product of it tracks the monitor."""
+    if _parts(guard) is None or (isinstance(shown, MDP) and shown == guard.space):
+        return guard
+    return MonitoredShield(guard)
