@@ -12,6 +12,7 @@ from a block to :class:`Images` and nothing else.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from almostsure.abstract.compiled.ranges import ranges
 from almostsure.abstract.evaluate import added, call, evaluate, harm, possibly
-from almostsure.abstract.interval import Interval, Maybe
+from almostsure.abstract.interval import Interval, Maybe, remembered, remembering
 from almostsure.errors import ModelError
 
 if TYPE_CHECKING:
@@ -131,7 +132,8 @@ def _after(abstraction: Abstraction, outcome: Outcome, action: int) -> Iterator[
         if abstraction.forbidden is not None:
             fatal = fatal | possibly("forbidden", abstraction.forbidden, state)
         if abstraction.goal is None:
-            yield Outcome(state, _sum(outcome.damage, hurt), outcome.forbidden | fatal, outcome.ended)
+            fatal = remembered(np.logical_or, outcome.forbidden, fatal)
+            yield Outcome(state, _sum(outcome.damage, hurt), fatal, outcome.ended)
             continue
         reached = Maybe.of(call("goal", abstraction.goal, state)).surely
         forbidden = outcome.forbidden | ((fatal | (hurt > 0)) & ~outcome.ended)
@@ -156,38 +158,63 @@ def _walk(
     patterns: Iterable[int],
     take: Callable[[int, list[Outcome]], None],
 ) -> None:
-    """Follow the patterns, each common beginning once, and hand the outcomes of each to ``take``."""
+    """Follow the patterns, each common beginning once, and hand the outcomes of each to ``take``.
+
+    All actions of one place are followed, and the patterns that end with them taken, before any pattern goes on: they
+    share arithmetic, and what they share is forgotten then.
+    """
     sequences = abstraction.patterns.sequences
     by_action: dict[int, list[int]] = {}
     for p in patterns:
-        if len(sequences[p]) == depth:
-            take(p, outcomes)
-        else:
-            by_action.setdefault(sequences[p][depth], []).append(p)
-    for action, group in by_action.items():
-        _walk(abstraction, follow(abstraction, outcomes, action), depth + 1, group, take)
+        by_action.setdefault(sequences[p][depth], []).append(p)
+    going_on = []
+    with remembering() as table:
+        for action, group in by_action.items():
+            after = follow(abstraction, outcomes, action)
+            for p in group:
+                if len(sequences[p]) == depth + 1:
+                    take(p, after)
+            longer = [p for p in group if len(sequences[p]) > depth + 1]
+            if longer:
+                going_on.append((after, longer))
+            table.close()
+    for after, longer in going_on:
+        _walk(abstraction, after, depth + 1, longer, take)
 
 
 def _indexed(abstraction: Abstraction, outcome: Outcome) -> tuple[list[Array], list[Array], Array]:
     """An outcome as ranges of cells: low and count per coordinate, and its damage."""
-    grid, observation = abstraction.grid, abstraction.observation
-    dtype: Any = np.uint8 if max(grid.cells) <= NARROW else np.uint16
     lows, counts = [], []
-    for axis, edges in enumerate(grid.edges):
-        seen = observation.observed(axis, outcome.state[axis])
-        bounds = np.broadcast_arrays(seen.low, seen.high)
-        low, count = (np.empty(bounds[0].shape, dtype) for _ in range(2))
-        flat = [np.ascontiguousarray(bound).reshape(-1) for bound in bounds]
-        ranges(*flat, edges, axis in grid.periodic, observation.rounded, low.reshape(-1), count.reshape(-1))
+    for axis in range(abstraction.grid.num_coordinates):
+        low, count = remembered(
+            functools.partial(_touched, abstraction, axis), outcome.state[axis], key=(_touched, axis)
+        )
         lows.append(low)
         counts.append(count)
+    ended = counts[0].dtype.type(np.iinfo(counts[0].dtype).max)
     if outcome.forbidden.any():
         axis = _host(counts, outcome.forbidden)
-        counts[axis] = np.where(outcome.forbidden, dtype(0), counts[axis])
+        counts[axis] = remembered(_without, counts[axis], outcome.forbidden)
     if outcome.ended.any():
         alive = ~(outcome.ended & ~outcome.forbidden)
-        counts = [np.where(alive, count, dtype(np.iinfo(dtype).max)) for count in counts]
+        counts = [np.where(alive, count, ended) for count in counts]
     return lows, counts, outcome.damage
+
+
+def _touched(abstraction: Abstraction, axis: int, state: Interval) -> tuple[Array, Array]:
+    """The cells of one coordinate that may be observed: the first of them and how many."""
+    grid, observation = abstraction.grid, abstraction.observation
+    dtype: Any = np.uint8 if max(grid.cells) <= NARROW else np.uint16
+    seen = observation.observed(axis, state)
+    bounds = np.broadcast_arrays(seen.low, seen.high)
+    low, count = (np.empty(bounds[0].shape, dtype) for _ in range(2))
+    flat = [np.ascontiguousarray(bound).reshape(-1) for bound in bounds]
+    ranges(*flat, grid.edges[axis], axis in grid.periodic, observation.rounded, low.reshape(-1), count.reshape(-1))
+    return low, count
+
+
+def _without(counts: Array, forbidden: Bools) -> Array:
+    return np.where(forbidden, counts.dtype.type(0), counts)
 
 
 def _host(counts: list[Array], mask: Bools) -> int:
@@ -254,10 +281,10 @@ class _Stack:
         held, self.place = np.unique(self.which, return_inverse=True)
         entries = int(np.prod(self.full, dtype=np.int64))
         self.size = held.size * entries
-        self.start = self.place.astype(np.int64) * entries
-        steps = np.cumprod((1, *self.full[:0:-1]), dtype=np.int64)[::-1]
+        self.start = self.place.astype(np.int64)
+        steps = np.cumprod((held.size, *self.full[:0:-1]), dtype=np.int64)[::-1]
         self.stride = np.where(np.asarray(self.full) == 1, 0, steps)  # in entries; 0 along axes of length 1
-        self.views: list[Array] = []  # one per kind, [held, …]
+        self.views: list[Array] = []  # one per kind, [held, …]; in memory the outcomes of a cell lie side by side
 
     def put(self, kinds: list[list[Array]], along: slice) -> bool:
         where = along if self.depends else slice(None)
@@ -266,7 +293,7 @@ class _Stack:
                 target = view[self.place[q], where]
                 if self.which[q] == q:
                     target[...] = array
-                elif not (target == array).all():
+                elif array is not arrays[self.which[q]] and not (target == array).all():
                     return False
         return True
 
@@ -275,7 +302,7 @@ def _buffer(stacks: list[_Stack]) -> Array:
     flat = np.empty(sum(stack.size for stack in stacks), stacks[0].dtype)
     at = 0
     for stack in stacks:
-        stack.views.append(flat[at : at + stack.size].reshape(-1, *stack.full))
+        stack.views.append(np.moveaxis(flat[at : at + stack.size].reshape(*stack.full, -1), -1, 0))
         at += stack.size
     return flat
 

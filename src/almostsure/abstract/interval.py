@@ -17,7 +17,9 @@ treats it so.  Whatever is not listed in ``FUNCTIONS`` is an error that names th
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -32,6 +34,54 @@ Bools = npt.NDArray[np.bool_]
 LIBRARY = 4  # units in the last place allowed for functions of the mathematical library
 WAVE = 2.0**-50  # absolute error allowed for sin and cos
 FAR = 1e6  # beyond this, sin and cos are anything in [−1, 1]
+
+
+class Remembered:
+    """What was computed for which operands, by their identity.
+
+    The actions of a system share much of their arithmetic: the cosine of an angle is the same whatever the force.
+    Entries are added until :meth:`close`; what the first action does not compute is not shared by all.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[Any, tuple[Any, Any]] = {}
+        self.closed = False
+
+    def close(self) -> None:
+        """Add nothing more."""
+        self.closed = True
+
+
+class _Present(threading.local):
+    table: Remembered | None = None
+
+
+_PRESENT = _Present()
+
+
+@contextmanager
+def remembering() -> Iterator[Remembered]:
+    """Compute what is asked for again with the very same operands only once."""
+    _PRESENT.table = table = Remembered()
+    try:
+        yield table
+    finally:
+        _PRESENT.table = None
+        table.found.clear()
+
+
+def remembered(function: Callable[..., Any], *operands: Any, key: Any = None) -> Any:
+    """``function(*operands)``; inside :func:`remembering`, what it gave for these operands before."""
+    table = _PRESENT.table
+    if table is None:
+        return function(*operands)
+    name = (key or function, *((x,) if type(x) in (int, float) else id(x) for x in operands))
+    if name in table.found:
+        return table.found[name][1]
+    result = function(*operands)
+    if not table.closed:
+        table.found[name] = (operands, result)  # the operands are kept, so that their ids remain theirs
+    return result
 
 
 class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
@@ -51,7 +101,7 @@ class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: Any) -> Maybe:
         if method != "__call__" or ufunc not in LOGIC:
             refuse(f"numpy.{ufunc.__name__}", "a comparison of intervals can be combined by & | ^ ~ and np.where only")
-        return LOGIC[ufunc](*(Maybe.of(value) for value in inputs))
+        return remembered(lambda *values: LOGIC[ufunc](*map(Maybe.of, values)), *inputs, key=ufunc)  # type: ignore[no-any-return]
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return array_function(function, args, kwargs)
@@ -125,7 +175,7 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
             how = "" if method == "__call__" else f".{method}"
             refuse(f"numpy.{ufunc.__name__}{how}", f"intervals have {', '.join(sorted(f.__name__ for f in FUNCTIONS))}")
         with np.errstate(all="ignore"):  # NaN means that nothing is known, and stays
-            return FUNCTIONS[ufunc](*inputs)
+            return remembered(FUNCTIONS[ufunc], *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return array_function(function, args, kwargs)
@@ -393,7 +443,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 def array_function(function: Any, args: Any, kwargs: Any) -> Any:
     """NumPy's functions that are not ufuncs."""
     if function is np.where and len(args) == 3:
-        return where(*args)
+        return remembered(where, *args)
     if function is np.clip:
         return clip(*args, **kwargs)
     refuse(f"numpy.{function.__name__}", "of the functions that are not ufuncs, intervals have where and clip")

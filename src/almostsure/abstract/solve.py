@@ -3,10 +3,11 @@
 **Levels**, as for finite models: W_L, the cells that need at most L, is the largest set X in which every cell has a
 pattern all of whose outcomes end in X with damage 0, or in W_{L−d} with damage d ≥ 1.  A sweep takes the cells out of
 X for which no pattern holds any more; sweeps are repeated until one takes out nothing.  A pattern that has failed at a
-level never holds again at it, so each cell keeps the first that has not.
+level never holds again at it, so each cell keeps the first that has not, and where that one ends.
 
 An outcome is a box of cells.  Whether it lies in X is one look at a word: before each sweep X is shrunk by every window
-of rows that images have (*erosion*), 64 cells at a time, and the last coordinate is a range of bits.
+of rows that images have (*erosion*), 64 cells at a time, and the last coordinate is a range of bits.  A sweep passes
+over the words of cells whose patterns end where the sweep before took out nothing.
 
 **Arrival.**  With a goal every choice costs at least 1, and values can be settled in ascending order, as Dijkstra does:
 each choice waits for one unsettled cell of its image; when that is settled it looks for the next one, and when there is
@@ -15,6 +16,7 @@ none its cost is known.  Every cell of every image is looked at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -153,20 +155,36 @@ def _level(
     grid = abstraction.grid
     shape = np.array(grid.cells, np.int64)
     alive = _bits(np.ones(grid.num_cells, np.bool_), grid.cells[-1])
-    witness = np.zeros(grid.num_cells, np.uint16)
-    task = kernels.Task(shape, alive, settled, witness, abstraction.patterns.count, level)
+    changed = np.zeros(alive.shape, np.bool_)  # in the sweep before
+    reach = np.zeros((*alive.shape, shape.size, 2), np.int16)
+    reach[..., 0] = (*grid.cells[:-1], alive.shape[1])  # nothing yet
+    task = kernels.Task(
+        shape=shape,
+        alive=alive,
+        settled=settled,
+        witness=np.zeros(grid.num_cells, np.uint16),
+        spot=np.full(grid.num_cells, kernels.NEW),
+        reach=reach,
+        changed=changed,
+        patterns=abstraction.patterns.count,
+        level=level,
+    )
     windows = _windows(counts, alive.nbytes * (1 + len(reached)))
     lower = [_eroded(reached[level - d], grid.cells, grid.periodic, windows) for d in range(1, len(reached) + 1)]
+    fresh = True
     with ThreadPoolExecutor(THREADS) as pool:
         while True:
             own = _eroded(alive, grid.cells, grid.periodic, windows)
-            sets = _sets(np.concatenate([own, *lower]) if lower else own, own.size, windows, alive, shape)
+            bits = np.concatenate([own, *lower]) if lower else own
+            sets = _sets(bits, own.size, windows, changed.reshape(*grid.cells[:-1], -1), fresh=fresh)
+            changed[:] = False
 
             def part(number: int, sets: kernels.Sets = sets) -> int:
                 return int(kernels.sweep(images[number], sets, task, _scratch(abstraction), *images.rows(number)))
 
             if not sum(pool.map(part, range(len(images.edges)))):
                 return alive
+            fresh = False
 
 
 def _measure(images: Blocks) -> tuple[npt.NDArray[np.int64], int]:
@@ -235,10 +253,25 @@ def _eroded(bits: Words, cells: tuple[int, ...], periodic: tuple[int, ...], wind
     return sets.reshape(-1)
 
 
-def _sets(bits: Words, per_set: int, windows: list[int], alive: Words, shape: npt.NDArray[np.int64]) -> kernels.Sets:
-    """Eroded sets in the form that kernels read."""
-    size, words = alive.size, alive.shape[1]
-    steps = np.cumprod([1, *windows[:0:-1]], dtype=np.int64)[::-1] * size if windows else np.zeros(0, np.int64)
-    window = np.where(np.array(windows, np.int64) == 1, 0, steps)
-    row = np.cumprod([1, *shape[-2:0:-1]], dtype=np.int64)[::-1] if shape.size > 1 else np.zeros(0, np.int64)
-    return kernels.Sets(bits, per_set, window, row * words)
+def _sets(
+    bits: Words, per_set: int, windows: list[int], changed: npt.NDArray[np.bool_], *, fresh: bool
+) -> kernels.Sets:
+    """Eroded sets in the form that kernels read; ``changed`` are the words that lost cells."""
+    before = np.zeros([n + 1 for n in changed.shape], np.int32)
+    before[(slice(1, None),) * changed.ndim] = changed
+    for axis in range(changed.ndim):
+        np.cumsum(before, axis=axis, out=before)
+    return kernels.Sets(
+        bits=bits,
+        per_set=per_set,
+        window=np.where(np.array(windows, np.int64) == 1, 0, _steps(windows) * changed.size),
+        row=_steps(changed.shape)[:-1],
+        before=before.reshape(-1),
+        steps=_steps(before.shape),
+        fresh=fresh,
+    )
+
+
+def _steps(shape: Sequence[int]) -> npt.NDArray[np.int64]:
+    """How far neighbours along each coordinate are apart in an array of this shape."""
+    return np.cumprod([1, *shape[:0:-1]], dtype=np.int64)[::-1][: len(shape)]

@@ -25,6 +25,9 @@ class Sets(NamedTuple):
     per_set: int
     window: Ints  # [coordinates − 1] words between the sets of two window lengths; 0 where windows are looped over
     row: Ints  # [coordinates − 1] words between neighbours
+    before: npt.NDArray[np.int32]  # flat: how many words below each corner have lost cells in the sweep before
+    steps: Ints  # [coordinates] between the corners of neighbours
+    fresh: bool  # whether no sweep has been made
 
 
 class Task(NamedTuple):
@@ -34,8 +37,14 @@ class Task(NamedTuple):
     alive: Words  # [rows, words] not yet found to need more than this level
     settled: Words  # [rows, words] need less than this level
     witness: npt.NDArray[np.uint16]  # [cells] the first pattern that has not failed at this level
+    spot: Ints  # [cells] where the witness ends: NEW, HOLDS for ever, or start << 30 | first << 15 | count of bits
+    reach: npt.NDArray[np.int16]  # [rows, words, coordinates, 2] where witnesses of a word end, in words: from, to
+    changed: npt.NDArray[np.bool_]  # [rows, words] whether cells were taken out in this sweep
     patterns: int
     level: int
+
+
+NEW, HOLDS = -1, -2
 
 
 class Scratch(NamedTuple):
@@ -114,56 +123,109 @@ def place(images: Images, shape: Ints, row: int, offset: Ints) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
+def reaches(before: npt.NDArray[np.int32], steps: Ints, reach: npt.NDArray[np.int16]) -> bool:
+    """Whether a box of words holds one that has changed."""
+    total = np.int64(0)
+    for corner in range(1 << steps.size):
+        at, sign = np.int64(0), 1
+        for j in range(steps.size):
+            if corner >> j & 1:
+                at, sign = at + reach[j, 0] * steps[j], -sign
+            else:
+                at += reach[j, 1] * steps[j]
+        total += sign * before[at]
+    return total > 0
+
+
+@nb.njit(cache=True, nogil=True)
 def sweep(images: Images, sets: Sets, task: Task, scratch: Scratch, first_row: int, num_rows: int) -> int:
-    """Take out of ``task.alive`` the cells of a block that no pattern keeps in the sets; how many there were."""
+    """Take out of ``task.alive`` the cells of some rows that no pattern keeps in the sets; how many there were.
+
+    Words whose witnesses end where nothing has changed are passed over.
+    """
+    shape, alive, settled, spots, reach = task.shape, task.alive, task.settled, task.spot, task.reach
+    bits, width, one, found = sets.bits, shape[-1], np.uint64(1), 0
+    for row in range(first_row, first_row + num_rows):
+        placed = False
+        for w in range(alive.shape[1]):
+            pending = alive[row, w] & ~settled[row, w]
+            if not pending or not (sets.fresh or reaches(sets.before, sets.steps, reach[row, w])):
+                continue
+            failed = np.uint64(0)
+            for k in range(w << 6, min(width, (w + 1) << 6)):
+                if pending >> np.uint64(k & 63) & one:
+                    spot = spots[row * width + k]
+                    first = spot >> 15 & 32767
+                    if spot == NEW or (
+                        spot != HOLDS and not row_inside(bits, spot >> 30, first, first + (spot & 32767), width)
+                    ):
+                        failed |= one << np.uint64(k & 63)
+            if failed:
+                if not placed:
+                    place(images, shape, row, scratch.offset)
+                    placed = True
+                found += search(images, sets, task, scratch, (row, w, failed))
+    return found
+
+
+@nb.njit(cache=True, nogil=True)
+def search(images: Images, sets: Sets, task: Task, scratch: Scratch, word: tuple[int, int, int]) -> int:
+    """Find the next pattern that holds for cells of a word, and take out those that have none; how many these are.
+
+    ``word`` is (row, number of the word in it, bits of the cells); ``scratch.offset`` is at the row.
+    """
     # What the innermost loop reads lies in local variables: a field of a tuple is counted as a reference each time.
     shape, offset, low, count = task.shape, scratch.offset, scratch.low, scratch.counts
     lows, counts, starts, strides = images.low, images.counts, images.start, images.stride
     damages, damage_starts, damage_stride = images.damage, images.damage_start, images.damage_stride[shape.size - 1]
-    alive, settled, witness, bits, window, step = (
-        task.alive,
-        task.settled,
-        task.witness,
-        sets.bits,
-        sets.window,
-        sets.row,
-    )
-    last, width, boxes = shape.size - 1, shape[shape.size - 1], images.boxes
+    bits, window, step, reach = sets.bits, sets.window, sets.row, task.reach[word[0], word[1]]
+    last, width, boxes, patterns, level = shape.size - 1, shape[-1], images.boxes, task.patterns, task.level
     ended, one, found = np.int64(np.iinfo(counts.dtype).max), np.uint64(1), 0
-    for row in range(first_row, first_row + num_rows):
-        place(images, shape, row, offset)
-        for k in range(width):
-            bit = one << np.uint64(k & 63)
-            if not alive[row, k >> 6] & ~settled[row, k >> 6] & bit:
-                continue
-            p = np.int64(witness[row * width + k])
-            b = 0  # outcomes of p seen to be affordable
-            while b < boxes and p < task.patterns:
-                q = p * boxes + b
-                d = np.int64(damages[damage_starts[q] + offset[last + 1] + k * damage_stride])
-                start, cells, looped = d * sets.per_set, np.int64(d <= task.level), False
-                for j in range(last + 1):
-                    at = starts[j, q] + offset[j] + k * strides[j, last]
-                    low[j], count[j] = lows[at], counts[at]
-                    cells *= count[j]
-                    if j < last:
-                        start += low[j] * step[j] + (count[j] - 1) * window[j]
-                        looped |= window[j] == 0 and count[j] > 1
-                if cells == 0:  # forbidden, or beyond the level
-                    good = False
-                elif count[0] == ended:
-                    good = True
-                elif looped:
+    for k in range(word[1] << 6, min(width, (word[1] + 1) << 6)):
+        if not word[2] >> np.uint64(k & 63) & one:
+            continue
+        cell, b, spot = word[0] * width + k, 0, NEW  # b outcomes of p are seen to be affordable
+        p = np.int64(task.witness[cell])
+        while b < boxes and p < patterns:
+            q = p * boxes + b
+            d = np.int64(damages[damage_starts[q] + offset[last + 1] + k * damage_stride])
+            start, good, looped = d * sets.per_set, d <= level, False
+            for j in range(last, -1, -1):
+                at = starts[j, q] + offset[j] + k * strides[j, last]
+                count[j] = counts[at]
+                good &= count[j] > 0  # 0 is forbidden
+                if not good:
+                    break
+                low[j] = lows[at]
+                if j < last:
+                    start += low[j] * step[j] + (count[j] - 1) * window[j]
+                    looped |= window[j] == 0 and count[j] > 1
+            if good and count[0] != ended:
+                if looped:
                     good = rows_inside(sets, shape, start, scratch)
                 else:
                     good = row_inside(bits, start, low[last], low[last] + count[last], width)
-                b = b + 1 if good else 0
-                p = p if good else p + 1
-            witness[row * width + k] = p
-            if p == task.patterns:
-                alive[row, k >> 6] &= ~bit
-                found += 1
+                if good and d == 0:
+                    widen(reach, low, count, shape)
+                    spot = NEW if looped else start << 30 | low[last] << 15 | count[last]
+            spot = HOLDS if good and (d > 0 or count[0] == ended) else spot
+            b, p = (b + 1, p) if good else (0, p + 1)
+        task.witness[cell], task.spot[cell] = p, spot if boxes == 1 else NEW
+        if p == patterns:
+            task.alive[word[0], word[1]] &= ~(one << np.uint64(k & 63))
+            task.changed[word[0], word[1]] = True
+            found += 1
     return found
+
+
+@nb.njit(cache=True, nogil=True)
+def widen(reach: npt.NDArray[np.int16], low: Ints, count: Ints, shape: Ints) -> None:
+    """Make ``reach`` hold the words of an outcome; all along a coordinate if it wraps around."""
+    for j in range(shape.size):
+        first, end = (low[j], low[j] + count[j]) if low[j] + count[j] <= shape[j] else (0, shape[j])
+        if j == shape.size - 1:
+            first, end = first >> 6, (end + 63) >> 6
+        reach[j, 0], reach[j, 1] = min(reach[j, 0], first), max(reach[j, 1], end)
 
 
 # ---------------------------------------------------------------------- arrival: every choice costs something

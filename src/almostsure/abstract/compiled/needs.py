@@ -29,7 +29,7 @@ def patterns_need(images: Images, shape: Ints, tables: Any, row: Rows, needs: An
     for j in range(1, n):
         plane *= shape[j]
     index, low = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    count, offset = np.zeros(n, np.int64), np.zeros(n + 1, np.int64)
+    count, offset, at_row = np.zeros(n, np.int64), np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
     for cell in range(block[0] * plane, block[1] * plane):
         if row[cell] < 0:
             continue
@@ -48,16 +48,18 @@ def patterns_need(images: Images, shape: Ints, tables: Any, row: Rows, needs: An
             for q in range(p * images.boxes, (p + 1) * images.boxes):
                 damage = np.int64(damages[damage_starts[q] + offset[n]])
                 size = np.int64(1)
-                for j in range(n):
+                for j in range(n - 1, -1, -1):
                     at = starts[j, q] + offset[j]
                     low[j], count[j] = lows[at], counts[at]
                     size *= count[j]
+                    if size == 0:
+                        break
                 if size == 0:
                     worst = infinite
                 elif count[0] == ended:
                     worst = max(worst, damage)
                 else:
-                    worst = max(worst, damage + largest_in(tables, shape, low, count))
+                    worst = max(worst, damage + largest_in(tables, shape, low, count, at_row))
                 if worst >= infinite:
                     break
             if worst < infinite:
@@ -65,33 +67,37 @@ def patterns_need(images: Images, shape: Ints, tables: Any, row: Rows, needs: An
 
 
 @nb.njit(cache=True, nogil=True)
-def largest_in(tables: Any, shape: Ints, low: Ints, count: Ints) -> np.int64:
-    """The largest value among the cells of a box.
+def largest_in(tables: Any, shape: Ints, low: Ints, count: Ints, at: Ints) -> np.int64:
+    """The largest value among the cells of a box; the search ends where that is ∞.
 
     ``tables[i − 1, j − 1]`` holds the largest value of the i × j cells of the last two coordinates from each cell on; a
-    longer side is covered by several windows, the last of which overlaps.  The first coordinates are looped over.
+    longer side is covered by several windows, the last of which overlaps.  The first coordinates are looped over, with
+    ``at`` to count them.
     """
     n = shape.size
-    worst, total = np.int64(0), np.int64(1)
-    for j in range(n - 2):
-        total *= count[j]
     high, wide = min(count[n - 2], tables.shape[0]), min(count[n - 1], tables.shape[1])
-    for number in range(total):
-        rest, start, scale = number, np.int64(0), shape[n - 2] * shape[n - 1]
-        for j in range(n - 3, -1, -1):
-            along = low[j] + rest % count[j]
-            start += (along if along < shape[j] else along - shape[j]) * scale
-            rest //= count[j]
-            scale *= shape[j]
+    worst, infinite = np.int64(0), np.int64(np.iinfo(tables.dtype).max)
+    at[:] = 0
+    while True:
+        start = np.int64(0)
+        for j in range(n - 2):
+            along = low[j] + at[j]
+            start = start * shape[j] + (along if along < shape[j] else along - shape[j])
         down = np.int64(0)
         while down < count[n - 2]:
             row = low[n - 2] + min(down, count[n - 2] - high)
-            row -= shape[n - 2] if row >= shape[n - 2] else 0
+            row = start * shape[n - 2] + (row if row < shape[n - 2] else row - shape[n - 2])
             right = np.int64(0)
             while right < count[n - 1]:
                 column = low[n - 1] + min(right, count[n - 1] - wide)
                 column -= shape[n - 1] if column >= shape[n - 1] else 0
-                worst = max(worst, np.int64(tables[high - 1, wide - 1, start + row * shape[n - 1] + column]))
+                worst = max(worst, np.int64(tables[high - 1, wide - 1, row * shape[n - 1] + column]))
                 right += wide
             down += high
-    return worst
+        j = n - 3
+        while j >= 0 and at[j] + 1 == count[j]:
+            at[j] = 0
+            j -= 1
+        if j < 0 or worst == infinite:
+            return worst
+        at[j] += 1
