@@ -134,7 +134,7 @@ def reaches(before: npt.NDArray[np.int32], steps: Ints, reach: npt.NDArray[np.in
             else:
                 at += reach[j, 1] * steps[j]
         total += sign * before[at]
-    return total > 0
+    return bool(total > 0)
 
 
 @nb.njit(cache=True, nogil=True)
