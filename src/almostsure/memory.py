@@ -39,7 +39,7 @@ def _from_cgroup() -> int | None:
 
 
 def _cached() -> int:
-    """Bytes that hold pages of files, such as mapped models: the system takes them back when it needs them."""
+    """Bytes that hold pages of files: the system takes them back when it needs them."""
     lines = (line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
     return sum(int(size) for name, size in lines if name in ("active_file", "inactive_file"))
 

@@ -6,11 +6,14 @@ is killed loses nothing::
 
     {"kind": "episode", "number": 1, "steps": 18, "reward": 31.0, "damage": 2, "budget": 3, "interventions": 0, …}
     {"kind": "violation", "step": 120, "state": 4, "action": 1, …}
+
+Each line ends with a checksum, the first 16 digits of the SHA-256 of what stands before it.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -24,6 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import CorruptFile, FileError
+
+START, CHECKSUM = '{"kind": "', ', "sha256": "'  # how a line begins, and what stands before its checksum
 
 
 class Surprise(NamedTuple):
@@ -166,14 +171,16 @@ class JsonLines:
         """Append an entry."""
         about = {"time": round(time.time(), 3), "process": os.getpid()}
         values = {name: None if value != value else value for name, value in entry._asdict().items()}  # JSON has no NaN
-        line = json.dumps({"kind": type(entry).__name__.lower(), **values, **about}) + "\n"
+        line = _sealed(json.dumps({"kind": type(entry).__name__.lower(), **values, **about}))
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # Opened anew each time: nothing is left open in a copied or forked environment, and appending one short
             # piece is atomic.
-            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             try:
-                content = line.encode()
+                size = os.fstat(file).st_size
+                torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+                content = (torn * "\n" + line).encode()
                 if os.write(file, content) < len(content):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
@@ -185,24 +192,39 @@ class JsonLines:
 def read_ledger(path: str | os.PathLike[str]) -> Ledger:
     """The ledger that a file of JSON lines holds, of all the processes that wrote to it.
 
-    A last line that was torn, by a full disk or a kill, is left out.
+    A line that was torn, by a full disk or a kill, is left out; one that was changed is an error.
     """
     kinds: dict[str, Callable[..., Entry]] = {"surprise": Surprise, "violation": Violation, "episode": Episode}
     result = Ledger()
     try:
-        content = Path(path).read_text(encoding="utf-8")
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"cannot read the ledger {path!s}: {error}", path=path) from error
-    for number, line in enumerate(content[: content.rfind("\n") + 1].splitlines(), 1):
+    for number, line in enumerate(lines, 1):
+        if _is_torn(line):
+            continue
         try:
             entry = json.loads(line)
+            if _sealed(line[: line.rindex(CHECKSUM)] + "}") != line + "\n":
+                raise ValueError("its checksum is another one")
             kind = kinds[entry.pop("kind")]
-            del entry["time"], entry["process"]
+            del entry["time"], entry["process"], entry["sha256"]
             result.note(kind(**{name: math.nan if value is None else value for name, value in entry.items()}))
             result.steps += entry["steps"] if kind is Episode else 0
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptFile(f"{path!s} is no ledger: line {number} is {line[:80]!r}", path=path) from error
+            what = f"{path!s} is damaged or no ledger: line {number} is {line[:80]!r}"
+            raise CorruptFile(what, path=path) from error
     return result
+
+
+def _is_torn(line: str) -> bool:
+    """Whether a line is the beginning of one of ours: no single change makes a whole line look so."""
+    return line[: len(START)] == START[: len(line)] and CHECKSUM not in line and "}" not in line
+
+
+def _sealed(line: str) -> str:
+    """An object in JSON with its checksum as the last entry, and the end of the line."""
+    return f'{line[:-1]}{CHECKSUM}{hashlib.sha256(line.encode()).hexdigest()[:16]}"}}\n'
 
 
 def _table(rows: Iterable[tuple[int, ...]], kind: type[Surprise] | type[Violation]) -> npt.NDArray[np.int64]:

@@ -27,7 +27,7 @@ PROVED = (
     "\nProved: an agent that starts with the minimal budget of its state, and plays only actions that need no "
     "more than what remains, never overspends; and no smaller budget can be promised with probability one."
 )
-LIBRARIES = ("numpy", "safetensors", "umbi", "numba", "gymnasium", "stormpy")
+LIBRARIES = ("numpy", "safetensors", "numba", "gymnasium", "stormpy")
 
 
 def check(

@@ -2,7 +2,7 @@
 
 Storm is a large C++ program inside an extension module: a division by zero in a model kills the interpreter that
 parses it, and nothing but its end stops a build that has become too large.  In a child process (``child.py``) both
-end the child alone.  The model comes back as an uncompressed UMB file, which is mapped, not copied.
+end the child alone.  The model comes back as an uncompressed UMB file, which is read array by array.
 """
 
 from __future__ import annotations

@@ -1,18 +1,23 @@
-"""A tar archive of arrays, read in place and never unpacked.
+"""A tar archive of arrays, read array by array and never unpacked on disk.
 
-An uncompressed archive is memory-mapped: :class:`Archive` reads its headers, and an array is a view of the
-mapped bytes.  Archives compressed by gzip or xz, and small ones, are read into memory instead.
+:class:`Archive` reads the headers, and each array when it is asked for.  Archives compressed by gzip or xz, and small
+ones, are read into memory at once.  No file is mapped: one that is cut short while it is read is an error, not a crash,
+and one that changes between two arrays is refused.
 
 Nothing in a file is believed before it has been checked.  Members must be plain files with harmless names that
 occur once, must lie inside the file, and must have exactly the size that their reader expects; every header up to
 the end mark must be whole, so that a damaged one cannot hide what follows it.
+
+Behind the end mark, where other programs stop reading, :class:`Writer` puts a *seal*: a block with the SHA-256 of all
+bytes before it.  A seal that does not fit is refused.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import hashlib
 import lzma
-import mmap
 import os
 import tarfile
 import zlib
@@ -26,11 +31,15 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import AlmostSureError, CorruptFile, FileError, NotEnoughMemory
+from almostsure.memory import available, show
 from almostsure.model.build.validate import CHUNK
 
 BLOCK = 512
-SMALL = 1 << 20  # bytes; a file below this is read, so that nothing holds on to it
+SMALL = 1 << 20  # bytes; a file below this is read at once
 MANY_MEMBERS = 1 << 16
+SEAL = b"almostsure sha256 "  # what a seal begins with
+PART = 1 << 22  # bytes that are read at a time
+UNPACKED, TIMES = 1 << 28, 100  # bytes that any compressed file may unpack to, and how many times its size a large one
 MAGIC = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
 
 Path = str | PathLike[str]
@@ -49,15 +58,18 @@ class Archive:
     """
 
     def __init__(self, path: Path, *, shown: str | None = None) -> None:
-        self.shown = os.fspath(path) if shown is None else shown
+        self.path, self.shown = path, os.fspath(path) if shown is None else shown
         self.owners: set[str] = set()  # whom the members belong to, for programs that sign what they write
         self._place: dict[str, tuple[int, int]] = {}  # name → (first byte, number of bytes)
-        try:
-            with open(path, "rb") as file:
-                self._buffer, end = self._open(file)
-        except OSError as error:
-            raise FileError(f"cannot read {self.shown!r}: {error.strerror or error}.", path=self.shown) from None
-        if end != bytes(len(end)) or len(end) != BLOCK:
+        with self._file() as file:
+            self._stamp = _stamp(file)
+            self._buffer = self._read_at_once(file)  # None where arrays are read one by one
+            stream: BinaryIO = file if self._buffer is None else BytesIO(self._buffer)
+            self._length = stream.seek(0, os.SEEK_END)
+            self.sealed = self._check_seal(stream)
+            stream.seek(self._list(stream))
+            end = stream.read(BLOCK)
+        if end != bytes(BLOCK):
             self.fail("a header or the end mark is damaged or missing; the file is truncated or corrupt")
 
     def fail(self, what: str, remedy: str = "Write the file again, or fetch an undamaged copy.") -> NoReturn:
@@ -72,12 +84,22 @@ class Archive:
         begin, size = self._find(name)
         if limit is not None and size > limit:
             self.fail(f"member {name!r} must have at most {limit:,} bytes; it has {size:,}")
-        return bytes(self._buffer[begin : begin + size])
+        return self._numbers(begin, "u1", size).tobytes()
 
     def array(self, name: str, dtype: DType, count: int) -> npt.NDArray[Any]:
-        """A member as a read-only array of ``count`` numbers, without copying it."""
+        """A member as a read-only array of ``count`` numbers."""
         self.expect(name, dtype, count)
-        return np.frombuffer(self._buffer, dtype, count, self._find(name)[0])
+        return self._numbers(self._find(name)[0], dtype, count)
+
+    def _numbers(self, begin: int, dtype: DType, count: int) -> npt.NDArray[Any]:
+        if self._buffer is not None:
+            return np.frombuffer(self._buffer, dtype, count, begin)
+        with self._file() as file:
+            result = np.fromfile(file, dtype, count, offset=begin)
+            if _stamp(file) != self._stamp or result.size != count:
+                self.fail("the file was changed while it was read", "Load it again.")
+        result.flags.writeable = False
+        return result
 
     def expect(self, name: str, dtype: DType, count: int) -> None:
         """Check that a member is there and has the size of ``count`` numbers, without reading it."""
@@ -113,40 +135,64 @@ class Archive:
 
     # ------------------------------------------------------------------ opening
 
-    def _open(self, file: BinaryIO) -> tuple[bytes | mmap.mmap, bytes]:
-        """The archive's bytes, and the block after its last member."""
+    @contextlib.contextmanager
+    def _file(self) -> Iterator[BinaryIO]:
+        try:
+            with open(self.path, "rb") as file:
+                yield file
+        except OSError as error:
+            raise FileError(f"cannot read {self.shown!r}: {error.strerror or error}.", path=self.shown) from None
+
+    def _read_at_once(self, file: BinaryIO) -> bytes | None:
+        """All bytes of a compressed or small archive; None of a large one."""
         start = file.read(BLOCK)
         unpack = next((f for magic, f in MAGIC.items() if start.startswith(magic)), None)
         file.seek(0)
         size = os.fstat(file.fileno()).st_size
-        buffer: bytes | mmap.mmap
         if unpack is not None:
             with unpack(file, "rb") as stream:  # type: ignore[operator]
-                buffer = self._unpacked(stream)
-        elif start[257:262] != b"ustar":
+                return self._unpacked(stream, size)
+        if start[257:262] != b"ustar":
             self.fail("this is no UMB file (it is no tar archive)", "Pass a file written by save, Storm or PRISM.")
-        else:
-            buffer = file.read() if size < SMALL else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._length = len(buffer)
-        end = self._list(BytesIO(buffer) if isinstance(buffer, bytes) else file)
-        return buffer, buffer[end : end + BLOCK]
+        return file.read() if size < SMALL else None
 
-    def _unpacked(self, stream: Any) -> bytes:
-        """All of a compressed file, unless that would fill the memory."""
-        limit = _half_of_memory()
-        parts, size = [], 0
+    def _unpacked(self, stream: Any, size: int) -> bytes:
+        """All of a compressed file of ``size`` bytes, unless it is far larger than such a file holds, or the memory."""
+        most = max(UNPACKED, TIMES * size)
+        have = available()
+        result = bytearray()
         try:
-            while part := stream.read(1 << 24):
-                parts.append(part)
-                size += len(part)
-                if size > limit:
+            while part := stream.read(PART):
+                result += part
+                if len(result) > most:
+                    self.fail(
+                        f"the file has {size:,} bytes and unpacks to more than {show(most)}, which no model does",
+                        "The file may be hostile. If you trust it, decompress it on disk first.",
+                    )
+                if have is not None and 2 * len(result) > have:
                     raise NotEnoughMemory(
-                        f"{self.shown}: unpacked, this file needs more than half of the memory ({limit:,} bytes). "
-                        "Decompress it on disk; an uncompressed file is mapped, not read."
+                        f"{self.shown}: unpacked, this file needs more than half of the {show(have)} of memory that "
+                        "can be had. Decompress it on disk: an uncompressed file is read array by array."
                     )
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             self.fail(f"the compressed data are damaged ({error})")
-        return b"".join(parts)
+        return bytes(result)
+
+    def _check_seal(self, stream: BinaryIO) -> bool:
+        """Whether the archive has a seal, which then fits."""
+        body = max(self._length - BLOCK, 0)
+        stream.seek(body)
+        seal = stream.read(BLOCK)
+        if not seal.startswith(SEAL):
+            return False
+        stream.seek(0)
+        digest = hashlib.sha256()
+        while body and (part := stream.read(min(PART, body))):
+            digest.update(part)
+            body -= len(part)
+        if seal != _seal(digest):
+            self.fail("it is damaged: its content does not have the checksum that was stored with it")
+        return True
 
     def _list(self, stream: BinaryIO) -> int:
         """Note where each member lies; return where the headers stop."""
@@ -183,9 +229,6 @@ class Archive:
     def _find(self, name: str) -> tuple[int, int]:
         if name not in self._place:
             self.fail(f"member {name!r} is missing")
-        # Touching a mapped page behind the end of a file that has shrunk kills the process.
-        if isinstance(self._buffer, mmap.mmap) and self._buffer.size() < self._length:
-            self.fail("the file was cut short after it had been opened", "Load it again.")
         return self._place[name]
 
 
@@ -193,7 +236,7 @@ class Writer:
     """Write a tar archive of arrays, piece by piece; close it with :meth:`finish`."""
 
     def __init__(self, file: BinaryIO, owner: str) -> None:
-        self._file, self._owner = file, owner
+        self._file, self._owner, self._digest = file, owner, hashlib.sha256()
 
     def text(self, name: str, data: bytes) -> None:
         """Add a member that holds ``data``."""
@@ -208,7 +251,7 @@ class Writer:
         self._add(name, values.size * np.dtype(dtype).itemsize, chunks)
 
     def bits(self, name: str, values: npt.NDArray[np.bool_]) -> None:
-        """Add a member that holds one bit a value, padded to 64-bit words."""
+        """Add a member that holds one bit per value, padded to 64-bit words."""
         packed = np.zeros((values.size + 63) // 64 * 8, np.uint8)
         found = np.packbits(values, bitorder="little")
         packed[: found.size] = found
@@ -223,20 +266,29 @@ class Writer:
         self.text(f"{folder}/strings.bin", b"".join(encoded))
 
     def finish(self) -> None:
-        """Write the end mark."""
-        self._file.write(bytes(2 * BLOCK))
+        """Write the end mark, and the seal behind it."""
+        self._put(bytes(2 * BLOCK))
+        self._file.write(_seal(self._digest))
+
+    def _put(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        self._digest.update(data)
 
     def _add(self, name: str, size: int, chunks: Iterator[bytes | memoryview]) -> None:
         member = tarfile.TarInfo(name)
         member.size, member.uname = size, self._owner
-        self._file.write(member.tobuf(tarfile.PAX_FORMAT))
+        self._put(member.tobuf(tarfile.PAX_FORMAT))
         for chunk in chunks:
-            self._file.write(chunk)
-        self._file.write(bytes(-size % BLOCK))
+            self._put(chunk)
+        self._put(bytes(-size % BLOCK))
 
 
-def _half_of_memory() -> int:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, ValueError, OSError):  # not on this system
-        return 1 << 32
+def _seal(digest: Any) -> bytes:
+    """The block behind an archive with this hash."""
+    return (SEAL + digest.hexdigest().encode()).ljust(BLOCK, b"\0")
+
+
+def _stamp(file: BinaryIO) -> tuple[int, ...]:
+    """What changes when a file is written to or replaced."""
+    about = os.fstat(file.fileno())
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns

@@ -8,22 +8,22 @@ What a model has, and where it goes:
 - reward structures and variables of the file that a model came from: choice rewards and valuations of states;
 - an initial distribution: the initial states, and the state annotation ``almostsure/initial-probability``;
 - a layout: the state annotation ``almostsure/cell``, and rows, columns and text in the index (``file-data``,
-  ``parameters``), with the version of this arrangement, the model's fingerprint, and a hash of names and layout;
+  ``parameters``), with the version of this arrangement and the model's fingerprint;
 - names of states: the members of the folder ``almostsure/state-names``.  UMB would have them as a string annotation,
   but Storm 2.0 refuses every file that has one;
 - the end and the unknown of a learned model: the atomic propositions ``end`` and ``unknown``, and ``parameters``.
 
-A file is read, validated and compared with the fingerprint stored in it when it is loaded; the model keeps no hold on
-it.  Files of our own hold their outcomes in canonical order; those of other programs are sorted.
+A file is read, validated and compared with its checksum (the seal of :mod:`almostsure.model.umb.archive`) and the
+fingerprint stored in it when it is loaded; the model keeps no hold on it, and no part of it is mapped.  Files of our
+own hold their outcomes in canonical order; those of other programs are sorted.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -231,7 +231,6 @@ def _index(mdp: MDP, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[An
     if own:
         annotations[GROUP] = own
     parameters["state-names"] = mdp.state_names is not None
-    parameters["names-hash"] = _names_hash(mdp)
     return {
         "format-version": 1,
         "format-revision": 0,
@@ -262,31 +261,10 @@ def _annotation(where: str, kind: dict[str, Any], alias: str | None = None) -> d
     return entry if alias is None else {"alias": alias, **entry}
 
 
-def _names_hash(mdp: MDP) -> str:
-    """A hash of what the fingerprint leaves out."""
-    layout = None if mdp.layout is None else [mdp.layout.rows, mdp.layout.columns, mdp.layout.text]
-    digest = hashlib.sha256(json.dumps([mdp.state_names, mdp.action_names, layout]).encode())
-    if mdp.layout is not None:
-        digest.update(mdp.layout.cell.astype("<i4").tobytes())
-    _hash_columns(digest, mdp.labels)
-    if mdp.origin is not None:
-        counted = " counted" if mdp.origin.counted else ""
-        digest.update(f"{mdp.origin.scale} {mdp.origin.uncertain}{counted}".encode())
-        _hash_columns(digest, mdp.origin.rewards)
-        _hash_columns(digest, mdp.origin.variables)
-    return digest.hexdigest()
-
-
 def _keys(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:
     """What each name is called inside the archive, where names must be simple: itself, or the kind and a number."""
     simple = re.compile(r"[a-z_][a-z0-9_]*")  # no hyphen, so that none looks like a number of ours
     return [(name if simple.fullmatch(name) else f"{kind}-{at}", name) for at, name in enumerate(names)]
-
-
-def _hash_columns(digest: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-    for name, values in columns.items():
-        digest.update(json.dumps(name).encode())
-        digest.update(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
 def _write(
@@ -339,11 +317,12 @@ def _write_own(writer: Writer, mdp: MDP) -> None:
 
 def _parameters(umb: Umb) -> dict[str, Any] | None:
     """What :func:`save` noted in the index, or None in a file of another program."""
-    data = umb.index.file_data
     # Two signs, so that damage to one of them cannot pass the file off as another program's.
-    if TOOL not in umb.archive.owners and (data is None or data.tool != TOOL):
+    if TOOL not in umb.archive.owners and umb.index.tool != TOOL:
         return None
-    parameters = None if data is None else data.parameters
+    if not umb.archive.sealed:
+        umb.archive.fail("it is damaged or was changed: the checksum that almostsure writes at the end is missing")
+    parameters = umb.index.parameters
     if not isinstance(parameters, dict) or not isinstance(parameters.get("version"), int):
         umb.archive.fail("the index must hold the version and fingerprint that almostsure writes")
     if parameters["version"] > VERSION:
@@ -358,7 +337,7 @@ def _parameters(umb: Umb) -> dict[str, Any] | None:
 def _own(umb: Umb, parameters: dict[str, Any]) -> MDP:
     """A model as :func:`save` wrote it, validated and compared with its fingerprint."""
     _check_sizes(umb)
-    count = umb.index.transition_system.num_choice_actions
+    count = umb.index.system.choice_actions
     named = "actions/choices/string-mapping.bin" in umb.archive
     try:
         mdp = MDP(
@@ -376,8 +355,6 @@ def _own(umb: Umb, parameters: dict[str, Any]) -> MDP:
         umb.archive.fail(str(error).removesuffix("."))
     if mdp.fingerprint != parameters.get("fingerprint"):
         umb.archive.fail("the contents do not have the fingerprint that was stored with them")
-    if _names_hash(mdp) != parameters.get("names-hash"):
-        umb.archive.fail("the names or the layout are not those that were saved")
     return mdp
 
 
@@ -425,7 +402,7 @@ def _layout(umb: Umb, described: Any) -> Layout | None:
     except (TypeError, KeyError, ValueError):
         fits = False
     if not fits:
-        umb.archive.fail("the layout in the index must have rows, columns and one text a row")
+        umb.archive.fail("the layout in the index must have rows, columns and one text per row")
     cell = umb.archive.array(f"annotations/{GROUP}/cell/states/values.bin", "<i8", umb.sizes.states)
     if cell.min() < -1 or cell.max() >= rows * columns:
         umb.archive.fail(f"the cells of the layout must lie in −1 … {rows * columns - 1}")

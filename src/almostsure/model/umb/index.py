@@ -2,17 +2,15 @@
 
 UMB (unified Markov binary, https://github.com/pmc-tools/umb) is a tar archive of an ``index.json`` and
 little-endian arrays: states own choices, choices own branches, and annotations attach rewards and atomic
-propositions to them.  :class:`Umb` checks the index (with umbi) and hands out the arrays.
+propositions to them.  :class:`Umb` checks the index (:mod:`almostsure.model.umb.schema`) and hands out the arrays.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,12 +18,12 @@ from almostsure.errors import FileError, UnknownName
 from almostsure.model.build.validate import CHUNK, SUM_TOLERANCE
 from almostsure.model.mdp import Bools, Floats, Ints, index_dtype
 from almostsure.model.umb.archive import Archive, Path
+from almostsure.model.umb.schema import Annotation, Index, Kind, System, read_index
 from almostsure.model.umb.valuations import Variables, read_variables
 
 NEWEST_FORMAT = 1
 INDEX_LIMIT = 1 << 28  # bytes
 KINDS = ("label", "reward", "action")
-DEFAULT_BITS = {"bool": 1, "int": 64, "uint": 64, "double": 64, "rational": 128, "string": 64}
 RATIONAL = np.dtype([("numerator", "<i8"), ("denominator", "<u8")])
 
 
@@ -43,9 +41,9 @@ class Umb:
     def __init__(self, path: Path, *, shown: str | None = None) -> None:
         self.archive = Archive(path, shown=shown)
         self.index = _read_index(self.archive)
-        system = self.index.transition_system
-        self._check_kind(system)
-        self.sizes = Sizes(states=system.num_states, choices=system.num_choices, outcomes=system.num_branches)
+        system = self.index.system
+        self._probability = self._check_kind(system)
+        self.sizes = Sizes(states=system.states, choices=system.choices, outcomes=system.branches)
         self._check_members()
 
     @property
@@ -85,20 +83,17 @@ class Umb:
 
     def probability(self) -> Floats:
         """Probability of each branch."""
-        return self._numbers(
-            "branch-to-probability.bin", self.index.transition_system.branch_probability_type, self.sizes.outcomes
-        )
+        return self._numbers("branch-to-probability.bin", self._probability, self.sizes.outcomes)
 
     @property
     def has_intervals(self) -> bool:
         """Whether the probabilities are intervals."""
-        kind = self.index.transition_system.branch_probability_type.type
-        return str(getattr(kind, "value", kind)).endswith("-interval")
+        return self._probability.name.endswith("-interval")
 
     def intervals(self) -> tuple[Floats, Floats]:
         """The lower and the upper bound of the probability of each branch."""
-        name, kind = "branch-to-probability.bin", self.index.transition_system.branch_probability_type
-        if (str(getattr(kind.type, "value", kind.type)), kind.size_bits) != ("double-interval", 128):
+        name = "branch-to-probability.bin"
+        if self._probability != ("double-interval", 128):
             self.archive.fail(f"member {name!r} must hold intervals of doubles", "Export the model with doubles.")
         pairs = self.archive.array(name, "<f8", 2 * self.sizes.outcomes).reshape(-1, 2)
         low, high = pairs[:, 0], pairs[:, 1]
@@ -120,7 +115,7 @@ class Umb:
 
     def is_initial(self) -> Bools:
         """Which states are initial."""
-        claimed = self.index.transition_system.num_initial_states
+        claimed = self.index.system.initial_states
         if claimed == 0:
             self.archive.fail("a model must have an initial state; this file has none", "Name one and export it again.")
         result = self.archive.bits("state-is-initial.bin", self.sizes.states)
@@ -135,7 +130,7 @@ class Umb:
 
     def actions(self) -> tuple[Ints, list[str] | None]:
         """Action of each choice, and the actions' names where they have some ("" stands for no name)."""
-        count = self.index.transition_system.num_choice_actions
+        count = self.index.system.choice_actions
         if count == 0:
             return np.zeros(self.sizes.choices, np.int64), [""]
         name, folder = "actions/choices/values.bin", "actions/choices"
@@ -161,8 +156,8 @@ class Umb:
         key = self._key(known, name)
         if key is None:
             return self.is_initial()
-        if known[key].type.type.value != "bool" or known[key].applies_to != ["states"]:
-            self.archive.fail(f"label {name!r} must hold one bit a state")
+        if known[key].kind.name != "bool" or known[key].applies_to != ("states",):
+            self.archive.fail(f"label {name!r} must hold one bit per state")
         return self.archive.bits(f"annotations/aps/{key}/states/values.bin", self.sizes.states)
 
     def reward(self, name: str) -> Floats:
@@ -178,7 +173,7 @@ class Umb:
             )
         total = np.zeros(self.sizes.outcomes)
         for where in set(known[key].applies_to):
-            total += self._spread(f"annotations/rewards/{key}/{where}/values.bin", known[key].type, where)
+            total += self._spread(f"annotations/rewards/{key}/{where}/values.bin", known[key].kind, where)
         return total
 
     def holds_reward(self, name: str) -> bool:
@@ -201,7 +196,7 @@ class Umb:
         counts = np.diff(self.outcome_ptr())
         return np.repeat(1 / counts, counts)
 
-    def _spread(self, member: str, kind: Any, where: str) -> Floats:
+    def _spread(self, member: str, kind: Kind, where: str) -> Floats:
         if where == "branches":
             return self._numbers(member, kind, self.sizes.outcomes)
         if where == "choices":
@@ -218,46 +213,47 @@ class Umb:
 
     # ------------------------------------------------------------------ small steps
 
-    def _group(self, kind: str) -> dict[str, Any]:
-        group = "aps" if kind == "label" else "rewards"
-        return (self.index.annotations or {}).get(group) or {}
+    def _group(self, kind: str) -> Mapping[str, Annotation]:
+        return self.index.annotations.get("aps" if kind == "label" else "rewards", {})
 
     @staticmethod
-    def _key(known: dict[str, Any], name: str) -> str | None:
+    def _key(known: Mapping[str, Annotation], name: str) -> str | None:
         by_alias = next((key for key, entry in known.items() if entry.alias == name), None)
         return by_alias if by_alias is not None else name if name in known else None
 
-    def _numbers(self, member: str, kind: Any, count: int) -> Floats:
-        kind_name, bits = str(getattr(kind.type, "value", kind.type)), kind.size_bits
-        if (kind_name, bits) == ("double", 64):
+    def _numbers(self, member: str, kind: Kind, count: int) -> Floats:
+        if kind == ("double", 64):
             return self.archive.array(member, "<f8", count)
-        if (kind_name, bits) == ("double-interval", 128):  # where probabilities are intervals, rewards are so too
+        if kind == ("double-interval", 128):  # where probabilities are intervals, rewards are so too
             pairs = self.archive.array(member, "<f8", 2 * count).reshape(-1, 2)
             if (pairs[:, 0] != pairs[:, 1]).any():
                 self.archive.fail(f"member {member!r} must hold numbers; some are intervals", "Mend the model.")
             return pairs[:, 0]
-        if (kind_name, bits) == ("rational", 128):
+        if kind == ("rational", 128):
             pairs = self.archive.array(member, RATIONAL, count)
             if not pairs["denominator"].all():
                 self.archive.fail(f"member {member!r} has a zero denominator")
             return np.asarray(pairs["numerator"] / pairs["denominator"], np.float64)
         self.archive.fail(
-            f"member {member!r} has {bits}-bit {kind_name} numbers; doubles and 128-bit rationals can be read",
+            f"member {member!r} has {kind.bits}-bit {kind.name} numbers; doubles and 128-bit rationals can be read",
             "Export the model with doubles.",
         )
 
-    def _check_kind(self, system: Any) -> None:
-        for wrong, kind in (
+    def _check_kind(self, system: System) -> Kind:
+        """The type of the probabilities of a model that can be loaded."""
+        kinds = (
             (system.time != "discrete", "a continuous-time model"),
-            (system.num_players > 1, "a game"),
-            (system.num_observations > 0, "a partially observable model"),
-            (system.branch_probability_type is None, "a transition system without probabilities"),
-        ):
-            if wrong:
-                raise FileError(
-                    f"{self.shown}: this is {kind}. Only Markov chains and Markov decision processes can be loaded.",
-                    path=self.shown,
-                )
+            (system.players > 1, "a game"),
+            (system.observations > 0, "a partially observable model"),
+        )
+        wrong = [kind for is_so, kind in kinds if is_so]
+        if wrong or system.probability is None:
+            found = wrong[0] if wrong else "a transition system without probabilities"
+            raise FileError(
+                f"{self.shown}: this is {found}. Only Markov chains and Markov decision processes can be loaded.",
+                path=self.shown,
+            )
+        return system.probability
 
     def _check_members(self) -> None:
         """Tie every size in the index to a member's, so that a small file cannot claim a huge model."""
@@ -273,8 +269,7 @@ class Umb:
             elif owners != owned:
                 self.archive.fail(f"member {name!r} is missing, though the index counts {owners} and {owned}")
         self.archive.expect("branch-to-target.bin", "<i8", outcomes)
-        bits = self.index.transition_system.branch_probability_type.size_bits
-        self.archive.expect("branch-to-probability.bin", f"V{bits // 8}", outcomes)
+        self.archive.expect("branch-to-probability.bin", f"V{self._probability.bits // 8}", outcomes)
 
 
 def listed(shown: str, names: Mapping[str, Sequence[str]]) -> str:
@@ -290,49 +285,15 @@ def listed(shown: str, names: Mapping[str, Sequence[str]]) -> str:
 # ---------------------------------------------------------------------- the index
 
 
-def _read_index(archive: Archive) -> Any:
-    from umbi.umb.index import UmbIndex  # slow to import
-
+def _read_index(archive: Archive) -> Index:
     try:
-        data = json.loads(archive.read("index.json", limit=INDEX_LIMIT))
-        with _silent("umbi"):
-            index = UmbIndex.from_json(_completed(data))
-    except FileError:
-        raise
-    except Exception as error:  # umbi raises whatever its schema stumbles over
-        archive.fail(f"member 'index.json' is no UMB index ({error or type(error).__name__})")
-    if index.format_version > NEWEST_FORMAT:
+        index = read_index(json.loads(archive.read("index.json", limit=INDEX_LIMIT)))
+    except (ValueError, RecursionError) as error:
+        archive.fail(f"member 'index.json' is no UMB index ({error})")
+    if index.version > NEWEST_FORMAT:
         raise FileError(
-            f"{archive.shown}: the file has UMB version {index.format_version}; "
+            f"{archive.shown}: the file has UMB version {index.version}; "
             f"this package reads up to {NEWEST_FORMAT}. Update almostsure.",
             path=archive.shown,
         )
     return index
-
-
-def _completed(node: Any) -> Any:
-    """The index as umbi wants it: with the optional sizes of types, without Storm's empty lists."""
-    if isinstance(node, list):
-        return [_completed(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    kept = {key: value for key, value in node.items() if (key, value) != ("applies-to", [])}
-    filled = {key: value if key == "parameters" else _completed(value) for key, value in kept.items()}
-    kind = filled.get("type")
-    if isinstance(kind, str) and "size" not in filled:
-        base, _, interval = kind.partition("-")
-        if base in DEFAULT_BITS:
-            filled["size"] = DEFAULT_BITS[base] * (2 if interval else 1)
-    return filled
-
-
-@contextlib.contextmanager
-def _silent(name: str) -> Iterator[None]:
-    """Keep a library from logging what an exception says anyway."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

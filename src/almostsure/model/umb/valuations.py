@@ -6,7 +6,7 @@ byte.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from almostsure.model.naming import distinct
 from almostsure.model.umb.archive import Archive, Writer
+from almostsure.model.umb.schema import Field
 
 MEMBER = "valuations/states/valuations.bin"
 MOST_NAMES = 1_000_000  # beyond that the names would take more memory than the model
@@ -22,28 +23,25 @@ OUTSIDE = "_OutOfBoundsBit"  # Storm's own; a model that has such states is refu
 Variables = Mapping[str, npt.NDArray[Any]]  # each [num_states]: truth values, integers or floats
 
 
-def read_variables(archive: Archive, valuations: Mapping[str, Any] | None, num_states: int) -> Variables:
+def read_variables(archive: Archive, classes: Sequence[Sequence[Field]], num_states: int) -> Variables:
     """The value of each variable in each state.
 
     There are none if the file has no valuations, or kinds that no known program writes (several classes, optional
     values, strings, rationals).
     """
-    described = (valuations or {}).get("states")
-    if described is None or len(described.classes) != 1:
+    if len(classes) != 1:
         return {}
-    fields = list(described.classes[0])
-    if not all(hasattr(field, "padding") or _is_plain(field) for field in fields):
-        return {}
-    bits = sum(field.size_bits for field in fields)
-    if bits % 8 or not any(hasattr(field, "name") for field in fields):
+    fields = classes[0]
+    bits = sum(field.kind.bits for field in fields)
+    if not all(_is_plain(field) for field in fields) or bits % 8 or all(field.name is None for field in fields):
         return {}
     packed = archive.array(MEMBER, f"V{bits // 8}", num_states)
     table = packed.view("u1").reshape(num_states, bits // 8)
     columns, position = {}, 0
     for field in fields:
-        if hasattr(field, "name") and field.name != OUTSIDE:
+        if field.name is not None and field.name != OUTSIDE:
             columns[field.name] = _column(field, table, position)
-        position += field.size_bits
+        position += field.kind.bits
     return columns
 
 
@@ -75,16 +73,16 @@ def write_variables(writer: Writer, variables: Variables) -> None:
     writer.array(MEMBER, rows.view("u1").ravel(), "u1")
 
 
-def _is_plain(field: Any) -> bool:
-    kind, bits = getattr(field.sized_type.type, "value", None), field.size_bits
-    return not field.is_optional and ((kind in ("bool", "int", "uint") and bits <= 64) or kind == "double")
+def _is_plain(field: Field) -> bool:
+    kind, bits = field.kind
+    plain = not field.optional and ((kind in ("bool", "int", "uint") and bits <= 64) or kind == "double")
+    return field.name is None or plain
 
 
-def _column(field: Any, table: npt.NDArray[np.uint8], position: int) -> npt.NDArray[Any]:
+def _column(field: Field, table: npt.NDArray[np.uint8], position: int) -> npt.NDArray[Any]:
     """The values of one variable, as narrow as they can be."""
-    bits = field.size_bits
+    kind, bits = field.kind
     values = _unpack(table, position, bits)
-    kind = field.sized_type.type.value
     if kind == "bool":
         return values.astype(np.bool_)
     if kind == "double":
@@ -92,7 +90,7 @@ def _column(field: Any, table: npt.NDArray[np.uint8], position: int) -> npt.NDAr
     if kind == "int":  # the highest bit is the sign
         unused = np.uint64(64 - bits)
         values = (values << unused).view(np.int64) >> unused.astype(np.int64)  # type: ignore[assignment]
-    numbers = values.astype(np.int64) + (field.offset or 0)
+    numbers = values.astype(np.int64) + field.offset
     narrow = next(t for t in (np.int8, np.int16, np.int32, np.int64) if _fits(numbers, t))
     return numbers.astype(narrow)
 
