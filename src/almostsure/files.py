@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from typing import Any, BinaryIO
@@ -34,6 +35,8 @@ HTML = (".html", ".htm")
 
 VERSION = "2"  # 1 had no checksum
 CHECKSUM = "sha256"
+TEMPORARY = (".almostsure-", ".tmp")  # how the names of files that are being written begin and end
+MINUTE = 60.0  # seconds
 
 
 @contextlib.contextmanager
@@ -41,8 +44,9 @@ def atomic_write(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     """Open ``path`` for writing; it changes only when the block ends without an error.
 
     The bytes go to a new file in the same folder, which is flushed to the disk and then takes the place of the
-    old one.  After any failure, Ctrl-C included, the old file is as it was and the new one is gone.  A symbolic
-    link stays a link: the file that it points to is replaced.
+    old one.  After any failure, Ctrl-C included, the old file is as it was and the new one is gone; what a killed
+    process has left there is removed by the next one that writes to the folder.  A symbolic link stays a link: the
+    file that it points to is replaced.
 
     Raises
     ------
@@ -52,10 +56,13 @@ def atomic_write(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     target = os.path.realpath(path)
     if os.path.lexists(target) and not os.path.isfile(target):
         raise FileError(f"cannot write {os.fspath(path)!r}: it is not a file. Choose another name.", path=path)
-    temporary = os.path.join(os.path.dirname(target), f".almostsure-{secrets.token_hex(8)}.tmp")
+    folder = os.path.dirname(target)
+    temporary = os.path.join(folder, f"{TEMPORARY[0]}{secrets.token_hex(8)}{TEMPORARY[1]}")
     try:
+        _remove_leftovers(folder)
         # Not the tempfile module: its files are readable by their owner only, and stay so.
         with open(temporary, "xb") as file:
+            _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -71,6 +78,29 @@ def atomic_write(path: str | PathLike[str]) -> Iterator[BinaryIO]:
                 path=path,
             ) from error
         raise
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Lock a file until it is closed or its process ends; False if another process has done so."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_leftovers(folder: str) -> None:
+    """Remove new files that nobody has written to for a minute, and nobody has open: their processes were killed."""
+    with os.scandir(folder) as entries:
+        names = [entry.path for entry in entries if entry.name.startswith(TEMPORARY[0])]
+    for name in names:
+        with contextlib.suppress(OSError), open(name, "rb") as file:
+            if name.endswith(TEMPORARY[1]) and time.time() - os.stat(name).st_mtime > MINUTE and _lock(file):
+                os.unlink(name)
 
 
 def save_tensors(

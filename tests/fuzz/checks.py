@@ -170,7 +170,7 @@ def risks(case: Case, rng: np.random.Generator) -> Counter[str]:
     """Least risks: close to their limit, never below it, and the risk that is left is no more on average."""
     budget, union = int(rng.integers(0, 3)), case.union
     shield = RiskShield(case.mdp, budget, 1.0)
-    upper = np.vstack([shield.least.upper, np.ones(union.num_states)])  # the last row: overspent
+    upper = np.vstack([shield.least, np.ones(union.num_states)])  # the last row: overspent
     lower, close = least_risks(union, budget, 2000)
     assert (upper[:-1] >= lower - ROUNDING).all(), "a least risk is too small"
     assert not close or (upper[:-1] <= lower + CLOSE).all(), "a least risk is too large"

@@ -256,11 +256,13 @@ def unit(name: str, value: object) -> float:
     return number
 
 
-def count(name: str, value: object, *, least: int = 1) -> int:
-    """``value`` as a whole number from ``least``."""
+def count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
+    """``value`` as a whole number from ``least``, up to ``most`` if that is given."""
     number = whole(name, value)
     if number < least:
         raise ArgumentError(f"{name} must be at least {least}; got {number}")
+    if most is not None and number > most:
+        raise ArgumentError(f"{name} must be at most {most:,}; got {number}")
     return number
 
 

@@ -179,7 +179,7 @@ class JsonLines:
             file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             try:
                 size = os.fstat(file).st_size
-                torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+                torn = size > 0 and os.lseek(file, size - 1, os.SEEK_SET) >= 0 and os.read(file, 1) != b"\n"
                 content = (torn * "\n" + line).encode()
                 if os.write(file, content) < len(content):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -9,6 +9,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.errors import (
+    AlmostSureError,
     ArgumentError,
     CorruptFile,
     FileError,
@@ -196,6 +197,24 @@ def test_a_small_file_cannot_ask_for_much(tmp_path):
     path.write_text("s,a,s',d\n0,999999999,0,0\n")
     with pytest.raises(LimitReached, match=r"shows 1 different actions, .* number 999,999,999"):
         learn(path)
+
+
+def test_text_that_is_not_utf8(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    text = pyarrow.array([b"a", b"\xff\xfe"], pyarrow.binary()).view(pyarrow.string())
+    zero = pyarrow.array([0, 0])
+    parquet.write_table(pyarrow.table({"s": text, "a": zero, "s'": text, "d": zero}), tmp_path / "log.parquet")
+    (tmp_path / "log.csv").write_bytes(b"s,a,s',d\na,0,a,0\n\xff,0,\xff,0\n")
+    for name in ("log.parquet", "log.csv"):
+        with pytest.raises(AlmostSureError, match=r"(?i)utf-?8|bytes-like|got b"):
+            learn(tmp_path / name)
+
+
+def test_a_small_parquet_file_cannot_ask_for_much(tmp_path):
+    columns = {"s": [0, 1, 30_000_000], "a": [0] * 3, "s'": [1, 30_000_000, 0], "d": [0] * 3}
+    write_parquet(tmp_path / "log.parquet", columns)
+    with pytest.raises(LimitReached, match=r"shows 3 different states, .* number 30,000,000"):
+        learn(tmp_path / "log.parquet")
 
 
 def test_true_is_damage_one():

@@ -40,6 +40,8 @@ from almostsure.progress import Bar
 from almostsure.shield.checks import require_budget
 from almostsure.shield.shield import Shield
 
+MOST_STEPS, MOST_RUNS = 2**53, 1_000_000  # of a run, and of a learner
+
 __all__ = ["Comparison", "Learner", "Training", "compare"]
 
 
@@ -98,7 +100,7 @@ def compare(
     shielded Q-learning 0.0 0.0
     one-step mask ...
     """
-    chosen, steps, numbers = _chosen(learners), count("steps", steps), _seeds(seeds)
+    chosen, steps, numbers = _chosen(learners), count("steps", steps, most=MOST_STEPS), _seeds(seeds)
     task = _Task(_world(world), chosen, budget, steps)
     jobs = [_Job(number, seed) for number in range(len(chosen)) for seed in numbers]
     runs: list[Run] = []
@@ -231,7 +233,7 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, (list, tuple, range, np.ndarray)):
         numbers = [whole("a seed", seed) for seed in seeds]
     else:
-        numbers = list(range(count("seeds", seeds)))
+        numbers = list(range(count("seeds", seeds, most=MOST_RUNS)))
     if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers):
         raise ArgumentError(f"seeds must be a number of runs or different whole numbers from 0; got {seeds!r}")
     return numbers

@@ -190,7 +190,7 @@ class Archive:
         while body and (part := stream.read(min(PART, body))):
             digest.update(part)
             body -= len(part)
-        if seal != _seal(digest):
+        if seal != _seal(digest.hexdigest()):
             self.fail("it is damaged: its content does not have the checksum that was stored with it")
         return True
 
@@ -268,7 +268,7 @@ class Writer:
     def finish(self) -> None:
         """Write the end mark, and the seal behind it."""
         self._put(bytes(2 * BLOCK))
-        self._file.write(_seal(self._digest))
+        self._file.write(_seal(self._digest.hexdigest()))
 
     def _put(self, data: bytes | memoryview) -> None:
         self._file.write(data)
@@ -283,9 +283,9 @@ class Writer:
         self._put(bytes(-size % BLOCK))
 
 
-def _seal(digest: Any) -> bytes:
+def _seal(digest: str) -> bytes:
     """The block behind an archive with this hash."""
-    return (SEAL + digest.hexdigest().encode()).ljust(BLOCK, b"\0")
+    return (SEAL + digest.encode()).ljust(BLOCK, b"\0")
 
 
 def _stamp(file: BinaryIO) -> tuple[int, ...]:
