@@ -45,7 +45,7 @@ def deployment(ground: Playground, policy: Policy, budget: int, *, seed: int = 0
     """Evaluate a policy."""
     if ground.source is not None:
         return sampled(ground, policy, budget, seed=seed)
-    mdp = ground.mdp
+    mdp = policy.mdp  # the ground's, or the model inside a risk shield of it
     exact = evaluate(mdp, policy, budget=budget)
     reward, damage = exact.expected_return, exact.expected_damage
     if math.isinf(reward) or math.isinf(damage):

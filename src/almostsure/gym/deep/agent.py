@@ -119,7 +119,8 @@ class DeepAgent:
         """
         if not isinstance(self.shield, Shield):
             raise ArgumentError(
-                "an agent inside an OnlineShield belongs to no model; keep it with agent.ppo.save(path)"
+                f"an agent inside {type(self.shield).__name__} is not written to such files; keep it with "
+                "agent.ppo.save(path)"
             )
         arrays = {name: value.cpu().numpy() for name, value in self.ppo.policy.state_dict().items()}
         if isinstance(self.observe, Features):
@@ -140,8 +141,9 @@ class DeepAgent:
     def _exact(self) -> Shield:
         if not isinstance(self.shield, Shield):
             raise ArgumentError(
-                "an agent that was trained inside an OnlineShield has no model that could be evaluated exactly. "
-                "Try it out: sb3_contrib.common.maskable.evaluation.evaluate_policy(agent.ppo, env)."
+                f"an agent that was trained inside {type(self.shield).__name__} cannot be evaluated exactly. Try it "
+                "out: sb3_contrib.common.maskable.evaluation.evaluate_policy(agent.ppo, env). With a stated risk, "
+                "ShieldedPPO(risk=…) trains an agent that can."
             )
         return self.shield
 

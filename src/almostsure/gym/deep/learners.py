@@ -31,14 +31,17 @@ from almostsure.gym.deep.training_env import of_model
 from almostsure.learn.learners.baselines import saute_penalty
 from almostsure.learn.learners.training import Learner, Training
 from almostsure.model.mdp import MDP
+from almostsure.plan.risk.shield import RiskShield
 from almostsure.policy.policy import Policy
 from almostsure.shield.shield import Shield
 
 
-def run(mdp: MDP, budget: int, regime: Regime, settings: Settings, *, steps: int, seed: int) -> Training:
+def run(
+    mdp: MDP, budget: int, regime: Regime, settings: Settings, *, steps: int, seed: int, features: Any = None
+) -> Training:
     """Train PPO in a regime, on one core, and say how it went."""
     shield = Shield(minimal_budget(mdp))
-    on = of_model(mdp, budget, regime, settings.for_steps(steps), shield=shield)
+    on = of_model(mdp, budget, regime, settings.for_steps(steps), shield=shield, features=features)
     ppo = build(on, seed=seed, device="cpu")
     learn(ppo, on, total_timesteps=steps)
     env, record = on.env, on.record
@@ -87,13 +90,32 @@ class _PPO(ABC):
 @final
 @dataclass(frozen=True, kw_only=True)
 class ShieldedPPO(_PPO):
-    """MaskablePPO inside the shield: it can learn whatever it likes, and never overspends."""
+    """MaskablePPO inside the shield: it can learn whatever it likes, and never overspends.
+
+    Parameters
+    ----------
+    risk
+        The probability with which an episode may overspend.  Where it is not 0, the network is trained in the model
+        inside a :class:`almostsure.RiskShield`, and sees what remains and the risk that is left; the policy is one of
+        that model.
+    """
 
     name: str = "MaskablePPO, shielded"
+    risk: float = 0.0
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
         """What the shield allows, and nothing else."""
         return regimes.shielded(Shield(minimal_budget(mdp)))
+
+    def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        if not self.risk:
+            return run(mdp, budget, self.regime(mdp, budget), self.settings, steps=steps, seed=seed)
+        inside = RiskShield(mdp, budget, self.risk).restrict()
+        left = np.maximum(inside.remaining, -1) / max(budget, 1)
+        seen = np.column_stack([Features(mdp, None).states[inside.states], left, inside.risk])
+        regime = regimes.unconstrained(inside.mdp)
+        return run(inside.mdp, budget, regime, self.settings, steps=steps, seed=seed, features=seen)
 
 
 @final

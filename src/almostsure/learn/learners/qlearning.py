@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from almostsure.arguments import check_real
-from almostsure.errors import ArgumentError
+from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.learn.bounds import count
 from almostsure.learn.learners.allowance import Everything, OneStep, Shielded
 from almostsure.learn.learners.baselines import saute_penalty
@@ -22,11 +22,14 @@ from almostsure.learn.learners.tabular import train
 from almostsure.learn.learners.training import Training
 from almostsure.learn.learners.world import playground
 from almostsure.learn.online import OnlineShield
+from almostsure.model.mdp import MDP
+from almostsure.plan.risk.inside import Risked
+from almostsure.plan.risk.shield import RiskShield
 from almostsure.shield.shield import Shield
 
 MAX_STEPS = 1_000
 
-AnyShield = Shield | OnlineShield
+AnyShield = Shield | OnlineShield | RiskShield
 Given = AnyShield | Callable[[Any], AnyShield] | None
 
 
@@ -39,8 +42,9 @@ class ShieldedQ:
     ----------
     shield
         None for the exact one (where there is no model, an optimistic OnlineShield); a Shield, perhaps learned; an
-        OnlineShield, which goes on learning; or a function of the model or sampler that makes one of these for each
-        run.
+        OnlineShield, which goes on learning; a RiskShield, in whose :meth:`almostsure.RiskShield.restrict` it then
+        learns, on (state, remaining, risk): the policy is one of that model; or a function of the model or sampler that
+        makes one of these for each run.
     max_steps
         Episodes are truncated after so many steps.
     """
@@ -56,6 +60,9 @@ class ShieldedQ:
         """Train for ``steps`` steps."""
         ground = playground(world)
         shield = self.shield(world) if callable(self.shield) else self.shield
+        if isinstance(shield, RiskShield):
+            inside = UnconstrainedQ(max_steps=self.max_steps)
+            return inside.train(inside_of(shield, ground.model, budget).mdp, budget, steps=steps, seed=seed)
         allowance = Shielded(ground, budget, shield)
         return train(ground, allowance, Rules(allowance.budget, steps, self.max_steps), seed=seed)
 
@@ -146,6 +153,15 @@ class MaskedQ:
         ground = playground(world)
         allowance = OneStep(ground, budget)
         return train(ground, allowance, Rules(allowance.budget, steps, self.max_steps), seed=seed)
+
+
+def inside_of(shield: RiskShield, mdp: MDP | None, budget: int) -> Risked:
+    """The model inside a risk shield, which must be one of the model and the budget that are trained on."""
+    if mdp is None or shield.mdp != mdp:
+        raise ModelMismatch("the RiskShield belongs to another model than the one that is trained on")
+    if shield.budget != budget:
+        raise ArgumentError(f"budget must be the {shield.budget} that the RiskShield is for; got {budget}")
+    return shield.restrict()
 
 
 def _positive(name: str, value: object) -> None:

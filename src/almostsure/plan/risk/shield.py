@@ -32,7 +32,7 @@ import math
 from copy import copy
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,9 @@ from almostsure.plan.risk.least import EPSILON, Sums, least_risk, least_within, 
 from almostsure.policy.explore import spans
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
+
+if TYPE_CHECKING:
+    from almostsure.plan.risk.inside import Risked
 
 TOLERANCE = 1e-8
 
@@ -304,6 +307,35 @@ class RiskShield:
                 remaining=int(remaining[at]),
             )
         return _left(risk, used, self._least(next_states, left, steps - 1))
+
+    # ------------------------------------------------------------------ the model inside
+
+    def restrict(self, levels: int = 64) -> Risked:
+        """The model on (state, remaining, risk) with what is allowed there: whatever is played in it keeps the risk.
+
+        Any solver or learner can have it, and ``evaluate`` tells the exact risk of a policy of it.  The risk that is
+        left takes ``levels`` values above the least one: more of them forbid a little less.
+
+        Examples
+        --------
+        >>> import almostsure as asure
+        >>> shield = asure.RiskShield(asure.example("quicksand"), budget=1, risk=0.2)
+        >>> inside = shield.restrict(levels=8).mdp
+        >>> best = asure.solve_policy(inside.with_damage(0), asure.AlmostSure(0)).policy  # damage has no price inside
+        >>> asure.evaluate(inside, asure.Policy(inside, choice=best.choice[:1]), budget=1).overspends <= 0.2
+        True
+        """
+        from almostsure.plan.risk.inside import restrict
+
+        return restrict(self, levels)
+
+    def least_risks(self, states: Ints, remaining: Ints) -> Floats:
+        """p̄ of many pairs; 1 once overspent."""
+        return self._least(states, remaining, self._all_steps(states.size))
+
+    def risks_of_choices(self, remaining: Ints, choices: Ints) -> Floats:
+        """q̄ of many choices with what remains; 1 once overspent."""
+        return self._risks(remaining, choices, self._all_steps(choices.size))
 
     # ------------------------------------------------------------------ files
 

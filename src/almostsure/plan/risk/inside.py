@@ -1,0 +1,143 @@
+"""The model inside a risk shield: whatever is played in it keeps the risk, so any learner or solver can have it.
+
+Its states are (s, K, c), where ρ = p̄ + (1 − p̄) c is the risk that is left.  In these terms an allowed action leads to
+c' = (ρ − q̄)/(1 − q̄).  Since ρ grows with p̄, c' ≥ c for an action with q̄ ≤ p̄: the careful ones cost nothing.  So c is
+rounded down to one of finitely many shares of what it is at the start, only careful actions never lose any of it, and
+rounding down keeps the theorem of :mod:`almostsure.plan.risk.shield`.  Once overspent, everything is allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from almostsure.arguments import whole
+from almostsure.errors import ArgumentError
+from almostsure.memory import require
+from almostsure.model.build.transitions import build
+from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.policy.explore import spans
+
+if TYPE_CHECKING:
+    from almostsure.plan.risk.shield import RiskShield
+
+BYTES_AN_OUTCOME = 150  # while it is built
+SAFELY = 1 - 1e-12  # more than rounding can add to a share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Risked:
+    """A model whose states are (state, remaining, risk) of another one."""
+
+    mdp: MDP
+    states: Ints  # [mdp.num_states] the state of each
+    remaining: Ints  # [mdp.num_states] what is left of the budget; −1 once overspent
+    risk: Floats  # [mdp.num_states] what is left of the risk
+
+    def __repr__(self) -> str:
+        return f"<Risked: mdp {repr(self.mdp)[6:-1]}; states, remaining and risk say what each stands for>"
+
+
+def restrict(shield: RiskShield, levels: int) -> Risked:
+    """See :meth:`almostsure.RiskShield.restrict`."""
+    if whole("levels", levels) < 1:
+        raise ArgumentError(f"levels must be 1 or more; got {levels}")
+    if shield.horizon is not None:
+        raise ArgumentError("a shield for a number of steps is not restricted; take product(mdp, Steps(T)) instead")
+    return _Search(shield, levels).model()
+
+
+class _Search:
+    """Breadth-first search through (state, remaining, level), a whole frontier at a time."""
+
+    def __init__(self, shield: RiskShield, levels: int) -> None:
+        self.shield, self.mdp, self.levels = shield, shield.mdp, levels
+        self.over = shield.mdp.is_terminal()
+        starts = shield.mdp.initial_states.astype(np.int64)
+        least = self._least(starts, np.full(starts.size, shield.budget))
+        risks = shield.begin(starts)[2]
+        with np.errstate(invalid="ignore"):
+            shares = np.where(least < 1, (risks - least) / (1 - least), 1.0)
+        self.most = 1.0 if shield.risk >= 1 else float(max(shares.min(), 0.0) * SAFELY)  # the same at every start
+
+    def model(self) -> Risked:
+        """The model of what can be reached."""
+        mdp, shield = self.mdp, self.shield
+        starts = mdp.initial_states.astype(np.int64)
+        frontier = self._code(starts, np.full(starts.size, shield.budget), np.full(starts.size, self.levels))
+        known, columns = frontier.copy(), []
+        while frontier.size:
+            rows, target = self._expand(frontier)
+            columns.append((*rows, target))
+            frontier = np.setdiff1d(target, known)
+            known = np.union1d(known, frontier)
+            require(sum(c[0].size for c in columns) * BYTES_AN_OUTCOME, "the restricted model", "Use fewer levels.")
+        source, outcome, target = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+        return self._built(known, source, outcome, target)
+
+    def _expand(self, frontier: Ints) -> tuple[tuple[Ints, Ints], Ints]:
+        """All outcomes of what is allowed at some places, and where they lead."""
+        mdp, shield = self.mdp, self.shield
+        state, left, level = self._place(frontier)
+        goes_on = ~self.over[state]
+        choice, owner = spans(mdp.choice_ptr, state[goes_on])
+        owner = np.flatnonzero(goes_on)[owner]
+        used, least = shield.risks_of_choices(left[owner], choice), self._least(state, left)[owner]
+        risk = self._risk(least, level[owner])
+        kept = (used <= risk) | (left[owner] < 0)
+        choice, owner = choice[kept], owner[kept]
+        used, least, risk = used[kept], least[kept], risk[kept]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(used < 1, (risk - used) / (1 - used), 1.0)
+        down = np.floor(np.minimum(share / max(self.most, 1e-300), 1.0) * self.levels * SAFELY).astype(np.int64)
+        after_level = np.where((used <= least) | (risk >= 1), level[owner], np.minimum(down, level[owner]))
+        outcome, of = spans(mdp.outcome_ptr, choice)
+        ahead = left[owner][of] - mdp.damage[outcome]
+        target = self._code(mdp.successor[outcome].astype(np.int64), ahead, after_level[of])
+        return (frontier[owner][of], outcome), target
+
+    def _built(self, known: Ints, source: Ints, outcome: Ints, target: Ints) -> Risked:
+        mdp = self.mdp
+        state, left, level = self._place(known)
+        choice = mdp.outcome_choices()[outcome]
+        starts = mdp.initial_states.astype(np.int64)
+        first = self._code(starts, np.full(starts.size, self.shield.budget), np.full(starts.size, self.levels))
+        at = np.searchsorted(known, first).tolist()
+        risk = np.where(left < 0, 1.0, self._risk(self._least(state, left), level))
+        shown = zip(state.tolist(), left.tolist(), level.tolist(), strict=True)
+        small = build(
+            [np.searchsorted(known, source), mdp.choice_action[choice], np.searchsorted(known, target),
+             mdp.probability[outcome], mdp.reward[outcome], mdp.damage[outcome]],
+            num_states=known.size,
+            terminal=np.flatnonzero(self.over[state]).tolist(),
+            initial=dict(zip(at, mdp.initial_probabilities.tolist(), strict=True)),
+            state_names=[
+                f"{mdp.state_name(s)} @{k} ρ{j}/{self.levels}" if k >= 0 else f"{mdp.state_name(s)} overspent"
+                for s, k, j in shown
+            ],
+            action_names=mdp.action_names,
+        )  # fmt: skip
+        return Risked(mdp=small, states=state, remaining=left, risk=risk)
+
+    # ------------------------------------------------------------------ places
+
+    def _code(self, state: Ints, left: Ints, level: Ints) -> Ints:
+        """The number of a place; an episode that is over or overspent has no level."""
+        none = (left < 0) | self.over[state]
+        row = (np.maximum(left, -1) + 1) * (self.levels + 1) + np.where(none, 0, level)
+        return row * self.mdp.num_states + state
+
+    def _place(self, code: Ints) -> tuple[Ints, Ints, Ints]:
+        row, state = np.divmod(code, self.mdp.num_states)
+        left, level = np.divmod(row, self.levels + 1)
+        return state, left - 1, level
+
+    def _least(self, state: Ints, left: Ints) -> Floats:
+        return self.shield.least_risks(state, left)
+
+    def _risk(self, least: Floats, level: Ints) -> Floats:
+        """ρ = p̄ + (1 − p̄) c, never above what c stands for; p̄ where nothing is left."""
+        extra = (1 - least) * (self.most * level / self.levels)
+        return np.where(level == 0, least, np.where(self.most >= 1, 1.0, np.maximum(least + extra * SAFELY, least)))
