@@ -22,11 +22,11 @@ def _budgets() -> None:
 
 
 def _policies() -> None:
-    from almostsure.plan.assured import engine
+    from almostsure.plan.assured import layers
     from almostsure.policy.simulation.simulate import warm_up
 
     warm_up()
-    engine.warm_up()
+    layers.warm_up()
 
 
 def _grids() -> None:

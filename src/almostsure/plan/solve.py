@@ -353,8 +353,9 @@ def _assured_curve(solution: Solution) -> Floats:
         first = minimal.smallest_budget()
         codes = np.arange(first, budget + 1)[:, None] * mdp.num_states + mdp.initial_states.astype(np.int64)
         pairs = layers.solve_pairs(
-            mdp, minimal.of_choice, codes.ravel(), discount=solution.discount, tolerance=solution.tolerance
-        )
+            mdp, minimal.of_choice, codes.ravel(), discount=solution.discount, tolerance=solution.tolerance,
+            values_only=True,
+        )  # fmt: skip
         at = pairs.at(codes)
         above = np.full((first, mdp.initial_states.size), np.nan)
         lower, upper = (np.concatenate([above, side[at]]) for side in (pairs.lower, pairs.upper))

@@ -14,6 +14,7 @@ Small models run the same code without compiling it, so that nobody waits for a 
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,23 +86,32 @@ class Engine:
     """One search and the solution of what it finds."""
 
     def __init__(self, mdp: MDP, of_choice: Ints, budget: int, starts: Ints, discount: float) -> None:
-        self.mdp, self.discount = mdp, discount
+        self.mdp = mdp
         self.plainly = mdp.num_outcomes * (budget + 1) <= PLAIN
         moves = Moves(
             unsigned(mdp.choice_ptr), unsigned(mdp.outcome_ptr), unsigned(mdp.successor), mdp.damage,
             unsigned(of_choice),
         )  # fmt: skip
         self.number = np.zeros((budget + 1) * mdp.num_states, np.uint32)
-        self.graph: Graph = self.call(explore.explore, moves, starts.astype(np.int64), self.number)
-        self.order: tuple[Ints, Ints] = self.call(explore.components, self.graph)
+        graph: Graph = self.call(explore.explore, moves, starts.astype(np.int64), self.number)
         gain, is_one = self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward)
-        self.game = Game(self.graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount)
-        size = self.graph.state.size
+        self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount))
+
+    def _play(self, game: Game) -> None:
+        self.game, self.graph, self.discount = game, game.graph, game.discount
+        self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph)
+        size = game.graph.state.size
         self.bounds = Bounds(
             np.empty(size), np.empty(size), np.empty(size, np.uint32), np.full(size, NOWHERE, np.uint32)
         )
         self.cycles: list[Ints] = []
         self.unproved = False
+
+    def other(self, graph: Graph, gain: Floats) -> Engine:
+        """The same pairs with other choices and rewards, undiscounted, to be solved."""
+        result = copy.copy(self)
+        result._play(self.game._replace(graph=graph, gain=gain, discount=1.0))
+        return result
 
     def call(self, kernel: Any, *arguments: Any) -> Any:
         """Call a kernel, compiled or not."""
@@ -410,19 +420,3 @@ class Component:
         bounds.policy[members] = found.choice
         bounds.place[members] = NOWHERE
         return True
-
-
-def warm_up() -> None:
-    """Compile the kernels now, on a small model that needs all of them."""
-    from almostsure.budget.solve import minimal_budget
-    from almostsure.model.build.grid import grid_family
-    from almostsure.model.change import with_reward
-
-    mdp = grid_family(60, seed=0)
-    of_choice = minimal_budget(mdp).of_choice
-    least = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1]).astype(np.int64)
-    budget = 3
-    codes = np.flatnonzero(least <= np.arange(budget + 1)[:, None])
-    costs = with_reward(mdp, np.full(mdp.num_outcomes, -1.0))
-    for model in (mdp, costs):
-        Engine(model, of_choice, budget, codes, 1.0).solve(1e-6)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from almostsure.errors import UnboundedReturn
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.assured.engine import Engine, Pairs
+from almostsure.plan.assured.ties import break_ties
 
 ATTEMPTS = 3  # at bounds that are close enough
 
@@ -36,6 +37,7 @@ def solve_pairs(
     aims: Ints | None = None,
     discount: float = 1.0,
     tolerance: float = 1e-8,
+    values_only: bool = False,
     report: Callable[[int, int], None] | None = None,
 ) -> Pairs:
     """The best return inside the shield, of all pairs that can be reached from some.
@@ -52,6 +54,8 @@ def solve_pairs(
         The pairs for which the tolerance is aimed at; it may be missed.  By default those to start from.
     discount, tolerance
         See :func:`almostsure.solve_policy`.
+    values_only
+        Whether ties may be left as they are, since nobody asks for the policy.
     report
         Called with how many components of how many are settled.
     """
@@ -61,11 +65,12 @@ def solve_pairs(
     for _ in range(ATTEMPTS):
         engine.solve(aim, report)
         found = engine.answer()
-        gap = widest(found, found.at(starts if aims is None else aims))
+        at = found.at(starts if aims is None else aims)
+        gap = widest(found, at)
         if gap <= tolerance or not np.isfinite(gap):
             break
         aim *= 0.3 * tolerance / gap
-    return found
+    return found if values_only else break_ties(engine, found, found.at(starts), at, tolerance)
 
 
 def widest(pairs: Pairs, at: Ints) -> float:
@@ -145,3 +150,15 @@ def choice_table(pairs: Pairs, shape: tuple[int, int]) -> npt.NDArray[np.int32]:
     choice = np.full(shape, -1, np.int32)
     choice[pairs.graph.remaining, pairs.graph.state] = pairs.choice
     return choice
+
+
+def warm_up() -> None:
+    """Compile the kernels now, on small models that need all of them."""
+    from almostsure.budget.solve import minimal_budget
+    from almostsure.model.build.grid import grid_family
+    from almostsure.model.change import with_reward
+
+    mdp = grid_family(60, seed=0)
+    of_choice = minimal_budget(mdp).of_choice
+    for model in (mdp, with_reward(mdp, -1.0)):
+        solve_layers(model, of_choice, 3, tolerance=1e-6)

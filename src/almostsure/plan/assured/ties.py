@@ -1,0 +1,142 @@
+"""Ties: among choices that keep the proved return, those that end soon and then hurt little.
+
+Where several choices are equally good, any of them is optimal, and a policy may wander for ever between them.  Let ℓ be
+the proved lower bounds and η ≥ 0 small.  A choice is *tied* if ℓ(x) − η ≤ g + Σ p ℓ(y), the inequality that the
+policy's own choices satisfy with η = 0.  Of all policies of tied choices:
+
+1. where some surely end, one of least expected length is taken; a unit of damage counts as ``DAMAGE`` steps, so that it
+   decides between lengths that are as good as equal;
+2. elsewhere, one that ends with the greatest probability, and of these the one that soonest ends, or comes to where no
+   end is in reach any more; what is done there stays as it was.
+
+**Proof** that the value is kept.  Let h(x) be a proved upper bound of what is counted in 1 and 2, so that
+h(x) ≥ 1 + Σ p h(y) on the choices taken.  Then ℓ' = ℓ − η h satisfies ℓ'(x) ≤ g + Σ p ℓ'(y) on them, and as the policy
+surely ends, or comes to where it is the old one, it returns at least ℓ'.  This inequality is checked on the numbers,
+with all roundings, and η is widened until it holds.  If η h is more than the tolerance leaves at the start, fewer
+choices are tied; in the end the old policy stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.plan.assured import tie_kernels as kernels
+from almostsure.plan.assured.steps import Bounds
+from almostsure.plan.assured.sums import EPSILON
+
+if TYPE_CHECKING:
+    from almostsure.plan.assured.engine import Engine, Pairs
+
+DAMAGE = 1e-6  # steps that a unit of damage counts as
+CLOSE = 1e-8  # tolerance of lengths and of probabilities to end
+AS_LIKELY = 1e-12  # by how much a choice may lower the probability to end
+USUAL_LENGTH = 100_000  # of an episode, or more, for a first guess of η
+ROUNDINGS = 64  # that η is to outweigh
+ATTEMPTS = 3
+ROUNDS = 4  # of widening until the inequality is proved
+
+
+def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance: float) -> Pairs:
+    """The same bounds, up to what the tolerance leaves, with a policy that ends soon and hurts little.
+
+    It is changed on what can be reached from ``starts``; ``aims`` are the pairs at which the tolerance is to be kept.
+    """
+    lost = found.upper == -np.inf
+    if not lost[aims].any():
+        starts = starts[~lost[starts]]  # who returns a number never gets there
+    aims = aims[~lost[aims]]
+    low, high = found.lower[aims], found.upper[aims]
+    if not (np.isfinite(low) & np.isfinite(high)).all():
+        return found
+    left = tolerance * np.maximum(1.0, np.abs(low)) - (high - low)
+    if (left < 0).any():
+        return found
+    rounding = ROUNDINGS * EPSILON * float(np.abs(low).max(initial=0.0))
+    slack = max(float(left.min() if left.size else tolerance) / USUAL_LENGTH, rounding)
+    for _ in range(ATTEMPTS):
+        ties = _Ties(engine, found, starts, slack)
+        if not ties.exist:
+            return found
+        ties.shorten()
+        lower = ties.prove()
+        missing = low - lower[aims]
+        if (missing <= left).all():
+            return replace(found, lower=lower, play=ties.play, choice=engine.graph.origin[ties.play])
+        slack *= 0.5 * float((left / np.maximum(missing, 1e-300)).min())
+    return found
+
+
+class _Ties:
+    """The tied choices on what can be reached by them, and the policy of these that ends soonest."""
+
+    def __init__(self, engine: Engine, found: Pairs, starts: Ints, slack: float) -> None:
+        self.engine, self.found = engine, found
+        self.play = found.play.copy()
+        everywhere = np.ones(found.play.size, np.bool_)
+        self.graph, self.pairs, self.via = engine.call(
+            kernels.tied_graph, engine.game, found.lower, found.play, slack, starts, everywhere
+        )
+        self.exist = self.graph.origin.size > self.pairs.size
+        self.height = np.zeros(self.pairs.size)  # bounds on the length; 0 where the old choices stay
+
+    def shorten(self) -> None:
+        """Find the policy."""
+        game, ends = self.engine.game._replace(graph=self.graph), self.engine.mdp.is_terminal()
+        self.costs = np.zeros(game.gain.size)
+        self.engine.call(kernels.count, game, ends, DAMAGE, self.costs)
+        lengths = self.engine.other(self.graph, self.costs)
+        lengths.solve(CLOSE)
+        ends = lengths.bounds.low > -np.inf
+        self._take(lengths.bounds, self.via, np.flatnonzero(ends), np.flatnonzero(ends))
+        if not ends.all():
+            self._end_likely(~ends)
+
+    def _end_likely(self, unsure: Bools) -> None:
+        """Where nobody surely ends: the greatest probability to do so, and then the least length."""
+        chance = self.engine.other(self.graph, np.zeros(self.engine.game.gain.size))
+        chance.order = _within(chance.order, unsure)
+        chance.bounds.low[~unsure] = chance.bounds.high[~unsure] = 1.0
+        chance.solve(CLOSE)
+        bounds, hopeful = chance.bounds, unsure & (chance.bounds.low > 0.0)
+        starts = np.flatnonzero(hopeful)
+        graph, pairs, via = self.engine.call(
+            kernels.tied_graph, chance.game, bounds.low, bounds.policy, AS_LIKELY, starts, hopeful
+        )
+        lengths = self.engine.other(graph, self.costs)
+        lengths.order = _within(lengths.order, hopeful[pairs])
+        lengths.bounds.low[:] = lengths.bounds.high[:] = -self.height[pairs]
+        lengths.solve(CLOSE)
+        at = np.flatnonzero(hopeful[pairs] & (lengths.bounds.low > -np.inf))
+        self._take(lengths.bounds, self.via[via], at, pairs[at])
+
+    def _take(self, bounds: Bounds, via: Ints, at: Ints, pairs: Ints) -> None:
+        """Take over the choices of some pairs, and their lengths."""
+        self.play[self.pairs[pairs]] = via[bounds.policy[at]]
+        self.height[pairs] = -bounds.low[at]
+
+    def prove(self) -> Floats:
+        """Lower bounds of what the policy returns; −∞ where none are proved."""
+        engine, pairs, slack = self.engine, self.pairs, 0.0
+        lower = self.found.lower.copy()
+        looked_at = pairs[self.play[pairs] != self.found.play[pairs]]  # the others have been proved before
+        for _ in range(ROUNDS):
+            short = engine.call(kernels.shortfall, engine.game, lower, self.play, looked_at)
+            if short <= 0.0:
+                return lower
+            slack = 2 * slack + 1.5 * short
+            lower[pairs] = self.found.lower[pairs] - slack * self.height
+            looked_at = pairs[self.height > 0]
+        return np.full_like(lower, -np.inf)
+
+
+def _within(order: tuple[Ints, Ints], where: Bools) -> tuple[Ints, Ints]:
+    """The components' members among some pairs, in the same order."""
+    start, member = order
+    kept = where[member]
+    count = np.add.reduceat(kept, start[:-1].astype(np.int64), dtype=np.int64)
+    ends = np.cumsum(count[count > 0])
+    return np.concatenate([[0], ends]).astype(np.uint32), member[kept]
