@@ -7,7 +7,6 @@ import pytest
 
 from almostsure import AlmostSure, Policy, evaluate, from_transitions, minimal_budget, simulate, solve_policy
 from almostsure.errors import Infeasible, UnboundedReturn
-from almostsure.model import with_reward
 from almostsure.model.build.grid import grid_family
 from almostsure.plan.assured import engine, layers, ties
 from almostsure.testing.families import garnet
@@ -95,7 +94,7 @@ def untied(mdp, budget, **options):
 @pytest.mark.parametrize("seed", range(6))
 def test_the_value_stays_and_the_length_is_never_longer(seed, discount):
     mdp = garnet(60, branching=2, seed=seed, damage_rate=0.1, terminal_rate=0.1)
-    mdp = with_reward(mdp, -(np.random.default_rng(seed).random(mdp.num_outcomes) < 0.1).astype(float))
+    mdp = mdp.with_reward(-(np.random.default_rng(seed).random(mdp.num_outcomes) < 0.1).astype(float))
     budget = int(minimal_budget(mdp).smallest_budget()) + 1
     try:
         old, new = untied(mdp, budget, discount=discount), solve_policy(mdp, AlmostSure(budget), discount=discount)
@@ -116,7 +115,7 @@ def test_on_a_grid_nobody_wanders():
     played = simulate(mdp, found.policy, 200, seed=0)
     assert played.lengths.max() < 4 * 40
     assert (played.returns == 1).all()
-    steps = solve_policy(with_reward(mdp, -1.0), AlmostSure(budget))
+    steps = solve_policy(mdp.with_reward(-1.0), AlmostSure(budget))
     assert found.evaluate().expected_length == pytest.approx(-steps.value, rel=1e-2)
 
 

@@ -156,9 +156,8 @@ def warm_up() -> None:
     """Compile the kernels now, on small models that need all of them."""
     from almostsure.budget.solve import minimal_budget
     from almostsure.model.build.grid import grid_family
-    from almostsure.model.change import with_reward
 
     mdp = grid_family(60, seed=0)
     of_choice = minimal_budget(mdp).of_choice
-    for model in (mdp, with_reward(mdp, -1.0)):
+    for model in (mdp, mdp.with_reward(-1.0)):
         solve_layers(model, of_choice, 3, tolerance=1e-6)

@@ -28,13 +28,17 @@ def falls_short(game, low, x, k):
             away += p
             worth += p * low[y]
             size += p * abs(low[y])
-    away += (1.0 - game.discount) * stay
-    if away <= 0.0:
-        return np.inf
-    size += abs(away * low[x])
+    here, roundings = low[x], 4.0 + (last - first)
+    if stay > 0.0 or not game.is_one[c]:
+        away += (1.0 - game.discount) * stay
+        if away <= 0.0:
+            return np.inf
+        here *= away
+        roundings *= 2.0
+    size += abs(here)
     if size == 0.0:
         return 0.0
-    return away * low[x] - (gain + game.discount * worth) + (2.0 * (last - first) + 10.0) * EPSILON * size + TINY
+    return here - (gain + game.discount * worth) + roundings * EPSILON * size + TINY
 
 
 @njit(cache=True, error_model="numpy")
