@@ -19,7 +19,7 @@ from almostsure.gym.deep import deep_learners
 from almostsure.learn.comparison.run import Comparison, compare
 
 MODEL, BUDGET = "hazard-map", 3
-ENOUGH = 0.9  # of the gap
+ENOUGH = 0.9  # of the assured optimum: what shielded agents must return
 
 
 def main() -> int:
@@ -71,8 +71,8 @@ def cells(name: str, rows: list[dict[str, Any]]) -> list[str]:
     violations, episodes = sum(column("training_violations")), sum(column("training_episodes"))
     counted = f"{violations:,} of {episodes:,}" + (f" ({violations / episodes:.1%})" if violations else "")
     return [
-        name, counted, spread("deployed_return", ".1f"), spread("fraction_of_optimum", ".1%"),
-        spread("deployed_overspend", ".3g"), spread("deployed_mean_damage", ".2f"),
+        name, counted, spread("deployed_return", ".1f"), spread("deployed_overspend", ".3g"),
+        spread("deployed_mean_damage", ".2f"),
     ]  # fmt: skip
 
 
@@ -81,8 +81,8 @@ def verdict(result: Comparison, arguments: argparse.Namespace) -> int:
     shielded = [row for row in result.rows if row["learner"] == deep_learners["shielded"].name]
     safe = all(row["training_violations"] == 0 and row["deployed_overspend"] == 0 for row in shielded)
     promised = arguments.steps >= 200_000 and (arguments.model, arguments.budget) == (MODEL, BUDGET)
-    good = not promised or all(row["fraction_of_optimum"] >= ENOUGH for row in shielded)
-    print(f"shielded: never over budget: {safe}; at least {ENOUGH:.0%} of the gap: {good}")
+    good = not promised or all(row["deployed_return"] >= ENOUGH * result.optimum for row in shielded)
+    print(f"shielded: never over budget: {safe}; at least {ENOUGH:.0%} of the optimum, {result.optimum:.1f}: {good}")
     return 0 if safe and good else 1
 
 

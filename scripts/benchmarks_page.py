@@ -11,22 +11,115 @@ import ast
 import datetime
 import os
 import platform
+import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"
 RESULTS = BENCHMARKS / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
 
+APPENDIX = ROOT / "docs" / "benchmarks-raw.md"
+
 HEAD = """\
 # Benchmarks
 
-Every benchmark runs beside a peer in the same run and prints ratios, because seconds depend on the machine.
-`make bench` runs them all. This page is made of what they printed, unchanged, by `scripts/benchmarks_page.py`;
-`benchmarks/README.md` explains the columns.
+Every benchmark runs beside a peer in the same run, because seconds depend on the machine; what counts are the ratios. `make bench` runs them all.
+The tables are made by `scripts/benchmarks_page.py` of what was printed, which is in the [appendix](benchmarks-raw.md) to the letter; `benchmarks/README.md` explains the columns.
 """
+RAW = """\
+# Benchmarks, raw output
+
+What each benchmark printed when it was last run, unchanged. The [tables](benchmarks.md) are made of it.
+"""
+NUMBER = r"(?:[-−]?[\d,.]+(?:e[-+]?\d+)?|[-−]?inf|–)"
+
+
+class Summary(NamedTuple):
+    """A table of a benchmark: what it is about, its columns, and the pattern of the lines that are its rows."""
+
+    about: str
+    columns: tuple[str, ...]
+    row: str
+    order: tuple[int, ...] = ()  # of the pattern's groups, if it is not that of the columns
+
+
+SUMMARIES = {
+    "budget": [
+        Summary(
+            "Minimal budgets of all states at once, beside asking Storm for one level after the other (a dash: not asked).",
+            ("model", "outcomes", "levels", "seconds", "million outcomes per second", "Storm, seconds", "ratio"),
+            rf"^(\S+) +([\d,]+) +([\d,]+) +({NUMBER}) +{NUMBER} +({NUMBER}) +{NUMBER} +{NUMBER} +({NUMBER}) +{NUMBER} +(\d+×|–)$",
+        )
+    ],
+    "models": [
+        Summary(
+            "The best policy on models of the verification community, CPU seconds. A ratio below 1: Storm is faster.",
+            ("model", "best return", "ours", "Storm", "ratio", "MB, ours", "MB, Storm"),
+            rf"^(\S.*?) +({NUMBER}) +{NUMBER} +({NUMBER}) +({NUMBER}) +({NUMBER}×) +(\d+) +(\d+)$",
+        )
+    ],
+    "policy": [
+        Summary(
+            "The best policy beside Storm's sound solver on the unfolded model, CPU seconds.",
+            ("model", "ours", "Storm", "ratio", "MB, ours", "MB, Storm"),
+            rf"^(\S+) +\d+ +ours +{NUMBER} s +({NUMBER}) cpu +(\d+) MB.*\n"
+            rf" +Storm +{NUMBER} s +({NUMBER}) cpu +(\d+) MB +({NUMBER}×) cpu.*$",
+            (0, 1, 3, 5, 2, 4),
+        )
+    ],
+    "agents": [
+        Summary(
+            "Ten million shielded training steps of each learner, and a Python loop for comparison.",
+            ("model", "learner", "million steps", "episodes", "violations", "million steps per second"),
+            r"^(hazard-map|archipelago|random, [\d,]+ choices) +(\S.*?) {2,}(\d+) +([\d,]+) +(\d+) +([\d.]+)$",
+        ),
+        Summary(
+            "Learners on the hazard map with a budget of 3: means of five seeds, 100,000 steps each.",
+            ("learner", "violations in training", "return", "P(overspend)", "damage"),
+            r"^(\S.*?) {2,}([\d,.]+(?: ± \S+)?) {2,}(\S+ ± \S+) {2,}(?:\S+ ± \S+ {2,})?"
+            r"(\S+(?: ± \S+)?) {2,}(\S+ ± \S+)(?:  ✕ overspends)?$",
+        ),
+    ],
+    "gym": [
+        Summary(
+            "What a shield costs per step of a Gymnasium environment.",
+            ("environments", "bare", "shielded", "ratio"),
+            r"^(.+?) +bare +([\d.]+ µs) +shielded +([\d.]+ µs) +([\d.]+×)$",
+        ),
+        Summary(
+            "Random play inside the shield.",
+            ("environment", "budget", "steps", "episodes", "worst damage"),
+            r"^(\S+) +budget (\d+) +([\d,]+) steps +([\d,]+) episodes +worst damage (\d+)$",
+        ),
+    ],
+    "shield": [
+        Summary(
+            "Masks per second beside the NumPy that one would write by hand.",
+            ("question", "millions per second", "by hand", "ratio"),
+            r"^  (\S.*?) +(\d+) M/s +by hand +(\d+) M/s +([\d.]+×)$",
+        )
+    ],
+    "simulate": [
+        Summary(
+            "Simulated steps on the hazard map.",
+            ("how", "million steps per second"),
+            r"^(\S.*?) +([\d.]+) million steps (?:a|per) second .*$",
+        )
+    ],
+    "model": [
+        Summary(
+            "Building, memory, files, and how soon a newcomer sees something.",
+            ("what", "measured", "beside", "ratio"),
+            r"^(\S.*?) {2,}(\S.*?) {2,}(\S.*?) {2,}([\d.]+) ×$",
+        )
+    ],
+}
+DROPPED = ("share of the gap closed",)  # columns of a printed Markdown table that say little
 
 
 def names() -> list[str]:
@@ -62,13 +155,47 @@ def title(name: str) -> str:
     return " ".join(text.split("\n\n")[0].split()).rstrip(".")
 
 
+def kept(name: str) -> str:
+    """What a benchmark printed, or nothing."""
+    path = RESULTS / f"{name}.txt"
+    return path.read_text("utf-8").rstrip() if path.is_file() else ""
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; whatever is a number stands to the right."""
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def tables(name: str) -> Iterator[str]:
+    """The tables of a benchmark, each with a sentence above it."""
+    text = kept(name)
+    for summary in SUMMARIES.get(name, []):
+        rows = [match.groups() for match in re.finditer(summary.row, text, re.MULTILINE)]
+        if rows:
+            order = summary.order or range(len(summary.columns))
+            yield f"{summary.about}\n\n{markdown(summary.columns, [[row[at] for at in order] for row in rows])}\n"
+    if name not in SUMMARIES and (printed := [line for line in text.splitlines() if line.startswith("|")]):
+        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in printed]
+        shown = [at for at, column in enumerate(cells[0]) if column not in DROPPED]
+        head, _, *rows = [[row[at] for at in shown] for row in cells]
+        yield markdown(head, rows) + "\n"
+
+
 def page() -> str:
-    """The page, from the results that are kept."""
+    """The page of tables, from the results that are kept."""
     parts = [HEAD]
     for name in names():
-        kept = RESULTS / f"{name}.txt"
-        if kept.is_file():
-            parts.append(f"## {title(name)}\n\n```text\n{kept.read_text('utf-8').rstrip()}\n```\n")
+        found = list(tables(name))
+        if found:
+            parts += [f"## {title(name)}\n", *found]
+    return "\n".join(parts)
+
+
+def appendix() -> str:
+    """The page of what was printed."""
+    parts = [RAW]
+    parts += [f"## {title(name)}\n\n```text\n{kept(name)}\n```\n" for name in names() if kept(name)]
     return "\n".join(parts)
 
 
@@ -81,6 +208,7 @@ def main() -> None:
     for name in names() if options.run == ["all"] else options.run:
         run(name, extra.split())
     PAGE.write_text(page(), "utf-8")
+    APPENDIX.write_text(appendix(), "utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
 
 

@@ -178,7 +178,8 @@ def test_pictures_are_what_their_scripts_draw(script: Path) -> None:
 
 def test_the_page_of_benchmarks_is_made_of_their_results() -> None:
     module = runpy.run_path(str(ROOT / "scripts" / "benchmarks_page.py"))
-    assert module["PAGE"].read_text("utf-8") == module["page"](), "run: python scripts/benchmarks_page.py"
+    for file, made in ((module["PAGE"], module["page"]()), (module["APPENDIX"], module["appendix"]())):
+        assert file.read_text("utf-8") == made, "run: python scripts/benchmarks_page.py"
 
 
 def modules() -> list[str]:
