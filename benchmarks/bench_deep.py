@@ -49,11 +49,8 @@ def parse() -> argparse.Namespace:
 
 
 def markdown(result: Comparison) -> str:
-    """One row a learner: means over the seeds, and the range of what decides."""
-    titles = (
-        "learner", "training episodes over budget", "return", "share of the gap closed",
-        "P(over budget) deployed", "mean damage",
-    )  # fmt: skip
+    """One row per learner: means over the seeds, and the range of what decides."""
+    titles = ("learner", "training episodes over budget", "return", "P(over budget) deployed", "mean damage")
     lines = [" | ".join(titles), " | ".join(["---"] * len(titles))]
     for name in result.learners:
         lines.append(" | ".join(cells(name, [row for row in result.rows if row["learner"] == name])))

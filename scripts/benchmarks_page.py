@@ -28,8 +28,9 @@ APPENDIX = ROOT / "docs" / "benchmarks-raw.md"
 HEAD = """\
 # Benchmarks
 
-Every benchmark runs beside a peer in the same run, because seconds depend on the machine; what counts are the ratios. `make bench` runs them all.
-The tables are made by `scripts/benchmarks_page.py` of what was printed, which is in the [appendix](benchmarks-raw.md) to the letter; `benchmarks/README.md` explains the columns.
+Every benchmark runs beside a peer in the same run, because seconds depend on the machine; what counts are the ratios.
+`make bench` runs them all. The tables are made by `scripts/benchmarks_page.py` of what was printed, which is in the
+[appendix](benchmarks-raw.md) to the letter; `benchmarks/README.md` explains the columns.
 """
 RAW = """\
 # Benchmarks, raw output
@@ -51,9 +52,10 @@ class Summary(NamedTuple):
 SUMMARIES = {
     "budget": [
         Summary(
-            "Minimal budgets of all states at once, beside asking Storm for one level after the other (a dash: not asked).",
+            "Minimal budgets of all states at once, beside asking Storm level by level (a dash: it was not asked).",
             ("model", "outcomes", "levels", "seconds", "million outcomes per second", "Storm, seconds", "ratio"),
-            rf"^(\S+) +([\d,]+) +([\d,]+) +({NUMBER}) +{NUMBER} +({NUMBER}) +{NUMBER} +{NUMBER} +({NUMBER}) +{NUMBER} +(\d+×|–)$",
+            rf"^(\S+) +([\d,]+) +([\d,]+) +({NUMBER}) +{NUMBER} +({NUMBER}) +{NUMBER} +{NUMBER} +({NUMBER}) +{NUMBER} "
+            r"+(\d+×|–)$",
         )
     ],
     "models": [
