@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from almostsure.budget.horizon import HorizonBudget
     from almostsure.budget.minimal import INFINITE, MinimalBudget
     from almostsure.budget.solve import minimal_budget
+    from almostsure.budget.tank import least_capacity, least_levels
 
 __all__ = [
     "INFINITE",
@@ -23,6 +24,8 @@ __all__ = [
     "MinimalBudget",
     "check_minimal_budget",
     "check_upper",
+    "least_capacity",
+    "least_levels",
     "minimal_budget",
 ]
 
@@ -35,5 +38,6 @@ __getattr__ = on_demand(
         "almostsure.budget.horizon": "HorizonBudget",
         "almostsure.budget.minimal": "INFINITE MinimalBudget",
         "almostsure.budget.solve": "minimal_budget",
+        "almostsure.budget.tank": "least_capacity least_levels",
     },
 )

@@ -167,7 +167,8 @@ class SecondBudget:
 class Refill:
     """A tank that pays for steps and is filled up in some states: energy, water, time until maintenance.
 
-    It does no damage of its own: a step that it cannot pay for is forbidden.
+    It does no damage of its own: a step that it cannot pay for is forbidden.  :func:`almostsure.budget.least_levels`
+    says how full it must be in each state, :func:`almostsure.budget.least_capacity` how large.
 
     Parameters
     ----------
@@ -195,13 +196,20 @@ class Refill:
             raise ArgumentError(f"level must be 0 … {capacity}, the capacity; got {level}")
         return level
 
-    def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
-        """Twice the cost of each outcome, and one more where it leads to a filling station."""
+    def stations(self, mdp: MDP) -> Bools:
+        """Where it is filled, [num_states]."""
         fills = mdp.label(self.at) if isinstance(self.at, str) else _holds(mdp, self.at)
         if not fills.any():
             raise ModelError("at must name one or more states where the tank is filled; got none")
-        cost = amounts(mdp, self.cost, "cost")
-        numbers, letters = _by_value(2 * cost + fills[mdp.successor])
+        return fills
+
+    def costs(self, mdp: MDP) -> Ints:
+        """What each outcome takes, [num_outcomes]."""
+        return amounts(mdp, self.cost, "cost")
+
+    def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
+        """Twice the cost of each outcome, and one more where it leads to a filling station."""
+        numbers, letters = _by_value(2 * self.costs(mdp) + self.stations(mdp)[mdp.successor])
         return numbers, [divmod(letter, 2) for letter in letters]
 
     def read(self, memory: Any, letter: Any) -> Any:

@@ -1,5 +1,6 @@
 """The best policy under a constraint on damage, and how its return depends on the budget."""
 
+from almostsure.plan.budget_frontier import BudgetFrontier, budget_frontier
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.plan.frontier import Frontier, frontier
 from almostsure.plan.risk import RiskShield
@@ -8,6 +9,7 @@ from almostsure.plan.suggest import Suggestion, suggest_budget
 
 __all__ = [
     "AlmostSure",
+    "BudgetFrontier",
     "Chance",
     "Constraint",
     "Expected",
@@ -15,6 +17,7 @@ __all__ = [
     "RiskShield",
     "Solution",
     "Suggestion",
+    "budget_frontier",
     "frontier",
     "solve_policy",
     "suggest_budget",

@@ -1,0 +1,230 @@
+"""Horizons and risks beside plain sweeps, `solve_policy` and Storm; returns against risk; the simulated risk.
+
+    python benchmarks/bench_horizon.py [horizon] [risk] [function] [simulated] [learners] [--size N] [--json FILE]
+
+Without names, all of them but the last.  Times are processor seconds of this process.
+
+horizon    T = 1,000 on the N×N grid, beside T plain vectorised sweeps of the operator, which it must equal
+risk       p̄ within 1e-8 for Δ = 5, beside `solve_policy` for all states, and beside Storm's Pmin on the unfolded model
+           (if stormpy is installed), which it must equal to 1e-6
+function   `from_function`: outcomes per second beyond the function's own time
+simulated  10⁸ steps of a random agent inside a RiskShield: overspent episodes against the stated risk
+learners   return against risk for warehouse, hazard map and archipelago: the best inside the shield, tabular Q-learning
+           and MaskablePPO, with the exactly evaluated risk
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import almostsure as asure
+from almostsure.budget.minimal import INFINITE
+from almostsure.errors import AlmostSureError
+from almostsure.model.build.grid import grid_family
+from almostsure.model.mdp import MDP
+
+BUDGET, STEPS = 5, 1_000
+RISKS = (0.0, 0.01, 0.1, 0.5, 1.0)
+
+
+def timed(function: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.process_time()
+    return function(), time.process_time() - start
+
+
+# ---------------------------------------------------------------------- horizon
+
+
+def sweeps(mdp: MDP, steps: int) -> np.ndarray:
+    """T plain vectorised sweeps of the operator."""
+    values = np.zeros(mdp.num_states, np.int32)
+    outcomes, choices = mdp.outcome_ptr[:-1].astype(np.int64), mdp.choice_ptr[:-1].astype(np.int64)
+    damage = mdp.damage.astype(np.int32)
+    for _ in range(steps):
+        worst = np.maximum.reduceat(values[mdp.successor] + damage, outcomes)
+        values = np.minimum.reduceat(worst, choices)
+    return values
+
+
+def horizon(size: int) -> dict[str, Any]:
+    mdp = grid_family(size, seed=0)
+    asure.minimal_budget(grid_family(60, seed=1), horizon=200)  # compiled
+    found, ours = timed(lambda: asure.minimal_budget(mdp, horizon=STEPS))
+    plain, theirs = timed(lambda: sweeps(mdp, STEPS))
+    same = bool(np.array_equal(np.minimum(found.of_state, INFINITE), plain))
+    settles = asure.minimal_budget(mdp, horizon=10 * STEPS, cap=20)
+    return {
+        "states": mdp.num_states, "steps": STEPS, "ours_s": ours, "sweeps_s": theirs, "ratio": ours / theirs,
+        "equal": same, "rises": int(found.rises.value.size), "settled with cap 20 after": settles.settled,
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------- risk
+
+
+def risk(size: int) -> dict[str, Any]:
+    mdp = grid_family(size, seed=0)
+    asure.RiskShield(grid_family(60, seed=1), 2, 1.0)  # compiled
+    asure.solve_policy(grid_family(60, seed=1), asure.AlmostSure(2), everywhere=True)
+    shield, ours = timed(lambda: asure.RiskShield(mdp, BUDGET, 1.0))
+    needed = asure.minimal_budget(mdp).smallest_budget()
+    _, policy = timed(lambda: asure.solve_policy(mdp, asure.AlmostSure(max(BUDGET, needed)), everywhere=True))
+    row: dict[str, Any] = {
+        "states": mdp.num_states, "budget": BUDGET, "ours_s": ours, "solve_policy_s": policy, "ratio": ours / policy,
+    }  # fmt: skip
+    try:
+        import stormpy  # noqa: F401
+    except ImportError:
+        return row
+    values, storm = storm_pmin(mdp, BUDGET)
+    row |= {"storm_s": storm, "times_faster": storm / ours}
+    row["difference"] = float(np.abs(values - shield.least[BUDGET]).max())
+    return row
+
+
+def unfolded(mdp: MDP, budget: int) -> MDP:
+    """The model on (state, remaining), and one state more for the overspent, whose reward is paid on arrival there."""
+    size, rows = mdp.num_states, budget + 1
+    choice = mdp.outcome_choices()
+    left = np.arange(rows)[:, None] - mdp.damage.astype(np.int64)
+    after = np.where(left < 0, rows * size, left * size + mdp.successor)
+    state = np.arange(rows)[:, None] * size + mdp.choice_states()[choice]
+
+    def each(column: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(column, left.shape).ravel()
+
+    columns = each(state), each(mdp.choice_action[choice]), after.ravel(), each(mdp.probability)
+    nothing = np.zeros(after.size)
+    labels = {"over": [rows * size]}
+    start = budget * size + int(mdp.initial_states[0])
+    return asure.from_transitions(
+        *columns, nothing, nothing.astype(int), num_states=rows * size + 1, terminal=[rows * size], initial=start,
+        labels=labels,
+    )  # fmt: skip
+
+
+def storm_pmin(mdp: MDP, budget: int) -> tuple[np.ndarray, float]:
+    """Pmin of overspending on the unfolded model, by Storm's sound default at 1e-6; its solution alone is timed."""
+    import stormpy
+
+    model = asure.model.to_storm(unfolded(mdp, budget))
+    formula = stormpy.parse_property('Pmin=? [F "over"]')
+    start = time.process_time()
+    result = stormpy.model_checking(model, formula)
+    spent = time.process_time() - start
+    values = np.array([result.get_value(budget * mdp.num_states + s) for s in range(mdp.num_states)])
+    return values, spent
+
+
+# ---------------------------------------------------------------------- a model from a function
+
+
+def function(size: int) -> dict[str, Any]:
+    side = size
+
+    def outcomes(state: tuple[int, int], action: int) -> list[tuple[float, tuple[int, int], float, int]]:
+        x, y = state
+        ahead = (min(x + 1, side - 1), y) if action else (x, min(y + 1, side - 1))
+        return [(0.9, ahead, 0.0, 0), (0.1, state, 0.0, 1)]
+
+    def alone() -> None:
+        for x in range(side):
+            for y in range(side):
+                outcomes((x, y), 0)
+                outcomes((x, y), 1)
+
+    mdp, ours = timed(lambda: asure.from_function(outcomes, initial=(0, 0), actions=[0, 1]))
+    _, own = timed(alone)
+    return {"outcomes": mdp.num_outcomes, "s": ours, "own_s": own, "per_second": mdp.num_outcomes / (ours - own)}
+
+
+# ---------------------------------------------------------------------- simulated
+
+
+def simulated(size: int, steps: int = 10**8) -> dict[str, Any]:
+    """Random play inside the model of a RiskShield, many episodes at once."""
+    mdp, budget, limit = asure.example("hazard-map"), 1, 0.1
+    inside = asure.RiskShield(mdp, budget, limit).restrict()
+    counts = np.diff(inside.mdp.choice_ptr)
+    uniform = asure.Policy(inside.mdp, probability=np.repeat(1.0 / counts, counts)[None])
+    exact = asure.evaluate(inside.mdp, uniform, budget=budget).overspends
+    played = over = episodes = seed = 0
+    start = time.process_time()
+    while played < steps:
+        some = asure.simulate(inside.mdp, uniform, 1_000_000, budget=budget, seed=seed, max_steps=1_000)
+        played, over, episodes = (
+            played + int(some.lengths.sum()),
+            over + int(some.overspent.sum()),
+            episodes + len(some),
+        )
+        seed += 1
+    spent = time.process_time() - start
+    return {
+        "steps": played, "episodes": episodes, "stated_risk": limit, "exact_risk": exact,
+        "simulated_risk": over / episodes, "steps_per_s": played / spent,
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------- learners
+
+
+def learners(size: int, steps: int = 300_000, deep: int = 60_000) -> dict[str, Any]:
+    """Return against risk; where the return has no bound or nothing is feasible, nothing is shown."""
+    from almostsure.gym.deep.learners import ShieldedPPO
+    from almostsure.gym.envs.warehouse import warehouse
+    from almostsure.learn.learners import ShieldedQ
+
+    cases = {"warehouse": (warehouse()[0], 0), "hazard map": (asure.example("hazard-map"), 1)}
+    cases["archipelago"] = asure.example("archipelago"), 1
+    rows: dict[str, Any] = {}
+    for name, (mdp, budget) in cases.items():
+        for limit in RISKS:
+            row: dict[str, Any] = {"budget": budget}
+            try:
+                shield = asure.RiskShield(mdp, budget, limit)
+                inside = shield.restrict().mdp
+                row["best"] = asure.solve_policy(inside.with_damage(0), asure.AlmostSure(0)).value
+            except AlmostSureError as error:
+                row["best"] = f"{type(error).__name__}"
+                rows[f"{name}, {limit:g}"] = row
+                continue
+            ppo = ShieldedPPO(risk=limit) if limit else ShieldedPPO()
+            for who, agent, played in (("tabular", ShieldedQ(shield=shield), steps), ("MaskablePPO", ppo, deep)):
+                policy = agent.train(mdp, budget, steps=played, seed=0).policy
+                found = asure.evaluate(policy.mdp, policy, budget=budget)
+                row[who] = found.expected_return
+                row[f"{who} risk"] = found.overspends
+                if found.overspends > limit + 1e-9:
+                    raise SystemExit(f"{name}: {who} overspends with {found.overspends}, above {limit}")
+            rows[f"{name}, {limit:g}"] = row
+            print(name, limit, row, flush=True)
+    return rows
+
+
+PARTS = {"horizon": horizon, "risk": risk, "function": function, "simulated": simulated, "learners": learners}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
+    parser.add_argument("--size", type=int, default=300)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    results = {}
+    for name in given.parts or [part for part in PARTS if part != "learners"]:
+        results[name] = PARTS[name](given.size)
+        for key, value in results[name].items():
+            print(f"{name:10} {key:26} {value}", flush=True)
+    if given.json:
+        given.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Tanks that are refilled: the least level with which one never runs dry, and the least capacity.
+
+With a tank of capacity C that is filled on arrival in some states, let e(s) be the least level that suffices at s.  It
+is a minimal budget: of the model in which a step hurts by what it takes, and in which arriving where the tank is filled
+ends the run, if e ≤ C there, and is forbidden otherwise.  Stations with e > C are found round by round, at most as many
+as there are; e is then exact, since it only grows from round to round and every station that is left is good.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from almostsure.budget.minimal import INFINITE
+from almostsure.budget.solve import minimal_budget
+from almostsure.errors import Infeasible
+from almostsure.model.build.transitions import build
+from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.monitors import Refill
+from almostsure.model.source import Model, as_model
+
+
+def least_levels(mdp: Model, tank: Refill) -> Ints:
+    """The least level with which the tank never runs dry, for every state, [num_states]; INFINITE where none suffices.
+
+    Where the tank is filled, it is the level that is needed to go on from there: at most the capacity, which it has.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.budget import least_capacity, least_levels
+    >>> from almostsure.model import Refill
+    >>> line = asure.from_transitions([0, 1, 2, 3], [0] * 4, [1, 2, 3, 0], [1] * 4, [0] * 4, [0] * 4)
+    >>> tank = Refill(cost=2, capacity=8, at=[0])
+    >>> least_levels(line, tank), least_capacity(line, tank)
+    (array([8, 6, 4, 2]), 8)
+    """
+    model = as_model(mdp)
+    return _levels(model, tank.costs(model), tank.stations(model), tank.capacity)
+
+
+def least_capacity(mdp: Model, tank: Refill) -> int:
+    """The least capacity with which a full tank at the start never runs dry; ``tank.capacity`` is not looked at.
+
+    Raises
+    ------
+    Infeasible
+        If no capacity suffices.
+    """
+    model = as_model(mdp)
+    cost, fills, starts = tank.costs(model), tank.stations(model), model.initial_states
+    free = _levels(model, cost, fills, INFINITE - 1)
+    if free[starts].max() == INFINITE:
+        raise Infeasible("no capacity suffices: from the start, a station cannot always be reached again.")
+    low, high = int(free[starts].max()), int(free[free < INFINITE].max())  # from there on, nothing changes
+    while low < high:
+        middle = (low + high) // 2
+        enough = _levels(model, cost, fills, middle)[starts].max() <= middle
+        low, high = (low, middle) if enough else (middle + 1, high)
+    return low
+
+
+def _levels(mdp: MDP, cost: Ints, fills: Bools, capacity: int) -> Ints:
+    good = fills.copy()
+    while True:
+        levels = _round(mdp, cost, fills, good)
+        levels[levels > capacity] = INFINITE
+        bad = good & (levels == INFINITE)
+        if not bad.any():
+            return levels
+        good &= ~bad
+
+
+def _round(mdp: MDP, cost: Ints, fills: Bools, good: Bools) -> Ints:
+    """The least levels if arriving at a good station ends a run, and arriving at another one is forbidden."""
+    end, trap = mdp.num_states, mdp.num_states + 1
+    choice = mdp.outcome_choices()
+    state = mdp.choice_states()[choice]
+    after = np.where(fills[mdp.successor], np.where(good[mdp.successor], end, trap), mdp.successor)
+    goes_on = ~mdp.is_terminal()[state]
+    columns = [
+        np.append(state[goes_on], trap),
+        np.append(mdp.choice_action[choice][goes_on], 0),
+        np.append(after[goes_on], trap),
+        np.append(mdp.probability[goes_on], 1.0),
+        np.zeros(int(goes_on.sum()) + 1),
+        np.append(cost[goes_on], 1),
+    ]
+    terminal = [*np.flatnonzero(mdp.is_terminal()).tolist(), end]
+    model = build(columns, num_states=mdp.num_states + 2, terminal=terminal, initial=0)
+    return minimal_budget(model).of_state[: mdp.num_states].astype(np.int64)

@@ -1,0 +1,153 @@
+"""Two damages: which pairs of budgets suffice.
+
+With K₂ left of the second budget, let v(s, K₂) be the least first budget that suffices: it is the minimal budget of the
+model on (state, K₂) in which a step that the second budget cannot pay for is forbidden.  One solution of that model has
+it for every state and every K₂ up to a largest one.  From which K₂ on more does not help is found by swapping roles: it
+is the least second budget that goes with the least first one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import check_budget
+from almostsure.budget.minimal import INFINITE
+from almostsure.budget.solve import minimal_budget
+from almostsure.errors import Infeasible
+from almostsure.memory import require
+from almostsure.model.build.transitions import build
+from almostsure.model.change import Given
+from almostsure.model.mdp import MDP, Ints
+from almostsure.model.monitors import amounts
+from almostsure.model.source import Model, as_model
+
+BYTES_AN_OUTCOME = 150  # while the model is built
+
+Pair = tuple[int, int]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class BudgetFrontier:
+    """Which pairs of budgets suffice, for every state; :meth:`pairs` lists those of which neither can be lowered."""
+
+    mdp: MDP
+    first: npt.NDArray[np.int32]  # [most + 1, num_states] the least first budget with a second one of 0 … most
+
+    @property
+    def most(self) -> int:
+        """The largest second budget that need be looked at: more of it lowers no state's first budget."""
+        return len(self.first) - 1
+
+    def pairs(self, state: int | str | None = None) -> list[Pair]:
+        """The pairs (first, second) of which neither can be lowered, at a state or, by default, at the start."""
+        at = self.mdp.initial_states if state is None else np.array([self.mdp.state(state)])
+        needs = self.first[:, at].max(axis=1).tolist()
+        before = [INFINITE, *needs]
+        return [(need, k) for k, need in enumerate(needs) if need < before[k]]
+
+    def suffices(self, first: int, second: int, state: int | str | None = None) -> bool:
+        """Whether a pair of budgets suffices, at a state or at the start."""
+        one, two = check_budget(first, "first"), check_budget(second, "second")
+        return any(a <= one and b <= two for a, b in self.pairs(state))
+
+    def plot(self) -> Any:
+        """Draw the pairs that suffice at the start; the Matplotlib figure is returned, not shown."""
+        from almostsure.plots import new_figure
+
+        pairs = self.pairs()
+        figure = new_figure(5, 4)
+        axes = figure.subplots()
+        second, first = [b for _, b in pairs], [a for a, _ in pairs]
+        edge = max(max(second), 1) * 1.15, max(max(first), 1) * 1.15
+        axes.fill_between([*second, edge[0]], [*first, first[-1]], edge[1], step="post", alpha=0.15, color="#1b6ca8")
+        axes.step([second[0], *second, edge[0]], [edge[1], *first, first[-1]], where="post", color="#1b6ca8")
+        axes.plot(second, first, "o", color="#1b6ca8")
+        axes.set(xlabel="second budget", ylabel="first budget", title="Pairs that suffice", xlim=(0, edge[0]))
+        axes.set_ylim(0, edge[1])
+        axes.locator_params(integer=True)
+        return figure
+
+    def __repr__(self) -> str:
+        pairs = self.pairs()
+        shown = ", ".join(map(str, pairs[:6])) + (", …" if len(pairs) > 6 else "")
+        return f"<BudgetFrontier: at the start (first, second) must be at least {shown}>"
+
+
+def budget_frontier(mdp: Model, damage: Given, *, most: int | None = None) -> BudgetFrontier:
+    """The exact pairs of budgets that suffice for the model's damage and for another one.
+
+    Parameters
+    ----------
+    mdp
+        The model, an example's name, or a file; its own damage is the first.
+    damage
+        The second: a label, a mapping from labels to whole numbers, one whole number per outcome, or a function
+        ``damage(state, action, next_state, reward, terminated)``.
+    most
+        The largest second budget to look at; by default as many as make a difference somewhere.
+
+    Raises
+    ------
+    Infeasible
+        If no pair of finite budgets suffices at the start.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.plan import budget_frontier
+    >>> rows = [(s, a, s + 1, 1, 0, a) for s in range(3) for a in (0, 1)]  # three steps, each loud (0) or harmful (1)
+    >>> mdp = asure.from_transitions(*zip(*rows), terminal=[3])
+    >>> budget_frontier(mdp, lambda s, a, s2, r, terminated: int(a == 0)).pairs()
+    [(3, 0), (2, 1), (1, 2), (0, 3)]
+    """
+    model = as_model(mdp)
+    second = amounts(model, damage, "damage")
+    largest = _range(model, second) if most is None else check_budget(most, "most")
+    first = _unfolded(model, model.damage.astype(np.int64), second, largest)
+    if first[:, model.initial_states].max(axis=1).min() == INFINITE:
+        raise Infeasible(
+            "no pair of finite budgets suffices at the start"
+            + (f" with a second one up to {largest}." if most else ".")
+        )
+    return BudgetFrontier(mdp=model, first=first)
+
+
+def _range(mdp: MDP, second: Ints) -> int:
+    """The least second budget with which every state can do with its least first one: roles are swapped."""
+    alone = minimal_budget(mdp).of_state
+    finite = alone < INFINITE
+    if not finite.any():
+        return 0
+    least = _unfolded(mdp, second, mdp.damage.astype(np.int64), int(alone[finite].max()))
+    needed = least[alone[finite], np.flatnonzero(finite)]
+    return int(needed[needed < INFINITE].max(initial=0))
+
+
+def _unfolded(mdp: MDP, paid: Ints, limited: Ints, most: int) -> npt.NDArray[np.int32]:
+    """What each state needs of one damage with 0 … most left of the other, [most + 1, num_states]."""
+    rows, size = most + 1, mdp.num_states
+    require(BYTES_AN_OUTCOME * rows * mdp.num_outcomes, f"{rows:,} budgets of the other damage", "Pass most=.")
+    goes_on = np.flatnonzero(~mdp.is_terminal()[mdp.choice_states()[mdp.outcome_choices()]])
+    choice = mdp.outcome_choices()[goes_on]
+    left = np.arange(rows)[:, None] - limited[goes_on]
+    trap = rows * size
+    after = np.where(left < 0, trap, left * size + mdp.successor[goes_on])
+    hurts = np.where(left < 0, 1, paid[goes_on])
+    state = np.arange(rows)[:, None] * size + mdp.choice_states()[choice]
+
+    def each(column: npt.NDArray[Any], last: Any) -> npt.NDArray[Any]:
+        return np.append(np.broadcast_to(column, left.shape).ravel(), last)
+
+    columns = [
+        each(state, trap), each(mdp.choice_action[choice], 0), each(after, trap),
+        each(mdp.probability[goes_on], 1.0), each(np.zeros(goes_on.size), 0.0), each(hurts, 1),
+    ]  # fmt: skip
+    ends = np.flatnonzero(mdp.is_terminal())
+    terminal = (np.arange(rows)[:, None] * size + ends).ravel().tolist()
+    model = build(columns, num_states=rows * size + 1, terminal=terminal, initial=0)
+    return minimal_budget(model).of_state[:-1].reshape(rows, size)
