@@ -81,7 +81,7 @@ def test_nothing_is_compiled_and_the_first_line_comes_at_once(tmp_path: Path) ->
 def test_make_demo_runs_it() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert "-m almostsure demo --output out/almostsure-report.html" in makefile
-    assert "\nout/\n" in (ROOT / ".gitignore").read_text("utf-8")
+    assert "\n/out/\n" in (ROOT / ".gitignore").read_text("utf-8")
 
 
 # ---------------------------------------------------------------------- routes
