@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -244,63 +243,7 @@ def test_a_log_cannot_be_asked(here: Here, tmp_path: Path) -> None:
     assert "leave out --budget, --checkpoint, --damage." in done.err
 
 
-# ---------------------------------------------------------------------- Ctrl-C and pipes
-
-
-def interrupted(arguments: list[str], fifo: Path, content: str | None, environment: dict[str, str]) -> Any:
-    """Start a command that reads a map from a pipe; when it does, let it have it (or not), and press Ctrl-C."""
-    os.mkfifo(fifo)
-    running = subprocess.Popen(
-        [sys.executable, "-m", "almostsure", *arguments], cwd=fifo.parent, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
-    )  # fmt: skip
-    with open(fifo, "w") as pipe:  # waits until the command opens it
-        if content is not None:
-            pipe.write(content)
-            pipe.close()
-            with pytest.raises(subprocess.TimeoutExpired, match="timed out"):  # it is at work
-                running.wait(2.0)
-        running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=60)
-    return running.returncode, out, err
-
-
-@pytest.mark.parametrize("content", [None, "S.~.G\n~...~\n"])
-def test_ctrl_c_leaves_nothing_behind(
-    content: str | None, tmp_path: Path, environment: Callable[..., dict[str, str]]
-) -> None:
-    arguments = ["learn", "map.txt", "--constants", "slip=0.01", "--mu", "0.0000001", "-o", "learned.umb"]
-    code, out, err = interrupted(arguments, tmp_path / "map.txt", content, environment())
-    assert code == 130
-    assert out == ""
-    assert re.match("error: interrupted", err)
-    assert "Traceback" not in err
-    assert [path.name for path in tmp_path.iterdir()] == ["map.txt"]
-
-
-def test_ctrl_c_speaks_of_files_and_options(capsys: pytest.CaptureFixture[str]) -> None:
-    minimal, solution = asure.minimal_budget("quicksand", cap=3), asure.solve_policy("paper", asure.AlmostSure(2))
-    for command, kept, said in (
-        ("budget", minimal, "--cap 3 asks for no more"),
-        ("solve", solution, "--budget 2 asks for no more"),
-        ("explain", minimal, "interrupted; nothing was written.\n"),
-        ("learn", minimal, "interrupted; nothing was written.\n"),
-        ("learn", None, "the error's .kept"),
-    ):
-
-        def stopped(kept: Any = kept) -> None:
-            raise asure.errors.Interrupted("the error's .kept", kept=kept)
-
-        assert exits.run_to_exit(stopped, [command]) == 130
-        assert said in capsys.readouterr().err
-
-
-def test_ctrl_c_in_the_checkers_process(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: Any, **__: Any) -> Any:
-        return subprocess.CompletedProcess([], 130, b"")
-
-    monkeypatch.setattr("almostsure.cli.commands.evidence.subprocess.run", stopped)
-    assert here("check", "paper", "x.safetensors").code == 130
+# ---------------------------------------------------------------------- pipes
 
 
 @pytest.mark.parametrize("arguments", [("models", "paper"), ("models", "paper", "--json"), ("--help",), ("--version",)])
@@ -472,14 +415,3 @@ def test_cleaning() -> None:
 def test_numbers_never_claim_more_than_is_true() -> None:
     assert (share(0.0), share(1e-9), share(1.0), share(1 - 1e-9)) == ("0 %", "< 0.01 %", "100 %", "> 99.99 %")
     assert (number(float("inf")), number(float("-inf")), number(float("nan"))) == ("∞", "−∞", "–")
-
-
-def test_ctrl_c_while_the_command_line_is_read_is_answered_in_words(monkeypatch, capsys):
-    from almostsure.cli import app
-
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(app._Group, "parse_args", interrupted)
-    assert app.run(["report", "paper"]) == 130
-    assert capsys.readouterr().err == "error: interrupted; nothing was written.\n"

@@ -248,12 +248,39 @@ def test_long_plays_show_how_far_they_are_and_may_be_stopped(paper, monkeypatch)
     assert seen[-1] == (100, 100)
     assert len(seen) > 10
 
+
+@pytest.mark.parametrize("crew", [None, "pairs"])
+@pytest.mark.parametrize("point", ["at work", "compiling", "the end of the threads", "NumPy"])
+def test_what_was_played_before_ctrl_c_is_kept(point, crew, paper, monkeypatch):
+    """Ctrl-C is raised at a named point; what it keeps are the first episodes of the whole run."""
+    mdp, whole = paper(), simulate(paper(), [0, 0], 100, seed=0, max_steps=10)
+    monkeypatch.setattr(module, "PLAIN_STEPS", 10**6 if point == "NumPy" else 0)
+
     def stop(self, done, note=""):
+        if done > 50:
+            raise KeyboardInterrupt
+
+    def stop_at_once(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module.Bar, "update", stop)
-    with pytest.raises(Interrupted, match="simulation of 100 episodes was stopped"):
-        simulate(paper(), [0, 0], 100, seed=0, max_steps=10)
+    home, name, action = {
+        "at work": (module.Bar, "update", stop),
+        "compiling": (module, "warm_up", stop_at_once),
+        "the end of the threads": (module.ThreadPoolExecutor, "shutdown", stop_at_once),
+        "NumPy": (module, "play_plain", stop_at_once),
+    }[point]
+    if crew and point in ("NumPy", "the end of the threads"):
+        return  # a crew has neither
+    monkeypatch.setattr(home, name, action)
+    with pytest.raises(Interrupted, match="simulation of 100 episodes was stopped") as caught:
+        simulate(mdp, [0, 0], 100, seed=0, max_steps=10, crew=Pairs() if crew else None)
+    kept = caught.value.kept
+    if point in ("compiling", "NumPy"):
+        assert kept is None
+    else:
+        assert 50 <= len(kept) <= 100
+        assert np.array_equal(kept.lengths, whole.lengths[: len(kept)])
+        assert np.array_equal(kept.damages, whole.damages[: len(kept)])
 
 
 class Pairs:

@@ -126,9 +126,8 @@ def run_checker(task: Task, result: Path) -> dict[str, Any]:
         [sys.executable, "-I", "-X", "utf8", checker.__file__, request],
         stdout=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C reaches this process alone, which ends the other
     )
-    if done.returncode in (130, -signal.SIGINT):
-        raise KeyboardInterrupt
     if done.returncode == -signal.SIGKILL:
         raise NotEnoughMemory("the checker's process was killed; the memory of this machine may not suffice.")
     if done.returncode != 0:

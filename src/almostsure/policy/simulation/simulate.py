@@ -16,7 +16,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
@@ -204,7 +204,7 @@ def simulate(
         An episode overspends and the policy says nothing about that (an assured policy never does), or it reaches a
         state about which the policy says nothing.  The state, what remained and the episode are named.
     Interrupted
-        Ctrl-C.
+        Ctrl-C.  Its ``kept`` has the first episodes, or is None if none was complete.
     """
     mdp = as_model(mdp)
     mdp.require_probabilities("simulate")
@@ -217,20 +217,21 @@ def simulate(
     start = policy.budget if budget is None else budget
     seed = _check_seed(seed)
     tables, rules = build_tables(mdp, policy), _rules(policy, start, max_steps, discount)
-    results = _play(tables, rules, seed, count, crew)
-    _raise_first_violation(mdp, tables, rules, seed, results.fate)
-    return Episodes(
-        returns=results.returns,
-        damages=results.damages,
-        lengths=results.lengths,
-        truncated=results.fate != ENDED,
-        seed=seed,
-        budget=start,
-        mdp=mdp,
-        policy=policy,
-        _tables=tables,
-        _rules=rules,
-    )
+
+    def episodes_of(results: Results) -> Episodes:
+        _raise_first_violation(mdp, tables, rules, seed, results.fate)
+        returns, damages, lengths, fate = results
+        return Episodes(
+            returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=seed, budget=start,
+            mdp=mdp, policy=policy, _tables=tables, _rules=rules,
+        )  # fmt: skip
+
+    try:
+        return episodes_of(_play(tables, rules, seed, count, crew))
+    except KeyboardInterrupt as stop:
+        kept = episodes_of(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
+        some = "nothing of it is kept" if kept is None else f"the first {len(kept):,} are the error's .kept"
+        raise Interrupted(f"the simulation of {count:,} episodes was stopped; {some}.", kept=kept) from None
 
 
 def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -> Rules:
@@ -249,6 +250,14 @@ def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -
 # ---------------------------------------------------------------------- choosing who plays
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C, with the results of the first episodes."""
+
+    def __init__(self, results: Results) -> None:
+        super().__init__()
+        self.results = results
+
+
 def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None) -> Results:
     if crew is not None:
         return _play_together(tables, rules, seed, count, crew)
@@ -261,39 +270,52 @@ def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None
 
 def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: int | None = None) -> Results:
     """Play with compiled code, in ``threads`` threads (all cores by default)."""
-    with compiling("the simulator"):
-        from almostsure.policy.simulation.kernel import play
+    results, done = no_results(count), 0
+    try:
+        with compiling("the simulator"):
+            from almostsure.policy.simulation.kernel import play
 
-        warm_up()
-    (start, step), results = open_streams(seed, np.arange(count)), no_results(count)
+            warm_up()
+        start, step = open_streams(seed, np.arange(count))
 
-    def part(piece: tuple[int, int]) -> None:
-        at = slice(*piece)
-        play(tables, rules, Streams(start[at], step[at]), results.part(*piece))
+        def part(piece: tuple[int, int]) -> None:
+            at = slice(*piece)
+            play(tables, rules, Streams(start[at], step[at]), results.part(*piece))
 
-    # A thread that is done takes the next piece, so one with long episodes holds nobody up.
-    pieces = _pieces(count, max(1, min(4096, count // 16, PIECE // rules.max_steps)))
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool, Bar("playing", count) as bar:
-        try:
+        # A thread that is done takes the next piece, so one with long episodes holds nobody up.
+        pieces = _pieces(count, max(1, min(4096, count // 16, PIECE // rules.max_steps)))
+        with Bar("playing", count) as bar, _pool(threads or os.cpu_count() or 1) as pool:
             for piece, _ in zip(pieces, pool.map(part, pieces), strict=True):
-                bar.update(piece[1])
-        except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)
-            raise _stopped(count) from None
+                done = piece[1]
+                bar.update(done)
+    except KeyboardInterrupt:
+        raise Stopped(results.part(0, done)) from None
     return results
+
+
+@contextmanager
+def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that take no further work once the block has ended, by Ctrl-C or otherwise."""
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _play_together(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew) -> Results:
     """Let a crew play pieces; whoever plays an episode, it is the same."""
-    results, pieces = no_results(count), _pieces(count, max(1, min(65536, count // 16, PIECE // rules.max_steps)))
-    with crew.open(_Job(tables, rules, seed), threads=True) as each, Bar("playing", count) as bar:
-        try:
+    results, done = no_results(count), 0
+    pieces = _pieces(count, max(1, min(65536, count // 16, PIECE // rules.max_steps)))
+    try:
+        with crew.open(_Job(tables, rules, seed), threads=True) as each, Bar("playing", count) as bar:
             for piece, played in zip(pieces, each(pieces), strict=True):
                 for name, column in zip(Results._fields, played, strict=True):
                     getattr(results, name)[slice(*piece)] = column
-                bar.update(piece[1])
-        except KeyboardInterrupt:
-            raise _stopped(count) from None
+                done = piece[1]
+                bar.update(done)
+    except KeyboardInterrupt:
+        raise Stopped(results.part(0, done)) from None
     return results
 
 
@@ -317,10 +339,6 @@ class _Job:
 
 def _pieces(count: int, size: int) -> list[tuple[int, int]]:
     return [(first, min(first + size, count)) for first in range(0, count, size)]
-
-
-def _stopped(count: int) -> Interrupted:
-    return Interrupted(f"the simulation of {count:,} episodes was stopped; nothing of it is kept")
 
 
 @functools.cache
