@@ -721,7 +721,7 @@ def test_truncated_compressed_files(path: Path, compress: Callable[[bytes], byte
 def test_a_compressed_file_must_fit_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(example(), path)
     path.write_bytes(gzip.compress(path.read_bytes()))
-    monkeypatch.setattr(archive, "available", lambda: 1000)
+    monkeypatch.setattr("almostsure.memory.available", lambda: 1000)
     with pytest.raises(NotEnoughMemory, match=r"more than half of the .* of memory.*Decompress it on disk"):
         load(path)
 
