@@ -35,11 +35,10 @@ def _stop(*_: object) -> NoReturn:
     if "--json" in sys.argv:
         import json
 
-        from almostsure import __version__
-
         command = next((word for word in sys.argv[1:] if not word.startswith("-")), "almostsure")
+        version = str(sys.modules["almostsure"].__version__)
         error = {"kind": "KeyboardInterrupt", "message": message, "exit": 130}
-        content = {"command": command, "version": __version__, "model": None, "error": error}
+        content = {"command": command, "version": version, "model": None, "error": error}
         os.write(1, (json.dumps(content, indent=2) + "\n").encode())
     else:
         os.write(2, f"error: {message}\n".encode())
