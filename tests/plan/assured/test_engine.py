@@ -358,6 +358,13 @@ def test_sweeps_that_do_not_settle_leave_no_bounds(monkeypatch):
         solve_policy(mdp, AlmostSure(18))
 
 
+def test_more_pairs_than_can_be_numbered_are_refused():
+    mdp = asure.example("hazard-map")
+    none = np.zeros(0, np.int64)
+    with pytest.raises(LimitReached, match="make more pairs than 32 bits can count"):
+        engine.Engine(mdp, minimal_budget(mdp).of_choice, 2**32, none, 1.0)
+
+
 def test_only_what_the_start_can_reach_is_solved_unless_everything_is_asked_for():
     rows = [(0, 0, 1, 1, -1, 0), (0, 1, 2, 1, 0, 1), (3, 0, 2, 1, -5, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[1, 2])

@@ -18,7 +18,8 @@ import numpy as np
 
 from almostsure.kernels import njit
 from almostsure.plan.assured.parts import NO_STAY, cut, guess, leave_surely, list_predecessors
-from almostsure.plan.assured.steps import NOWHERE, exits_of, prove, staying_gain, step_back
+from almostsure.plan.assured.steps import NOWHERE, prove, step_back
+from almostsure.plan.assured.sums import EPSILON
 
 POLICY_SWEEPS = 4  # that look at the policy's choices only, after one that looks at all
 EASY = 8  # mixed rounds after which more of them are made, and again
@@ -27,8 +28,9 @@ MEMORY = 3  # rounds that are mixed with the last one
 MIXED_ROUNDS = 150
 DOUBTFUL = 1e8  # weights above this are rounding, and are not used
 ELIMINATED = 40  # pairs of a component in which a policy is evaluated by elimination
-ROUNDS_BETWEEN = 6  # eliminations
+ROUNDS_BETWEEN = 2  # eliminations
 ELIMINATIONS = 20
+ROUNDING = 8.0 * EPSILON  # of a step, relative to the largest value
 
 
 @njit(cache=True, error_model="numpy")
@@ -165,12 +167,10 @@ def settle_small(game, bounds, members, part, scratch, half):
     """Settle a small component in which staying costs; False where another method is needed."""
     for i in range(members.size):
         bounds.place[members[i]] = i
-    most, _ = staying_gain(game, bounds, members)
-    top, error, relative = exits_of(game, bounds, members)
+    _, (most, top, error, relative) = cut(game, bounds, members, NO_STAY, part)
     done = False
     if most < 0.0 and top < np.inf and game.discount == 1.0:
         value, usable, queue, policy, height = scratch
-        cut(game, bounds, members, NO_STAY, part)
         list_predecessors(part, members.size)
         order = queue[: leave_surely(part, members.size, usable, queue)]
         for i in range(members.size):
@@ -182,9 +182,11 @@ def settle_small(game, bounds, members, part, scratch, half):
                 k = part.origin[policy[i]] if value[i] > -np.inf else game.graph.ptr[members[i]]
                 bounds.policy[members[i]] = k
                 top = max(top, value[i])
+                if value[i] > -np.inf:
+                    change = max(change, ROUNDING * abs(value[i]))
             for i in range(members.size):
                 height[i] = 1.0 + (top - value[i]) / -most
-            done = prove(game, bounds, members, value, height, (error, relative, -most, change))
+            done = prove(game, bounds, members, value, height, (error, relative, -most, change), False)
     for x in members:
         bounds.place[x] = NOWHERE
     return done

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from almostsure.errors import LimitReached
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.assured import approach, explore, parts, places, steps, sums
 from almostsure.plan.assured.explore import Graph, Moves
@@ -92,14 +93,19 @@ class Engine:
             unsigned(mdp.choice_ptr), unsigned(mdp.outcome_ptr), unsigned(mdp.successor), mdp.damage,
             unsigned(of_choice),
         )  # fmt: skip
+        if (budget + 1) * mdp.num_states >= 2**32:
+            raise LimitReached(
+                f"{budget + 1:,} budgets of {mdp.num_states:,} states make more pairs than 32 bits can count. "
+                "Solve for a smaller budget."
+            )
         self.number = np.zeros((budget + 1) * mdp.num_states, np.uint32)
-        graph: Graph = self.call(explore.explore, moves, starts.astype(np.int64), self.number)
+        graph, order = self.call(explore.explore, moves, starts.astype(np.int64), self.number)
         gain, is_one = self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward)
-        self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount))
+        self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount), order)
 
-    def _play(self, game: Game) -> None:
+    def _play(self, game: Game, order: tuple[Ints, Ints]) -> None:
         self.game, self.graph, self.discount = game, game.graph, game.discount
-        self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph)
+        self.order = order
         size = game.graph.state.size
         self.bounds = Bounds(
             np.empty(size), np.empty(size), np.empty(size, np.uint32), np.full(size, NOWHERE, np.uint32)
@@ -110,7 +116,8 @@ class Engine:
     def other(self, graph: Graph, gain: Floats) -> Engine:
         """The same pairs with other choices and rewards, undiscounted, to be solved."""
         result = copy.copy(self)
-        result._play(self.game._replace(graph=graph, gain=gain, discount=1.0))
+        game = self.game._replace(graph=graph, gain=gain, discount=1.0)
+        result._play(game, self.call(explore.components, graph))
         return result
 
     def call(self, kernel: Any, *arguments: Any) -> Any:
@@ -167,7 +174,7 @@ class Component:
         self.game, self.bounds, self.graph = engine.game, engine.bounds, engine.graph
         self.can_stay = NO_STAY
         self.inside: Graph | None = None  # of the choices inside the places where one can rest
-        self.bounds.place[members] = np.arange(members.size, dtype=np.uint32)
+        self.bounds.place[self.members] = np.arange(members.size, dtype=np.uint32)
 
     def call(self, kernel: Any, *arguments: Any) -> Any:
         """Call a kernel, compiled or not."""
@@ -176,17 +183,16 @@ class Component:
     def settle(self, half: float) -> None:
         """Find values, choices and bounds of all members."""
         members = self.members
-        self.top, self.exit_error, self.exit_relative = self.call(steps.exits_of, self.game, self.bounds, members)
-        self.most, self.least = self.call(steps.staying_gain, self.game, self.bounds, members)
+        self._cut()
         if self.top == np.inf:
             return self._endless(members[:0])
         if np.isnan(self.top):
             return self._unknown()
         if self.engine.discount == 1 and self.most > 0 and self._gains():
             return None
-        if self.engine.discount == 1 and self.most >= 0 and self.inside is None:
-            self._collapse()
-        self._cut()
+        if self.engine.discount == 1 and self.most >= 0 and self._collapse():
+            self._cut()
+        self._arrange()
         if self.part.ptr.size == 1:
             self._lose(np.ones(members.size, np.bool_))
         else:
@@ -196,16 +202,16 @@ class Component:
 
     # ------------------------------------------------------------------ the equations
 
-    def _collapse(self) -> None:
-        """Make one position of each end component without reward."""
+    def _collapse(self) -> bool:
+        """Make one position of each end component without reward; False if there is none."""
         inner = self.call(places.inner_graph, self.game, self.bounds, self.members, True)
         if inner.origin.size == 0:
-            return
-        label, self.inside = self.call(places.end_components, inner)
+            return False
+        label, inside = self.call(places.end_components, inner)
         resting = label != NOWHERE
         if not resting.any():
-            self.inside = None
-            return
+            return False
+        self.inside = inside
         label = np.where(resting, label.astype(np.int64), self.members.size + np.arange(self.members.size))
         _, position = np.unique(label, return_inverse=True)
         by_position = np.argsort(position, kind="stable")
@@ -214,41 +220,48 @@ class Component:
         self.can_stay[position[resting]] = True
         self.members = self.members[by_position]
         self.bounds.place[self.members] = position[by_position].astype(np.uint32)
+        return True
 
     def _cut(self) -> None:
-        """The equations, in a good order, of the positions that can surely leave."""
+        """The equations of the positions, and what is to be known of exits and rewards."""
         graph, members = self.graph, self.members
         choices = int((graph.ptr[members + 1].astype(np.int64) - graph.ptr[members].astype(np.int64)).sum())
         first, last = graph.entry_ptr[graph.ptr[members]], graph.entry_ptr[graph.ptr[members + 1]]
         entries = int((last.astype(np.int64) - first.astype(np.int64)).sum())
         room = make_part(members.size, choices, entries)
-        size, choices, entries = self.call(parts.cut, self.game, self.bounds, members, self.can_stay, room)
-        raw = Part(
+        (size, choices, entries), known = self.call(parts.cut, self.game, self.bounds, members, self.can_stay, room)
+        self.most, self.top, self.exit_error, self.exit_relative = known
+        self.raw = Part(
             room.ptr[: size + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
             room.constant[:choices], room.origin[:choices], room.leak[:choices], room.pred_ptr[: size + 1],
             room.pred[:entries],
         )  # fmt: skip
+
+    def _arrange(self) -> None:
+        """Put the positions that can surely leave into a good order, and find first values."""
+        raw, size, choices = self.raw, self.raw.ptr.size - 1, self.raw.origin.size
         self.call(parts.list_predecessors, raw, size)
-        usable, queue = np.ones(choices, np.bool_), np.arange(size, dtype=np.uint32)
+        usable = np.ones(choices, np.bool_)
+        queue: Ints = np.arange(size, dtype=np.uint32)
         if self.engine.discount == 1:
             queue = self._found(raw, size, usable)
-        self.order, guess = queue, np.zeros(size)
+        guess = np.full(size, -np.inf)
         if queue.size > DIRECT:
-            gain = self._gain(raw.origin)
-            sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
-            width = float(np.median(sizes)) / 4 if sizes.size else 1.0
-            self.order, guess, lowest = self.call(
-                places.estimate, raw, usable, np.maximum(gain, 0.0), width, self.engine.discount
-            )
-            if self.engine.discount < 1:
-                guess[:] = lowest
+            queue, guess = self._estimated(raw, usable)
         else:
-            guess = np.full(size, -np.inf)
             self.call(parts.guess, raw, usable, queue, guess)
-        self.part: Part = self.call(parts.reorder, raw, self.order, usable)
-        self.call(parts.list_predecessors, self.part, self.order.size)
-        self.guess = guess[self.order]
-        self.size = size
+        self.order, self.size, self.guess = queue, size, guess[queue]
+        self.part: Part = self.call(parts.reorder, raw, queue, usable)
+        self.call(parts.list_predecessors, self.part, queue.size)
+
+    def _estimated(self, raw: Part, usable: Bools) -> tuple[Ints, Floats]:
+        """An order of the positions that can surely leave, and first values."""
+        discount = self.engine.discount
+        gain = self._gain(raw.origin)
+        sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
+        width = float(np.median(sizes)) / 4 if sizes.size else 1.0
+        order, guess, lowest = self.call(places.estimate, raw, usable, np.maximum(gain, 0.0), width, discount)
+        return order, np.full(guess.size, lowest) if discount < 1 else guess
 
     def _found(self, raw: Part, size: int, usable: Bools) -> Ints:
         queue = np.empty(size, np.uint32)
@@ -328,7 +341,9 @@ class Component:
         first = max(residual, 4 * float(np.finfo(np.float64).eps) * float(np.abs(value).max(initial=0.0)))
         first = first if value.any() else 0.0
         exits = (self.exit_error, self.exit_relative, -self.most, first)
-        return bool(self.call(steps.prove, self.game, self.bounds, self.members, full, tall, exits))
+        return bool(
+            self.call(steps.prove, self.game, self.bounds, self.members, full, tall, exits, self.inside is not None)
+        )
 
     def _write(self, policy: Ints) -> None:
         """The choices of the members: at positions of several, those elsewhere go to where it is left, or rest."""

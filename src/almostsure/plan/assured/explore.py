@@ -18,6 +18,9 @@ import numpy as np
 
 from almostsure.kernels import njit
 
+ROOM = 1 << 23  # choices and targets for which there is room at first
+KNOWN = np.uint32(2**32 - 1)  # lower than nothing: the component is known
+
 
 class Moves(NamedTuple):
     """What the search reads of a model; indices are uint32."""
@@ -44,69 +47,80 @@ class Graph(NamedTuple):
 def _larger(array, used, extra):
     """A copy with room for more; twice as much as is needed now."""
     larger = np.empty(2 * (used + extra), np.uint32)
-    for i in range(used):
-        larger[i] = array[i]
+    larger[:used] = array[:used]
     return larger
 
 
 @njit(cache=True, error_model="numpy")
 def explore(moves, starts, number):
-    """The pairs that can be reached from some of them, breadth first; they are given as remaining · states + state.
+    """The pairs that can be reached from some of them, given as remaining · states + state, and their components.
 
-    ``number`` holds one zero for each pair of the model, and is filled with the number of the pair plus 1.
+    Both are found at once, depth first (Tarjan, without recursion), so that pairs of one component have numbers close
+    to each other.  ``number`` holds one zero for each pair of the model, and is filled with the number of the pair
+    plus 1.  Components are listed as by :func:`components`.
     """
-    choice_ptr, outcome_ptr, successor, damage, of_choice = (
-        moves.choice_ptr,
-        moves.outcome_ptr,
-        moves.successor,
-        moves.damage,
-        moves.of_choice,
-    )
-    num_states = choice_ptr.size - 1
-    room = starts.size + 4096
-    state, remaining = np.empty(room, np.uint32), np.empty(room, np.uint32)
-    ptr, origin = np.zeros(room, np.uint32), np.empty(room, np.uint32)
-    entry_ptr, target = np.zeros(room, np.uint32), np.empty(room, np.uint32)
-    pairs, choices, entries = 0, 0, 0
-    for at in starts:
-        if number[at] == 0:
-            state[pairs], remaining[pairs] = at % num_states, at // num_states
-            pairs += 1
-            number[at] = pairs
-    done = 0
-    while done < pairs:
-        s, left = state[done], np.int64(remaining[done])
-        first, last = np.int64(choice_ptr[s]), np.int64(choice_ptr[s + 1])
-        fresh = np.int64(outcome_ptr[last]) - np.int64(outcome_ptr[first])
-        if pairs + fresh > state.size:
-            state, remaining = _larger(state, pairs, fresh), _larger(remaining, pairs, fresh)
-        if done + 2 > ptr.size:
-            ptr = _larger(ptr, done + 1, 1)
-        if choices + last - first + 1 > origin.size:
-            origin = _larger(origin, choices, last - first + 1)
-            entry_ptr = _larger(entry_ptr, choices + 1, last - first + 1)
-        if entries + fresh > target.size:
-            target = _larger(target, entries, fresh)
-        for c in range(first, last):
-            if of_choice[c] > left:
+    choice_ptr, outcome_ptr, successor, damage, of_choice = moves
+    num_states, size = choice_ptr.size - 1, number.size  # memory that nobody writes to is not taken
+    state, remaining, ptr = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size + 1, np.uint32)
+    origin, entry_ptr, target = np.empty(ROOM, np.uint32), np.empty(ROOM, np.uint32), np.empty(ROOM, np.uint32)
+    low, at = np.empty(size, np.uint32), np.empty(size, np.uint32)  # at: the next entry of each pair on the path
+    path, stack, member = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32)
+    start = np.empty(size + 1, np.uint32)
+    pairs, choices, entries, count, listed, waiting = 0, 0, 0, 0, 0, 0
+    ptr[0], entry_ptr[0], start[0] = 0, 0, 0
+    for root in starts:
+        fresh, depth = np.int64(root), 0
+        if number[root] != 0:
+            continue
+        while True:
+            if fresh >= 0:  # a pair not met yet: list its choices; their targets are replaced by numbers when visited
+                x, s, left = pairs, fresh % num_states, fresh // num_states
+                first, last = np.int64(choice_ptr[s]), np.int64(choice_ptr[s + 1])
+                more = np.int64(outcome_ptr[last]) - np.int64(outcome_ptr[first])
+                if choices + last - first >= origin.size:
+                    origin = _larger(origin, choices, last - first + 1)
+                    entry_ptr = _larger(entry_ptr, choices + 1, last - first + 1)
+                if entries + more > target.size:
+                    target = _larger(target, entries, more)
+                state[x], remaining[x], low[x], at[x] = s, left, x + 1, entries
+                path[depth], pairs, depth, number[fresh], fresh = x, x + 1, depth + 1, x + 1, -1
+                for c in range(first, last):
+                    if of_choice[c] <= left:
+                        for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                            target[entries] = (left - np.int64(damage[o])) * num_states + np.int64(successor[o])
+                            entries += 1
+                        origin[choices], entry_ptr[choices + 1], choices = c, entries, choices + 1
+                ptr[pairs] = choices
+            x = np.int64(path[depth - 1])
+            least, e, end = low[x], at[x], entry_ptr[ptr[x + 1]]
+            while e < end and fresh < 0:
+                y = number[target[e]]
+                if y == 0:
+                    fresh, y = np.int64(target[e]), np.uint32(pairs + 1)
+                else:
+                    least = min(least, low[y - 1])
+                target[e] = y - 1
+                e += 1
+            low[x], at[x] = least, e
+            if fresh >= 0:
                 continue
-            for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                t, rest = successor[o], left - np.int64(damage[o])
-                at = rest * num_states + np.int64(t)
-                if number[at] == 0:
-                    state[pairs], remaining[pairs] = t, rest
-                    pairs += 1
-                    number[at] = pairs
-                target[entries] = number[at] - 1
-                entries += 1
-            origin[choices] = c
-            choices += 1
-            entry_ptr[choices] = entries
-        done += 1
-        ptr[done] = choices
-    return Graph(
+            depth -= 1
+            if least <= x:
+                stack[waiting], waiting = x, waiting + 1
+                low[path[depth - 1]] = min(low[path[depth - 1]], least)
+                continue
+            member[listed], low[x], listed = x, KNOWN, listed + 1
+            while waiting > 0 and stack[waiting - 1] > x:
+                waiting -= 1
+                member[listed], low[stack[waiting]], listed = stack[waiting], KNOWN, listed + 1
+            count += 1
+            start[count] = listed
+            if depth == 0:
+                break
+    graph = Graph(
         state[:pairs], remaining[:pairs], ptr[: pairs + 1], origin[:choices], entry_ptr[: choices + 1], target[:entries]
     )
+    return graph, (start[: count + 1], member[:pairs])
 
 
 @njit(cache=True, error_model="numpy")
@@ -118,7 +132,6 @@ def components(graph):
     """
     ptr, entry_ptr, target = graph.ptr, graph.entry_ptr, graph.target
     size = ptr.size - 1
-    known = np.uint32(2**32 - 1)
     low = np.zeros(size, np.uint32)
     at = np.empty(size, np.uint32)  # the next entry of each pair on the path
     path, own = np.empty(size, np.uint32), np.empty(size, np.uint32)  # pairs, and when they were met
@@ -155,11 +168,11 @@ def components(graph):
                 waiting += 1
                 low[path[depth - 1]] = min(low[path[depth - 1]], least)
                 continue
-            member[listed], low[x] = x, known
+            member[listed], low[x] = x, KNOWN
             listed += 1
             while waiting > 0 and low[stack[waiting - 1]] >= own[depth]:
                 waiting -= 1
-                member[listed], low[stack[waiting]] = stack[waiting], known
+                member[listed], low[stack[waiting]] = stack[waiting], KNOWN
                 listed += 1
             count += 1
             start[count] = listed

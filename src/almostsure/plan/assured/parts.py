@@ -18,15 +18,19 @@ LATE = 0.999999  # the largest probability of outcomes that are not known yet th
 
 @njit(cache=True, error_model="numpy")
 def cut(game, bounds, members, can_stay, part):
-    """Fill the compact arrays of a component; members of one position follow one another.  Returns their sizes.
+    """Fill the compact arrays of a component; members of one position follow one another.
 
     Choices that may lead to pairs without a finite return are left out, and so are those that never leave their own
-    position; a position that ``can_stay`` gets the choice to rest, for 0, instead.
+    position; a position that ``can_stay`` gets the choice to rest, for 0, instead.  Returns the numbers of positions,
+    choices and entries; the largest expected reward of a choice that may stay in the component, −∞ if there is none;
+    the largest value of an exit, ∞ if one is worth +∞, NaN if the bounds of one are not known; the largest error of an
+    exit; and the largest relative one, ∞ if there is anything above 0.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
     low, high, _, place = bounds
     column, factor, constant = part.column, part.factor, part.constant
+    most, exits = -np.inf, np.array([-np.inf, 0.0, 0.0])
     k, z, last = 0, 0, -1
     for x in members:
         here = np.int64(place[x])
@@ -45,18 +49,19 @@ def cut(game, bounds, members, can_stay, part):
                 there = np.int64(place[y])
                 if there == here:
                     stay += p
-                    continue
-                away += p
-                if there != NOWHERE:
+                elif there != NOWHERE:
+                    away += p
                     column[z], factor[z] = there, discount * p
                     z += 1
-                    continue
-                out += p
-                lost = lost or high[y] == -np.inf
-                if low[y] != high[y]:
-                    worth_out += p * (0.5 * low[y] + 0.5 * high[y])
                 else:
-                    worth_out += p * low[y]
+                    out += p
+                    worth_out += p * _exit(low[y], high[y], exits)
+                    lost = lost or high[y] == -np.inf
+            if stay > 0.0 or z > start:
+                most = max(most, gains[c])
+            if gains[c] > 0.0:
+                exits[2] = np.inf
+            away += out
             leak = discount * out + (1.0 - discount) * (away + stay)
             away += (1.0 - discount) * stay
             if lost or away == 0.0:
@@ -67,9 +72,27 @@ def cut(game, bounds, members, can_stay, part):
             constant[k] = (gains[c] + discount * worth_out) / away
             part.origin[k], part.leak[k], part.entry_ptr[k] = j, leak / away, start
             k += 1
-    part.ptr[last + 1] = k
-    part.entry_ptr[k] = z
-    return last + 1, k, z
+    part.ptr[last + 1], part.entry_ptr[k] = k, z
+    if exits[0] > 0.0:
+        exits[2] = np.inf
+    return (last + 1, k, z), (most, exits[0], exits[1], exits[2])
+
+
+@njit(cache=True, error_model="numpy")
+def _exit(low, high, exits):
+    """The middle of an exit's bounds; counts it among the exits."""
+    if low == high:
+        if low == np.inf or low > exits[0]:
+            exits[0] = low
+        return low
+    if high == np.inf and exits[0] != np.inf:
+        exits[0] = np.nan
+    elif high > exits[0]:
+        exits[0] = high
+    wide = 0.5 * high - 0.5 * low
+    exits[1] = max(exits[1], wide)
+    exits[2] = max(exits[2], wide / (0.5 * abs(high) + 0.5 * abs(low)))
+    return 0.5 * low + 0.5 * high
 
 
 @njit(cache=True, error_model="numpy")

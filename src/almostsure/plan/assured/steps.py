@@ -75,11 +75,11 @@ class Part(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def look(game, bounds, pairs, settles):
+def look(game, bounds, pairs, settles, merged):
     """One step backward from some pairs: either settles them, or says by how much their bounds fall short at most.
 
-    Settling, a pair is what its choices are worth.  Otherwise successors in the same place as the pair count as itself,
-    and choices that never leave it were looked at before.
+    Settling, a pair is what its choices are worth.  Otherwise choices that never leave it were looked at before; and
+    where pairs are ``merged``, successors in the same place as the pair count as itself.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, is_one, discount = game
@@ -100,7 +100,7 @@ def look(game, bounds, pairs, settles):
             is_lost, is_endless = False, False
             for e in range(first, last):
                 y, p = target[e], probability[e + shift]
-                if y == x or (not settles and place[y] == here):
+                if y == x or (merged and place[y] == here):
                     stay += p
                     continue
                 away += p
@@ -153,39 +153,15 @@ def step_back(game, bounds, order, begin):
     i = begin
     while i < start.size - 1 and start[i + 1] - start[i] == 1:
         i += 1
-    look(game, bounds, member[start[begin] : start[i]], True)
+    look(game, bounds, member[start[begin] : start[i]], True, False)
     return i
-
-
-# ---------------------------------------------------------------------- components
-
-
-@njit(cache=True, error_model="numpy")
-def staying_gain(game, bounds, members):
-    """The largest expected reward of a choice that may stay in the component, and the smallest; −∞, ∞ if there is none.
-
-    ``bounds.place`` tells who is in the component.
-    """
-    ptr, origin, entry_ptr, target = game.graph.ptr, game.graph.origin, game.graph.entry_ptr, game.graph.target
-    place = bounds.place
-    gains = game.gain
-    most, least = -np.inf, np.inf
-    for x in members:
-        for k in range(ptr[x], ptr[x + 1]):
-            stays = False
-            for e in range(entry_ptr[k], entry_ptr[k + 1]):
-                stays = stays or place[target[e]] != NOWHERE
-            if stays:
-                gain = gains[origin[k]]
-                most, least = max(most, gain), min(least, gain)
-    return most, least
 
 
 # ---------------------------------------------------------------------- proofs
 
 
 @njit(cache=True, error_model="numpy")
-def prove(game, bounds, members, value, height, exits):
+def prove(game, bounds, members, value, height, exits, merged):
     """Widen bounds around the values until they are proved; False if they never are.
 
     ``value`` and ``height`` are by position.  ``exits`` holds the largest error of an exit, the largest relative error
@@ -202,44 +178,10 @@ def prove(game, bounds, members, value, height, exits):
             wide = min(error + residual * height[i], share * abs(value[i]))
             wide *= 1.0 + 8.0 * EPSILON
             bounds.low[x], bounds.high[x] = value[i] - wide, value[i] + wide
-        missing = look(game, bounds, members, False)
+        missing = look(game, bounds, members, False, merged)
         if missing == 0.0:
             return True
         if not missing < np.inf:
             return False
         residual = 2.0 * residual + 1.5 * missing
     return False
-
-
-@njit(cache=True, error_model="numpy")
-def exits_of(game, bounds, members):
-    """The largest value of an exit, the largest error, and the largest relative one (∞ if there is anything above 0).
-
-    The value is ∞ if some exit is worth +∞, and NaN if the bounds of one are not known.
-    """
-    ptr, origin, entry_ptr, target = game.graph.ptr, game.graph.origin, game.graph.entry_ptr, game.graph.target
-    lows, highs, place = bounds.low, bounds.high, bounds.place
-    gain = game.gain
-    top, error, relative = -np.inf, 0.0, 0.0
-    is_known, is_endless = True, False
-    for x in members:
-        for k in range(ptr[x], ptr[x + 1]):
-            if gain[origin[k]] > 0.0:
-                relative = np.inf
-            for e in range(entry_ptr[k], entry_ptr[k + 1]):
-                y = target[e]
-                low, high = lows[y], highs[y]
-                if place[y] != NOWHERE or high == -np.inf:
-                    continue
-                is_endless = is_endless or low == np.inf
-                is_known = is_known and (high < np.inf or low == np.inf)
-                top = max(top, high)
-                wide = 0.5 * high - 0.5 * low
-                error = max(error, wide)
-                if wide > 0.0:
-                    relative = max(relative, wide / (0.5 * abs(high) + 0.5 * abs(low)))
-    if is_endless:
-        return np.inf, error, relative
-    if not is_known:
-        return np.nan, error, relative
-    return top, error, relative if top <= 0.0 else np.inf
