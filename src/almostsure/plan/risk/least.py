@@ -20,6 +20,10 @@ for a loop to be left.
 *Horizons.*  With t steps left, p_t(s, K) = min over a of Σ p · p_{t−1}(s', K − d), and p_0 = 0 unless overspent (or
 forbidden): a recursion, one row for each (t, K), with the same rounding up.
 
+*Certain loss.*  p* = 1 exactly where no outcomes, of whatever choices, lead to a pair with p* = 0: if some do, whoever
+tries them and then plays safe has a chance.  These pairs are found on the graph, by searching backwards, and need no
+sweeps; the others are swept in the order in which the search finds them.
+
 *Layers.*  Damage only lowers K, so K = 0, 1, 2, … are solved in turn; p̄(·, K − 1) is a valid start for K, since more
 budget never makes overspending more likely.
 """
@@ -95,13 +99,46 @@ def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float) -> LeastRi
     is_open = [np.flatnonzero(needed > level) for level in range(budget + 1)]
     work = sum(int((mdp.choice_ptr[o + 1] - mdp.choice_ptr[o]).sum()) for o in is_open)
     sweeps = PLAIN_SWEEPS if work < PLAIN_WORK else 0
+    search = _Search(sums)
     with Bar("least risks", budget + 1) as bar:
-        for level, states in enumerate(is_open):
-            upper[level, states] = upper[level - 1, states] if level else 1.0
+        for level, needy in enumerate(is_open):
+            lower[level, needy] = upper[level, needy] = 1.0
+            states = search.with_a_chance(upper, level, needy)
+            upper[level, states], lower[level, states] = upper[level - 1, states] if level else 1.0, 0.0
             if states.size:
                 _settle((sums, upper, lower), level, states, tolerance, sweeps)
             bar.update(level + 1)
     return LeastRisk(upper, lower)
+
+
+class _Search:
+    """Which pairs have a chance, and in which order they are found from those that are safe."""
+
+    def __init__(self, sums: Sums) -> None:
+        self.sums = sums
+        owner = sums.owner[np.repeat(np.arange(sums.owner.size), np.diff(sums.outcome_ptr))]
+        free = np.flatnonzero(sums.damage == 0)
+        order = free[np.argsort(sums.successor[free], kind="stable")]
+        self._before = owner[order]  # who leads to each state without damage, side by side
+        self._ptr = np.searchsorted(sums.successor[order], np.arange(sums.choice_ptr.size))
+
+    def with_a_chance(self, upper: Floats, level: int, needy: Ints) -> Ints:
+        """The pairs of a layer with p* < 1, those that lead to safe or lower ones first; the others read 1."""
+        sums, waits = self.sums, np.zeros(upper.shape[1], np.bool_)
+        waits[needy] = True
+        choice, place = spans(sums.choice_ptr, needy)
+        outcome, of = spans(sums.outcome_ptr, choice)
+        left = level - sums.damage[outcome].astype(np.int64)
+        good = (left >= 0) & (upper[np.maximum(left, 0), sums.successor[outcome]] < 1.0)
+        frontier: Ints = needy[np.unique(place[of[good]])]
+        found = [frontier]
+        while frontier.size:
+            waits[frontier] = False
+            items, _ = spans(self._ptr, frontier)
+            ahead = self._before[items]
+            frontier = np.unique(ahead[waits[ahead]])
+            found.append(frontier)
+        return np.concatenate(found)
 
 
 def _settle(tables: tuple[Sums, Floats, Floats], level: int, states: Ints, tolerance: float, plain_sweeps: int) -> None:

@@ -1,6 +1,6 @@
 """The compiled sweeps of :mod:`almostsure.plan.risk.least`, whose ``sweep_plain`` is their twin.
 
-A state's new value is used at once, and sweeps go forth and back: both only let the bounds close in sooner.
+A state's new value is used at once, and states whose bounds are close are left alone: both only save time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ def sweep_layer(
         gap = 0.0
         for i in range(states.size):
             s = states[i] if number % 2 == 0 else states[states.size - 1 - i]
+            if upper[level, s] - lower[level, s] <= 0.5 * tolerance:
+                gap = max(gap, upper[level, s] - lower[level, s])
+                continue
             high, low = bounds_of(sums, upper, lower, level, s)
             upper[level, s] = min(upper[level, s], high)
             lower[level, s] = max(lower[level, s], low)
