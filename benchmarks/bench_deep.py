@@ -32,7 +32,7 @@ def main() -> int:
     if arguments.csv:
         result.to_csv(arguments.csv)
     if arguments.picture:
-        result.plot().savefig(arguments.picture)
+        result.plot().figure.savefig(arguments.picture)
     return verdict(result, arguments)
 
 

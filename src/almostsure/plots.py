@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from almostsure.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure
 
 
@@ -16,6 +17,26 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
+    """The axes to draw on: those that are given, or those of a new figure of pyplot, which notebooks show."""
+    return panels(1, width, height)[0] if ax is None else ax
+
+
+def panels(number: int, width: float, height: float, **options: Any) -> list[Axes]:
+    """Axes side by side in a new figure of pyplot; MissingExtra without Matplotlib."""
+    require()
+    import matplotlib.pyplot as plt
+
+    _, found = plt.subplots(1, number, figsize=(width, height), layout="constrained", squeeze=False, **options)
+    return list(found[0])
+
+
+def tidy(axes: Axes) -> None:
+    """A faint grid, and no frame where nothing is read off."""
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def require() -> None:

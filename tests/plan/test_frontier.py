@@ -62,12 +62,12 @@ def test_with_a_discount(paper):
 def test_the_picture(hazard, paper, tmp_path):
     pytest.importorskip("matplotlib")
     for curves in (hazard, frontier(paper(), 2), frontier(paper(), 0, limits=[], risks=[])):
-        figure = curves.plot()
+        figure = curves.plot().figure
         figure.savefig(tmp_path / "frontier.png")
         left, right = figure.axes
         assert left.get_xlabel() == "budget of damage"
         assert "risk of more than" in right.get_xlabel()
-    steps = hazard.plot().axes[0].lines[1]
+    steps = hazard.plot().lines[1]
     assert np.array_equal(steps.get_xydata(), np.column_stack([hazard.budgets, hazard.assured]))
 
 

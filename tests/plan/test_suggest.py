@@ -126,7 +126,7 @@ def test_the_picture(tmp_path):
     pytest.importorskip("matplotlib")
     for name, count in (("quicksand", 3), ("paper", 1)):
         found = suggest_budget(name)
-        figure = found.plot()
+        figure = found.plot().figure
         figure.savefig(tmp_path / f"{name}.png")
         (axes,) = figure.axes
         assert axes.get_xlabel() == "budget of damage"

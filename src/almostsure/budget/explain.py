@@ -56,6 +56,14 @@ class Explanation:
         """The damage done along the steps (once around the trap)."""
         return sum(step.damage for step in self.steps)
 
+    def __repr__(self) -> str:
+        return f"<Explanation: {self.headline} {len(self.steps):,} steps; print it>"
+
+    def _repr_html_(self) -> str:
+        from almostsure.model.show.html import text_card
+
+        return text_card("Explanation", str(self))
+
     def __str__(self) -> str:
         lines = [self.headline, *self._moves()]
         if self.trap:

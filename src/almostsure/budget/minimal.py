@@ -16,6 +16,7 @@ from almostsure.model.mdp import MDP, Bools, Ints
 
 if TYPE_CHECKING:
     from almostsure.budget.explain import Explanation
+    from almostsure.plots import Axes
 
 INFINITE = 2**31 - 1
 """No finite budget suffices; or, in a budget that was solved with a cap, none up to the cap."""
@@ -166,6 +167,25 @@ class MinimalBudget:
         counts = levels_table("states need", self.histogram())
         facts = list(zip(("start", "levels", "proof"), self._in_words(), strict=True))
         return card("MinimalBudget", facts, counts, budget_map(self.mdp, self.of_state))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw what each cell of the map needs, or how many states need how much where there is no map."""
+        if self.mdp.layout is not None:
+            from almostsure.model.show.plot import plot_map
+
+            return plot_map(self.mdp, ax, [_shown_need(int(need)) for need in self.of_state], "minimal budgets")
+        from almostsure.plots import axes_for, tidy
+
+        counts, axes = self.histogram(), axes_for(ax, 6.0, 3.5)
+        axes.bar([_shown_need(need) for need in counts], list(counts.values()), color="#1b6ca8")
+        axes.set_xlabel("minimal budget")
+        axes.set_ylabel("states")
+        tidy(axes)
+        return axes
+
+
+def _shown_need(need: int) -> str:
+    return "∞" if need == INFINITE else str(need)
 
 
 def write_minimal(minimal: MinimalBudget, path: str | PathLike[str], *, kind: str) -> None:

@@ -115,6 +115,14 @@ class Ledger:
         self.sinks.append(JsonLines(path))
         return self
 
+    def __repr__(self) -> str:
+        return f"<Ledger: {str(self).splitlines()[0]}; {self.episodes:,} episodes>"
+
+    def _repr_html_(self) -> str:
+        from almostsure.model.show.html import text_card
+
+        return text_card("Ledger", str(self))
+
     def __str__(self) -> str:
         raised = sum(surprise.raised > 0 for surprise in self.surprises)
         lines = [

@@ -112,6 +112,17 @@ class LearnedBudget:
         """What the budget promises, in a sentence."""
         return self.confidence.statement
 
+    def __repr__(self) -> str:
+        known = f"{int(np.count_nonzero(self.known)):,} of {self.known.size:,} choices are known"
+        start = self.minimal.smallest_budget()
+        needs = f"the start needs {start}" if start < INFINITE else "what the start needs is unknown"
+        return f"<LearnedBudget: {needs}; {known}, from {self.samples:,} samples; print it>"
+
+    def _repr_html_(self) -> str:
+        from almostsure.model.show.html import text_card
+
+        return text_card("LearnedBudget", str(self))
+
     def __str__(self) -> str:
         known, choices = int(np.count_nonzero(self.known)), self.known.size
         fate = "refused" if self.unknown == "refuse" else "allowed"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,9 @@ from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.origin import Origin
 from almostsure.model.space import Encode, Initial, Space
+
+if TYPE_CHECKING:
+    from almostsure.plots import Axes
 
 __all__ = [
     "ARRAY_NAMES",
@@ -290,6 +293,12 @@ class MDP(Space):
         from almostsure.model.show.html import model_card
 
         return model_card(self)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the map on Matplotlib axes, by default on new ones; they are returned."""
+        from almostsure.model.show.plot import plot_map
+
+        return plot_map(self, ax)
 
     def summary(self) -> str:
         """A few lines about the model: its size, damage, rewards, terminal states, start and memory."""

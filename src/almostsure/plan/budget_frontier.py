@@ -9,7 +9,7 @@ is the least second budget that goes with the least first one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from almostsure.model.change import Given
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.monitors import amounts
 from almostsure.model.source import Model, as_model
+
+if TYPE_CHECKING:
+    from almostsure.plots import Axes
 
 BYTES_AN_OUTCOME = 150  # while the model is built
 
@@ -55,13 +58,12 @@ class BudgetFrontier:
         one, two = check_budget(first, "first"), check_budget(second, "second")
         return any(a <= one and b <= two for a, b in self.pairs(state))
 
-    def plot(self) -> Any:
-        """Draw the pairs that suffice at the start; the Matplotlib figure is returned, not shown."""
-        from almostsure.plots import new_figure
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the pairs that suffice at the start on Matplotlib axes, by default on new ones; they are returned."""
+        from almostsure.plots import axes_for
 
         pairs = self.pairs()
-        figure = new_figure(5, 4)
-        axes = figure.subplots()
+        axes = axes_for(ax, 5, 4)
         second, first = [b for _, b in pairs], [a for a, _ in pairs]
         edge = max(max(second), 1) * 1.15, max(max(first), 1) * 1.15
         axes.fill_between([*second, edge[0]], [*first, first[-1]], edge[1], step="post", alpha=0.15, color="#1b6ca8")
@@ -70,7 +72,7 @@ class BudgetFrontier:
         axes.set(xlabel="second budget", ylabel="first budget", title="Pairs that suffice", xlim=(0, edge[0]))
         axes.set_ylim(0, edge[1])
         axes.locator_params(integer=True)
-        return figure
+        return axes
 
     def __repr__(self) -> str:
         pairs = self.pairs()

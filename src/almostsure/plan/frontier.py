@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from almostsure.plan.curve import assured_curve
 from almostsure.plan.programme.flow import layered_flow, plain_flow
 from almostsure.plan.programme.occupation import Programme
 from almostsure.plan.solve import solve_programme
+
+if TYPE_CHECKING:
+    from almostsure.plots import Axes
 
 POINTS = 21
 RISKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -43,11 +46,20 @@ class Frontier:
         at = {float(limit): value for limit, value in zip(self.limits, self.expected, strict=True)}
         return np.array([at.get(float(k), math.nan) - v for k, v in zip(self.budgets, self.assured, strict=True)])
 
-    def plot(self) -> Any:
-        """Draw the curves; the Matplotlib figure is returned, not shown."""
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw return against damage on the axes given, or on new ones with return against risk beside it."""
         from almostsure.plan.frontier_plot import draw
 
-        return draw(self)
+        return draw(self, ax)
+
+    def __repr__(self) -> str:
+        sizes = f"{self.budgets.size} budgets, {self.limits.size} averages, {self.risks.size} risks"
+        return f"<Frontier: best returns up to a budget of {self.budget} ({sizes}); print it, or plot it>"
+
+    def _repr_html_(self) -> str:
+        from almostsure.model.show.html import text_card
+
+        return text_card("Frontier", str(self))
 
     def __str__(self) -> str:
         rows = [("budget", "never more", "on average")]

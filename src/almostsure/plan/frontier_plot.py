@@ -6,29 +6,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from almostsure.plots import new_figure
+from almostsure.plots import panels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from almostsure.plan.frontier import Frontier
 
 ASSURED, EXPECTED, CHANCE = "#1b6ca8", "#d1603d", "#6a4c93"
 
 
-def draw(frontier: Frontier) -> Figure:
-    """Two panels: return against damage, and return against risk."""
-    figure = new_figure(10, 4.2)
-    left, right = figure.subplots(1, 2, sharey=True)
-    _against_damage(left, frontier)
-    _against_risk(right, frontier)
-    left.set_ylabel("best return" if frontier.discount == 1 else f"best return (discount {frontier.discount:g})")
-    for axes in (left, right):
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle("The price of certainty")
-    return figure
+def draw(frontier: Frontier, ax: Axes | None) -> Axes:
+    """Return against damage and, on new axes, return against risk beside it."""
+    shown = panels(2, 10, 4.2, sharey=True) if ax is None else [ax]
+    _against_damage(shown[0], frontier)
+    for axes in shown[1:]:
+        _against_risk(axes, frontier)
+    shown[0].set_ylabel("best return" if frontier.discount == 1 else f"best return (discount {frontier.discount:g})")
+    for axes in shown:
+        tidy(axes)
+    return shown[0]
 
 
 def _against_damage(axes: Axes, frontier: Frontier) -> None:

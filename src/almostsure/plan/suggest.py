@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from almostsure.plan.assured.plateau import without_budget
 from almostsure.plan.constraints import AlmostSure
 from almostsure.plan.curve import assured_curve
 from almostsure.plan.solve import solve_policy
+
+if TYPE_CHECKING:
+    from almostsure.plots import Axes
 
 FEW = 8  # budgets above the least one that are looked at first
 MANY = 1024  # and at most, unless the user says
@@ -55,11 +58,16 @@ class Suggestion:
         """The budget to try first: where more stops paying, or the largest one known if it never does."""
         return self.most if self.pays_until is None else self.pays_until
 
-    def plot(self) -> Any:
-        """Draw the curve; the Matplotlib figure is returned, not shown."""
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the curve on Matplotlib axes, by default on new ones; they are returned."""
         from almostsure.plan.suggest_plot import draw
 
-        return draw(self)
+        return draw(self, ax)
+
+    def _repr_html_(self) -> str:
+        from almostsure.model.show.html import text_card
+
+        return text_card("Suggestion", repr(self).removeprefix("<Suggestion: ").removesuffix(">"))
 
     def __repr__(self) -> str:
         from almostsure.plan.suggest_text import text

@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from almostsure.plots import new_figure
+from almostsure.plots import axes_for, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from almostsure.plan.suggest import Suggestion
 
 CURVE, LIMIT, PAYS = "#1b6ca8", "#777777", "#d1603d"
 
 
-def draw(suggestion: Suggestion) -> Figure:
+def draw(suggestion: Suggestion, ax: Axes | None) -> Axes:
     """The best return against the budget, with the three numbers that frame the choice."""
-    figure = new_figure(6.4, 4.0)
-    axes = figure.subplots()
+    axes = axes_for(ax, 6.4, 4.0)
     budgets, known = np.arange(len(suggestion.curve)), np.isfinite(suggestion.curve)
     axes.step(
         budgets[known], suggestion.curve[known], where="post", color=CURVE, marker="o", label="best assured return"
@@ -31,10 +29,9 @@ def draw(suggestion: Suggestion) -> Figure:
     axes.set_ylabel("best return")
     axes.set_xlim(-0.3, suggestion.most + 0.3)
     axes.locator_params(axis="x", integer=True)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     axes.legend(frameon=False, loc="lower right")
-    return figure
+    return axes
 
 
 def _frame(axes: Axes, suggestion: Suggestion) -> None:

@@ -83,6 +83,15 @@ class Evaluation:
             raise ArgumentError("there is no budget to overspend: evaluate with budget=, or ask exceeds(budget)")
         return self.exceeds(self.budget)
 
+    def __repr__(self) -> str:
+        over = "" if self.budget is None else f", P(damage > {self.budget}) = {self.overspends:.6g}"
+        return f"<Evaluation: return {self.expected_return:.6g}, damage {self.expected_damage:.6g} on average{over}>"
+
+    def _repr_html_(self) -> str:
+        from almostsure.model.show.html import card
+
+        return card("Evaluation", [(line[:17].strip(), line[17:]) for line in str(self).splitlines()])
+
     def __str__(self) -> str:
         lines = [
             f"expected return  {self.expected_return:.10g}"

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,9 @@ from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.policy import read
 from almostsure.policy.rows import Rest, check_blocks, check_choices, check_rest, pure, shaped
+
+if TYPE_CHECKING:
+    from almostsure.plots import Axes
 
 
 @final
@@ -375,6 +378,14 @@ class Policy:
         from almostsure.policy.text import policy_card
 
         return policy_card(self)
+
+    def plot(self, ax: Axes | None = None, *, remaining: int | None = None) -> Axes:
+        """Draw what is played in each cell of the map with ``remaining`` left, by default with the whole budget."""
+        from almostsure.model.show.plot import plot_map
+        from almostsure.policy.text import signs
+
+        left = self.budget if remaining is None else remaining
+        return plot_map(self.mdp, ax, signs(self, left), "" if left is None else f"with {left} left")
 
 
 @final

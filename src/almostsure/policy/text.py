@@ -36,12 +36,17 @@ def policy_card(policy: Policy) -> str:
 
 def policy_map(policy: Policy) -> str:
     """What is played with the whole budget, on the map, as HTML; nothing if there is no small map."""
-    mdp, layer = policy.mdp, policy.layer(policy.budget, policy.horizon)
+    mdp = policy.mdp
     if mdp.layout is None or mdp.num_states > MOST_DRAWN:
         return ""
-    idle = mdp.is_terminal()
-    texts = ["" if idle[s] else _sign(mdp, policy.shares(s, layer), s) for s in range(mdp.num_states)]
-    return text_map(mdp, texts, "what is played" + ("" if policy.budget is None else f" with {policy.budget} left"))
+    label = "what is played" + ("" if policy.budget is None else f" with {policy.budget} left")
+    return text_map(mdp, signs(policy, policy.budget), label)
+
+
+def signs(policy: Policy, remaining: int | None) -> list[str]:
+    """A short text for each state: what is played there with what remains."""
+    mdp, layer, idle = policy.mdp, policy.layer(remaining, policy.horizon), policy.mdp.is_terminal()
+    return ["" if idle[s] else _sign(mdp, policy.shares(s, layer), s) for s in range(mdp.num_states)]
 
 
 def _sign(mdp: MDP, shares: Floats, state: int) -> str:

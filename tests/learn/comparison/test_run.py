@@ -173,7 +173,7 @@ def test_text_html_and_csv(small, tmp_path):
 
 
 def test_the_plot_has_a_panel_for_each_measure(small):
-    figure = small.plot()
+    figure = small.plot().figure
     assert [axes.get_title() for axes in figure.axes] == [
         "return of a training episode", "damage of a training episode", "violations so far",
     ]  # fmt: skip

@@ -39,7 +39,7 @@ def suggest(
     least_budget(task)
     found = suggest_budget(task.mdp, most=most)
     if plot is not None:
-        save_figure(found.plot(), plot)
+        save_figure(found.plot().figure, plot)
     if json:
         task.emit(
             least=found.least, budget=found.budget, pays_until=found.pays_until, limit=found.limit, curve=found.curve,
@@ -70,7 +70,7 @@ def frontier(
     highest = suggested_budget(task) if budget is None else budget
     found = find_frontier(task.mdp, highest, discount=discount)
     if plot is not None:
-        save_figure(found.plot(), plot)
+        save_figure(found.plot().figure, plot)
     if json:
         curves = ("budgets", "assured", "limits", "expected", "risks", "chance")
         task.emit(budget=found.budget, discount=discount, **{name: getattr(found, name) for name in curves}, plot=plot)

@@ -114,7 +114,7 @@ def compare(
     if output is not None:
         result.to_csv(output)
     if plot is not None:
-        save_figure(result.plot(), plot)
+        save_figure(result.plot().figure, plot)
     if json:
         bounds = {"random_return": result.random, "assured_return": result.optimum}
         task.emit(

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from almostsure.plots import new_figure
+from almostsure.errors import UnknownName
+from almostsure.plots import panels, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from almostsure.learn.comparison.result import Comparison
 
@@ -22,28 +22,41 @@ TITLES = {
 }
 
 
-def draw(comparison: Comparison) -> Figure:
-    """Three panels: return, damage and violations against steps, with confidence bands."""
-    figure = new_figure(12, 4.4)
+def draw(comparison: Comparison, ax: Axes | None, measure: str) -> Axes:
+    """Return, damage and violations against steps, with confidence bands; or one of them, on the axes given."""
+    if measure not in TITLES:
+        raise UnknownName("measure", measure, TITLES, f"There are {', '.join(TITLES)}.")
+    if ax is not None:
+        _measure(ax, comparison, measure)
+        ax.legend(frameon=False, fontsize=9)
+        return ax
+    shown = panels(len(TITLES), 12, 4.4)
+    for axes, name in zip(shown, TITLES, strict=True):
+        _measure(axes, comparison, name)
+    handles, names = shown[-1].get_legend_handles_labels()
+    figure = shown[0].get_figure(root=True)
+    if figure is not None:
+        figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return shown[0]
+
+
+def _measure(axes: Axes, comparison: Comparison, measure: str) -> None:
     from matplotlib.ticker import EngFormatter
 
-    panels = figure.subplots(1, len(TITLES))
-    for axes, (measure, title) in zip(panels, TITLES.items(), strict=True):
-        _panel(axes, comparison, measure)
-        axes.set_title(title, fontsize=10)
-        axes.set_xlabel("environment steps")
-        axes.xaxis.set_major_formatter(EngFormatter())
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    _reference(panels[0], comparison.optimum, "assured optimum")
-    _reference(panels[1], comparison.budget, "budget")
-    _limit_returns(panels[0], comparison)
-    for axes, linear in ((panels[1], max(comparison.budget, 1)), (panels[2], 1)):
-        axes.set_yscale("symlog", linthresh=linear)  # some never hurt, others do so a thousand times
-        axes.set_ylim(bottom=-0.05 * linear)
-    handles, names = panels[2].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    return figure
+    _panel(axes, comparison, measure)
+    axes.set_title(TITLES[measure], fontsize=10)
+    axes.set_xlabel("environment steps")
+    axes.xaxis.set_major_formatter(EngFormatter())
+    tidy(axes)
+    if measure == "return":
+        _reference(axes, comparison.optimum, "assured optimum")
+        _limit_returns(axes, comparison)
+        return
+    if measure == "damage":
+        _reference(axes, comparison.budget, "budget")
+    linear = max(comparison.budget, 1) if measure == "damage" else 1
+    axes.set_yscale("symlog", linthresh=linear)  # some never hurt, others do so a thousand times
+    axes.set_ylim(bottom=-0.05 * linear)
 
 
 def _panel(axes: Axes, comparison: Comparison, measure: str) -> None:

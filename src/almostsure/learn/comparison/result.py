@@ -9,13 +9,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from almostsure.files import atomic_write
 from almostsure.learn.learners.training import Training
 from almostsure.model.arrays import Floats, Ints
+
+if TYPE_CHECKING:
+    from almostsure.plots import Axes
 
 POINTS = 25  # of a learning curve
 LEVEL = 0.95  # of the confidence bands
@@ -105,11 +108,11 @@ class Comparison:
 
     # ------------------------------------------------------------------ ways out
 
-    def plot(self) -> Any:
-        """Draw the curves; the Matplotlib figure is returned, not shown."""
+    def plot(self, ax: Axes | None = None, *, measure: str = "return") -> Axes:
+        """Draw one measure on the axes given, or all three on new ones, of which the first is returned."""
         from almostsure.learn.comparison.plot import draw
 
-        return draw(self)
+        return draw(self, ax, measure)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write the rows to a CSV file, atomically."""

@@ -55,6 +55,11 @@ def card(title: str, facts: Iterable[tuple[str, str]], *parts: str) -> str:
     )
 
 
+def text_card(title: str, text: str) -> str:
+    """A card of what is printed, line by line, in a fixed width."""
+    return card(title, (), f'<pre style="margin:4px 0;font-size:12px;background:none">{escape(text)}</pre>')
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], more: str = "") -> str:
     """A table with a header; ``more`` is a line below it."""
     cell = f"text-align:left;padding:2px 10px 2px 0;border-bottom:{LINE}"

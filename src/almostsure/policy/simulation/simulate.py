@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,9 @@ from almostsure.policy.simulation.plain import (
 )
 from almostsure.policy.simulation.streams import Streams, open_streams
 from almostsure.progress import Bar, compiling
+
+if TYPE_CHECKING:
+    from almostsure.plots import Axes
 
 MAX_STEPS = 100_000
 MOST_STEPS = 40  # of a trajectory that are printed
@@ -112,6 +115,25 @@ class Episodes:
         if self.truncated.any():
             lines.append(f"truncated {int(self.truncated.sum()):,} of {count:,}{self._where_cut()}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from almostsure.model.show.html import text_card
+
+        return text_card("Episodes", str(self))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw how many episodes took how much damage, with the budget."""
+        from almostsure.plots import axes_for, tidy
+
+        axes, counts = axes_for(ax, 6.0, 3.5), np.bincount(self.damages)
+        axes.bar(np.arange(counts.size), counts / len(self), color="#1b6ca8")
+        if self.budget is not None:
+            axes.axvline(self.budget + 0.5, color="#d1603d", linestyle="--", label=f"budget {self.budget}")
+            axes.legend(frameon=False)
+        axes.set_xlabel("damage")
+        axes.set_ylabel("share of episodes")
+        tidy(axes)
+        return axes
 
     def _where_cut(self) -> str:
         """Whether episodes were cut, or came to rest: only the former may have had more to tell."""

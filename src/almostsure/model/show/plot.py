@@ -1,0 +1,62 @@
+"""Maps as Matplotlib pictures: the terrain, what each cell needs, what is played there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from almostsure.errors import ModelError
+from almostsure.model.show.draw import NOBODY, cells
+from almostsure.plots import axes_for
+
+if TYPE_CHECKING:
+    from almostsure.model.mdp import MDP
+    from almostsure.plots import Axes
+
+ROCK, FLOOR, TRAP = "#6b6f76", "#efe9dc", "#4a1530"
+HAZARDS = {"~": "#f6c39a", "1": "#f6c39a", "2": "#ee9155", "3": "#d9601f", "H": "#d9601f"}
+CELL = 0.42  # inches
+LARGEST = 40  # cells along a side up to which texts are written
+
+
+def plot_map(mdp: MDP, ax: Axes | None, texts: Sequence[str] | None = None, title: str = "") -> Axes:
+    """Draw the map of a model, what hurts in orange, with a text in the cell of each state.
+
+    Raises
+    ------
+    ModelError
+        If the model has no map.
+    """
+    if mdp.layout is None:
+        raise ModelError("the model must have a map to be drawn; got one without. almostsure report draws any model.")
+    rows = cells(mdp)
+    height, width = len(rows), len(rows[0])
+    axes = axes_for(ax, min(12.0, 1 + CELL * width), min(12.0, 1 + CELL * height))
+    picture = [[_colour(state, character) for state, character in row] for row in rows]
+    axes.imshow(np.array([[_rgb(colour) for colour in row] for row in picture]), interpolation="nearest")
+    if max(height, width) <= LARGEST:
+        for y, row in enumerate(rows):
+            for x, (state, character) in enumerate(row):
+                text = character if texts is None or state == NOBODY else texts[state]
+                ink = "white" if picture[y][x] in (ROCK, TRAP) else "#1c1c1c"
+                axes.text(x, y, text.strip(".#"), ha="center", va="center", fontsize=9, color=ink)
+    axes.set_xticks(range(width), [f"c{x}" for x in range(width)], fontsize=7)
+    axes.set_yticks(range(height), [f"r{y}" for y in range(height)], fontsize=7)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title(title, fontsize=10)
+    return axes
+
+
+def _colour(state: int, character: str) -> str:
+    if state == NOBODY:
+        return ROCK
+    if character == "X":
+        return TRAP
+    return HAZARDS.get(character, "#a63c06" if character in "456789" else FLOOR)
+
+
+def _rgb(colour: str) -> tuple[float, ...]:
+    return tuple(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
