@@ -22,6 +22,7 @@ SMALL = 20_000  # outcomes up to which NumPy answers before a compiler would hav
 PATIENCE = 20_000_000  # outcomes that the plain engine looks at before the compiled one takes over
 CHECK_RATE = 2e-9  # seconds an outcome that verifying the certificate takes, about
 BACKENDS = ("auto", "plain", "compiled")
+CHECKS = ("auto", "always", "never")
 
 
 class Solvable(Protocol):
@@ -75,8 +76,7 @@ def minimal_budget(
     backend
         ``"plain"`` (NumPy) or ``"compiled"`` (Numba); ``"auto"`` looks at the model.  All give the same values.
     check
-        Whether to verify the certificate before returning: ``"auto"`` does where that takes less than a tenth of
-        the run, and on small models.
+        Whether to verify the certificate before returning; ``"auto"`` does where that is quick beside the run.
 
     Raises
     ------
@@ -105,11 +105,14 @@ def minimal_budget(
         from almostsure.budget.horizon_solve import forced_within
 
         return forced_within(mdp, horizon, None if cap is None else limit)
-    if backend not in BACKENDS:
-        raise UnknownName("backend", backend, BACKENDS, f"Choose from {', '.join(BACKENDS)}.")
-    if check not in ("auto", "always", "never"):
-        raise UnknownName("check", check, ("auto", "always", "never"))
-    start = time.perf_counter()
+    for what, word, words in (("backend", backend, BACKENDS), ("check", check, CHECKS)):
+        if word not in words:
+            raise UnknownName(what, word, words, f"Choose from {', '.join(words)}.")
+    return _solved(mdp, None if cap is None else limit, backend, check)
+
+
+def _solved(mdp: MDP, cap: int | None, backend: str, check: str) -> MinimalBudget:
+    limit, start = NO_CAP if cap is None else cap, time.perf_counter()
     try:
         answer, engine = _run(mdp.support, limit, backend)
     except Halted as halt:
@@ -117,7 +120,7 @@ def minimal_budget(
     took = time.perf_counter() - start
     small = mdp.num_outcomes <= SMALL
     verify = check == "always" or (check == "auto" and (small or mdp.num_outcomes * CHECK_RATE < took / 10))
-    minimal = _minimal(mdp, answer, None if cap is None else limit, engine)
+    minimal = _minimal(mdp, answer, cap, engine)
     return _checked(mdp, minimal) if verify else minimal
 
 

@@ -155,34 +155,19 @@ def learn_minimal_budget(
     sampler
         A Gymnasium environment that can be sampled, or its id (see :class:`almostsure.learn.EnvSampler`); any
         :class:`almostsure.learn.Sampler`; a model, or the name of an example or file.
-    mu
-        No outcome is rarer than this, in (0, 1).  Nothing can be promised about rarer ones.
-    delta
-        The probability of failure that is acceptable, in (0, 1).
+    mu, delta
+        No outcome is rarer than ``mu``, and the result may be wrong with probability ``delta``; both in (0, 1).
     budget
-        If only the shield from the start with this budget is wanted: then most models need far fewer samples, and
-        choices that do not matter for it are refused.
+        Learn only what the shield from the start with this budget needs: far fewer samples; the rest is refused.
     seed, identity, workers, checkpoint, checkpoint_seconds
-        As for :func:`almostsure.learn.count_outcomes`.
+        As for :func:`almostsure.learn.count_outcomes`; so are the errors.
 
-    Returns
-    -------
-    LearnedBudget
-        ``.minimal``, ``.shield``, ``.statement`` in plain words, and what they were learned from.  The shield fits
-        the environment that it was learned from: ``ShieldedEnv(env, learned.shield, budget)``.
+    The shield of the result fits the environment that it was learned from: ``ShieldedEnv(env, learned.shield, 2)``.
 
     Raises
     ------
-    Infeasible
-        ``budget`` is not enough at the start; that is certain.
-    ArgumentError
-        What was seen refutes ``mu``.
-    ModelError
-        The sampler returns something that it must not, or the environment cannot be sampled.
-    FileError
-        The checkpoint belongs to another run.
-    Interrupted
-        On Ctrl-C.  The checkpoint is up to date, and ``kept`` has the counts of what was drawn so far.
+    Infeasible, ArgumentError
+        ``budget`` is not enough at the start, for certain; or what was seen refutes ``mu``.
 
     Examples
     --------
@@ -209,15 +194,21 @@ def learn_minimal_budget(
         raise Interrupted(f"interrupted after {counts.total:,} samples{store.remark}.", kept=counts) from None
     store.write(counts, done)
     check_mu(counts, mu)
-    known = learner.known()
+    return learned_budget(counts, learner.known(), Goal(mu, delta, budget))
+
+
+def learned_budget(counts: Counts, known: Bools, goal: Goal, unknown: Unknown = "refuse") -> LearnedBudget:
+    """The minimal budget of what was counted, where only these choices are known."""
+    mdp = counts.to_mdp(unknown, known=known if unknown == "refuse" else None)
     return LearnedBudget(
-        minimal=minimal_budget(counts.to_mdp(known=known)),
+        minimal=minimal_budget(mdp),
         counts=counts,
         known=known,
-        mu=mu,
-        delta=delta,
-        budget=budget,
-        uniform_samples=uniform,
+        mu=goal.mu,
+        delta=goal.delta,
+        budget=goal.budget,
+        uniform_samples=uniform_samples(counts, goal.mu, goal.delta),
+        unknown=unknown,
     )
 
 

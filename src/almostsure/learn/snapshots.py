@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.learn.sampling.env_sampler import is_environment
+from almostsure.learn.sampling.env_sampler import made
 from almostsure.model.build.damage import Damage, known_damage
 from almostsure.model.build.function import MAX_STATES, from_function
 from almostsure.model.mdp import MDP
@@ -61,10 +61,8 @@ def explore(
     get_state, set_state
         ``get_state(env)`` takes a snapshot and ``set_state(env, snapshot)`` restores it, where copying the environment
         (``copy.deepcopy``) is not possible or slow.
-    seed
-        Of the reset that begins.
-    max_states
-        Stop with an error when there are more.
+    seed, max_states
+        Of the reset that begins; and how many states are too many.
 
     Raises
     ------
@@ -80,10 +78,7 @@ def explore(
     >>> cliff.num_states, asure.minimal_budget(cliff).smallest_budget()
     (38, 0)
     """
-    if isinstance(env, str) and is_environment(env):
-        import gymnasium
-
-        env = gymnasium.make(env)
+    env = made(env) if isinstance(env, str) else env
     size = getattr(getattr(env, "action_space", None), "n", None)
     if size is None:
         raise ArgumentError("env must be a Gymnasium environment with Discrete actions")

@@ -41,27 +41,17 @@ def train_maskable_ppo(
         is called ``settings.n_envs`` times.
     budget
         The budget of every episode, in training and afterwards.  A ShieldedEnv knows its own.
-    total_timesteps
-        Environment steps, of all environments together.
-    seed
-        The same seed gives the same agent on the same machine.
+    total_timesteps, seed
+        Environment steps, of all environments together; the same seed gives the same agent on the same machine.
     settings
         The numbers of PPO, under Stable-Baselines3's names.
-    policy_kwargs, callback
-        Passed on to Stable-Baselines3; ``net_arch`` is among the settings.
+    policy_kwargs, callback, device
+        Passed on to Stable-Baselines3; ``net_arch`` is among the settings.  Small networks are faster on the CPU.
     features
-        For models: one row of numbers for each state, for the network to see; by default the state one-hot, and its
-        place on the map.
-    device
-        Of the network: "auto" takes a GPU where there is one.  Small networks are faster on the CPU.
+        For models: one row of numbers per state, for the network to see; by default the state one-hot, and its place
+        on the map.
     ledger
-        For models: a Ledger, or the path of a file of JSON lines, in which every training episode is noted.  A
-        ShieldedEnv has its own.
-
-    Returns
-    -------
-    DeepAgent
-        ``policy()`` and ``evaluate()`` are exact; ``save`` and ``load`` use no pickle.
+        For models: a Ledger, or the path of a file of JSON lines, in which every training episode is noted.
 
     Raises
     ------
@@ -76,8 +66,7 @@ def train_maskable_ppo(
     --------
     >>> from almostsure.gym.deep import train_maskable_ppo
     >>> agent = train_maskable_ppo("corridor", 3, total_timesteps=4_000, seed=1)
-    >>> result = agent.evaluate()
-    >>> result.overspends, int(agent.damages.max()) <= 3
+    >>> agent.evaluate().overspends, int(agent.damages.max()) <= 3
     (0.0, True)
     """
     total_timesteps = _steps(total_timesteps)
@@ -86,9 +75,8 @@ def train_maskable_ppo(
     try:
         learn(ppo, on, total_timesteps=total_timesteps, callback=callback)
     except KeyboardInterrupt:
-        raise Interrupted(
-            f"training was stopped after {ppo.num_timesteps:,} steps; the agent is kept", kept=agent_of(ppo, on)
-        ) from None
+        said = f"training was stopped after {ppo.num_timesteps:,} steps; the agent is kept"
+        raise Interrupted(said, kept=agent_of(ppo, on)) from None
     return agent_of(ppo, on)
 
 

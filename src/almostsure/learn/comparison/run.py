@@ -75,19 +75,10 @@ def compare(
         How many processes share the runs, one by default; or a :class:`almostsure.learn.RayCluster`.  The result is the
         same.
 
-    Returns
-    -------
-    Comparison
-        A table (print it), tidy ``rows``, learning ``curves`` and a ``plot()``.
-
     Raises
     ------
     Infeasible
         If an initial state of a model needs more than ``budget``; ``needed`` is what suffices.
-    UnknownName
-        If there is no learner of that name; it suggests the nearest.
-    ArgumentError
-        If ``steps`` or ``seeds`` are not what they should be, or two learners have the same name.
     Interrupted
         Ctrl-C; ``kept`` is the comparison of the runs that were finished.
 

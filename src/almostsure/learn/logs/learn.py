@@ -30,6 +30,15 @@ A log whose own counts refute μ is refused (:mod:`almostsure.learn.evidence` ha
 
 ``unknown="allow"`` promises nothing: its k is that of what was seen, hence k ≤ k*.  What it refuses is unsafe for
 certain.
+
+**What a log is.**  The path of a ``.csv`` or ``.parquet`` file, which is read piece by piece; a table (a mapping from
+names to arrays, a data frame, an Arrow table or a structured array); a trajectory (a mapping with one state more than
+actions and no next states); a Minari dataset, or episodes of one; or several of these, one after another.
+
+A table has the columns ``state``, ``action``, ``next_state``, ``damage`` (or ``cumulative_damage``), and where there
+are such ``reward``, ``terminated``, ``truncated``, ``episode`` and ``step``; the short names ``s``, ``a``, ``s'``,
+``r``, ``d`` and ``cost`` are understood.  States and actions are integers from 0, or names.  Rows must stand in order,
+episode by episode.  Without ``episode``, episodes end where ``terminated`` or ``truncated`` says so.
 """
 
 from __future__ import annotations
@@ -42,7 +51,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, LimitReached, ModelError
 from almostsure.learn.bounds import count, unit
 from almostsure.learn.counts import Counts, Unknown, check_unknown
@@ -52,7 +60,7 @@ from almostsure.learn.logs.columns import Piece, Reader, new_reader, typed
 from almostsure.learn.logs.follow import Follower
 from almostsure.learn.logs.read import Columns, is_table, read_file, read_table
 from almostsure.learn.logs.seen import Seen
-from almostsure.learn.minimal import LearnedBudget, uniform_samples
+from almostsure.learn.minimal import Goal, LearnedBudget, learned_budget
 from almostsure.model.arrays import Bools, Ints
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.space import Actions, Encode, Initial, Space
@@ -82,61 +90,28 @@ def learn_from_logs(
     Parameters
     ----------
     log
-        - the path of a ``.csv`` or ``.parquet`` file, which is read piece by piece;
-        - a table: a mapping from names to arrays, a data frame, an Arrow table or a structured array;
-        - a trajectory: a mapping as above, with one state more than actions and no next states;
-        - a Minari dataset, or episodes of one;
-        - several of these, one after another: a list or a generator.
-
-        A table has the columns ``state``, ``action``, ``next_state``, ``damage`` (or ``cumulative_damage``), and
-        where there are such ``reward``, ``terminated``, ``truncated``, ``episode`` and ``step``; the short names
-        ``s``, ``a``, ``s'``, ``r``, ``d`` and ``cost`` are understood.  States and actions are integers from 0, or
-        names.  Rows must stand in order, episode by episode.  Without ``episode``, episodes end where ``terminated``
-        or ``truncated`` says so.
-    mu
-        No outcome is rarer than this, in (0, 1).  A log that proves it too large is refused.
-    delta
-        The probability of failure that is acceptable, in (0, 1).
+        A file, a table, a trajectory, a Minari dataset, or several of these (:mod:`almostsure.learn.logs.learn`).
+    mu, delta
+        No outcome is rarer than ``mu``, and the result may be wrong with probability ``delta``; both in (0, 1).
     unknown
-        What becomes of choices that were not made often enough: ``"refuse"`` them, or ``"allow"`` them until they
-        are seen to be unsafe.
-    num_states, actions
-        Which states and actions there are: states are 0 … num_states − 1, and ``actions`` is how many every state has,
-        or the ids for each state, as a list of lists or as a function of the state; or the names of all actions.  By
-        default what a dataset's spaces say, or what the log shows.
-    initial
-        The initial state, or a mapping from states to probabilities.  By default where the log's episodes began, as
-        often as they did.
-    max_damage
-        The largest damage of one step.
-    columns
-        What the log calls its columns, by our names, where it has names of its own: ``{"damage": "cost"}``.  For a
-        Minari dataset, the key under which its infos hold the damage; ``"outer/inner"`` for a nested one.
-    encode
-        From an observation to a state, a number or a name, for logs of something else.  The shield keeps it, so that
-        it fits an environment with the same observations.
-
-    Returns
-    -------
-    LearnedBudget
-        ``.minimal``, ``.shield``, ``.statement`` in plain words, and ``.counts``.  Steps flagged ``terminated`` lead to
-        an extra state, the end; what is refused leads to the state ``unknown``.
+        What becomes of choices that were not made often enough: ``"refuse"`` or ``"allow"`` them.
+    num_states, actions, initial, max_damage
+        How many states there are; how many actions every state has, or the ids for each state, or the names of all
+        actions; where episodes start; and the largest damage of a step.  By default what a dataset's spaces say, or
+        what the log shows.
+    columns, encode
+        What the log calls its columns, by our names: ``{"damage": "cost"}``; and a function from an observation to a
+        state, a number or a name, which the shield keeps.
 
     Raises
     ------
-    ModelError
-        The log contradicts itself or lacks something; the message says where.
+    ModelError, UnknownName, FileError
+        The log contradicts itself or lacks something, or cannot be read; the message says where.
     ArgumentError
         What the log shows refutes ``mu``.
-    UnknownName
-        The log has no such column or key; the message names the nearest.
-    FileError
-        A file cannot be read; ``CorruptFile`` if it is damaged or truncated.
 
     Examples
     --------
-    >>> import almostsure as asure
-    >>> from almostsure.learn import learn_from_logs
     >>> log = {"s": [0, 0, 0] * 40, "a": [0, 0, 1] * 40, "s'": [0, 0, 1] * 40, "d": [1, 0, 0] * 40,
     ...        "terminated": [False, False, True] * 40}
     >>> learned = learn_from_logs(log, mu=0.2, delta=0.05, num_states=2, actions=2)
@@ -152,27 +127,26 @@ def learn_from_logs(
     check_unknown(unknown)
     if count("max_damage", max_damage, least=0) > MAX_DAMAGE:
         raise ModelError(f"max_damage must be an integer 0 … {MAX_DAMAGE}; got {max_damage!r}")
+    given, reader = _given(log, num_states, actions, initial, encode), new_reader(encode, int(max_damage))
+    seen = _see(read_log(log, columns, encode), given.num_states, reader)
+    counts = _counts(seen, given, reader)
+    check_mu(counts, mu)
+    return learned_budget(counts, known_choices(counts, mu, delta), Goal(mu, delta, None), unknown)
+
+
+def _given(
+    log: Any,
+    num_states: int | None,
+    actions: Actions | Sequence[str] | None,
+    initial: Initial | None,
+    encode: Encode | None,
+) -> Given:
+    """What is known about states and actions before the log is read: what is given, or what a dataset says."""
     if num_states is None and encode is None:
         num_states = minari.space_size(log, "observation_space")
     if actions is None:
         actions = minari.space_size(log, "action_space")
-    given = Given(None if num_states is None else count("num_states", num_states), actions, initial, encode)
-    reader = new_reader(encode, int(max_damage))
-    seen = _see(read_log(log, columns, encode), given.num_states, reader)
-    counts = _counts(seen, given, reader)
-    check_mu(counts, mu)
-    known = known_choices(counts, mu, delta)
-    mdp = counts.to_mdp(unknown, known=known if unknown == "refuse" else None)
-    return LearnedBudget(
-        minimal=minimal_budget(mdp),
-        counts=counts,
-        known=known,
-        mu=mu,
-        delta=delta,
-        budget=None,
-        uniform_samples=uniform_samples(counts, mu, delta),
-        unknown=unknown,
-    )
+    return Given(None if num_states is None else count("num_states", num_states), actions, initial, encode)
 
 
 def known_choices(counts: Counts, mu: float, delta: float) -> Bools:

@@ -55,18 +55,15 @@ def count_outcomes(
     samples
         How many of each choice; see :func:`almostsure.samples_needed`.
     seed
-        The same seed gives the same counts on every machine, with any number of workers.  By default a fresh one,
-        which the result tells.
+        The same seed gives the same counts on every machine, with any number of workers; by default a fresh one.
     identity
         A text that tells the sampler from others, where a checkpoint is wanted and it cannot be found out.
     workers
-        How many cores to use: threads for a model, processes for anything else.  By default all cores for a model,
-        one for anything else.  Or a :class:`almostsure.learn.RayCluster`.
-    checkpoint
-        A file in which the run keeps what it has.  If it exists, the run goes on from there; the result is the same as
-        that of a run that was never interrupted.
-    checkpoint_seconds
-        How much work may be lost.
+        How many threads (for a model: by default all cores) or processes (for anything else: by default one) to use;
+        or a :class:`almostsure.learn.RayCluster`.
+    checkpoint, checkpoint_seconds
+        A file in which the run keeps what it has, so often.  If it exists, the run goes on from there, with the same
+        result.
 
     Raises
     ------
@@ -92,20 +89,25 @@ def count_outcomes(
     if number * choices.size >= 2**62:
         raise LimitReached(f"{number:.3g} samples of {choices.size:,} choices are too many to count.")
     store = Checkpoint(checkpoint, source, {"samples of every choice": str(number)}, checkpoint_seconds)
+    return _counted(source, choices, number, store, seed=seed, workers=workers)
+
+
+def _counted(
+    source: CheckedSampler, choices: Ints, number: int, store: Checkpoint, *, seed: int | None, workers: Any
+) -> Counts:
+    """The counts of so many samples of each choice, from where the checkpoint is on."""
     counts, done = store.begin(seed, {"chunk": 0})
     counter = Counter(source)
     schedule = counter.schedule(choices, np.full(choices.size, number), counts.seed or 0)
     if counts.total != min(done["chunk"] * schedule.size, schedule.total):
-        raise CorruptFile(f"{checkpoint!s} holds other samples than those that it says were drawn", path=checkpoint)
+        raise CorruptFile(f"{store.path!s} holds other samples than those that it says were drawn", path=store.path)
     try:
         with Bar("sampling", schedule.total, notice=f"{schedule.total:,} samples") as bar:
             _draw(schedule, counter, store, counts, done, sampling_crew(workers, source), bar)
     except KeyboardInterrupt:
         store.write(counts, done)
-        where = store.remark
-        raise Interrupted(
-            f"interrupted after {counts.total:,} of {schedule.total:,} samples{where}.", kept=counts
-        ) from None
+        said = f"interrupted after {counts.total:,} of {schedule.total:,} samples{store.remark}."
+        raise Interrupted(said, kept=counts) from None
     store.write(counts, done)
     counts.merge()
     return counts

@@ -45,14 +45,14 @@ def is_environment(thing: Any) -> bool:
 
 def sampler_of_env(env: Any) -> EnvSampler | MDP:
     """What samples an environment that need not be told how its state is set; a model, where it plays one."""
-    env = _made(env) if isinstance(env, str) else env
+    env = made(env) if isinstance(env, str) else env
     model = getattr(env.unwrapped, "mdp", None)
     return model if isinstance(model, MDP) else EnvSampler(env)
 
 
 def model_of_env(env: Any) -> Any:
     """The model of an environment that has one, a transition table or the model that it plays; else itself."""
-    env = _made(env) if isinstance(env, str) else env
+    env = made(env) if isinstance(env, str) else env
     model, damage = getattr(env.unwrapped, "mdp", None), known_damage(env)
     if isinstance(model, MDP):
         return model
@@ -61,7 +61,8 @@ def model_of_env(env: Any) -> Any:
     return from_gymnasium(env, damage)
 
 
-def _made(name: str) -> Any:
+def made(name: str) -> Any:
+    """The Gymnasium environment with that id."""
     import gymnasium
 
     try:
@@ -80,7 +81,7 @@ def space_of_env(
 ) -> Space:
     """The states and actions of an environment, by its spaces alone; of no environment, those that are given."""
     if isinstance(env, str):
-        env = _made(env)
+        env = made(env)
     size = _size(env, "observation_space", num_states)
     if initial is None:
         listed = None if env is None else _listed_starts(env, size)

@@ -57,13 +57,6 @@ def from_function(
     max_states
         Stop with an error when there are more, as there are where the states never repeat.
 
-    Raises
-    ------
-    ModelError
-        If an outcome is malformed, or the probabilities of a choice do not sum to 1; it names the state and the action.
-    LimitReached
-        If there are more than ``max_states``; it shows the state found last.
-
     Examples
     --------
     A counter that may overflow: each "up" adds 1 or 2, and hurts beyond 3.

@@ -51,30 +51,23 @@ def from_table(
     Parameters
     ----------
     table
-        A mapping, or a list with one entry a state.  States and actions are integers, or names (strings, or
+        A mapping, or a list with one entry per state.  States and actions are integers, or names (strings, or
         anything hashable, which is then shown as text), numbered as they appear.  An action with one outcome may
         have the tuple alone; reward and damage may be left out where they are 0.
     damage
-        Given for a table in Gymnasium's form only, whose outcomes end in ``terminated`` instead of damage:
-        ``damage(state, action, next_state, reward, terminated)`` returns the damage.
+        For tables in Gymnasium's form, whose outcomes end in ``terminated``: as for :func:`almostsure.from_gymnasium`.
     terminal
         The state, or the states, in which nothing happens any more.  Only these may be missing from the table.
     initial
         The initial state, or a mapping from states to probabilities; by default the first state of the table.
-    action_names
-        The actions in the order that their ids shall have; by default as they appear.
-    labels
-        Named sets of states, each as a list of states.
-    normalise
-        Rescale the probabilities of each choice to sum to 1.
+    action_names, labels, normalise
+        As for :func:`almostsure.from_transitions`; actions have the order of their names, or in which they appear.
 
     Examples
     --------
-    >>> from almostsure.model.build.tables import from_table
-    >>> mdp = from_table(
-    ...     {"circle": {"left": (1.0, "circle", 1, 1), "right": (1.0, "square")}},
-    ...     terminal=["square"],
-    ... )
+    >>> from almostsure.model import from_table
+    >>> table = {"circle": {"left": (1.0, "circle", 1, 1), "right": (1.0, "square")}}
+    >>> mdp = from_table(table, terminal="square")
     >>> mdp.outcomes("circle", "left")
     [Outcome(next_state=0, probability=1.0, reward=1.0, damage=1)]
     """
@@ -82,10 +75,7 @@ def from_table(
         damage = damage_function(damage)
     entries = _entries(table)
     listed = [terminal] if isinstance(terminal, (str, int, np.integer)) else list(terminal)
-    states = _Labels("state", [*entries, *listed])
-    actions = _Labels("action", (action for row in entries.values() for action in _actions(row)))
-    if action_names is not None and not actions.plain:
-        actions = _Labels("action", action_names)
+    states, actions = _Labels("state", [*entries, *listed]), _action_labels(entries, action_names)
     start = 0 if initial is None or not entries else _translate(initial, states)
     rows = list(_rows(entries, states, actions, damage))
     ends, names = [states.index(state) for state in listed], list(states.names or ())
@@ -93,8 +83,7 @@ def from_table(
         rows, more = _end_episodes(rows, len(states), _supported(start))
         ends += more
     end = len(states) if len(states) in ends else None
-    if end is not None and names:
-        names = distinct([*names, "end"])
+    names = distinct([*names, "end"]) if end is not None and names else names
     return _assemble(
         rows,
         terminal=ends,
@@ -197,6 +186,11 @@ def _entries(table: Any) -> dict[Any, Any]:
         if not isinstance(row, (Mapping, list, tuple)):
             raise ModelError(f"state {state!r} must map its actions to outcomes; got {row!r}")
     return entries
+
+
+def _action_labels(entries: Mapping[Any, Any], names: Sequence[str] | None) -> _Labels:
+    found = _Labels("action", (action for row in entries.values() for action in _actions(row)))
+    return found if names is None or found.plain else _Labels("action", names)
 
 
 def _actions(row: Any) -> Iterable[Any]:

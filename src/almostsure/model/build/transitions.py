@@ -40,7 +40,7 @@ def from_transitions(
     layout: Layout | None = None,
     normalise: bool = False,
 ) -> MDP:
-    """Build a model from six equal-length sequences, one entry an outcome, in any order.
+    """Build a model from six equal-length sequences, one entry per outcome, in any order.
 
     Parameters
     ----------
@@ -52,10 +52,9 @@ def from_transitions(
     num_states
         By default one more than the largest state mentioned, or the number of names.
     terminal
-        States in which nothing happens any more.  They may be given their damage- and reward-free self-loops
-        or no outcomes at all.
+        States in which nothing happens any more; self-loops without damage and reward may be left out.
     initial
-        The initial state (index or name), a mapping from states to probabilities, or one probability a state.
+        The initial state (index or name), a mapping from states to probabilities, or one probability per state.
     action_names, state_names
         Names by action id and by state.
     labels
@@ -63,8 +62,7 @@ def from_transitions(
     layout
         Where the states stand in a drawing.
     normalise
-        Rescale the probabilities of each choice to sum to 1, for example after reading them from 32-bit
-        floats.  Without it they must do so within 1e-9, and what is off by more than rounding is rescaled.
+        Rescale the probabilities of each choice to sum to 1.  Without it they must do so within 1e-9.
 
     Examples
     --------

@@ -199,23 +199,17 @@ def simulate(
 
     Parameters
     ----------
-    mdp
-        The model, an example's name, or a file.
     policy
         A Policy of it, a Solution that holds one, or a table, mapping or function that is one (see
         :meth:`Policy.from_table` and :meth:`Policy.from_function`).
-    episodes
-        How many to play.
     budget
         The starting budget where the policy carries none, or another one than it carries.
     seed
         0 … 2⁶⁴ − 1; by default a fresh one, which the result tells.  The same seed gives the same episodes on every
         machine, with any number of threads, compiled or not.
     max_steps
-        Longer episodes are cut, and marked as truncated.  A policy that may never end plays all of these steps:
-        ``evaluate(mdp, policy).ends`` says how likely it ends.  A policy for a horizon plays no more steps than that.
-    discount
-        Of the returns.
+        Longer episodes are cut, and marked as truncated: ``evaluate(mdp, policy).ends`` says how likely a policy ends.
+        A policy for a horizon plays no more steps than that.
     crew
         Who plays, if not this process: a crew of :mod:`almostsure.learn.sampling.crew`, such as a Ray cluster.  The
         episodes are the same.
