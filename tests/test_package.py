@@ -138,3 +138,18 @@ def test_nothing_is_unpickled_and_nothing_checked_by_assert() -> None:
             if imports_pickle or checks:
                 offenders.append(f"{path.name}:{node.lineno}")
     assert offenders == []
+
+
+def test_no_module_stands_in_the_way_of_an_export() -> None:
+    """Importing a submodule sets an attribute of its package; where it is named like an export, the export wins."""
+    names = [
+        (package, name)
+        for package in PACKAGES
+        for name in importlib.import_module(package).__all__
+        if (path := PACKAGE.joinpath(*package.split(".")[1:], name)).is_dir() or path.with_suffix(".py").exists()
+    ]
+    assert ("almostsure", "abstract") in names
+    program = "import importlib, sys; p, n = sys.argv[1:]; importlib.import_module(f'{p}.{n}'); "
+    program += "assert callable(getattr(sys.modules[p], n))"
+    for package, name in names:
+        subprocess.run([sys.executable, "-c", program, package, name], check=True)

@@ -16,7 +16,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.cli import exits
-from almostsure.cli.output import clean, number, share
+from almostsure.cli.output import clean
 
 Here = Callable[..., Any]
 
@@ -410,8 +410,3 @@ def test_hostile_words_on_the_command_line(here: Here) -> None:
 def test_cleaning() -> None:
     assert clean("näïve ∞ 漢字 [red]") == "näïve ∞ 漢字 [red]"
     assert clean("a\x1b\x9b\u202e\u2028\x7f\ud800b") == "a\\x1b\\x9b\\u202e\\u2028\\x7f\\ud800b"
-
-
-def test_numbers_never_claim_more_than_is_true() -> None:
-    assert (share(0.0), share(1e-9), share(1.0), share(1 - 1e-9)) == ("0 %", "< 0.01 %", "100 %", "> 99.99 %")
-    assert (number(float("inf")), number(float("-inf")), number(float("nan"))) == ("∞", "−∞", "–")

@@ -32,48 +32,8 @@ def cliff(max_steps=15):
     return gymnasium.make("CliffWalking-v1", max_episode_steps=max_steps)
 
 
-def follow(envs, mode, steps, budget, *, actions=None):
-    """Play allowed actions, and keep the budget of every copy by hand; returns how many episodes ended."""
-    rng = np.random.default_rng(0)
-    count = envs.num_envs
-    _, infos = envs.reset(seed=1)
-    left, over, ended = np.full(count, budget), np.zeros(count, bool), 0
-    assert (infos["remaining"] == budget).all()
-    for _ in range(steps):
-        if mode == AutoresetMode.DISABLED and over.any():
-            _, some = envs.reset(options={"reset_mask": over})
-            left[over] = budget
-            assert (some["remaining"][over] == budget).all()
-            if "action_mask" in infos:
-                infos["action_mask"][over] = some["action_mask"][over]
-            over = np.zeros(count, bool)
-        if "action_mask" in infos:
-            assert infos["action_mask"].any(axis=1).all()
-            played = np.array([rng.choice(np.flatnonzero(row)) for row in infos["action_mask"]])
-        else:
-            played = rng.integers(0, 4, count)
-        _, _, terminated, truncated, infos = envs.step(played)
-        fresh = over if mode == AutoresetMode.NEXT_STEP else np.zeros(count, bool)
-        done = terminated | truncated
-        for i in range(count):
-            if fresh[i]:
-                left[i] = budget
-                assert infos["damage"][i] == 0
-            elif mode == AutoresetMode.SAME_STEP and done[i]:
-                final = infos["final_info"]
-                assert final["remaining"][i] == left[i] - final["damage"][i]
-                left[i] = budget
-            else:
-                left[i] -= infos["damage"][i]
-        assert np.array_equal(infos["remaining"], left)
-        ended += np.count_nonzero(done)
-        over = done if mode != AutoresetMode.SAME_STEP else np.zeros(count, bool)
-    envs.close()
-    return ended
-
-
 @pytest.mark.parametrize("mode", MODES)
-def test_trackers(mode):
+def test_trackers(mode, follow):
     envs = VectorDamageTracker(SyncVectorEnv(apart(cliff, 4), autoreset_mode=mode), hurts, budget=9)
     assert follow(envs, mode, 150, 9) > 20
 

@@ -1,7 +1,6 @@
 """A shield goes around the environment that it was made for, and around no other."""
 
 import gymnasium
-import numpy as np
 import pytest
 from gymnasium.wrappers import Autoreset
 
@@ -19,29 +18,6 @@ def shield_of(mdp):
 def shielded(model="hazard-map", budget=3, **options):
     mdp = asure.model.as_model(model)
     return ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), budget, **options)
-
-
-def play(env, steps, *, seed=0, budget):
-    """Random allowed play; checks the budget of every episode; returns how many ended, and the worst damage."""
-    rng = np.random.default_rng(seed)
-    _, info = env.reset(seed=seed)
-    left, ended, worst = budget, 0, 0
-    assert info["remaining"] == budget
-    for _ in range(steps):
-        mask = env.get_wrapper_attr("action_masks")()
-        assert mask.any()
-        assert info["action_mask"].dtype == np.int8
-        assert np.array_equal(mask, info["action_mask"])
-        _, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(mask))))
-        left -= info["damage"]
-        assert info["remaining"] == left >= 0
-        worst = max(worst, budget - left)
-        if terminated or truncated:
-            ended += 1
-            _, info = env.reset()
-            left = budget
-            assert (info["remaining"], info["damage"]) == (budget, 0)
-    return ended, worst
 
 
 def test_an_environment_that_resets_itself_inside_is_refused():
@@ -80,7 +56,7 @@ def test_shields_of_other_environments_are_refused():
         ShieldedEnv(to_gymnasium("paper"), paper.minimal, 1)
 
 
-def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from():
+def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from(play):
     """It knows at least what may happen where it allows something; that it is another model does not matter."""
     mdp = asure.example("hazard-map")
     learned = asure.OnlineShield(mdp, known=asure.learn.count_outcomes(mdp, seed=0, samples=100), needed=50).freeze()

@@ -27,32 +27,9 @@ def shielded(model="hazard-map", budget=3, **options):
     return ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), budget, **options)
 
 
-def play(env, steps, *, seed=0, budget):
-    """Random allowed play; checks the budget of every episode; returns how many ended, and the worst damage."""
-    rng = np.random.default_rng(seed)
-    _, info = env.reset(seed=seed)
-    left, ended, worst = budget, 0, 0
-    assert info["remaining"] == budget
-    for _ in range(steps):
-        mask = env.get_wrapper_attr("action_masks")()
-        assert mask.any()
-        assert info["action_mask"].dtype == np.int8
-        assert np.array_equal(mask, info["action_mask"])
-        _, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(mask))))
-        left -= info["damage"]
-        assert info["remaining"] == left >= 0
-        worst = max(worst, budget - left)
-        if terminated or truncated:
-            ended += 1
-            _, info = env.reset()
-            left = budget
-            assert (info["remaining"], info["damage"]) == (budget, 0)
-    return ended, worst
-
-
 @given(mdps(), st.integers(0, 3), st.integers(0, 2**32 - 1))
 @settings(max_examples=40)
-def test_no_episode_overspends_and_no_mask_is_empty(mdp, more, seed):
+def test_no_episode_overspends_and_no_mask_is_empty(play, mdp, more, seed):
     shield = shield_of(mdp)
     needed = shield.minimal.smallest_budget()
     if needed == asure.INFINITE:
@@ -78,7 +55,7 @@ def test_masks_are_the_shields(mdp, seed):
             break
 
 
-def test_more_budget_allows_more():
+def test_more_budget_allows_more(play):
     mdp = asure.example("hazard-map")
     worst = [play(shielded(mdp, budget), 3000, budget=budget)[1] for budget in (0, 1, 3)]
     assert worst == [0, 1, 3]
@@ -270,7 +247,7 @@ def test_states_may_be_named():
     assert env.step(0)[4]["remaining"] == 0
 
 
-def test_the_model_knows_the_damage_where_it_is_unique():
+def test_the_model_knows_the_damage_where_it_is_unique(play):
     def hurts(s, a, s2, r, terminated):
         return int(r == -100)
 

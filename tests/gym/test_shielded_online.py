@@ -9,29 +9,6 @@ from almostsure.errors import ArgumentError, Infeasible, ModelError, NoSafeActio
 from almostsure.gym import DamageTracker, ShieldedEnv, to_gymnasium
 
 
-def play(env, steps, *, seed=0, budget):
-    """Random allowed play; checks the budget of every episode; returns how many ended, and the worst damage."""
-    rng = np.random.default_rng(seed)
-    _, info = env.reset(seed=seed)
-    left, ended, worst = budget, 0, 0
-    assert info["remaining"] == budget
-    for _ in range(steps):
-        mask = env.get_wrapper_attr("action_masks")()
-        assert mask.any()
-        assert info["action_mask"].dtype == np.int8
-        assert np.array_equal(mask, info["action_mask"])
-        _, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(mask))))
-        left -= info["damage"]
-        assert info["remaining"] == left >= 0
-        worst = max(worst, budget - left)
-        if terminated or truncated:
-            ended += 1
-            _, info = env.reset()
-            left = budget
-            assert (info["remaining"], info["damage"]) == (budget, 0)
-    return ended, worst
-
-
 def test_an_online_shield_learns_and_its_violations_are_few():
     mdp = asure.example("hazard-map")
     shield = asure.OnlineShield(mdp, unknown="allow")
@@ -187,7 +164,7 @@ def test_an_online_shield_must_be_told_the_damage():
         env.step(0)
 
 
-def test_a_careful_online_shield_refuses_what_it_does_not_know():
+def test_a_careful_online_shield_refuses_what_it_does_not_know(play):
     mdp = asure.example("paper")
     with pytest.raises(Infeasible, match="not enough at the start, as far as is known"):
         ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp), 5)

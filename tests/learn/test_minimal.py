@@ -11,7 +11,8 @@ import almostsure.learn.sampling.count as sampling_module
 from almostsure.errors import ArgumentError, FileError, Infeasible, Interrupted, LimitReached, ModelError
 from almostsure.learn import learn_minimal_budget, samples_needed
 from almostsure.learn.minimal import reachable_choices
-from almostsure.policy.explore import Played, explore, spans
+from almostsure.model.arrays import spans
+from almostsure.policy.explore import Played, explore
 from almostsure.testing import mdps
 
 

@@ -148,24 +148,6 @@ def bar(share: float) -> Text:
     return Text("█" * filled, style="blue")
 
 
-def number(value: float) -> str:
-    """A number as a table shows it; ∞ for infinity and – for NaN."""
-    if value != value:
-        return "–"
-    if value in (float("inf"), float("-inf")):
-        return "∞" if value > 0 else "−∞"
-    return f"{value:.4f}".rstrip("0").rstrip(".") if abs(value) < 1e6 else f"{value:.6g}"
-
-
-def share(value: float) -> str:
-    """A probability as a percentage; one that is not exactly 0 or 1 never reads as if it were."""
-    if value in (0.0, 1.0):
-        return f"{100 * value:.0f} %"
-    if value != value:
-        return "–"
-    return "< 0.01 %" if value < 1e-4 else "> 99.99 %" if value > 0.9999 else f"{100 * value:.2f} %"
-
-
 def needs(value: int) -> str:
     """A minimal budget as people read it."""
     return "∞" if value == INFINITE else str(int(value))

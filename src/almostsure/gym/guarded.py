@@ -30,6 +30,7 @@ from almostsure.shield.monitored import guard_of
 from almostsure.shield.outcomes import STALE
 from almostsure.shield.protocol import ForSteps, Guard, Run
 from almostsure.shield.shield import Shield
+from almostsure.wording import brief
 
 Forbidden = Literal["raise", "replace"]
 FORBIDDEN = ("raise", "replace")
@@ -159,10 +160,10 @@ class Guarded:
         try:
             return self.space.state(state)
         except UnknownName as error:
-            shown, hint = repr(observation), f" ({error})" if isinstance(state, str) else ""
+            hint = f" ({error})" if isinstance(state, str) else ""
             raise ModelError(
                 f"state_of must return a state 0 … {self.space.num_states - 1}, or its name; got {state!r}{hint} for "
-                f"the observation {shown if len(shown) <= 200 else shown[:197] + '…'}."
+                f"the observation {brief(observation, 200)}."
             ) from None
 
     def arrived(self, state: int, action: int, seen: int, terminated: bool) -> int:

@@ -50,9 +50,9 @@ from almostsure.learn.sampling.checkpoint import Checkpoint
 from almostsure.learn.sampling.count import Counter, sampling_crew
 from almostsure.learn.sampling.crew import Crew, Workers, uninterrupted
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
-from almostsure.model.arrays import Bools, Ints
+from almostsure.model.arrays import Bools, Ints, spans
 from almostsure.model.mdp import MDP
-from almostsure.policy.explore import Played, explore, spans
+from almostsure.policy.explore import Played, explore
 from almostsure.progress import Bar
 from almostsure.shield.shield import Shield
 

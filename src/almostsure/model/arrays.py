@@ -103,10 +103,17 @@ def terminal_states(arrays: Arrays) -> Bools:
         result &= arrays.successor[edge] == np.arange(arrays.num_states)
     states = np.flatnonzero(result)
     if states.size:
-        lengths = (end[states] - begin[states]).astype(np.int64)
-        starts = np.cumsum(lengths) - lengths
-        outcome = np.repeat(begin[states] - starts, lengths) + np.arange(lengths.sum())
+        outcome, owner = spans(arrays.outcome_ptr[arrays.choice_ptr], states)
         loops = (arrays.damage[outcome] == 0) & (arrays.reward[outcome] == 0)
-        loops &= arrays.successor[outcome] == np.repeat(states, lengths)
-        result[states] = np.logical_and.reduceat(loops, starts)
+        loops &= arrays.successor[outcome] == states[owner]
+        result[states] = np.logical_and.reduceat(loops, np.searchsorted(owner, np.arange(states.size)))
     return result
+
+
+def spans(ptr: Ints, owners: Ints) -> tuple[Ints, Ints]:
+    """All items of the given owners, ``ptr[i] … ptr[i + 1] − 1`` for each, and the position of their owner."""
+    begin = ptr[owners].astype(np.int64)
+    lengths = ptr[owners + 1] - begin
+    position = np.repeat(np.arange(lengths.size), lengths)
+    before = np.cumsum(lengths) - lengths
+    return np.arange(position.size) + (begin - before)[position], position

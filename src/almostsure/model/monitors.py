@@ -31,6 +31,7 @@ from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.change import Given, per_outcome
 from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.wording import brief
 
 
 @final
@@ -348,13 +349,7 @@ def verdict_of(result: Any) -> tuple[Any, int | None]:
     is_number = isinstance(damage, (int, np.integer)) and not isinstance(damage, bool)
     if not (is_number and 0 <= damage <= MAX_DAMAGE):
         raise ModelError(
-            f"a pair that a monitor returns is (memory, damage), damage 0 … {MAX_DAMAGE}; got {shown(result)}. "
+            f"a pair that a monitor returns is (memory, damage), damage 0 … {MAX_DAMAGE}; got {brief(result)}. "
             "Return a memory that is a pair as ((a, b), None)."
         )
     return memory, int(damage)
-
-
-def shown(value: Any) -> str:
-    """What is remembered, for messages: not too long."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…"

@@ -13,12 +13,14 @@ import numpy as np
 
 from almostsure.arguments import whole
 from almostsure.errors import AlmostSureError, ArgumentError, LimitReached, ModelError
+from almostsure.model.arrays import spans
 from almostsure.model.build.transitions import build
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Ints
-from almostsure.model.monitors import ENDED, FORBIDDEN, MonitorLike, shown, verdict_of
+from almostsure.model.monitors import ENDED, FORBIDDEN, MonitorLike, verdict_of
 from almostsure.model.origin import Origin
 from almostsure.model.source import Model, as_model
+from almostsure.wording import brief
 
 MAX_STATES = 20_000_000
 MAX_MEMORIES = 1_000_000
@@ -81,6 +83,7 @@ class _Product:
         self.columns: list[tuple[Ints, ...]] = []
         self.ends = self.traps = False
         self.over, self.terminal = base.is_terminal(), list[int]()
+        self.ptr = base.outcome_ptr[base.choice_ptr]  # where the outcomes of each state begin
         self.trap = base.labels.get(TRAP, np.zeros(base.num_states, np.bool_)).copy()
         if base.unknown is not None:
             self.trap[base.unknown] = True
@@ -101,7 +104,7 @@ class _Product:
         """Follow all outcomes of the pairs of a frontier; returns the new ones."""
         base = self.base
         memory, state = np.divmod(frontier, base.num_states)
-        outcome, owner = _outcomes_of(base, state)
+        outcome, owner = spans(self.ptr, state)
         over = self.over[state]
         ended = frontier[over]  # nothing happens there any more, and nothing is remembered of it
         outcome, owner = outcome[~over[owner]], owner[~over[owner]]
@@ -126,7 +129,7 @@ class _Product:
             memory, state = divmod(int(keys[-1]), self.base.num_states)
             raise LimitReached(
                 f"the product has more than max_states = {self.max_states:,} states; one of the last is "
-                f"{self.base.describe_state(state)} with {shown(self.memories[memory])} remembered. If that grows for "
+                f"{self.base.describe_state(state)} with {brief(self.memories[memory])} remembered. If that grows for "
                 "ever, cut it off; otherwise raise max_states."
             )
         self.index.update(zip(keys.tolist(), range(first, first + keys.size), strict=True))
@@ -135,12 +138,12 @@ class _Product:
         try:
             number = self.memory_index.setdefault(memory, len(self.memories))
         except TypeError:
-            raise ModelError(f"a monitor's memory must be hashable; got {shown(memory)}") from None
+            raise ModelError(f"a monitor's memory must be hashable; got {brief(memory)}") from None
         if number == len(self.memories):
             self.memories.append(memory)
             if number >= MAX_MEMORIES:
                 raise LimitReached(
-                    f"the monitor remembers more than {MAX_MEMORIES:,} different things, such as {shown(memory)}. "
+                    f"the monitor remembers more than {MAX_MEMORIES:,} different things, such as {brief(memory)}. "
                     "Does it grow for ever?"
                 )
         return number
@@ -155,7 +158,7 @@ class _Product:
             raise
         except Exception as error:
             raise ModelError(
-                f"the monitor failed with {shown(before)} remembered, at {shown(read)}: {type(error).__name__}: {error}"
+                f"the monitor failed with {brief(before)} remembered, at {brief(read)}: {type(error).__name__}: {error}"
             ) from error
         after, damage = verdict_of(after)
         damage = -1 if damage is None else damage
@@ -219,11 +222,3 @@ class _Product:
             labels=labels,
             origin=replace(base.origin or Origin(), rewards={}, variables={}, parts=parts),
         )
-
-
-def _outcomes_of(mdp: MDP, states: Ints) -> tuple[Ints, Ints]:
-    """All outcomes of the states, and the position of each one's state."""
-    begin = mdp.outcome_ptr[mdp.choice_ptr[states]].astype(np.int64)
-    lengths = mdp.outcome_ptr[mdp.choice_ptr[states + 1]] - begin
-    owner = np.repeat(np.arange(states.size), lengths)
-    return np.arange(owner.size) + (begin - (np.cumsum(lengths) - lengths))[owner], owner

@@ -28,6 +28,7 @@ from almostsure.model.build.validate import check_choices, check_initial, number
 from almostsure.model.labels import Labels, read_labels, with_more_states
 from almostsure.model.layout import Layout
 from almostsure.model.naming import checked_names, distinct, shown
+from almostsure.wording import brief
 
 Initial = int | str | Mapping[int | str, float] | Sequence[float] | npt.NDArray[Any]
 Actions = int | Sequence[npt.ArrayLike] | Callable[[int], npt.ArrayLike]
@@ -214,7 +215,7 @@ class Space:
                 raise
             except Exception as error:
                 raise ModelError(
-                    f"encode failed: {type(error).__name__}: {error}; the observation was {_brief(observation)}"
+                    f"encode failed: {type(error).__name__}: {error}; the observation was {brief(observation)}"
                 ) from error
         try:
             index = self.state(state)
@@ -224,7 +225,7 @@ class Space:
             source = "encode must return" if self.encode is not None else "an observation must be"
             named = "" if self.state_names is None else " or its name"
             raise ModelError(
-                f"{source} a state 0 … {self.num_observed - 1}{named}; got {_brief(state)}."
+                f"{source} a state 0 … {self.num_observed - 1}{named}; got {brief(state)}."
                 + ("" if self.encode is not None else " Pass encode= to turn observations into states.")
             )
         return index
@@ -507,7 +508,7 @@ def _action_row(given: npt.ArrayLike, state: int) -> Ints:
         row = np.empty(0)
     if row.size == 0 or row.dtype.kind not in "iu" or row[0] < 0:
         raise ModelError(
-            f"actions({state}) must be one or more action ids, integers from 0; got {_brief(given)}", state=state
+            f"actions({state}) must be one or more action ids, integers from 0; got {brief(given)}", state=state
         )
     return row
 
@@ -537,11 +538,6 @@ def _index(what: str, given: object, count: int) -> int:
     if not 0 <= index < count:
         raise UnknownName(what, given, (), f"{what.capitalize()}s are 0 … {count - 1}.")
     return index
-
-
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…"
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -18,6 +18,7 @@ from almostsure.plan.curve import assured_curve
 from almostsure.plan.programme.flow import layered_flow, plain_flow
 from almostsure.plan.programme.occupation import Programme
 from almostsure.plan.solve import solve_programme
+from almostsure.wording import number
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes
@@ -131,4 +132,4 @@ def _value(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolera
 
 
 def _show(value: Any) -> str:
-    return "infeasible" if math.isnan(value) else f"{value:.6g}"
+    return "infeasible" if math.isnan(value) else number(value)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from almostsure.wording import number
+
 if TYPE_CHECKING:
     from almostsure.plan.suggest import Suggestion
 
@@ -88,7 +90,7 @@ def _bar(share: float) -> str:
 
 
 def _number(value: float) -> str:
-    return "no bound" if value == math.inf else "−∞" if value == -math.inf else f"{value:.5g}"
+    return "no bound" if value == math.inf else number(value)
 
 
 def _gain(gain: float) -> str:

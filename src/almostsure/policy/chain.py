@@ -23,9 +23,10 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy import read
-from almostsure.policy.explore import OVERSPENT, Played, Rule, Step, explore, spans
+from almostsure.policy.explore import OVERSPENT, Played, Rule, Step, explore
 from almostsure.policy.linear import Leaking
 from almostsure.policy.policy import Policy
 from almostsure.policy.wide import Groups, Wide, add, divide, multiply, two_sum, wide

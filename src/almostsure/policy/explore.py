@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Ints
 
 OVERSPENT: Final = -1
@@ -101,12 +102,3 @@ def _follow(mdp: MDP, outcome: Ints, remaining: int, seen: Bools, waiting: Waiti
             waiting.setdefault(below, []).append(np.unique(successor[damage == hurt]))
     ahead = successor[damage == 0]
     return np.unique(ahead[~seen[ahead]])
-
-
-def spans(ptr: Ints, owners: Ints) -> tuple[Ints, Ints]:
-    """All items of the given owners, ``ptr[i] … ptr[i + 1] − 1`` for each, and the position of their owner."""
-    begin = ptr[owners].astype(np.int64)
-    lengths = ptr[owners + 1] - begin
-    position = np.repeat(np.arange(lengths.size), lengths)
-    before = np.cumsum(lengths) - lengths
-    return np.arange(position.size) + (begin - before)[position], position

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from almostsure.errors import NoSafeAction
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.policy import read
-from almostsure.policy.explore import spans
 from almostsure.policy.policy import Policy
 
 LEVELS = 1_000  # damages that are told apart, and all up to the budget

@@ -8,8 +8,8 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.model.mdp import MDP
 from almostsure.plan.constraints import Chance, Expected
 from almostsure.report.study import Plan, Study
-
-TINY = 5e-7  # a probability below this reads "almost never"
+from almostsure.wording import TINY, number
+from almostsure.wording import percent as plain_percent
 
 
 def headline(study: Study) -> str:
@@ -63,25 +63,12 @@ def has_rewards(mdp: MDP) -> bool:
 
 def show(value: float) -> str:
     """A number as a sentence shows it."""
-    if math.isnan(value):
-        return "no value"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    rounded = round(value, 2)
-    text = f"{rounded:,.2f}".rstrip("0").rstrip(".") if 0.01 <= abs(value) < 1e6 or rounded == value else f"{value:.3g}"
-    return text.replace("-", "−")
+    return number(value, 2).replace("-", "−")
 
 
 def percent(probability: float) -> str:
-    """A probability as a percentage that never rounds to what it is not."""
-    if probability <= 0:
-        return "0\u00a0%"
-    if probability >= 1 - 1e-12:
-        return "100\u00a0%"
-    if probability <= TINY or probability >= 1 - TINY:
-        return f"almost {100 * round(probability)}\u00a0%"
-    digits = 0 if 0.1 <= probability <= 0.9 else 1 if 0.001 <= probability <= 0.999 else 4
-    return f"{round(100 * probability, digits):g}\u00a0%"
+    """A probability as a percentage that is not broken into two lines."""
+    return plain_percent(probability).replace(" %", "\u00a0%")
 
 
 def sentence(text: str) -> str:

@@ -20,9 +20,9 @@ from almostsure.budget.horizon import HorizonBudget, Rises, check_steps, horizon
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction
 from almostsure.files import load_tensors, save_tensors
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
-from almostsure.policy.explore import spans
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 

@@ -20,9 +20,10 @@ from almostsure.arguments import names_right_word
 from almostsure.budget.certificate import check_never_too_small
 from almostsure.budget.minimal import MinimalBudget
 from almostsure.memory import require
+from almostsure.model.arrays import spans
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
-from almostsure.policy.explore import Played, explore, spans
+from almostsure.policy.explore import Played, explore
 from almostsure.shield.checks import require_budget
 
 BYTES_AN_OUTCOME = 150  # while it is built

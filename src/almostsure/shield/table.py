@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import Bools, Ints
 from almostsure.model.space import Space
-from almostsure.policy.explore import spans
 
 DENSE_ANYWAY = 1 << 20  # entries up to which nobody minds a dense table
 DENSE_SHARE = 8  # otherwise at least one entry in so many must be a choice

@@ -11,10 +11,11 @@ import typer
 
 from almostsure.cli import options as opt
 from almostsure.cli.options import Task, check_output, least_budget, save_figure
-from almostsure.cli.output import bar, facts, heading, next_step, number, say, share, table
+from almostsure.cli.output import bar, facts, heading, next_step, say, table
 from almostsure.plan.frontier import Frontier
 from almostsure.plan.frontier import frontier as find_frontier
 from almostsure.plan.suggest import Suggestion, suggest_budget
+from almostsure.wording import number, percent
 
 ROWS = 16  # of a table of budgets
 Plot = Annotated[Path | None, typer.Option(help="Save the picture (.png, .pdf, .svg).")]
@@ -120,4 +121,4 @@ def _show_frontier(task: Task, found: Frontier) -> None:
     if found.chance.size:
         heading(f"The best return if more than {found.budget} has a probability of at most …")
         risks = zip(found.risks.tolist(), found.chance.tolist(), strict=True)
-        table(("risk", "return"), [(share(risk), number(value)) for risk, value in risks], right=(0, 1))
+        table(("risk", "return"), [(percent(risk), number(value)) for risk, value in risks], right=(0, 1))

@@ -17,6 +17,7 @@ from almostsure.cli.maps import budgets_look, draw_maps
 from almostsure.cli.options import Task, action_of, check_output, state_of, word
 from almostsure.cli.output import MOST, bar, clean, facts, heading, need, needs, next_step, say, table
 from almostsure.files import TENSORS
+from almostsure.wording import percent
 
 LEVELS = 20  # rows of a table of budgets
 STEPS = 24  # rows of an explanation
@@ -133,18 +134,13 @@ def _show_growth(minimal: MinimalBudget) -> None:
     stuck = counts.pop(INFINITE, 0)
     for level, count in counts.items():
         safe += count
-        rows.append((minimal.mdp.show_damage(level), f"{safe:,}", _part(safe, size), bar(safe / size)))
+        rows.append((minimal.mdp.show_damage(level), f"{safe:,}", percent(safe / size), bar(safe / size)))
     if len(rows) > LEVELS:
         rows = [*rows[: LEVELS - 5], ("…", "", "", ""), *rows[-4:]]
     table(("Δ", "safe states", "", ""), rows, right=(0, 1, 2))
     if stuck:
         never = "no finite budget" if minimal.cap is None else f"no budget up to {minimal.cap}"
         say(f"{stuck:,} {'state is' if stuck == 1 else 'states are'} safe with {never}.", style="dim")
-
-
-def _part(some: int, every: int) -> str:
-    """A percentage that reads 100% only where it is all."""
-    return "100%" if some == every else min(f"{some / every:.1%}", "99.9%", key=lambda text: float(text[:-1]))
 
 
 # ---------------------------------------------------------------------- explain

@@ -10,8 +10,9 @@ import typer
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.options import check_output
-from almostsure.cli.output import bar, emit, facts, heading, need, needs, next_step, say, share, table
+from almostsure.cli.output import bar, emit, facts, heading, need, needs, next_step, say, table
 from almostsure.files import TENSORS
+from almostsure.wording import percent
 
 LEVELS = 12  # rows of a table of budgets
 
@@ -65,7 +66,7 @@ def abstract(
         enough = "no budget was proved to suffice" if need(start) == "inf" else f"needs a budget of at most {start}"
         facts([
             ("the start", enough),
-            ("proved", f"{finite:,} cells ({share(finite / model.num_cells)})"),
+            ("proved", f"{finite:,} cells ({percent(finite / model.num_cells)})"),
             ("the proof", f"upper bounds by the {found.engine}, verified in one pass"),
         ])  # fmt: skip
         _levels(found.histogram(), model.num_cells)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from almostsure.cli.maps import draw_maps, route_look, visited
 from almostsure.cli.options import check_output
-from almostsure.cli.output import console, described, emit, next_step, number, say, share, table
+from almostsure.cli.output import console, described, emit, next_step, say, table
 from almostsure.files import HTML
 from almostsure.model.build.examples import example
 from almostsure.model.mdp import MDP
+from almostsure.wording import number, percent
 
 MODEL = "hazard-map"
 BUDGET = 3
@@ -94,14 +95,14 @@ def _promises(mdp: MDP) -> list[Promise]:
 def _compare(promises: list[Promise]) -> None:
     head = ("promise", "return", "mean damage", "worst damage", f"P(damage > {BUDGET})")
     rows = [
-        (one.title, f"{one.value:.2f}", f"{one.mean_damage:.2f}", number(one.worst_damage), share(one.overspends))
+        (one.title, f"{one.value:.2f}", f"{one.mean_damage:.2f}", number(one.worst_damage), percent(one.overspends))
         for one in promises
     ]
     table(head, rows, right=(1, 2, 3, 4))
     average, sure = promises[1], promises[2]
     say(
-        f"\nThe promise on average exceeds {BUDGET} in {share(average.overspends)} of all episodes. Never exceeding it "
-        f"costs {average.value - sure.value:.2f} of return, and that it is never exceeded is proved, not estimated."
+        f"\nThe promise on average exceeds {BUDGET} in {percent(average.overspends)} of all episodes. Never exceeding "
+        f"it costs {average.value - sure.value:.2f} of return, and that it is never exceeded is proved, not estimated."
     )
 
 

@@ -14,10 +14,11 @@ from almostsure.cli import options as opt
 from almostsure.cli.commands.budget_choice import suggested_budget
 from almostsure.cli.exits import Rejected
 from almostsure.cli.options import Task, check_output, save_figure, word
-from almostsure.cli.output import described, emit, facts, heading, need, needs, next_step, number, say, share, table
+from almostsure.cli.output import described, emit, facts, heading, need, needs, next_step, say, table
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.files import TENSORS, UMB
 from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
+from almostsure.wording import number, percent
 
 LOGS = (".csv", ".parquet", ".pq")
 
@@ -167,7 +168,7 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     say(learned.statement + "\n")
     rarest = 1.0 if exact is None else float(task.mdp.probability.min())
     if rarest < learned.mu * (1 - 1e-9):  # up to rounding
-        say(f"But this model has outcomes of probability {share(rarest)}, so nothing is promised here.\n")
+        say(f"But this model has outcomes of probability {percent(rarest)}, so nothing is promised here.\n")
     paper = learned.uniform_samples["paper"]
     truth = "" if exact is None else f"; the exact minimal budget is {needs(exact)}"
     known, choices = int(np.count_nonzero(learned.known)), learned.known.size
@@ -206,8 +207,8 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     head = ("learner", "violations", "rate", "return", "P(overspend)", "damage", "")
     rows = [
         (
-            row["learner"], number(row["training_violations"]), share(row["training_violation_rate"]),
-            number(row["deployed_return"]), share(row["deployed_overspend"]), number(row["deployed_mean_damage"]),
+            row["learner"], number(row["training_violations"]), percent(row["training_violation_rate"]),
+            number(row["deployed_return"]), percent(row["deployed_overspend"]), number(row["deployed_mean_damage"]),
             "✕" if row["training_violations"] or row["deployed_overspend"] else "✓",
         )
         for row in result.summary()

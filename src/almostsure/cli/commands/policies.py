@@ -11,7 +11,7 @@ import typer
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, likely_route, route_look
 from almostsure.cli.options import Task, check_output, constraint_of, least_budget, word
-from almostsure.cli.output import bar, clean, facts, heading, next_step, number, say, share, table
+from almostsure.cli.output import bar, clean, facts, heading, next_step, say, table
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.files import TENSORS
 from almostsure.model.mdp import MDP, Floats
@@ -22,6 +22,7 @@ from almostsure.policy.policy import Policy
 from almostsure.policy.simulation.simulate import MAX_STEPS, Episodes
 from almostsure.policy.simulation.simulate import simulate as play
 from almostsure.policy.worst import worst_damage
+from almostsure.wording import number, percent
 
 CURVE = 16  # rows of a table of returns
 SPREAD = 20  # rows of a distribution
@@ -177,7 +178,7 @@ def _show_solution(
             ("best return", _best_return(solution)),
             *([("mean damage", number(result.expected_damage))] if result is not None else []),
             ("worst damage", number(worst)),
-            *([(f"P(damage > {budget})", share(overspends))] if overspends is not None else []),
+            *([(f"P(damage > {budget})", percent(overspends))] if overspends is not None else []),
             *(_course(result) if result is not None else []),
             ("policy", _kind(policy)),
             *([("saved", output)] if output is not None else []),
@@ -208,7 +209,7 @@ def _best_return(solution: Solution) -> str:
 
 
 def _course(result: Evaluation) -> list[tuple[str, object]]:
-    return [("mean length", f"{number(result.expected_length)} steps"), ("ends", share(result.ends))]
+    return [("mean length", f"{number(result.expected_length)} steps"), ("ends", percent(result.ends))]
 
 
 def _as_options(constraint: Constraint) -> str:

@@ -24,11 +24,11 @@ import numpy as np
 from almostsure.gym.envs.model_env import ModelEnv, ModelVectorEnv
 from almostsure.gym.envs.render import Draw, Drawing
 from almostsure.gym.envs.warehouse import draw, warehouse
+from almostsure.model.arrays import spans
 from almostsure.model.build.examples import MAPS, example
 from almostsure.model.build.grid import Map, from_map
 from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP
-from almostsure.policy.explore import spans
 
 Drawn = tuple[MDP, Draw | None]  # a model, and how it is drawn where it has no map
 

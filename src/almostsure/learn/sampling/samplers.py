@@ -27,6 +27,7 @@ from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.source import as_model
 from almostsure.model.space import Actions, Encode, Initial, Space
+from almostsure.wording import brief
 
 ABSTRACTION = (
     "This is about the abstraction that encode makes, in which set_state picks the real states: "
@@ -96,7 +97,7 @@ class CheckedSampler:
 
     def _checked(self, choices: Ints, answer: Any) -> tuple[Ints, Floats, Ints]:
         if not isinstance(answer, (tuple, list)) or len(answer) != 3:
-            raise ModelError(f"a sampler must return (next_states, rewards, damages); got {_shown(answer)}")
+            raise ModelError(f"a sampler must return (next_states, rewards, damages); got {brief(answer)}")
         states, rewards, damages = (
             self._column(name, values, choices)
             for name, values in zip(("next_states", "rewards", "damages"), answer, strict=True)
@@ -129,7 +130,7 @@ class CheckedSampler:
         at = int(np.argmin(good))
         choice, more = int(choices[at]), int(good.size - np.count_nonzero(good)) - 1
         raise ModelError(
-            f"{rule}; the sampler returned {_shown(values.tolist()[at])} at {self.space.describe_choice(choice)}"
+            f"{rule}; the sampler returned {brief(values.tolist()[at])} at {self.space.describe_choice(choice)}"
             f"{and_more(more, 'sample')}.",
             state=int(self.states[choice]),
             action=int(self.space.choice_action[choice]),
@@ -324,8 +325,3 @@ def _whole(values: npt.NDArray[Any], least: int, most: int) -> npt.NDArray[np.bo
     if values.dtype.kind == "f":
         good &= values == np.floor(values)
     return good
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…"

@@ -21,6 +21,7 @@ from almostsure.model.build.transitions import build
 from almostsure.model.build.validate import SUM_TOLERANCE
 from almostsure.model.mdp import MDP
 from almostsure.progress import Bar
+from almostsure.wording import brief
 
 Outcomes = Callable[[Any, Any], Iterable[tuple[float, Hashable, float, int]]]
 Actions = Sequence[Hashable] | Callable[[Any], Iterable[Hashable]]
@@ -109,13 +110,13 @@ class _Search:
             known = self.index.get(state)
         except TypeError:
             raise ModelError(
-                f"states must be hashable; got {_shown(state)} ({where}). Use tuples instead of lists and arrays."
+                f"states must be hashable; got {brief(state)} ({where}). Use tuples instead of lists and arrays."
             ) from None
         if known is not None:
             return known
         if len(self.states) >= self.max_states:
             raise LimitReached(
-                f"there are more than max_states = {self.max_states:,} states; the last one found is {_shown(state)}. "
+                f"there are more than max_states = {self.max_states:,} states; the last one found is {brief(state)}. "
                 "If its parts grow without end, leave them out of the state or cut them off; else raise max_states."
             )
         self.index[state] = len(self.states)
@@ -145,14 +146,14 @@ class _Search:
         except AlmostSureError:
             raise
         except Exception as error:
-            raise ModelError(f"actions({_shown(state)}) failed: {type(error).__name__}: {error}") from error
+            raise ModelError(f"actions({brief(state)}) failed: {type(error).__name__}: {error}") from error
 
     def _action(self, action: Any, state: Any) -> int:
         """The number of an action."""
         try:
             return self.action_index.setdefault(action, len(self.action_index))
         except TypeError:
-            raise ModelError(f"actions must be hashable; got {_shown(action)} at {_shown(state)}") from None
+            raise ModelError(f"actions must be hashable; got {brief(action)} at {brief(state)}") from None
 
     def _outcomes_of(self, state: Any, action: Any) -> list[tuple[float, int, float, int]]:
         """The outcomes of a choice, with their next states numbered."""
@@ -217,7 +218,7 @@ class _Search:
         try:
             return self.index[state]
         except (KeyError, TypeError):
-            raise ModelError(f"{_shown(state)} was not reached when the model was explored from its start") from None
+            raise ModelError(f"{brief(state)} was not reached when the model was explored from its start") from None
 
 
 def _always(actions: Any) -> Callable[[Any], Iterable[Hashable]]:
@@ -245,9 +246,4 @@ def _distinct(values: list[Any]) -> Iterator[str]:
 
 
 def _place(state: Any, action: Any) -> str:
-    return f"state {_shown(state)}, action {_shown(action)}"
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…"
+    return f"state {brief(state)}, action {brief(action)}"

@@ -38,8 +38,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.horizon import first_values
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Floats, Ints
-from almostsure.policy.explore import spans
 from almostsure.progress import Bar, compiling
 
 EPSILON = 2.0**-52

@@ -43,10 +43,10 @@ from almostsure.budget.horizon import check_steps, first_values
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, Infeasible, ModelError, NoSafeAction
 from almostsure.files import load_tensors, save_tensors
 from almostsure.memory import require
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.plan.risk.least import EPSILON, Sums, least_risk, least_within, risks_of, risks_within, sums_of
-from almostsure.policy.explore import spans
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 

@@ -64,7 +64,7 @@ function percent(p) {
   if (x <= 0) return "0\u00a0%";
   if (x >= 1 - 1e-12) return "100\u00a0%";
   if (x <= 5e-7 || x >= 1 - 5e-7) return `almost ${100 * Math.round(x)}\u00a0%`;
-  return `${+(100 * x).toFixed(x >= 0.1 && x <= 0.9 ? 0 : x >= 0.001 && x <= 0.999 ? 1 : 4)}\u00a0%`; // + drops zeros at the end
+  return `${+(100 * x).toFixed(x >= 0.001 && x <= 0.999 ? 1 : 4)}\u00a0%`; // + drops zeros at the end
 }
 
 // ------------------------------------------------------------------ colours

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE
-from almostsure.policy.explore import spans
+from almostsure.model.arrays import spans
 from almostsure.shield.export.write import narrow, write_header, write_module
 
 if TYPE_CHECKING:

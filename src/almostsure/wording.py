@@ -1,0 +1,38 @@
+"""Numbers and values as people read them: the same in messages, in tables of the command, and in the report."""
+
+from __future__ import annotations
+
+import math
+
+TINY = 5e-7  # a probability below this reads "almost 0"
+
+
+def brief(value: object, longest: int = 80) -> str:
+    """A value as a message shows it: as Python writes it, and not too much of it."""
+    text = repr(value)
+    return text if len(text) <= longest else text[: longest - 3] + "…"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number with at most so many decimals; ∞ for infinity, – for NaN, and never 0 for what is not 0."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    rounded = round(value, digits)
+    if abs(value) >= 1e6 or (rounded == 0 != value):
+        return f"{value:.6g}" if abs(value) >= 1e6 else f"{value:.3g}"
+    return f"{rounded:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{rounded:,.0f}"
+
+
+def percent(probability: float) -> str:
+    """A probability as a percentage; one that is not 0 or 1 never reads as if it were."""
+    if math.isnan(probability):
+        return "–"
+    if probability <= 0:
+        return "0 %"
+    if probability >= 1 - 1e-12:
+        return "100 %"
+    if probability <= TINY or probability >= 1 - TINY:
+        return f"almost {100 * round(probability)} %"
+    return f"{round(100 * probability, 1 if 0.001 <= probability <= 0.999 else 4):g} %"

@@ -1,0 +1,50 @@
+"""Numbers as people read them."""
+
+import math
+
+import pytest
+
+from almostsure.wording import brief, number, percent
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (25 / 3, "8.3333"),
+        (-2.5, "-2.5"),
+        (1e-9, "1e-09"),
+        (12345.5, "12,345.5"),
+        (1e7, "1e+07"),
+        (math.inf, "∞"),
+        (-math.inf, "−∞"),
+        (math.nan, "–"),
+    ],
+)
+def test_numbers(value, shown):
+    assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.0, "0 %"),
+        (1.0, "100 %"),
+        (0.5, "50 %"),
+        (0.3194, "31.9 %"),
+        (0.9994, "99.94 %"),
+        (1e-5, "0.001 %"),
+        (1e-9, "almost 0 %"),
+        (1 - 1e-9, "almost 100 %"),
+        (math.nan, "–"),
+    ],
+)
+def test_percentages_never_read_0_or_100_where_they_are_not(value, shown):
+    assert percent(value) == shown
+
+
+def test_values_in_messages_are_cut():
+    assert brief("a") == "'a'"
+    assert len(brief("x" * 500)) == 78
+    assert number(2.345, 2) in ("2.35", "2.34")
+    assert number(2.6, 0) == "3"
