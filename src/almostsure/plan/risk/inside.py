@@ -16,9 +16,9 @@ import numpy as np
 from almostsure.arguments import whole
 from almostsure.errors import ArgumentError
 from almostsure.memory import require
+from almostsure.model.arrays import spans
 from almostsure.model.build.transitions import build
 from almostsure.model.mdp import MDP, Floats, Ints
-from almostsure.policy.explore import spans
 
 if TYPE_CHECKING:
     from almostsure.plan.risk.shield import RiskShield
