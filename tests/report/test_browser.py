@@ -321,7 +321,7 @@ def sampled_mean(page):
     return float(re.search(r"mean ([−\d.,]+)", text)[1].replace("−", "-").replace(",", ""))
 
 
-@pytest.mark.parametrize("name", ["hazard-map", "paper", "corridor", "gym:FrozenLake-v1"])
+@pytest.mark.parametrize("name", ["hazard-map", "paper", "corridor", "archipelago", "gym:FrozenLake-v1"])
 def test_headline_player_and_histogram_are_about_one_policy(visit, tmp_path, content_of, name):
     path = write_report(name, tmp_path / "report.html")
     content = content_of(path)

@@ -12,7 +12,7 @@ from almostsure.policy.simulation.simulate import Episodes, Trajectory
 from almostsure.report.packing import number, pack
 from almostsure.report.study import Plan, Study
 
-LONGEST = 400  # recorded steps of an episode
+LONGEST = 1_000  # recorded steps of an episode
 MOST_BARS = 40  # of a distribution
 RETURN_BINS = 30
 TAIL = 2e-3  # probability of more damage than is drawn, at most, where the bars allow

@@ -66,7 +66,7 @@ def described_states(study: Study, visited: Iterable[int]) -> Ints:
 
 
 def likeliest_run(study: Study) -> list[int]:
-    """The states that the assured policy passes from the start, always with its likeliest outcome; [] without one."""
+    """The states that the assured policy passes from the start, always with its likeliest move; [] without one."""
     mdp, found = study.mdp, None if study.ladder.solution is None else study.ladder.solution.layers
     if found is None or study.budget > study.ladder.solved or study.least > study.budget:
         return []
@@ -77,7 +77,9 @@ def likeliest_run(study: Study) -> list[int]:
         if choice < 0 or mdp.is_terminal()[state]:
             break
         begin, end = mdp.outcome_ptr[choice : choice + 2].tolist()
-        likeliest = begin + int(np.argmax(mdp.probability[begin:end]))
+        moves = (mdp.successor[begin:end] != state) | (mdp.damage[begin:end] > 0)  # waiting changes nothing
+        weight = mdp.probability[begin:end] * moves if moves.any() else mdp.probability[begin:end]
+        likeliest = begin + int(np.argmax(weight))
         state, left = int(mdp.successor[likeliest]), left - int(mdp.damage[likeliest])
     return list(dict.fromkeys(state for state, _ in passed))
 

@@ -44,6 +44,7 @@ EPISODES = 10_000
 MAX_STEPS = 1_000  # of a simulated episode that may never end
 PATIENCE = 20  # expected lengths after which an episode that surely ends is cut
 LONGEST = 10_000
+NEARLY = 0.999  # of all runs end
 RISK = 0.05
 MOST = 2 / 3  # of what more budget can earn: worth stopping there, if nothing was asked for
 SAME = 1e-6  # returns closer than this, relative to the range, are equal for a reader
@@ -259,7 +260,8 @@ def _tried(mdp: MDP, plan: Plan, budget: int, seed: int, time: Time) -> Plan:
     found = _evaluated(mdp, plan.policy, budget, time)
     steps = LONGEST
     if found is not None:
-        length = found.expected_length if math.isfinite(found.expected_length) else 0.0
+        endless = LONGEST if found.ends > NEARLY else 0.0  # where hardly any run goes on for ever, wait for the others
+        length = found.expected_length if math.isfinite(found.expected_length) else endless
         steps = int(min(max(MAX_STEPS, PATIENCE * length), LONGEST))
     return replace(plan, evaluation=found, episodes=_played(mdp, plan.policy, budget, seed, steps, time))
 

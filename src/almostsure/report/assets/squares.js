@@ -21,7 +21,7 @@ const placeOf = (state) => (SQUARES.project ? SQUARES.project(state) : SQUARES.p
 function compassOf(choice) {
   if (SQUARES.compass) return SQUARES.compass[choice.choice];
   if (SQUARES.kind !== "variables") return 0;
-  const next = likeliest(choice.choice).next, codes = SQUARES.axes.map((axis) => SQUARES.codes[axis]);
+  const next = likeliest(choice.choice, choice.state).next, codes = SQUARES.axes.map((axis) => SQUARES.codes[axis]);
   const [down, right] = codes.map((code) => (code[next] < 0 ? 0 : Math.sign(code[next] - code[choice.state])));
   return STEP.findIndex(([dy, dx]) => dy === down && dx === right);
 }
@@ -274,7 +274,7 @@ class Squares {
   // What hurts, what each square needs, what is allowed with what is left, and what is best.
   drawNeeds(path) {
     if (!this.begin()) return;
-    const left = remaining(), large = this.cell >= 20, route = likeliestRun(), layers = layersThere(route);
+    const left = remaining(), large = this.cell >= 20, route = shownRun().run, layers = layersThere(route);
     for (let i = 0; i < SQUARES.state.length; i++) {
       const state = SQUARES.state[i], need = SQUARES.need[i];
       if (state < 0) { this.wall(i); continue; }
@@ -286,7 +286,7 @@ class Squares {
       const symbol = this.symbol(i);
       if (symbol && large && !(SQUARES.hurts[i] && need < INFINITE)) this.text(i, symbol, 0.3, 0.3, 0.26, ink, isStart(state) ? 700 : 400);
     }
-    if (route.length > 1) this.faded(0.38, () => this.trail(route.map(([state]) => state), palette.assured, { width: Math.max(2, this.cell * 0.26) }));
+    if (route.length > 1) this.faded(large ? 0.38 : 0.9, () => this.trail(route.map(([state]) => state), palette.assured, { width: Math.max(2.5, this.cell * 0.26) }));
     if (path && path.length > 1) this.trail(path, palette.harm, { dash: [5, 4] });
     this.ends(route);
     const chosen = SQUARES.place.get(app.selected);

@@ -73,7 +73,11 @@ function choiceValue(choice, layer) {
   return sum;
 }
 
-const likeliest = (choice) => outcomesOf(choice).reduce((a, b) => (b.probability > a.probability ? b : a));
+// The likeliest outcome that changes anything, if one does: whoever waits for a slip goes where it leads.
+function likeliest(choice, state) {
+  const all = outcomesOf(choice), moves = all.filter((o) => o.next !== state || o.damage > 0);
+  return (moves.length ? moves : all).reduce((a, b) => (b.probability > a.probability ? b : a));
+}
 
 // From the start with what is left: always the best action, always its likeliest outcome; states, each with its layer.
 function likeliestRun() {
@@ -83,12 +87,22 @@ function likeliestRun() {
     seen.add(state * 4096 + layer);
     const play = playAt(state, layer);
     if (play < 0) break;
-    const outcome = likeliest(choicesOf(state)[play].choice);
+    const outcome = likeliest(choicesOf(state)[play].choice, state);
     layer = DATA.layers.indexOf(DATA.layers[layer] - outcome.damage);
     state = outcome.next;
     run.push([state, layer]);
   }
   return run;
+}
+
+// The run to draw: the likeliest one or, where that goes round for ever, the typical one that the player shows.
+function shownRun() {
+  const run = likeliestRun(), record = DATA.episodes.find((one) => one.kind === "assured" && one.ended);
+  if (isTerminal(run[run.length - 1][0]) || !record || remaining() !== DATA.budget) return { run, name: "likeliest run" };
+  const damages = unpack(record.damages);
+  let left = DATA.budget;
+  const states = record.states.map((state, t) => { left -= t ? damages[t - 1] : 0; return [state, DATA.layers.indexOf(left)]; });
+  return { run: states, name: "a typical run" };
 }
 
 // For each state that runs come to, the layer they are most often in there.  Of states on the likeliest run, its own.
