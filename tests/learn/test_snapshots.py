@@ -89,7 +89,7 @@ def test_observations_that_hide_something_are_noticed():
 
 
 def test_chance_is_noticed():
-    with pytest.raises(ModelError, match=r"is not deterministic: from .*, action \d led to .* learn_minimal_budget"):
+    with pytest.raises(ModelError, match=r"is not deterministic: from .*, action \d led to .* explore\(env, mu="):
         explore(Room(chance=0.5))
 
 
@@ -104,3 +104,61 @@ def test_bad_input():
         explore(Room(), damage=lambda *_: 0.5)
     with pytest.raises(LimitReached, match="more than max_states = 5 states"):
         explore(Room(), max_states=5)
+
+
+# ---------------------------------------------------------------------- chance
+
+
+class Part:
+    """Something inside a simulator that holds its random generator."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+
+
+class Slippery(Room):
+    """The same room, in which a tenth of the steps go another way; the generator is deep inside."""
+
+    def __init__(self, chance: float = 0.1) -> None:
+        super().__init__()
+        self.slips, self.parts = chance, {"inner": Part()}
+
+    def step(self, action):
+        if self.parts["inner"].rng.random() < self.slips:
+            action = (action + 1) % 4
+        return super().step(action)
+
+
+def walked(state, action):
+    """Where a step leads in the room, its reward and its damage."""
+    move = [(0, 1), (1, 0), (0, -1), (-1, 0)][action]
+    after = tuple(min(max(x + d, 0), 3) for x, d in zip(state, move, strict=True))
+    return after, float(after == (3, 3)), int(after in {(1, 1), (2, 1)})
+
+
+def test_chance_is_sampled_into_a_learned_budget():
+    learned = explore(Slippery(), mu=0.09, delta=0.05, seed=3)
+    exact = asure.from_function(
+        lambda state, action: [(0.9, *walked(state, action)), (0.1, *walked(state, (action + 1) % 4))],
+        initial=(0, 0),
+        actions=lambda state: [] if state == (3, 3) else [0, 1, 2, 3],
+    )
+    size = exact.num_states
+    assert learned.counts.space.num_states == size
+    assert learned.minimal.smallest_budget() == asure.minimal_budget(exact).smallest_budget()
+    assert sorted(learned.minimal.of_state[:size].tolist()) == sorted(asure.minimal_budget(exact).of_state.tolist())
+    assert "95" in learned.statement
+    assert "what the environment shows decides" in learned.statement
+    with pytest.raises(ModelError, match="this model was learned"):
+        asure.RiskShield(learned.mdp, 1, 0.5)
+    env = ShieldedEnv(Slippery(), learned.shield, learned.minimal.smallest_budget() + 1)
+    env.reset(seed=0)
+
+
+def test_bad_input_about_chance():
+    with pytest.raises(ArgumentError, match="mu and delta must be given together"):
+        explore(Slippery(), mu=0.1)
+    with pytest.raises(ArgumentError, match="mu must lie strictly between 0 and 1"):
+        explore(Slippery(), mu=1.5, delta=0.1)
+    with pytest.raises(ModelError, match="not deterministic"):
+        explore(Slippery(0.5))

@@ -1,30 +1,47 @@
-"""``explore``: the model of a deterministic simulator that can be copied, found by playing every action everywhere.
+"""``explore``: the model of a simulator that can be copied, found by playing every action everywhere.
 
 From the start, every action is played in a copy of the simulator at every state that is found, breadth first.  What the
 simulator shows is the state; where something else decides what comes next, name it with ``key``.
 
 Determinism is tested, not proved.  Every action is played four times, from copies whose random generators are reseeded
 (a deep copy copies the random generator, and would make chance look certain), and a state that is reached in two ways
-is played from both.  A difference is an error that names the place: a simulator with chance is sampled instead, by
-:func:`almostsure.learn_minimal_budget`, with a stated confidence.
+is played from both.  A difference is an error that names the place.
+
+*Chance.*  With ``mu`` and ``delta`` every choice is played many times instead, each time from a reseeded copy.  The
+i-th choice that is met gets δ_i = 6 δ / (π² i²) of the risk of missing an outcome, and so
+⌈ln(⌊1/μ⌋ / δ_i) / −ln(1 − μ)⌉ plays.  If no outcome is rarer than μ, the chance that one of the at most ⌊1/μ⌋ outcomes
+of that choice is missed is at most δ_i, and these add up to δ.  So with probability 1 − δ all states that can be
+reached were found, with all of their outcomes, and the minimal budget of what was counted is k*.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from types import ModuleType
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, ModelError
+from almostsure.learn.bounds import unit
+from almostsure.learn.counts import Counts
+from almostsure.learn.evidence import check_mu
+from almostsure.learn.minimal import LearnedBudget, uniform_samples
 from almostsure.learn.sampling.env_sampler import made
 from almostsure.model.build.damage import Damage, known_damage
 from almostsure.model.build.function import MAX_STATES, from_function
 from almostsure.model.mdp import MDP
+from almostsure.model.origin import Origin
 
 ENDED = "ended"
+HIDDEN = "This assumes that what the environment shows decides what comes next."
+DEEP = 5  # how many objects within objects are searched for random generators
+CONTAINERS = (dict, list, tuple)
 PLAYS = 4  # of every action in every state, with different seeds
 FOREVER = 2**62  # steps that a TimeLimit allows
 
@@ -44,15 +61,21 @@ def explore(
     key: Callable[[Any], Hashable] | None = None,
     get_state: Callable[[Any], Any] | None = None,
     set_state: Callable[[Any, Any], None] | None = None,
+    mu: float | None = None,
+    delta: float | None = None,
     seed: int = 0,
     max_states: int = MAX_STATES,
-) -> MDP:
-    """The model of a deterministic environment, by playing every action in every state that is found.
+) -> Any:
+    """The model of an environment, by playing every action in every state that is found.
 
     Parameters
     ----------
     env
         A Gymnasium environment with Discrete actions, or its id.
+    mu, delta
+        Where chance plays a part: no outcome is rarer than ``mu``, and with a probability of at most ``delta`` one of
+        them is missed.  The result is then a :class:`almostsure.learn.LearnedBudget`, with the same statement as that
+        of :func:`almostsure.learn_minimal_budget`.
     damage
         ``damage(observation, action, next_observation, reward, terminated)``; by default ``info["damage"]`` or
         ``info["cost"]``, and for the toy-text environments what they are known for.
@@ -84,18 +107,80 @@ def explore(
         raise ArgumentError("env must be a Gymnasium environment with Discrete actions")
     if (get_state is None) != (set_state is None):
         raise ArgumentError("get_state and set_state must be given together")
+    if (mu is None) != (delta is None):
+        raise ArgumentError("mu and delta must be given together")
     search = _Simulator(env, damage or known_damage(env), key or as_key, get_state, set_state)
     start = search.reset(seed)
     actions = list(range(int(size)))
+    sampled = None if mu is None or delta is None else _Sampled(search, start, check_mu_delta(mu, delta), seed)
     model = from_function(
-        search.outcomes,
+        search.outcomes if sampled is None else sampled.outcomes,
         initial=start,
         actions=lambda state: [] if search.is_over(state) else actions,
         key=search.shown,
         max_states=max_states,
     )
+    if sampled is not None:
+        return sampled.learned(model)
     search.check_keys()
     return model
+
+
+class Rarity(NamedTuple):
+    """What is assumed about chance, and what may go wrong."""
+
+    mu: float
+    delta: float
+
+
+def check_mu_delta(mu: object, delta: object) -> Rarity:
+    """Both as numbers strictly between 0 and 1."""
+    return Rarity(unit("mu", mu), unit("delta", delta))
+
+
+@final
+class _Sampled:
+    """Outcomes by playing each choice as often as its share of delta takes."""
+
+    def __init__(self, search: _Simulator, start: Hashable, rarity: Rarity, seed: int) -> None:
+        self.search, self.rarity, self.seed = search, rarity, seed
+        self.index: dict[Hashable, int] = {start: 0}  # in the order in which states are met, as in the model
+        self.rng = np.random.default_rng([seed, 1])
+        self.seen: dict[tuple[Any, int], dict[tuple[Hashable, int], list[float]]] = {}
+
+    def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
+        """What was seen, with its frequencies."""
+        mu, delta = self.rarity
+        share = 6 * delta / (math.pi * (len(self.seen) + 1)) ** 2
+        plays = math.ceil(math.log(math.floor(1 / mu) / share) / -math.log1p(-mu) * (1 + 1e-12))
+        found: dict[tuple[Hashable, int], list[float]] = {}
+        for _ in range(plays):
+            arrival = self.search.play(state, action, seed=int(self.rng.integers(2**63)))
+            found.setdefault((arrival.state, arrival.damage), []).append(arrival.reward)
+        self.seen[state, action] = found
+        for after, _ in found:
+            self.index.setdefault(after, len(self.index))
+        return [(len(r) / plays, after, math.fsum(r) / len(r), hurt) for (after, hurt), r in found.items()]
+
+    def learned(self, model: MDP) -> LearnedBudget:
+        """The minimal budget of what was counted."""
+        counts = Counts(model, seed=self.seed, caveat=HIDDEN)
+        for (state, action), found in self.seen.items():
+            choice = model.choice(self.index[state], action)
+            for (after, hurt), rewards in found.items():
+                mean = math.fsum(rewards) / len(rewards)
+                counts.see(choice, self.index[after], hurt, mean, times=len(rewards))
+        check_mu(counts, self.rarity.mu)
+        origin = replace(model.origin or Origin(), counted=True)
+        return LearnedBudget(
+            minimal=minimal_budget(model.with_origin(origin)),
+            counts=counts,
+            known=np.ones(model.num_choices, np.bool_),
+            mu=self.rarity.mu,
+            delta=self.rarity.delta,
+            budget=None,
+            uniform_samples=uniform_samples(counts, *self.rarity),
+        )
 
 
 @final
@@ -142,7 +227,7 @@ class _Simulator:
                 continue
             raise ModelError(
                 f"the environment is not deterministic: from {state!r}, action {action} led to {_told(arrival)} and "
-                f"then to {_told(again)}. If chance plays a part, sample it with learn_minimal_budget; "
+                f"then to {_told(again)}. If chance plays a part, sample it: explore(env, mu=…, delta=…); "
                 "if the observation does not show all that matters, pass key."
             )
         return [(1.0, *arrival)]
@@ -156,6 +241,10 @@ class _Simulator:
                     f"the state {state!r} does not decide what comes next: action {action} led to {_told(arrival)} on "
                     f"one way to it, and to {_told(again)} on another. Pass a key that tells the two apart."
                 )
+
+    def play(self, state: Any, action: int, *, seed: int) -> Arrival:
+        """One step from a copy whose random generators have that seed."""
+        return self._step(self.snapshots[state], action, seed=seed)
 
     def _step(self, here: tuple[Any, Any], action: int, *, seed: int) -> Arrival:
         snapshot, before = here
@@ -203,14 +292,28 @@ class _Simulator:
 
 
 def _reseed(env: Any, seed: int) -> None:
-    """Give every random generator that the environment and its wrappers hold another seed."""
-    while env is not None:
-        for name, value in list(vars(env).items()):
-            if isinstance(value, np.random.Generator):
-                setattr(env, name, np.random.default_rng(seed))
-            elif isinstance(value, (np.random.RandomState, random.Random)):
+    """Give every random generator that the environment, its wrappers and its parts hold another seed."""
+    waiting, met = [(env, 0)], {id(env)}
+    while waiting:
+        thing, depth = waiting.pop()
+        held = thing if isinstance(thing, dict) else getattr(thing, "__dict__", {})
+        items = list(enumerate(thing)) if isinstance(thing, (list, tuple)) else list(held.items())
+        for name, value in items:
+            if isinstance(value, np.random.Generator) and not isinstance(thing, tuple):
+                fresh = np.random.default_rng([seed % 2**63, depth])
+                setattr(thing, name, fresh) if held is not thing and isinstance(name, str) else _put(thing, name, fresh)
+            elif isinstance(value, np.random.RandomState):
+                value.seed(seed % 2**32)
+            elif isinstance(value, random.Random):
                 value.seed(seed)
-        env = getattr(env, "env", None)
+            elif depth < DEEP and id(value) not in met and (hasattr(value, "__dict__") or type(value) in CONTAINERS):
+                met.add(id(value))
+                if not isinstance(value, (type, ModuleType)) and not callable(value):
+                    waiting.append((value, depth + 1))
+
+
+def _put(container: Any, at: Any, value: Any) -> None:
+    container[at] = value
 
 
 def as_key(observation: Any) -> Hashable:

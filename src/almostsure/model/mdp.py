@@ -240,6 +240,10 @@ class MDP(Space):
         del fields["choice_ptr"], fields["choice_action"]
         return {"arrays": self.arrays, "origin": self.origin, **fields}
 
+    def with_origin(self, origin: Origin) -> MDP:
+        """The same model, said to come from elsewhere."""
+        return MDP(**{**self._fields(), "origin": origin})
+
     def with_damage(self, damage: Any, *, scale: Any = None) -> MDP:
         """The same model with another damage: "what if", in one line.
 

@@ -43,7 +43,7 @@ def test_ready_made_models_agree_with_the_environment(name, options, budget):
 
 
 def test_unknown_environments_say_what_to_do():
-    with pytest.raises(UnknownName, match=r"'CartPole-v1'\. There are: .*FrozenLake-v1, .*Taxi.*MiniGrid-Lava"):
+    with pytest.raises(UnknownName, match=r"'CartPole-v1'\. There are: .*FrozenLake-v1, .*Taxi.*MiniGrid-"):
         ready("CartPole-v1")
     with pytest.raises(UnknownName, match=r"'FrozenLak-v1'\. Did you mean 'FrozenLake-v1'\?"):
         ready("FrozenLak-v1")

@@ -1,4 +1,4 @@
-"""MiniGrid's lava rooms as exact models."""
+"""MiniGrid's rooms as exact models."""
 
 import sys
 
@@ -33,10 +33,23 @@ def test_another_room_is_refused():
         env.reset(seed=0)
 
 
-@pytest.mark.parametrize("name", ["MiniGrid-DoorKey-5x5-v0", "MiniGrid-Dynamic-Obstacles-5x5-v0"])
-def test_rooms_with_more_in_them_are_refused(name):
-    with pytest.raises(ModelError, match="is no lava room"):
-        ready(name)
+def test_doors_and_keys_are_part_of_the_state():
+    room = ready("MiniGrid-DoorKey-5x5-v0")
+    names = room.mdp.state_names
+    assert any("with yellow key" in name and "map" in name for name in names)
+    assert asure.solve_policy(room.mdp, asure.AlmostSure(0), discount=0.99).value > 0.8  # the goal is behind the door
+    env = room.shielded(budget=0)
+    _, info = env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        _, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(info["action_mask"]))))
+        if terminated or truncated:
+            _, info = env.reset()
+
+
+def test_rooms_with_chance_are_refused():
+    with pytest.raises(ModelError, match="chance plays a part: action 0 draws random numbers"):
+        ready("MiniGrid-Dynamic-Obstacles-5x5-v0")
 
 
 def test_lava_rooms_need_minigrid(monkeypatch):

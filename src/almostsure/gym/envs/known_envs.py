@@ -55,9 +55,9 @@ def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
     Parameters
     ----------
     name
-        Its id: FrozenLake, CliffWalking, Taxi, a lava room of MiniGrid, or one of this package.
+        Its id: FrozenLake, CliffWalking, Taxi, a room of MiniGrid, or one of this package.
     map_seed
-        Which map a lava room has.
+        Which map a room of MiniGrid has.
     **make_kwargs
         Passed to ``gymnasium.make``, such as ``is_slippery=True``.
 
@@ -118,4 +118,4 @@ def _unknown(name: str) -> UnknownName:
     )
 
 
-ROOMS = ("MiniGrid-Lava…", "MiniGrid-DistShift…")  # how the ids of the lava rooms begin
+ROOMS = ("MiniGrid-…",)  # all rooms without chance
