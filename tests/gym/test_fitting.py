@@ -85,6 +85,13 @@ def test_another_map_of_the_same_size_is_noticed_at_once():
             ShieldedEnv(other, guard, 0)
 
 
+def test_a_shield_learned_with_too_large_a_mu_is_noticed():
+    lake = gymnasium.make("FrozenLake-v1")
+    learned = asure.learn_minimal_budget(lake, mu=0.9, delta=0.1, seed=0)  # as if it were not slippery
+    with pytest.raises(ModelMismatch, match=r"so it was learned with a mu above the probability of this, or is a"):
+        ShieldedEnv(lake, learned.shield, 1)
+
+
 def test_the_end_of_a_model_is_not_a_state_that_other_environments_show():
     taxi = asure.from_gymnasium("Taxi-v4", lambda s, a, s2, r, terminated: int(r == -10))
     assert (taxi.num_observed, taxi.num_states) == (500, 501)

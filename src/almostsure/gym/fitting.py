@@ -123,11 +123,13 @@ def check_outcomes(guard: Guard, env: Any) -> None:
         at = int(wrong[0])
         state, action, after, damage = (int(column[at]) for column in rows[:4])
         hurt = "" if damage < 0 else f" with damage {damage}"
+        learned = mdp.origin is not None and mdp.origin.counted
+        why = "was learned with a mu above the probability of this, or is" if learned else "is"
         raise ModelMismatch(
             f"the environment leads from {mdp.describe_state(state)}, action {mdp.action_name(action)}, to "
             f"{mdp.describe_state(after)}{hurt}, {'where it ends' if rows.terminated[at] else 'where it goes on'}: the "
-            "shield's model says that this is impossible, so it is a shield for another environment (another map?). "
-            "Build its model from this one: from_gymnasium(env, damage), or env.unwrapped.mdp."
+            f"shield's model says that this is impossible, so it {why} a shield for another environment (another "
+            "map?). Build its model from this one: from_gymnasium(env, damage), or env.unwrapped.mdp."
         )
 
 

@@ -85,8 +85,8 @@ class OnlineShield:
     encode
         ``encode(observation) -> int`` for environments whose observations are not states; then give ``num_states``.
     unknown
-        What to do about choices that are not known: ``"refuse"`` them, or ``"allow"`` them until they are known to
-        be unsafe.  See the module's docstring for what each promises.
+        What happens to choices that are not known: ``"refuse"`` them, or ``"allow"`` them until they are known to be
+        unsafe.  :mod:`almostsure.learn.online` says what each promises.
     needed
         How often a choice must have been watched to be known; with ``"refuse"`` only.  See
         :func:`almostsure.samples_needed`.
