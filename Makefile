@@ -9,7 +9,8 @@ VENV ?= .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 RUN := $(VENV)/bin/python
 SOURCES := src tests benchmarks docs examples scripts .ci
 
-# The pins hold for the packages and for the build backend, whichever of the two variables pip knows.
+# The pins hold for the packages and for the build backend, whichever of the two variables pip knows.  What the package
+# itself needs is installed from files with known hashes; the extras are not (PyTorch's files differ between machines).
 PINS := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 PIP := $(PINS) PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) -m pip install -qq
 
@@ -58,13 +59,18 @@ bench: $(TEST)  ## each benchmark beside its peer, as ratios, and docs/benchmark
 fuzz: $(TEST)  ## a million random models against plain twins, and 10⁹ shielded steps; goes on where it was stopped
 	@$(RUN) tests/fuzz/run.py $(ARGS)
 
+.PHONY: mutants
+mutants: $(TEST)  ## whether the tests notice small changes of the code: a random sample, under an hour
+	@$(PIP) 'cosmic-ray>=8.4'
+	@$(RUN) scripts/mutants.py $(ARGS)
+
 .PHONY: docs
 docs: $(DOCS)  ## the documentation site, in site/
 	@PYTHONPATH=scripts $(VENV)/bin/zensical build --strict
 	@echo "The documentation is in site/index.html"
 
 .PHONY: pins
-pins:  ## write constraints.txt anew, from the newest versions
+pins:  ## write constraints.txt and requirements.txt anew, from the newest versions
 	@sh scripts/pins.sh $(PYTHON)
 
 .PHONY: clean
@@ -78,9 +84,10 @@ $(RUN):
 	@python="$$(sh scripts/find-python.sh $(PYTHON))" && \
 	  echo "Creating $(VENV) with $$("$$python" --version) …" && "$$python" -m venv "$(VENV)"
 
-$(CORE): pyproject.toml constraints.txt | $(RUN)
+$(CORE): pyproject.toml constraints.txt requirements.txt | $(RUN)
 	@echo "Installing almostsure, which takes a minute or two …"
-	@$(PIP) --editable .
+	@$(PIP) --require-hashes --requirement requirements.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@echo "Compiling its kernels …"
 	@$(RUN) -m almostsure.warm
 	@touch $@

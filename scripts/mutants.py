@@ -1,0 +1,173 @@
+"""``make mutants``: does a test fail when the code is wrong?  Mutation testing with Cosmic Ray, on a random sample.
+
+Cosmic Ray knows every small change of a file (an operator, a number, a condition, a decorator).  A seeded sample of
+them is applied, one at a time, to a copy of the sources, and the tests that concern the file run until the first fails:
+those named after it, then those of its room.  A change that no test notices has *survived*: a test is missing, or the
+change makes no difference and is listed in ``scripts/mutants.txt``.
+
+Before that, the tests of each room must pass as they are.  Files with compiled loops are tested as plain Python
+(``NUMBA_DISABLE_JIT``), since Numba's cache does not notice that a function which another file calls has changed; of
+them, only the tests that compare engines are run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from cosmic_ray.commands.init import init
+from cosmic_ray.mutating import mutate_and_test
+from cosmic_ray.testing import run_tests
+from cosmic_ray.work_db import WorkDB, use_db
+from cosmic_ray.work_item import MutationSpec, TestOutcome
+
+ROOMS = ("model", "budget", "policy", "shield")
+KERNELS = {  # files with compiled loops, and the tests that compare them with their plain twins
+    "budget/compiled": ("budget/compiled", "budget/test_agreement.py", "budget/test_certificate.py"),
+    "budget/horizon_kernel": ("budget/test_horizon.py",),
+    "policy/linear": ("policy/test_linear.py", "policy/test_exactness.py"),
+    "policy/simulation/kernel": ("policy/simulation",),
+}
+# Not looked at: pages and pictures, a process of its own with Storm in it, and what has no effect when it runs.
+WITHOUT = ("show/", "storm/", "__init__.py", "examples.py", "text.py")
+EQUIVALENT = Path(__file__).with_suffix(".txt")
+
+
+def main() -> int:
+    """Apply mutants until the sample or the time is used up; returns 1 if too few were killed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=None, help="of the sample; by default a new one")
+    parser.add_argument("--count", type=int, default=100, help="how many mutants")
+    parser.add_argument("--minutes", type=float, default=55.0, help="begin no mutant after this time")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds; a mutant that runs longer is killed")
+    parser.add_argument("--only", default="", help="a part of the files' names")
+    given = parser.parse_args()
+    seed = secrets.randbits(32) if given.seed is None else given.seed
+    start, outcomes, known = time.monotonic(), Counter[str](), equivalents()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
+        root = copy_of_sources(Path(name))
+        mutants = sample(root, seed, given.count, given.only)
+        print(f"seed {seed}: {len(mutants)} mutants; first the tests as they are", flush=True)
+        for command in sorted({test_command(root, room_of(root, mutant.module_path)) for mutant in mutants}):
+            if run_tests(command, 20 * given.timeout)[0] != TestOutcome.SURVIVED:
+                print(f"the tests must pass before anything is changed; they do not: {command}")
+                return 1
+        for number, mutant in enumerate(mutants, 1):
+            if time.monotonic() - start > 60 * given.minutes:
+                print(f"time is up; {len(mutants) - number + 1} mutants were not tried")
+                break
+            where = f"{mutant.module_path.relative_to(root / 'src/almostsure')}:{mutant.start_pos[0]}"
+            result = mutate_and_test([mutant], test_command(root, mutant.module_path), given.timeout)
+            outcome = judged(result, known)
+            outcomes[outcome] += 1
+            print(
+                f"{number:4} {time.monotonic() - start:6.0f} s  {outcome:10} {where} {mutant.operator_name}", flush=True
+            )
+            if outcome == "survived":
+                print("".join(f"      {line}\n" for line in changed_lines(result.diff)), end="", flush=True)
+    tried = sum(outcomes.values()) - outcomes["equivalent"]
+    share = outcomes["killed"] / max(tried, 1)
+    listed = f", {outcomes['equivalent']} are listed as equivalent ({len(known)} known)" if tried else ""
+    print(
+        f"{outcomes['killed']} of {tried} killed ({share:.0%}){listed}, seed {seed}, {time.monotonic() - start:.0f} s"
+    )
+    return int(share < 0.9)
+
+
+def copy_of_sources(root: Path) -> Path:
+    """A copy that may be changed; nothing happens to the sources themselves."""
+    here = Path(__file__).parents[1]
+    for folder in ("src", "tests"):
+        shutil.copytree(here / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(here / "pyproject.toml", root)
+    os.chdir(root)
+    changes = {"PYTHONPATH": str(root / "src"), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_CACHE_DIR": str(root / "cache")}
+    os.environ.update(changes)
+    return root
+
+
+def room_of(root: Path, module: Path) -> Path:
+    """The folder of a module's room."""
+    package = root / "src/almostsure"
+    return package / Path(module).relative_to(package).parts[0]
+
+
+def sample(root: Path, seed: int, count: int, only: str) -> list[MutationSpec]:
+    """As many mutants of each room, in random order."""
+    rng, chosen = random.Random(seed), list[MutationSpec]()
+    for room in ROOMS:
+        folder = root / "src/almostsure" / room
+        files = [path for path in sorted(folder.rglob("*.py")) if not any(part in str(path) for part in WITHOUT)]
+        files = [path for path in files if only in str(path.relative_to(root))]
+        with use_db(":memory:", WorkDB.Mode.create) as database:
+            init(files, database, {})
+            found = [mutation for item in database.work_items for mutation in item.mutations]
+        found = sorted(found, key=lambda m: (str(m.module_path), m.operator_name, m.occurrence))
+        idle = {path: set(idle_lines(path.read_text())) for path in files}
+        found = [m for m in found if not idle[Path(m.module_path)] & {m.start_pos, (m.start_pos[0], -1)}]
+        chosen += rng.sample(found, min(count // len(ROOMS), len(found)))
+    rng.shuffle(chosen)
+    return chosen
+
+
+def idle_lines(text: str) -> Iterator[tuple[int, int]]:
+    """Where code stands that never runs: annotations by position; overloads and imports for types by line (−1)."""
+    for node in ast.walk(ast.parse(text)):
+        for field in ("annotation", "returns"):
+            if (part := getattr(node, field, None)) is not None:
+                yield from ((n.lineno, n.col_offset) for n in ast.walk(part) if hasattr(n, "lineno"))
+                yield from ((part.lineno, column) for column in range(part.col_offset, part.end_col_offset + 1))
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from ((line, -1) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        for decorator in getattr(node, "decorator_list", ()):
+            if ast.unparse(decorator) in ("overload", "final", "dataclass", "runtime_checkable"):
+                last = node.end_lineno if ast.unparse(decorator) == "overload" else decorator.lineno
+                yield from ((line, -1) for line in range(decorator.lineno, last + 1))
+
+
+def test_command(root: Path, module: Path) -> str:
+    """The tests named after a module, then those of its folder and room, until the first fails."""
+    tests, inside = root / "tests", Path(module).relative_to(root / "src/almostsure")
+    kernel = next((places for name, places in KERNELS.items() if str(inside).startswith(name)), None)
+    if kernel is not None:
+        places = [tests / place for place in kernel]
+    else:
+        room, folder = tests / inside.parts[0], tests / inside.parent
+        places = [*sorted(room.rglob(f"test_{inside.stem}.py")), *([folder] if folder.is_dir() else []), room]
+    shown = " ".join(str(place.relative_to(root)) for place in places)
+    plain = "NUMBA_DISABLE_JIT=1" if kernel is not None else "NUMBA_DISABLE_JIT=0"
+    options = "-x -q -p no:cacheprovider --no-header --ignore=tests/model/test_storm.py"
+    return f"env {plain} {sys.executable} -m pytest {options} {shown}"
+
+
+def judged(result: object, known: set[str]) -> str:
+    """Killed, survived, or equivalent."""
+    if result.test_outcome == TestOutcome.SURVIVED:  # type: ignore[attr-defined]
+        return "equivalent" if "\n".join(changed_lines(result.diff)) in known else "survived"  # type: ignore[attr-defined]
+    return "killed"
+
+
+def changed_lines(diff: str) -> list[str]:
+    """What a change takes away and puts there."""
+    return [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+
+
+def equivalents() -> set[str]:
+    """Changes that make no difference, as the paragraphs of the list; lines that begin with # say why."""
+    blocks = EQUIVALENT.read_text().split("\n\n") if EQUIVALENT.exists() else []
+    kept = ("\n".join(line for line in block.splitlines() if line[:1] in "+-") for block in blocks)
+    return {block for block in kept if block}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
