@@ -1,5 +1,8 @@
 """Settings that all tests share."""
 
+import os
+import random
+import secrets
 import signal
 
 import pytest
@@ -10,6 +13,22 @@ from almostsure import MDP, from_transitions
 # The same examples in every run, and no time limit an example: the first call of a kernel compiles it.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+def pytest_addoption(parser):
+    """``--shuffle`` runs the tests in random order and says with which seed; ``--shuffle=SEED`` repeats one."""
+    seed = os.environ.setdefault("SHUFFLE_SEED", secrets.token_hex(4))  # the workers of a run agree on it
+    parser.addoption("--shuffle", nargs="?", const=seed, metavar="SEED", help="run the tests in random order")
+
+
+def pytest_report_header(config):
+    seed = config.getoption("--shuffle")
+    return f"shuffled with seed {seed}" if seed else None
+
+
+def pytest_collection_modifyitems(config, items):
+    if seed := config.getoption("--shuffle"):
+        random.Random(seed).shuffle(items)
 
 
 @pytest.fixture(autouse=True)
