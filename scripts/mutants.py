@@ -103,21 +103,29 @@ def room_of(root: Path, module: Path) -> Path:
 
 
 def sample(root: Path, seed: int, count: int, only: str) -> list[MutationSpec]:
-    """As many mutants of each room, in random order."""
+    """As many mutants of each room: files by their length, and then any change of each."""
     rng, chosen = random.Random(seed), list[MutationSpec]()
     for room in ROOMS:
         folder = root / "src/almostsure" / room
         files = [path for path in sorted(folder.rglob("*.py")) if not any(part in str(path) for part in WITHOUT)]
         files = [path for path in files if only in str(path.relative_to(root))]
-        with use_db(":memory:", WorkDB.Mode.create) as database:
-            init(files, database, {})
-            found = [mutation for item in database.work_items for mutation in item.mutations]
-        found = sorted(found, key=lambda m: (str(m.module_path), m.operator_name, m.occurrence))
-        idle = {path: set(idle_lines(path.read_text())) for path in files}
-        found = [m for m in found if not idle[Path(m.module_path)] & {m.start_pos, (m.start_pos[0], -1)}]
-        chosen += rng.sample(found, min(count // len(ROOMS), len(found)))
+        lengths = [len(path.read_text().splitlines()) for path in files]
+        drawn = Counter(rng.choices(files, lengths, k=count // len(ROOMS)) if files else ())
+        for path, times in sorted(drawn.items()):
+            found = mutations(path)
+            chosen += rng.sample(found, min(times, len(found)))
     rng.shuffle(chosen)
     return chosen
+
+
+def mutations(path: Path) -> list[MutationSpec]:
+    """All changes of a file, but for those of what never runs."""
+    with use_db(":memory:", WorkDB.Mode.create) as database:
+        init([path], database, {})
+        found = [mutation for item in database.work_items for mutation in item.mutations]
+    idle = set(idle_lines(path.read_text()))
+    found = [m for m in found if not idle & {m.start_pos, (m.start_pos[0], -1)}]
+    return sorted(found, key=lambda m: (m.operator_name, m.occurrence))
 
 
 def idle_lines(text: str) -> Iterator[tuple[int, int]]:
@@ -143,7 +151,8 @@ def test_command(root: Path, module: Path) -> str:
         places = [tests / place for place in kernel]
     else:
         room, folder = tests / inside.parts[0], tests / inside.parent
-        places = [*sorted(room.rglob(f"test_{inside.stem}.py")), *([folder] if folder.is_dir() else []), room]
+        near = [folder] if folder.is_dir() and folder != tests else []
+        places = [*sorted(room.rglob(f"test_{inside.stem}.py")), *near, room]
     shown = " ".join(str(place.relative_to(root)) for place in places)
     plain = "NUMBA_DISABLE_JIT=1" if kernel is not None else "NUMBA_DISABLE_JIT=0"
     options = "-x -q -p no:cacheprovider --no-header --ignore=tests/model/test_storm.py"
