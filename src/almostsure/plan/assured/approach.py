@@ -28,17 +28,14 @@ MEMORY = 3  # rounds that are mixed with the last one
 MIXED_ROUNDS = 150
 DOUBTFUL = 1e8  # weights above this are rounding, and are not used
 ELIMINATED = 40  # pairs of a component in which a policy is evaluated by elimination
-ROUNDS_BETWEEN = 2  # eliminations
+ROUNDS_BETWEEN = 4  # eliminations
 ELIMINATIONS = 20
 ROUNDING = 8.0 * EPSILON  # of a step, relative to the largest value
 
 
 @njit(cache=True, error_model="numpy")
-def relax(part, usable, order, value, policy, sweeps, alternate):
-    """Sweep over all choices once and then over the policy's; returns the largest change of the first sweep.
-
-    Every other sweep goes backward, if asked.
-    """
+def relax(part, usable, order, value, policy):
+    """Sweep over all choices once; returns the largest change."""
     ptr, entry_ptr, column, factor, constant = part.ptr, part.entry_ptr, part.column, part.factor, part.constant
     most = 0.0
     for x in order:
@@ -52,37 +49,70 @@ def relax(part, usable, order, value, policy, sweeps, alternate):
                     best, choice = worth, np.int64(k)
         most = max(most, abs(best - value[x]))
         value[x], policy[x] = best, choice
-    if most > 0.0:
-        for sweep in range(sweeps):
-            backward = alternate and sweep % 2 == 0
-            for i in range(order.size):
-                x = order[order.size - 1 - i] if backward else order[i]
-                k = policy[x]
-                worth = constant[k]
-                for e in range(entry_ptr[k], entry_ptr[k + 1]):
-                    worth += factor[e] * value[column[e]]
-                value[x] = worth
     return most
+
+
+@njit(cache=True, error_model="numpy")
+def follow(part, order, value, policy, rows, sweeps):
+    """Sweep over the policy's choices only.  They are copied first: side by side, they are read much faster."""
+    position, start, columns, factors, constants, now = rows
+    entry_ptr, column, factor, constant = part.entry_ptr, part.column, part.factor, part.constant
+    size, z = order.size, 0
+    for i in range(size):
+        k = policy[order[i]]
+        now[i], constants[i] = value[order[i]], constant[k]
+        for e in range(entry_ptr[k], entry_ptr[k + 1]):
+            columns[z], factors[z] = position[column[e]], factor[e]
+            z += 1
+        start[i + 1] = z
+    for sweep in range(abs(sweeps)):
+        backward = sweeps < 0 and sweep % 2 == 0
+        for j in range(size):
+            i = size - 1 - j if backward else j
+            worth = constants[i]
+            for e in range(start[i], start[i + 1]):
+                worth += factors[e] * now[columns[e]]
+            now[i] = worth
+    for i in range(size):
+        value[order[i]] = now[i]
+
+
+@njit(cache=True, error_model="numpy")
+def room_for_rows(part, order):
+    """What :func:`follow` needs: positions by number, and room for one choice of each."""
+    position, entries = np.empty(part.ptr.size, np.uint32), 0
+    for i in range(order.size):
+        x, most = order[i], 0
+        position[x] = i
+        for k in range(part.ptr[x], part.ptr[x + 1]):
+            most = max(most, np.int64(part.entry_ptr[k + 1]) - np.int64(part.entry_ptr[k]))
+        entries += most
+    return (
+        position, np.zeros(order.size + 1, np.uint32), np.empty(entries, np.uint32), np.empty(entries),
+        np.empty(order.size), np.empty(order.size),
+    )  # fmt: skip
 
 
 @njit(cache=True, error_model="numpy")
 def approach(part, usable, order, value, policy, threshold):
     """Mixed rounds until nothing changes by more than the threshold; returns the last change, or ∞ if that is late."""
-    size = order.size
+    size, rows = order.size, room_for_rows(part, order)
+    now = rows[-1]
     before, change, found = np.empty(size), np.zeros(size), np.zeros(size)
     changes, founds = np.empty((MEMORY, size)), np.empty((MEMORY, size))  # differences from round to round
     products = np.zeros((MEMORY, MEMORY))
     for done in range(MIXED_ROUNDS):
         for i in range(size):
             before[i] = value[order[i]]
-        most = relax(part, usable, order, value, policy, POLICY_SWEEPS << min(done // EASY, 2), done >= HARD)
+        most = relax(part, usable, order, value, policy)
         if most <= threshold:
             return most
+        sweeps = POLICY_SWEEPS << min(done // EASY, 2)
+        follow(part, order, value, policy, rows, -sweeps if done >= HARD else sweeps)
         slot = (done - 1) % MEMORY
         for i in range(size):
-            now = value[order[i]]
-            changes[slot, i], founds[slot, i] = now - before[i] - change[i], now - found[i]
-            change[i], found[i] = now - before[i], now
+            changes[slot, i], founds[slot, i] = now[i] - before[i] - change[i], now[i] - found[i]
+            change[i], found[i] = now[i] - before[i], now[i]
         if done > 0:
             weights = _weights(changes, change, products, slot, min(done, MEMORY))
             for i in range(size if weights.size > 0 else 0):
@@ -199,7 +229,7 @@ def _values(part, usable, order, value, policy, threshold):
         return approach(part, usable, order, value, policy, threshold)
     for _ in range(ELIMINATIONS):
         for _again in range(ROUNDS_BETWEEN):
-            change = relax(part, usable, order, value, policy, POLICY_SWEEPS, False)
+            change = relax(part, usable, order, value, policy)
             if change <= threshold:
                 return change
         if not eliminate(part, order, policy, value):

@@ -37,7 +37,7 @@ DIRECT = 2_000  # positions of a component that is solved by policy iteration wi
 THIN = 8_000  # the same where sweeps take too long
 GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
-FIRST_SWEEPS = 8  # before the first policy is evaluated by LU
+FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
 
 
@@ -308,8 +308,10 @@ class Component:
         if not self.engine.plainly:
             value, policy = self.guess.copy(), self.part.ptr[:-1].copy()
             usable, order = np.ones(self.part.origin.size, np.bool_), np.arange(self.order.size, dtype=np.uint32)
-            for _ in range(FIRST_SWEEPS):
-                approach.relax(self.part, usable, order, value, policy, approach.POLICY_SWEEPS, False)
+            rows = approach.room_for_rows(self.part, order)
+            for _ in range(FIRST_ROUNDS):
+                approach.relax(self.part, usable, order, value, policy)
+                approach.follow(self.part, order, value, policy, rows, approach.POLICY_SWEEPS)
             if self.engine.discount < 1 or parts.leaves(self.part, policy):
                 return policy
         first: Ints = self.call(parts.first_policy, self.part)
