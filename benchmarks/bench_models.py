@@ -3,6 +3,7 @@
     python benchmarks/bench_models.py --models DIR [--only NAME …]
 
 DIR holds UMB files (or the same compressed, .umb.xz) of the Quantitative Verification Benchmark Set, goals absorbing.
+Random layered graphs without cycles are made here: width 1000, three choices of two outcomes.
 Each runs in processes of its own, ours and Storm's in turn.  Ours is the whole call from loaded arrays: k*, the pairs
 that the start can reach, values and proved bounds.  Storm's is its sound check alone, on the pairs that are safe and
 reachable, without the time to unfold and build them.  CPU seconds; memory is the peak of the whole process.
@@ -37,7 +38,20 @@ CASES: dict[str, tuple[str, dict[str, str], int]] = {
     "exploding-blocksworld.5": ("exploding-blocksworld.5", {"damage": "var14_0", "cost": "steps1"}, 3),
     "rabin.3": ("rabin.3", {"damage": "other", "cost": "steps1"}, 5),
     "tireworld.17": ("tireworld.17", {"damage": "var7_0", "cost": "steps1"}, 3),
+    "echoring": ("echoring", {"damage": "failed"}, 3),
 }
+LAYERED = {"100 layers": 100, "1000 layers": 1000}
+
+
+def layered(depth: int, width: int = 1000) -> MDP:
+    """A random graph without cycles: every choice leads to two states of the next layer; budget 2."""
+    rng = np.random.default_rng(0)
+    states = np.repeat(np.arange(depth * width), 6)
+    successor = np.minimum((states // width + 1) * width + rng.integers(width, size=states.size), depth * width)
+    return asure.from_transitions(
+        states, np.tile([0, 0, 1, 1, 2, 2], depth * width), successor, np.full(states.size, 0.5),
+        -rng.random(states.size), rng.random(states.size) < 0.05, terminal=[depth * width],
+    )  # fmt: skip
 
 
 def ours(mdp: MDP, budget: int) -> dict[str, float]:
@@ -47,7 +61,10 @@ def ours(mdp: MDP, budget: int) -> dict[str, float]:
         asure.minimal_budget(mdp, cap=budget)
         shield = time.process_time() - cpu
         cpu = time.process_time()
-        found = asure.solve_policy(mdp, asure.AlmostSure(budget), tolerance=TOLERANCE)
+        try:
+            found = asure.solve_policy(mdp, asure.AlmostSure(budget), tolerance=TOLERANCE)
+        except asure.errors.Infeasible:
+            return {"cpu": time.process_time() - cpu, "shield": shield, "value": math.nan}
         cpu = time.process_time() - cpu
     return {"cpu": cpu, "shield": shield, "value": found.value, "width": found.upper - found.lower}
 
@@ -94,8 +111,8 @@ def unfold(mdp: MDP, budget: int, sign: float) -> MDP:
 
 def child(name: str, file: str, who: str) -> None:
     """One side of one case; prints a line of JSON."""
-    _, options, budget = CASES[name]
-    mdp = asure.load(file, **options)
+    _, options, budget = CASES.get(name, ("", {"cost": "reward"}, 2))
+    mdp = layered(LAYERED[name]) if name in LAYERED else asure.load(file, **options)
     found = ours(mdp, budget) if who == "ours" else storms(mdp, budget, "cost" in options)
     found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(found))
@@ -131,11 +148,15 @@ def main() -> None:
         parser.error("--models DIR must name a folder of UMB files")
     print(f"{'model':<26}{'value':>12}{'k* s':>8}{'ours s':>9}{'Storm s':>9}{'ratio':>8}{'MB':>7}{'Storm':>7}")
     with tempfile.TemporaryDirectory() as scratch:
-        for name, (stem, _, _) in CASES.items():
+        for name in (*CASES, *LAYERED):
             if options.only and name not in options.only:
                 continue
-            file = unpacked(options.models, stem, Path(scratch))
-            mine, theirs = run(name, file, "ours"), run(name, file, "Storm")
+            file = unpacked(options.models, CASES[name][0], Path(scratch)) if name in CASES else Path()
+            mine = run(name, file, "ours")
+            if math.isnan(mine["value"]):
+                print(f"{name:<26}{'–':>12}{mine['shield']:>8.3f}{mine['cpu']:>9.3f}  no budget suffices", flush=True)
+                continue
+            theirs = run(name, file, "Storm")
             print(
                 f"{name:<26}{mine['value']:>12.7g}{mine['shield']:>8.3f}{mine['cpu']:>9.3f}{theirs['cpu']:>9.3f}"
                 f"{theirs['cpu'] / mine['cpu']:>7.1f}×{mine['peak_mb']:>7.0f}{theirs['peak_mb']:>7.0f}",
