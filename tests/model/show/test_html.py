@@ -125,7 +125,7 @@ def test_hostile_names_stay_text(name):
 
 
 def test_hostile_characters_of_a_map_stay_text():
-    mdp = asure.from_map(["S<G", "&\"'"], legend={c: asure.model.grid.Cell() for c in "<&\"'"})
+    mdp = asure.from_map(["S<G", "&\"'"], legend={c: asure.model.Cell() for c in "<&\"'"})
     for value in everything(mdp):
         shown(value)
     assert "<" in shown(mdp).text
