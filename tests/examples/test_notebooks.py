@@ -1,4 +1,4 @@
-"""The example notebooks run from top to bottom, and are stored without outputs."""
+"""The example notebooks run from top to bottom, and are stored with what they show."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+DOCS = EXAMPLES.parent / "docs"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 
 
@@ -18,12 +19,16 @@ def test_there_are_two_at_least():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_is_stored_without_outputs(path):
+def test_it_is_stored_with_outputs_and_is_a_page(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert code
-    assert all(cell.outputs == [] and cell.execution_count is None for cell in code), "clear the outputs"
+    assert any(cell.outputs for cell in code), "run: python scripts/notebooks.py"
+    assert [out for cell in code for out in cell.outputs if out.output_type == "error"] == []
+    text = (DOCS / "notebooks" / f"{path.stem}.md").read_text("utf-8")
+    sources = [cell.source.replace("](../docs/", "](../") for cell in notebook.cells]
+    assert [source for source in sources if source not in text] == [], "run: python scripts/notebooks.py"
     assert notebook.metadata.kernelspec.name == "python3"
 
 
