@@ -46,6 +46,7 @@ from almostsure.model.monitors import Steps
 from almostsure.model.products import product
 from almostsure.model.source import Model, as_model
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
+from almostsure.plan.instead import instead
 from almostsure.plan.programme.extract import TINY, extract
 from almostsure.plan.programme.flow import Flow, layered_flow, plain_flow, reachable
 from almostsure.plan.programme.lagrange import Answer, Proof
@@ -402,7 +403,8 @@ def _too_little(mdp: MDP, budget: int) -> Infeasible:
     else:
         shown = mdp.show_damage(needed)
         text = f"a budget of {budget} does not suffice from {mdp.describe_state(worst)}; {shown} would"
-    return Infeasible(f"{text}.{_why(minimal, worst)}", needed=math.inf if needed == INFINITE else needed)
+    help_ = "".join(f"\n{line}" for line in instead(minimal))
+    return Infeasible(f"{text}.{_why(minimal, worst)}{help_}", needed=math.inf if needed == INFINITE else needed)
 
 
 def _why(minimal: MinimalBudget, state: int) -> str:

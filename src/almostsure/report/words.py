@@ -7,6 +7,7 @@ import math
 from almostsure.budget.minimal import INFINITE
 from almostsure.model.mdp import MDP
 from almostsure.plan.constraints import Chance, Expected
+from almostsure.plan.instead import instead
 from almostsure.report.study import Plan, Study
 from almostsure.wording import TINY, number
 from almostsure.wording import percent as plain_percent
@@ -91,7 +92,8 @@ def _limit(plan: Plan) -> str:
 
 def _about_budget(study: Study) -> list[str]:
     if study.least == INFINITE:
-        return ["The witness below shows how. Parts of the model may still be safe: see what each state needs."]
+        witness = "The witness below shows how. Parts of the model may still be safe: see what each state needs."
+        return [witness, *instead(study.minimal)]
     least = f"The least budget that can be kept from there is {study.least:,}"
     if study.least > study.budget:
         return [f"{least}. The witness below shows how more than {study.budget:,} can be forced."]

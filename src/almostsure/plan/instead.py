@@ -1,0 +1,79 @@
+"""What would help where no finite budget suffices at the start: a number of steps, or a stated risk, with numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from almostsure.budget.minimal import INFINITE, MinimalBudget
+from almostsure.budget.solve import minimal_budget
+from almostsure.errors import AlmostSureError
+from almostsure.model.arrays import spans
+from almostsure.model.mdp import MDP, Ints
+from almostsure.policy.explore import Played, explore
+
+STEPS = (100, 1_000)
+BUDGETS = (1, 2, 5)
+LARGE = 3_000_000  # outcomes beyond which nobody waits for advice
+NAMED = 4  # states
+
+
+def instead(minimal: MinimalBudget) -> list[str]:
+    """One sentence that says why no finite budget suffices, and those that say what would; nothing where one does."""
+    mdp = minimal.mdp
+    if minimal.smallest_budget() != INFINITE or minimal.cap is not None or mdp.unknown is not None:
+        return []
+    lines = [_why(minimal)]
+    if mdp.num_outcomes <= LARGE:
+        lines += [*_with_steps(mdp), *_with_risk(mdp)]
+    return lines
+
+
+def _why(minimal: MinimalBudget) -> str:
+    states = forcing(minimal)
+    named = ", ".join(minimal.mdp.state_name(s) for s in states[:NAMED].tolist())
+    more = f" and {states.size - NAMED:,} more states" if states.size > NAMED else ""
+    return f"Whatever is played, damage can be forced again and again in {named}{more}."
+
+
+def forcing(minimal: MinimalBudget) -> Ints:
+    """The states in which damage is forced for ever.
+
+    They can be reached from the start, and every action of them may hurt and stay among the states for which no finite
+    budget suffices; where there are none like that, all of those.
+    """
+    mdp, lost = minimal.mdp, minimal.of_state == INFINITE
+
+    def everything(states: Ints, _: int) -> Played:
+        return Played(*spans(mdp.choice_ptr, states))
+
+    met = np.zeros(mdp.num_states, np.bool_)
+    for step in explore(mdp, everything, None):
+        met[step.states] = True
+    hurts = (mdp.damage > 0) & lost[mdp.successor]
+    bad = np.logical_or.reduceat(hurts, mdp.outcome_ptr[:-1].astype(np.int64))
+    every = np.logical_and.reduceat(bad, mdp.choice_ptr[:-1].astype(np.int64))
+    found = np.flatnonzero(met & lost & every)
+    return found if found.size else np.flatnonzero(met & lost)
+
+
+def _with_steps(mdp: MDP) -> list[str]:
+    needs = [minimal_budget(mdp, horizon=steps).smallest_budget() for steps in STEPS]
+    if INFINITE in needs:
+        return []  # something forbidden is forced
+    shown = " and ".join(f"{need:,} for {steps:,} steps" for need, steps in zip(needs, STEPS, strict=True))
+    return [f"A number of steps has a budget: {shown} (minimal_budget(mdp, horizon=T), HorizonShield)."]
+
+
+def _with_risk(mdp: MDP) -> list[str]:
+    from almostsure.plan.risk.shield import RiskShield
+
+    try:
+        shield = RiskShield(mdp, BUDGETS[-1], 1.0, tolerance=1e-6)
+    except AlmostSureError:  # its probabilities are not known
+        return []
+    starts, weights = mdp.initial_states.astype(np.int64), mdp.initial_probabilities
+    risks = [float(shield.least_risks(starts, np.full(starts.size, k)) @ weights) for k in BUDGETS]
+    if min(risks) >= 1 - 1e-9:
+        return ["More damage than any budget is certain in the long run, so a stated risk does not help."]
+    shown = ", ".join(f"{risk:.3g} with {k}" for k, risk in zip(BUDGETS, risks, strict=True))
+    return [f"A risk that is accepted helps, too: the least probability of overspending is {shown} (RiskShield)."]

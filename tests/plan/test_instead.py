@@ -1,0 +1,37 @@
+"""What would help where no finite budget suffices."""
+
+import pytest
+
+import almostsure as asure
+from almostsure import from_transitions, minimal_budget
+from almostsure.errors import Infeasible
+from almostsure.plan import suggest_budget
+from almostsure.plan.instead import forcing, instead
+
+
+@pytest.fixture
+def bog():
+    """A path that slips into a bog with a tenth; nobody leaves it, and every second step there hurts."""
+    rows = [(0, 0, 1, 0.1, 0, 0), (0, 0, 3, 0.9, 1, 0), (1, 0, 2, 1, 0, 1), (2, 0, 1, 1, 0, 0)]
+    return from_transitions(*zip(*rows, strict=True), terminal=[3], state_names=["path", "bog", "mud", "home"])
+
+
+def test_the_error_and_the_suggestion_say_what_would_help(bog):
+    words = (
+        r"damage can be forced again and again in bog\.\nA number of steps has a budget: 50 for 100 steps and 500 for "
+        r"1,000 steps .*\nA risk that is accepted helps, too: the least probability of overspending is 0\.1 with 1, "
+        r"0\.1 with 2, 0\.1 with 5"
+    )
+    for ask in (lambda: asure.solve_policy(bog, asure.AlmostSure(3)), lambda: suggest_budget(bog)):
+        with pytest.raises(Infeasible, match=words):
+            ask()
+    assert forcing(minimal_budget(bog)).tolist() == [1]
+
+
+def test_where_a_budget_suffices_nothing_is_said():
+    assert instead(minimal_budget("quicksand")) == []
+    pit = from_transitions([0], [0], [0], [1], [0], [1])
+    assert instead(minimal_budget(pit))[-1].startswith("More damage than any budget is certain")
+    assert instead(minimal_budget(pit, cap=3)) == []
+    forbidden = from_transitions([0], [0], [0], [1], [0], [1], labels={"forbidden": [0]})
+    assert len(instead(minimal_budget(forbidden))) == 2  # no number of steps helps
