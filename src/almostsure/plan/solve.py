@@ -22,7 +22,7 @@ is an assured one, and where there is none, ``Infeasible`` says that no finite r
 Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved component by component,
 rounding included (:mod:`almostsure.plan.assured.steps`).  For the others ``lower`` is the evaluated return of the
 policy that is returned, less what it would cost to make up for an excess by rounding over the limit, and ``upper`` is
-a dual solution that was checked (:mod:`almostsure.plan.programme.lagrange`).  Bounds further apart than ``tolerance``
+that of a problem in which damage has a price (:mod:`almostsure.plan.programme.upper`).  Bounds further apart than ``tolerance``
 (times the value, if that is above 1) are an error.
 """
 
@@ -51,6 +51,7 @@ from almostsure.plan.programme.extract import TINY, extract
 from almostsure.plan.programme.flow import Flow, layered_flow, plain_flow, reachable
 from almostsure.plan.programme.lagrange import Answer, Proof
 from almostsure.plan.programme.occupation import Endless, NoEnd, Programme
+from almostsure.plan.programme.upper import upper_bound
 from almostsure.plan.within import Within, solve_within, without_steps
 from almostsure.policy.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 BYTES_A_PAIR = 9  # of state and remaining budget, reachable or not: a number and a choice
 ASKED = 100_000  # pairs up to which printing a solution evaluates its policy
 SURELY = 1e-9  # an end that is missed with no more probability than this is sure
+SHY = 2.0**-44  # the share of a limit that is not used, so that rounding does not exceed it
 ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
 
 
@@ -452,7 +454,7 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     """Solve one limit of a programme, and prove the answer."""
     limit = constraint.limit if isinstance(constraint, Expected) else constraint.risk
     try:
-        answer = programme.solve(limit)
+        answer = programme.solve(limit - SHY * limit)
         flow = programme.flow
     except Endless as endless:
         raise _unbounded(mdp, endless.states % mdp.num_states, constraint) from None
@@ -465,9 +467,14 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     budget = constraint.budget if isinstance(constraint, Chance) else None
     policy = extract(mdp, flow, answer, proof, budget)
     value, used, lower = _achieved(mdp, policy, constraint, programme.discount, proof.price)
-    upper = proof.upper(limit)
-    if upper < lower:  # both are proved up to rounding: then they are apart by no more than that
-        lower, upper = _crossed(lower, upper)
+    upper = _most(mdp, constraint, proof, answer.price, programme.discount, tolerance)
+    if not mdp.reward.any():
+        value = lower = upper = 0.0
+    if upper < lower:
+        raise LimitReached(
+            f"the policy's return, {lower:.12g}, is above what was proved to be the most, {upper:.12g}: HiGHS was too "
+            "inexact. Scale the rewards, or report this."
+        )
     if upper - lower > tolerance * max(1.0, abs(lower)):
         _check_attained(mdp, flow, answer, upper)
     solution = Solution(
@@ -478,14 +485,16 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     return solution
 
 
-def _crossed(lower: float, upper: float) -> tuple[float, float]:
-    """Bounds that crossed by rounding, put right; by more, they contradict each other."""
-    if lower - upper > ROUNDING * max(1.0, abs(lower)):
-        raise LimitReached(
-            f"the policy's return, {lower:.12g}, is above what was proved to be the most, {upper:.12g}: the numbers "
-            "are too far apart in size for 64 bits. Scale the rewards, or report this."
-        )
-    return upper, lower
+def _most(
+    mdp: MDP, constraint: Expected | Chance, proof: Proof, price: float, discount: float, tolerance: float
+) -> float:
+    """What no policy within the limit exceeds."""
+    limit, budget = (
+        (constraint.limit, None) if isinstance(constraint, Expected) else (constraint.risk, constraint.budget)
+    )
+    free, values, paid = upper_bound(mdp, price, limit, budget=budget, discount=discount, tolerance=tolerance)
+    upper = _at_start(free, values)[1]
+    return proof.upper(limit) if upper == math.inf else math.nextafter(upper + paid, math.inf)
 
 
 def _hopeless(
@@ -515,7 +524,7 @@ def _achieved(
         used, limit = result.discounted_damage, constraint.limit
     else:
         used, limit = result.overspends, constraint.risk
-    excess = used - limit
+    excess = used + result.accuracy - limit
     if not excess <= ROUNDING * max(1.0, limit):
         raise LimitReached(
             f"the policy found uses {used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this."

@@ -340,7 +340,7 @@ class Component:
         full, tall = np.full(self.size, -np.inf), np.zeros(self.size)
         full[self.order], tall[self.order] = value, height
         self._write(policy)
-        first = max(residual, 4 * float(np.finfo(np.float64).eps) * float(np.abs(value).max(initial=0.0)))
+        first = max(residual, float(np.finfo(np.float64).eps) / 2 * float(np.abs(value).max(initial=0.0)))
         first = first if value.any() else 0.0
         exits = (self.exit_error, self.exit_relative, -self.most, first)
         return bool(

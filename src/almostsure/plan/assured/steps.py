@@ -12,7 +12,8 @@ gives a lower and an upper bound.  A pair in no cycle needs nothing else.
 **Components.**  Where pairs lead to each other, let V be about right, u = V + e an upper bound at all exits.  If no
 choice is worth more than u(x) when its successors are worth u, then u is an upper bound of every policy that surely
 leaves; and V − e is a lower bound if the policy's choices are worth at least V(x) − e(x) and it surely leaves.  Both
-are checked by the step above.  If every choice that stays has a negative reward, at most −m, then so does every policy
+are checked as g + Σ p (u(y) − u(x)) ≤ 0 and ≥ 0: differences of neighbours lose no digits, however long it takes to
+leave.  If every choice that stays has a negative reward, at most −m, then so does every policy
 that never leaves, whose return is −∞; the policy that was checked leaves then, since a cycle of it would need
 a mean reward of at least 0.  With M the largest of all these values, E the largest error of an exit, and δ the
 largest residual, e = E + δ (1 + (M − V) / m) is what is checked.  Where nothing is above 0, e = ε |V| will do as well,
@@ -75,22 +76,14 @@ class Part(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def look(game, bounds, pairs, settles, merged):
-    """One step backward from some pairs: either settles them, or says by how much their bounds fall short at most.
-
-    Settling, a pair is what its choices are worth.  Otherwise choices that never leave it were looked at before; and
-    where pairs are ``merged``, successors in the same place as the pair count as itself.
-    """
+def look(game, bounds, pairs):
+    """One step backward from some pairs: they are worth what the best of their choices is worth."""
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, is_one, discount = game
-    lows, highs, policy, place = bounds
-    missing = 0.0
+    lows, highs, policy, _ = bounds
     for i in range(pairs.size):
         x = pairs[i]
-        here = place[x]
-        if not settles and highs[x] == -np.inf:
-            continue
-        best, most, kept, choice = -np.inf, -np.inf, np.inf, ptr[x]
+        best, most, choice = -np.inf, -np.inf, ptr[x]
         for k in range(ptr[x], ptr[x + 1]):
             c = origin[k]
             first, last = np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])
@@ -100,7 +93,7 @@ def look(game, bounds, pairs, settles, merged):
             is_lost, is_endless = False, False
             for e in range(first, last):
                 y, p = target[e], probability[e + shift]
-                if y == x or (merged and place[y] == here):
+                if y == x:
                     stay += p
                     continue
                 away += p
@@ -118,8 +111,6 @@ def look(game, bounds, pairs, settles, merged):
                 roundings = 2.0 * (last - first) + 8.0
                 if away > 0.0:
                     low, high, size = low / away, high / away, size / away
-                elif not settles:
-                    continue
                 elif gain != 0.0:
                     is_endless, is_lost = gain > 0.0, gain < 0.0
             error = roundings * EPSILON * size
@@ -135,14 +126,61 @@ def look(game, bounds, pairs, settles, merged):
             most = max(most, high)
             if low > best:
                 best, choice = low, k
-            if policy[x] == k:
-                kept = low
-        if settles:
-            lows[x], highs[x], policy[x] = best, most, choice
-        elif np.isnan(lows[x] + highs[x]):
-            missing = np.inf
+        lows[x], highs[x], policy[x] = best, most, choice
+
+
+@njit(cache=True, error_model="numpy")
+def change(game, side, x, k, place, merged):
+    """The largest and the smallest that g + Σ p (discount V(y) − V(x)) may be, and Σ' p, with one side of the bounds.
+
+    Where pairs are ``merged``, successors in the same place as the pair count as itself.  Differences of numbers that are close are exact, so this
+    tells far more than V(x) less what the choice is worth.
+    """
+    c = game.graph.origin[k]
+    first, last = np.int64(game.graph.entry_ptr[k]), np.int64(game.graph.entry_ptr[k + 1])
+    shift = np.int64(game.outcome_ptr[c]) - first
+    total, size, away, here = game.gain[c], 2.0 * abs(game.gain[c]), 0.0, side[x]
+    for e in range(first, last):
+        y, p = game.graph.target[e], game.probability[e + shift]
+        if y == x or (merged and place[y] == place[x]):
+            step = (game.discount - 1.0) * here
+            away += (1.0 - game.discount) * p
         else:
-            missing = max(missing, most - highs[x], lows[x] - kept)
+            step = game.discount * side[y] - here
+            away += p
+            if game.discount < 1.0:
+                size += p * abs(side[y])
+        total += p * step
+        size += p * abs(step)
+    if not abs(total) < np.inf:
+        return total, total, away
+    error = (last - first + 4.0) * EPSILON * size
+    if size > 0.0:
+        error += TINY
+    return total + error, total - error, away
+
+
+@njit(cache=True, error_model="numpy")
+def lacking(game, bounds, members, merged):
+    """By how much the bounds of a component fall short of being proved, at most.
+
+    Choices that never leave their place were looked at before.
+    """
+    lows, highs, policy, place = bounds
+    missing = 0.0
+    for x in members:
+        if highs[x] == -np.inf:
+            continue
+        if np.isnan(lows[x] + highs[x]):
+            return np.inf
+        for k in range(game.graph.ptr[x], game.graph.ptr[x + 1]):
+            most, _, away = change(game, highs, x, k, place, merged)
+            if away > 0.0 and not most <= 0.0:
+                missing = max(missing, np.inf if np.isnan(most) else most / away)
+            if policy[x] == k:
+                _, least, away = change(game, lows, x, k, place, merged)
+                if away > 0.0 and not least >= 0.0:
+                    missing = max(missing, np.inf if np.isnan(least) else -least / away)
     return missing
 
 
@@ -153,7 +191,7 @@ def step_back(game, bounds, order, begin):
     i = begin
     while i < start.size - 1 and start[i + 1] - start[i] == 1:
         i += 1
-    look(game, bounds, member[start[begin] : start[i]], True, False)
+    look(game, bounds, member[start[begin] : start[i]])
     return i
 
 
@@ -178,7 +216,7 @@ def prove(game, bounds, members, value, height, exits, merged):
             wide = min(error + residual * height[i], share * abs(value[i]))
             wide *= 1.0 + 8.0 * EPSILON
             bounds.low[x], bounds.high[x] = value[i] - wide, value[i] + wide
-        missing = look(game, bounds, members, False, merged)
+        missing = lacking(game, bounds, members, merged)
         if missing == 0.0:
             return True
         if not missing < np.inf:

@@ -9,36 +9,14 @@ import numpy as np
 
 from almostsure.kernels import njit
 from almostsure.plan.assured.explore import Graph
-from almostsure.plan.assured.steps import TINY
-from almostsure.plan.assured.sums import EPSILON
+from almostsure.plan.assured.steps import change
 
 
 @njit(cache=True, error_model="numpy")
 def falls_short(game, low, x, k):
     """By how much a choice of a pair may fall short of the pair's lower bound in one step; ∞ if it never leaves."""
-    c = game.graph.origin[k]
-    first, last = np.int64(game.graph.entry_ptr[k]), np.int64(game.graph.entry_ptr[k + 1])
-    shift = np.int64(game.outcome_ptr[c]) - first
-    gain, worth, size, away, stay = game.gain[c], 0.0, 2.0 * abs(game.gain[c]), 0.0, 0.0
-    for e in range(first, last):
-        y, p = game.graph.target[e], game.probability[e + shift]
-        if y == x:
-            stay += p
-        else:
-            away += p
-            worth += p * low[y]
-            size += p * abs(low[y])
-    here, roundings = low[x], 4.0 + (last - first)
-    if stay > 0.0 or not game.is_one[c]:
-        away += (1.0 - game.discount) * stay
-        if away <= 0.0:
-            return np.inf
-        here *= away
-        roundings *= 2.0
-    size += abs(here)
-    if size == 0.0:
-        return 0.0
-    return here - (gain + game.discount * worth) + roundings * EPSILON * size + TINY
+    _, least, away = change(game, low, x, k, game.graph.state, False)
+    return -least if away > 0.0 else np.inf
 
 
 @njit(cache=True, error_model="numpy")
