@@ -518,3 +518,10 @@ def test_a_return_that_no_number_holds_is_no_answer():
     mdp = from_transitions([0, 1], [0, 0], [1, 2], [1.0, 1.0], [large, large], [0, 0], terminal=[2])
     with pytest.raises(LimitReached, match="Scale the rewards down"):
         solve_policy(mdp, AlmostSure(0))
+
+
+def test_where_there_is_no_end_a_goal_is_missing():
+    found = solve_policy(from_transitions([0], [0], [0], [1], [-1], [0]), AlmostSure(3))
+    assert found.value == -math.inf
+    assert str(found).endswith("costs add up for ever: name a goal when you read the model")
+    assert "name a goal" in found._repr_html_()

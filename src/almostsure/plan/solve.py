@@ -22,8 +22,8 @@ is an assured one, and where there is none, ``Infeasible`` says that no finite r
 Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved component by component,
 rounding included (:mod:`almostsure.plan.assured.steps`).  For the others ``lower`` is the evaluated return of the
 policy that is returned, less what it would cost to make up for an excess by rounding over the limit, and ``upper`` is
-that of a problem in which damage has a price (:mod:`almostsure.plan.programme.upper`).  Bounds further apart than ``tolerance``
-(times the value, if that is above 1) are an error.
+that of a problem in which damage has a price (:mod:`almostsure.plan.programme.upper`).  Bounds further apart than
+``tolerance`` (times the value, if that is above 1) are an error.
 """
 
 from __future__ import annotations
@@ -128,39 +128,43 @@ class Solution:
         return f"<Solution: return {self.value:.10g} with {self.constraint}>"
 
     def __str__(self) -> str:
-        lines = [
-            f"best return  {self.value:.10g}" + (f" (discount {self.discount:g})" if self.discount < 1 else ""),
-            f"constraint   {self.constraint}"
-            + ("" if self.policy.horizon is None else f", within {self.policy.horizon:,} steps"),
-            f"bounds       {self.lower:.12g} … {self.upper:.12g}",
-            f"policy       {repr(self.policy)[9:-1]}",
-        ]
-        match self.constraint:
-            case Expected(limit=limit):
-                lines.append(
-                    f"damage       {self.used:.6g} of {limit:g} on average, another unit is worth {self.price:.6g}"
-                )
-            case Chance(risk=risk):
-                worth = "" if math.isnan(self.price) else f", another per cent is worth {self.price / 100:.6g}"
-                lines.append(f"risk         {self.used:.6g} of {risk:g} is used{worth}")
-        return "\n".join([*lines, *self._may_never_end()])
+        return "\n".join(f"{name:<13}{text}" for name, text in self._facts())
 
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import card
         from almostsure.policy.text import curve_table, policy_map
 
-        facts = [(line[:13].strip(), line[13:]) for line in str(self).splitlines()]
-        return card("Solution", facts, curve_table(self._kept.get("curve")), policy_map(self.policy))
+        return card("Solution", self._facts(), curve_table(self._kept.get("curve")), policy_map(self.policy))
 
-    def _may_never_end(self) -> list[str]:
-        """A line for policies that do not surely end, where that is cheap to know."""
+    def _facts(self) -> list[tuple[str, str]]:
+        """What there is to say, by name."""
+        steps = "" if self.policy.horizon is None else f", within {self.policy.horizon:,} steps"
+        facts = [
+            ("best return", f"{self.value:.10g}" + (f" (discount {self.discount:g})" if self.discount < 1 else "")),
+            ("constraint", f"{self.constraint}{steps}"),
+            ("bounds", f"{self.lower:.12g} … {self.upper:.12g}"),
+            ("policy", self.policy.description()),
+        ]
+        match self.constraint:
+            case Expected(limit=limit):
+                worth = f"another unit is worth {self.price:.6g}"
+                facts.append(("damage", f"{self.used:.6g} of {limit:g} on average, {worth}"))
+            case Chance(risk=risk):
+                worth = "" if math.isnan(self.price) else f", another per cent is worth {self.price / 100:.6g}"
+                facts.append(("risk", f"{self.used:.6g} of {risk:g} is used{worth}"))
+        return [*facts, *self._may_never_end()]
+
+    def _may_never_end(self) -> list[tuple[str, str]]:
+        """What to say of policies that do not surely end, where that is cheap to know."""
         if self.policy.horizon is not None or self.policy.num_layers * self.mdp.num_states > ASKED:
             return []
+        if self.value == -math.inf and not self.mdp.is_terminal().any():
+            return [("ends", "never, and costs add up for ever: name a goal when you read the model")]
         try:
             ends = self.evaluate().ends
         except AlmostSureError:
             return []
-        return [f"ends         with probability {ends:.6g} only"] if ends < 1 - SURELY else []
+        return [("ends", f"with probability {ends:.6g} only")] if ends < 1 - SURELY else []
 
 
 @names_right_word
@@ -204,7 +208,7 @@ def solve_policy(
     LimitReached
         The bounds are further apart than the tolerance; ``solution`` is the whole solution, with the best of them.
     Interrupted
-        Ctrl-C; nothing is kept.
+        Ctrl-C; for ``AlmostSure``, ``kept`` is a solution whose policy keeps the budget, not yet the best one.
 
     Notes
     -----
@@ -259,26 +263,47 @@ def _assured(
         BYTES_A_PAIR * (budget + 1) * mdp.num_states, f"the best policy for budgets up to {budget:,}",
         "Solve for a smaller budget: a policy for it keeps larger ones too.",
     )  # fmt: skip
-    layers, bounds = None, None
+    layers, options = None, {"discount": discount, "tolerance": tolerance}
     choice: Ints
     try:
         with Bar("solving", None) as bar:
-            options: dict[str, Any] = {"discount": discount, "tolerance": tolerance, "report": _shown(bar)}
+            shown = {**options, "report": _shown(bar)}
             if everywhere or is_large(mdp, minimal.of_choice, budget):
-                layers = solve_budgets(mdp, minimal.of_choice, budget, **options)
+                layers = solve_budgets(mdp, minimal.of_choice, budget, **shown)
                 choice, bounds = layers.choice, (layers.lower[-1], layers.upper[-1])
                 lower, upper = (_at_start(mdp, side[mdp.initial_states]) for side in bounds)
             else:
-                choice, lower, upper = _from_the_start(mdp, minimal.of_choice, budget, options)
+                choice, lower, upper = _from_the_start(mdp, minimal.of_choice, budget, shown)
     except KeyboardInterrupt:
-        raise Interrupted("the search for the best policy was stopped; nothing of it is kept") from None
-    solution = Solution(
-        mdp=mdp, constraint=constraint, value=_middle(lower[0], upper[1]), lower=lower[0], upper=upper[1],
-        policy=Policy(mdp, choice=choice, budget=budget), discount=discount, tolerance=tolerance, used=float(budget),
-        price=math.nan, layers=layers,
-    )  # fmt: skip
+        raise Interrupted(
+            "interrupted before the best policy was found; .kept is a solution whose policy keeps the budget, and "
+            "whose bounds say nothing.",
+            kept=_assured_solution(mdp, constraint, _safe_table(minimal, budget), (-math.inf, math.inf), options),
+        ) from None
+    solution = _assured_solution(mdp, constraint, choice, (lower[0], upper[1]), options, layers)
     _check_gap(solution)
     return solution
+
+
+def _assured_solution(
+    mdp: MDP, constraint: AlmostSure, choice: Ints, bounds: tuple[float, float], options: dict[str, float],
+    layers: Layers | None = None,
+) -> Solution:  # fmt: skip
+    budget = constraint.budget
+    return Solution(
+        mdp=mdp, constraint=constraint, value=_middle(*bounds), lower=bounds[0], upper=bounds[1],
+        policy=Policy(mdp, choice=choice, budget=budget), discount=options["discount"], tolerance=options["tolerance"],
+        used=float(budget), price=math.nan, layers=layers,
+    )  # fmt: skip
+
+
+def _safe_table(minimal: MinimalBudget, budget: int) -> Ints:
+    """The choice of each state that needs the least budget, wherever that suffices; −1 elsewhere."""
+    mdp = minimal.mdp
+    order = np.lexsort((minimal.of_choice, mdp.choice_states()))
+    first = order[mdp.choice_ptr[:-1]]
+    enough = minimal.of_choice[first] <= np.arange(budget + 1)[:, None]
+    return np.where(enough, first, -1).astype(np.int32)
 
 
 def _within(

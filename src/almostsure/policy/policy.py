@@ -363,11 +363,15 @@ class Policy:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
+        return f"<Policy: {self.description()}>"
+
+    def description(self) -> str:
+        """What kind of policy it is, in a few words."""
         kind = "deterministic" if self.is_deterministic else "randomised"
         on = "states" if self.budget is None else f"(state, remaining 0 … {self.budget})"
         extra = " and once overspent" if self.budget is not None and self.knows_overspent else ""
         extra += "" if self.block is None else f", for {self.block.size:,} steps"
-        return f"<Policy: {kind}, on {on}{extra}, of {self.mdp.num_states:,} states>"
+        return f"{kind}, on {on}{extra}, of {self.mdp.num_states:,} states"
 
     def __str__(self) -> str:
         from almostsure.policy.text import table

@@ -99,8 +99,11 @@ def test_the_search_may_be_stopped(paper, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(engine.Engine, "solve", stop)
-    with pytest.raises(Interrupted, match="was stopped; nothing of it is kept"):
+    with pytest.raises(Interrupted, match="is a solution whose policy keeps the budget") as stopped:
         solve_policy(paper(), AlmostSure(2))
+    kept = stopped.value.kept
+    assert (kept.lower, kept.upper) == (-np.inf, np.inf)
+    assert kept.evaluate().overspends == 0
 
 
 def test_what_does_not_fit_is_refused(paper):

@@ -18,6 +18,7 @@ from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components
 from almostsure.plan.programme.occupation import FEASIBLE, loses, mean_gain
+from almostsure.policy.linear import SuperLU
 
 NEARLY = 1e-6  # by how much a choice may seem to lose, times the rewards' size, to be tried
 ROUNDING = 2e-15  # what is left of a reward that cancels out, times the size of what it was computed from
@@ -75,15 +76,8 @@ def _settle(flow: Flow, tight: Bools, potential: Floats, forever: Bools) -> Bool
 def _solve(matrix: Any, right: Floats) -> Floats:
     """The solution of x = right + matrix x, with one step of refinement."""
     from scipy.sparse import csc_array, eye_array
-    from scipy.sparse.linalg import splu
 
-    if right.size == 0:
-        return right
-    system = csc_array(eye_array(right.size) - matrix)
-    factor = splu(system)
-    found: Floats = factor.solve(right)
-    found += factor.solve(right - system @ found)
-    return found
+    return SuperLU(csc_array(eye_array(right.size) - matrix)).refined(right) if right.size else right
 
 
 def lead_to(flow: Flow, inner: Bools, goals: Ints) -> Ints:

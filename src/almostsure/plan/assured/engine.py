@@ -34,7 +34,7 @@ from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, 
 PLAIN = 20_000  # outcomes, times remaining budgets, that are solved without compiling
 SMALL = 4_000  # pairs of a component that is swept where it stands
 DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
-THIN = 8_000  # the same where sweeps take too long
+THIN = 12_000  # the same where sweeps take too long
 GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
 FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
@@ -280,28 +280,33 @@ class Component:
         discount, size = self.engine.discount, self.order.size
         threshold = 0.9 * half * -self.most if self.most < 0 else half / 100
         threshold = half * (1 - discount) / 2 if discount < 1 else threshold
-        if size > DIRECT and self._attempt(Sweeper(self.part, discounted=discount < 1), half, threshold):
-            return
-        if size <= max(DIRECT, THIN) and self._attempt(None, half, 0.0):
-            return
-        self._give_up()
+        excess = np.inf
+        if size > DIRECT:
+            excess = self._attempt(Sweeper(self.part, discounted=discount < 1), half, threshold)
+        if excess > 1 and size <= max(DIRECT, THIN):
+            excess = self._attempt(None, half, 0.0)
+        if excess == np.inf:
+            self._give_up()
 
-    def _attempt(self, sweeper: Sweeper | None, half: float, threshold: float) -> bool:
-        """Solve the equations by sweeps or else directly, and prove bounds; False if that takes too long."""
+    def _attempt(self, sweeper: Sweeper | None, half: float, threshold: float) -> float:
+        """Solve the equations by sweeps or else directly, and prove bounds; returns how wide these are.
+
+        In shares of what is asked for; ∞ if nothing was proved, or took too long.
+        """
         part, value, policy = self.part, self.guess.copy(), self.part.ptr[:-1].copy()
         for _ in range(ATTEMPTS):
             if sweeper is None:
                 policy, value = solve_directly(part, self._first_policy(), part.constant)
             elif not sweeper.run(part.constant, value, policy, threshold):
-                return False
+                return np.inf
             height = self._height(sweeper, value, policy, half)
             if height is None or not self._prove(value, policy, height, threshold):
-                return False
+                return np.inf
             excess = self._width() / half
             if sweeper is None or excess <= 1:
                 break
             threshold /= 2 * excess
-        return True
+        return excess
 
     def _first_policy(self) -> Ints:
         """A policy that surely leaves, and is good already after a few sweeps."""

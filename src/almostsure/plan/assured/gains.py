@@ -16,7 +16,6 @@ are verified on the numbers, with a margin for rounding, before anything is retu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from almostsure.plan.graph import surely_leave
 from almostsure.plan.programme.flow import Flow, choice_graph, end_components
 from almostsure.plan.programme.occupation import gainful
 from almostsure.policy.chain import add_up
+from almostsure.policy.linear import SuperLU
 
 UNPROVED = "the bounds could not be proved in 64-bit numbers. Pass a larger tolerance."
 MAX_ITERATIONS = 1000
@@ -190,12 +190,11 @@ class _Iteration:
         self.policy, value = self._improve(self.policy, self.constant, np.ones(self.owner.size, np.bool_))
         return value, self._prove(value)
 
-    def _factor(self, policy: Ints) -> Any:
+    def _factor(self, policy: Ints) -> SuperLU:
         from scipy.sparse import csc_array, eye_array
-        from scipy.sparse.linalg import splu
 
         try:
-            return splu(csc_array(eye_array(self.count) - self.matrix[policy]))
+            return SuperLU(csc_array(eye_array(self.count) - self.matrix[policy]))
         except RuntimeError:  # exactly singular: a cycle that costs less than rounding looks like one worth staying in
             raise LimitReached(UNPROVED) from None
 
@@ -203,8 +202,7 @@ class _Iteration:
         """The best policy among some choices, and its values."""
         for _ in range(MAX_ITERATIONS):
             factor = self._factor(policy)
-            value = factor.solve(constant[policy])
-            value += factor.solve(constant[policy] - (value - self.matrix[policy] @ value))  # one step of refinement
+            value = factor.refined(constant[policy])
             gain = np.where(among, constant + self.matrix @ value - value[self.owner], -np.inf)
             best = np.maximum.reduceat(gain, self.starts)
             better = best > 64 * EPSILON * (1 + np.abs(value) + np.abs(constant[policy]))

@@ -133,8 +133,8 @@ def look(game, bounds, pairs):
 def change(game, side, x, k, place, merged):
     """The largest and the smallest that g + Σ p (discount V(y) − V(x)) may be, and Σ' p, with one side of the bounds.
 
-    Where pairs are ``merged``, successors in the same place as the pair count as itself.  Differences of numbers that are close are exact, so this
-    tells far more than V(x) less what the choice is worth.
+    Where pairs are ``merged``, successors in the same place as the pair count as itself.  Differences of numbers that
+    are close are exact, so this tells far more than V(x) less what the choice is worth.
     """
     c = game.graph.origin[k]
     first, last = np.int64(game.graph.entry_ptr[k]), np.int64(game.graph.entry_ptr[k + 1])

@@ -27,7 +27,9 @@ from almostsure.plan.assured import sweep_kernels as kernels
 from almostsure.plan.assured.approach import MIXED_ROUNDS, approach
 from almostsure.plan.assured.steps import Part
 from almostsure.plan.assured.sweep_kernels import CHUNK, Limits, Run, Search
+from almostsure.policy.linear import SuperLU
 
+REFINEMENTS = 2  # steps after a factorisation
 LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality
 POLICY_SWEEPS = 2  # visits that look at the policy's choices only, after one that looks at all
 MIXED = 16_000  # positions of a component in which mixed rounds are as good as sweeps of what is active
@@ -80,7 +82,7 @@ def solve_directly(part: Part, policy: Ints, constant: Floats) -> tuple[Ints, Fl
     owner, starts = choice_owner(part), part.ptr[:-1].astype(np.int64)
     value = np.full(size, np.nan)
     for _ in range(MAX_ROUNDS):
-        found = _evaluate(matrix[policy.astype(np.int64)], constant[policy])
+        found = _evaluate(matrix[policy.astype(np.int64)], part.leak[policy], constant[policy])
         if found is None:
             break
         value = found
@@ -97,18 +99,23 @@ def solve_directly(part: Part, policy: Ints, constant: Floats) -> tuple[Ints, Fl
     return policy, value
 
 
-def _evaluate(matrix: Any, right: Floats) -> Floats | None:
-    """The solution of x = right + matrix x, with one step of refinement; None if it is singular."""
-    from scipy.sparse import csc_array, eye_array
-    from scipy.sparse.linalg import splu
+def _evaluate(matrix: Any, leak: Floats, right: Floats) -> Floats | None:
+    """The solution of x = right + matrix x, with some steps of refinement; None if it is singular.
 
-    system = csc_array(eye_array(right.size) - matrix)
+    The residual is computed from differences of neighbours, as proofs do: nothing cancels out.
+    """
+    from scipy.sparse import csc_array, eye_array
+
     try:
-        factor = splu(system)
+        factor = SuperLU(csc_array(eye_array(right.size) - matrix))
     except RuntimeError:
         return None
-    value: Floats = factor.solve(right)
-    return value + factor.solve(right - system @ value)
+    row, column = np.repeat(np.arange(right.size), np.diff(matrix.indptr)), matrix.indices
+    value = factor.solve(right)
+    for _ in range(REFINEMENTS):
+        moved = np.bincount(row, matrix.data * (value[column] - value[row]), minlength=right.size)
+        value = value + factor.solve(right - leak * value + moved)
+    return value
 
 
 class Sweeper:
@@ -216,11 +223,9 @@ class Sweeper:
     def _factor(self, members: Ints, start: Ints, columns: Ints, factors: Floats, right: Floats) -> Floats | None:
         """Solve the equations of the members' values by LU; None if they are singular to working precision."""
         from scipy.sparse import csc_array
-        from scipy.sparse.linalg import splu
 
         try:
-            transposed = splu(csc_array((factors, columns, start), shape=(members.size, members.size)))
+            transposed = SuperLU(csc_array((factors, columns, start), shape=(members.size, members.size)))
         except RuntimeError:
             return None
-        solution: Floats = transposed.solve(right, "T")  # type: ignore[call-overload]  # SciPy's stubs miss this
-        return solution
+        return transposed.solve_transposed(right)

@@ -53,7 +53,7 @@ def _paying(mdp: MDP, price: float) -> MDP:
 
 
 def _paying_once(mdp: MDP, price: float, budget: int) -> MDP:
-    """The model on (state, remaining) in which overspending costs its price; the last layer is that of the overspent."""
+    """The model on (state, remaining) in which overspending costs its price; the last layer is for afterwards."""
     arrays, layers = mdp.arrays, budget + 2
     remaining = np.arange(layers)[:, None]
     left = remaining - arrays.damage.astype(np.int64)
@@ -82,7 +82,7 @@ def _harmless(arrays: Arrays, states: Ints, probabilities: Floats) -> MDP:
 
 
 def _less(reward: Floats, price: float, cost: Floats) -> Floats:
-    """reward − price · cost: exactly where floats hold it, and otherwise rounded upwards."""
+    """What is left of rewards after costs at a price: exactly where floats hold it, and otherwise rounded upwards."""
     paid = two_product(np.full_like(cost, price), cost)
     rest = two_sum(reward, -paid.high)
     result = rest.high + (rest.low - paid.low)
