@@ -267,7 +267,7 @@ def _assured(
     choice: Ints
     try:
         with Bar("solving", None) as bar:
-            shown = {**options, "report": _shown(bar)}
+            shown: dict[str, Any] = {**options, "report": _shown(bar)}
             if everywhere or is_large(mdp, minimal.of_choice, budget):
                 layers = solve_budgets(mdp, minimal.of_choice, budget, **shown)
                 choice, bounds = layers.choice, (layers.lower[-1], layers.upper[-1])
