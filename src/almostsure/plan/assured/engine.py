@@ -422,17 +422,19 @@ class Component:
         self.bounds.place[self.members] = NOWHERE
 
     def _gains(self) -> bool:
-        """Whether rewards above 0 lie on a way that never leaves; if so, the component is settled here."""
+        """Whether gains on a way that never leaves may go on for ever, or cancel out; if so, it is settled here."""
         inner = self.call(places.inner_graph, self.game, self.bounds, self.members, False)
         _, inside = self.call(places.end_components, inner)
         gains = self.game.gain[self.graph.origin[inside.origin]]
         if not (gains > 0).any():
             return False
+        from almostsure.plan.assured.gains import only_loses, settle_gains
+
+        if self.members.size > DIRECT and only_loses(self.game, self.bounds, self.members):
+            return False
         if self.members.size > GAINFUL and (gains < 0).any():
             self._unknown()
             return True
-        from almostsure.plan.assured.gains import settle_gains
-
         found = settle_gains(self.game, self.bounds, self.members)
         if found.forever.any():
             self._endless(self.members[found.forever])

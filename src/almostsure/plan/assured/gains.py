@@ -25,7 +25,7 @@ from almostsure.plan.assured.cancelling import free_choices, lead_to
 from almostsure.plan.assured.steps import NOWHERE, Bounds, Game
 from almostsure.plan.graph import surely_leave
 from almostsure.plan.programme.flow import Flow, choice_graph, end_components
-from almostsure.plan.programme.occupation import gainful
+from almostsure.plan.programme.occupation import FEASIBLE, gainful, loses
 from almostsure.policy.chain import add_up
 from almostsure.policy.linear import SuperLU
 
@@ -42,6 +42,17 @@ class Found:
     error: Floats
     choice: Ints  # of the graph of pairs
     forever: Bools  # the pairs among which reward can be collected for ever
+
+
+def only_loses(game: Game, bounds: Bounds, members: Ints) -> bool:
+    """Whether who stays in a component loses for ever, clearly, gains or not: then nothing in it needs special care."""
+    flow, _ = _flow(game, bounds, members)
+    label, inner = end_components(flow, flow.cost == 0)
+    for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
+        choices = inner & (label[flow.owner] == number)
+        if not loses(flow, choices, FEASIBLE * float(np.abs(flow.reward[choices]).max())):
+            return False
+    return True
 
 
 def settle_gains(game: Game, bounds: Bounds, members: Ints) -> Found:
