@@ -59,6 +59,10 @@ bench: $(TEST)  ## each benchmark beside its peer, as ratios, and docs/benchmark
 fuzz: $(TEST)  ## a million random models against plain twins, and 10⁹ shielded steps; goes on where it was stopped
 	@$(RUN) tests/fuzz/run.py $(ARGS)
 
+.PHONY: oldest
+oldest:  ## the tests of the core, with the oldest versions that pyproject.toml allows
+	@sh scripts/oldest.sh $(PYTHON)
+
 .PHONY: mutants
 mutants: $(TEST)  ## whether the tests notice small changes of the code: a random sample, under an hour
 	@$(PIP) 'cosmic-ray>=8.4'
