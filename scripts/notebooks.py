@@ -27,12 +27,17 @@ def run(path: Path) -> nbformat.NotebookNode:
     return notebook
 
 
+def as_page(source: str) -> str:
+    """Links of examples/, as they are from docs/notebooks/."""
+    return source.replace("](../docs/", "](../").replace(".ipynb)", ".md)")
+
+
 def page(notebook: nbformat.NotebookNode, name: str) -> str:
     """The notebook as Markdown; its pictures lie beside it."""
     parts, pictures = [], 0
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            parts.append(cell.source.replace("](../docs/", "](../"))  # links of examples/, from docs/notebooks/
+            parts.append(as_page(cell.source))
             continue
         parts.append(f"```py\n{cell.source}\n```")
         for output in cell.outputs:

@@ -27,7 +27,7 @@ def test_it_is_stored_with_outputs_and_is_a_page(path):
     assert any(cell.outputs for cell in code), "run: python scripts/notebooks.py"
     assert [out for cell in code for out in cell.outputs if out.output_type == "error"] == []
     text = (DOCS / "notebooks" / f"{path.stem}.md").read_text("utf-8")
-    sources = [cell.source.replace("](../docs/", "](../") for cell in notebook.cells]
+    sources = [cell.source.replace("](../docs/", "](../").replace(".ipynb)", ".md)") for cell in notebook.cells]
     assert [source for source in sources if source not in text] == [], "run: python scripts/notebooks.py"
     assert notebook.metadata.kernelspec.name == "python3"
 

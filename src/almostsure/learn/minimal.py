@@ -162,6 +162,8 @@ def learn_minimal_budget(
     seed, identity, workers, checkpoint, checkpoint_seconds
         As for :func:`almostsure.learn.count_outcomes`; so are the errors.
 
+    Notes
+    -----
     The shield of the result fits the environment that it was learned from: ``ShieldedEnv(env, learned.shield, 2)``.
 
     Raises
