@@ -22,6 +22,8 @@ from almostsure.errors import AlmostSureError, ArgumentError, FileError, Infeasi
 from almostsure.files import MODELS, STORM, TENSORS, atomic_write
 from almostsure.model.build.examples import example_names
 from almostsure.model.mdp import MDP
+from almostsure.model.monitors import MonitorLike, Refill, SecondBudget, Steps
+from almostsure.model.products import product
 from almostsure.model.source import GYM, as_model
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 
@@ -166,6 +168,19 @@ Risk = Annotated[
     float | None,
     typer.Option(metavar="P", help="With --budget: the probability with which more damage is tolerated."),
 ]
+Horizon = Annotated[
+    int | None, typer.Option(metavar="T", help="Count only so many steps, for the damage and for the return.")
+]
+Monitors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--monitor",
+        metavar="NAME=…",
+        help="What is remembered along a run, once or more: steps=T; second=LABEL:BUDGET, where entering the label "
+        "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL, a tank that is filled there.",
+        rich_help_panel="The model",
+    ),
+]
 Discount = Annotated[float, typer.Option(metavar="G", help="Discount factor of the return, in (0, 1].")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the random numbers.")]
 
@@ -185,10 +200,17 @@ class Task:
     scale: str | None = None
     constants: str | None = None
     json: bool = False
+    monitors: Sequence[str] = ()
 
     @cached_property
     def mdp(self) -> MDP:
-        """The model, read when it is first needed."""
+        """The model, read when it is first needed, with what is to be remembered along a run."""
+        model = self._read()
+        for text in self.monitors:
+            model = product(model, monitor_of(text))
+        return model
+
+    def _read(self) -> MDP:
         self.require()
         if self.name.startswith(OWN):
             return _own_environment(self.name.removeprefix(GYM), {k: v for k, v in self.options.items() if v})
@@ -228,6 +250,8 @@ class Task:
         words = [self.name]
         for option, value in self.options.items():
             words += [f"--{option}", value] if value else []
+        for text in self.monitors:
+            words += ["--monitor", text]
         return " ".join(map(shlex.quote, words))
 
     def emit(self, **results: Any) -> None:
@@ -287,6 +311,31 @@ def action_of(mdp: MDP, text: str) -> int:
 def _name_or_number(text: str, names: Sequence[str] | None) -> int | str:
     is_name = names is not None and text in names
     return text if is_name or not text.isdecimal() or len(text) > LONGEST_NUMBER else int(text)
+
+
+MONITORS: dict[str, tuple[str, str]] = {  # by name: what follows it, and how that reads
+    "steps": (r"(\d+)", "steps=T"),
+    "second": (r"(.+):(\d+)", "second=LABEL:BUDGET"),
+    "refill": (r"(\d+):(\d+)@(.+)", "refill=COST:CAPACITY@LABEL"),
+}
+
+
+def monitor_of(text: str) -> MonitorLike:
+    """The monitor that ``--monitor`` names."""
+    name, _, rest = text.partition("=")
+    if name not in MONITORS:
+        raise UnknownName("monitor", name, MONITORS, f"There are: {', '.join(MONITORS)}.")
+    pattern, form = MONITORS[name]
+    found = re.fullmatch(pattern, rest)
+    if found is None:
+        raise ArgumentError(f"--monitor {text!r} must read {form}")
+    match found.groups():
+        case (limit,):
+            return Steps(int(limit))
+        case (label, budget):
+            return SecondBudget(label, int(budget))
+        case _:
+            return Refill(int(found[1]), int(found[2]), found[3])
 
 
 # ---------------------------------------------------------------------- the constraint, and outputs

@@ -17,6 +17,7 @@ from almostsure.cli.maps import budgets_look, draw_maps
 from almostsure.cli.options import Task, action_of, check_output, state_of, word
 from almostsure.cli.output import MOST, bar, clean, facts, heading, need, needs, next_step, say, table
 from almostsure.files import TENSORS
+from almostsure.shield.horizon import HorizonShield
 from almostsure.wording import percent
 
 LEVELS = 20  # rows of a table of budgets
@@ -27,6 +28,8 @@ def budget(
     model: opt.ModelName,
     *,
     cap: Annotated[int | None, typer.Option(help="Stop at this budget; whatever needs more reads ∞.")] = None,
+    horizon: opt.Horizon = None,
+    monitor: opt.Monitors = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Save the budgets with their certificate (.safetensors).")
     ] = None,
@@ -39,8 +42,11 @@ def budget(
     json: opt.Json = False,
 ) -> None:
     """Find the minimal budget of every state, exact and certified."""
-    task = Task("budget", model, damage, reward, cost, goal, scale, constants, json)
+    task = Task("budget", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(output, *TENSORS)
+    if horizon is not None:
+        _within(task, horizon, cap, output)
+        return
     found = minimal_budget(task.mdp, cap=cap, check="always")
     if output is not None:
         found.save(output)
@@ -58,6 +64,24 @@ def budget(
     else:
         _show_budget(task, found, output)
     if found.smallest_budget() == INFINITE:
+        raise Rejected
+
+
+def _within(task: Task, horizon: int, cap: int | None, output: Path | None) -> None:
+    """The budgets for a number of steps; what is saved is the shield for them."""
+    found = minimal_budget(task.mdp, horizon=horizon, cap=cap)
+    if output is not None:
+        HorizonShield(found).save(output)
+    least = found.smallest_budget()
+    if task.json:
+        task.emit(minimal_budget=need(least), cap=cap, horizon=horizon, settled=found.settled, output=output)
+    else:
+        heading(task.title)
+        shown = "no finite budget suffices" if least == INFINITE else f"needs a budget of {least:,}"
+        facts([(f"{horizon:,} steps", shown), *([("saved", output)] if output is not None else [])])
+        for state in task.mdp.initial_states[:1].tolist():
+            say(clean("\n".join(found.explain(int(state)).splitlines()[: STEPS + 1])))
+    if least == INFINITE:
         raise Rejected
 
 

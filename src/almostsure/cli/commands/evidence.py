@@ -19,8 +19,10 @@ from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.options import Task, as_typed, check_output, complete_result, word
 from almostsure.cli.output import emit, facts, heading, next_step, say
-from almostsure.errors import AlmostSureError, ModelError, NotEnoughMemory
+from almostsure.errors import AlmostSureError, ArgumentError, ModelError, NotEnoughMemory
 from almostsure.files import UMB
+from almostsure.plan.risk.shield import RiskShield
+from almostsure.shield.horizon import HorizonShield
 from almostsure.shield.shield import Shield
 
 PROVED = (
@@ -88,6 +90,8 @@ def export(
     output: Annotated[Path, typer.Argument(help="A C header (.h) or a Python module (.py).", metavar="OUTPUT")],
     *,
     budget: opt.Budget = None,
+    risk: opt.Risk = None,
+    horizon: opt.Horizon = None,
     damage: opt.Damage = None,
     reward: opt.Reward = None,
     cost: opt.Cost = None,
@@ -102,18 +106,29 @@ def export(
     """
     task = Task("export", model, damage, reward, cost, goal, scale, constants, json)
     check_output(output, ".h", ".py")
-    shield = Shield(minimal_budget(task.mdp))
+    shield, more = _shield(task, budget, risk, horizon)
     if output.suffix.lower() == ".h":
-        shield.export_c(output, budget)
+        shield.export_c(output, *more)
         files = [output]
     else:
-        files = list(shield.export_numpy(output, budget))
+        files = list(shield.export_numpy(output, *more))
     if json:
         task.emit(budget=budget, output=files)
         return
     heading(f"{task.title} → {' and '.join(map(str, files))}")
     say("The comments in it say how it is called. It refuses everything where no action is safe.")
     next_step(f"almostsure budget {task.arguments} -o budget.safetensors", note="the proof that goes with it")
+
+
+def _shield(task: Task, budget: int | None, risk: float | None, horizon: int | None) -> tuple[Any, tuple[Any, ...]]:
+    """The shield that the options name, and what its exports are told."""
+    if risk is not None:
+        if budget is None:
+            raise ArgumentError("--risk is the probability of more than --budget; give both.")
+        return RiskShield(task.mdp, budget, risk, horizon=horizon), ()
+    if horizon is not None:
+        return HorizonShield(minimal_budget(task.mdp, horizon=horizon, cap=budget)), ()
+    return Shield(minimal_budget(task.mdp)), (budget,)
 
 
 def run_checker(task: Task, result: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, likely_route, route_look
 from almostsure.cli.options import Task, check_output, constraint_of, least_budget, word
@@ -35,6 +36,8 @@ def solve(
     budget: opt.Budget = None,
     limit: opt.Limit = None,
     risk: opt.Risk = None,
+    horizon: opt.Horizon = None,
+    monitor: opt.Monitors = None,
     discount: opt.Discount = 1.0,
     tolerance: Annotated[
         float, typer.Option(metavar="W", help="Width that the proved bounds of the return may have.")
@@ -52,9 +55,10 @@ def solve(
 
     Without a constraint, the budget is the least one that can be promised.
     """
-    task = Task("solve", model, damage, reward, cost, goal, scale, constants, json)
+    task = Task("solve", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(output, *TENSORS)
-    solution = _best(task, _constraint(task, budget, limit, risk), discount=discount, tolerance=tolerance)
+    asked = _constraint(task, budget, limit, risk, horizon)
+    solution = _best(task, asked, discount=discount, tolerance=tolerance, horizon=horizon)
     if output is not None:
         solution.policy.save(output)
     result, worst = _evaluated(task.mdp, solution.policy, discount), worst_damage(task.mdp, solution.policy)
@@ -73,6 +77,8 @@ def simulate(
     budget: opt.Budget = None,
     limit: opt.Limit = None,
     risk: opt.Risk = None,
+    horizon: opt.Horizon = None,
+    monitor: opt.Monitors = None,
     episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="Number of episodes.")] = 10_000,
     max_steps: Annotated[int, typer.Option(metavar="N", help="Steps after which an episode is cut.")] = MAX_STEPS,
     seed: opt.Seed = 0,
@@ -86,7 +92,7 @@ def simulate(
     json: opt.Json = False,
 ) -> None:
     """Play a policy many times, and count the damage."""
-    task = Task("simulate", model, damage, reward, cost, goal, scale, constants, json)
+    task = Task("simulate", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     mdp = task.mdp
     if policy is not None and (limit is not None or risk is not None):
         raise ArgumentError("--policy says what is played; leave out --limit and --risk.")
@@ -94,7 +100,7 @@ def simulate(
         raise ArgumentError(f"--show must lie in 0 … {max(episodes, 1) - 1}; got {show}")
     played = Policy.load(policy, mdp) if policy is not None else None
     if played is None:
-        played = _best(task, _constraint(task, budget, limit, risk)).policy
+        played = _best(task, _constraint(task, budget, limit, risk, horizon), horizon=horizon).policy
     done = play(mdp, played, episodes, budget=budget, seed=seed, max_steps=max_steps)
     if json:
         task.emit(**_episode_results(done), trajectory=None if show is None else _told(done, show))
@@ -102,9 +108,13 @@ def simulate(
         _show_episodes(task, done, show)
 
 
-def _constraint(task: Task, budget: int | None, limit: float | None, risk: float | None) -> Constraint:
+def _constraint(
+    task: Task, budget: int | None, limit: float | None, risk: float | None, horizon: int | None
+) -> Constraint:
     """What was asked for, or else the least budget that can be promised."""
     asked = constraint_of(budget, limit, risk)
+    if asked is None and horizon is not None:
+        return AlmostSure(minimal_budget(task.mdp, horizon=horizon).smallest_budget())
     return AlmostSure(least_budget(task)) if asked is None else asked
 
 
