@@ -52,7 +52,7 @@ def test_no_engine_is_loaded(saved: Path) -> None:
         "almostsure.budget.minimal",
     }
     packages = {name.split(".")[1] for name in modules}
-    assert packages == {"arguments", "budget", "errors", "exports", "files", "model"}
+    assert packages == {"arguments", "budget", "errors", "exports", "files", "model", "wording"}
     assert not {name for name in modules if name.rpartition(".")[2] in ENGINES}
     assert "almostsure.model.build.examples" not in modules  # only the reader of the file at hand
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.text import Text
@@ -12,7 +13,9 @@ from almostsure.cli.output import clean, console, needs, say
 from almostsure.errors import NoSafeAction, PolicyError
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.show.draw import NOBODY, cells
-from almostsure.policy.policy import Policy
+
+if TYPE_CHECKING:
+    from almostsure.policy.policy import Policy
 
 SHADES = (24, 60, 96, 132, 131, 130, 166, 202)  # blue to orange, which everybody can tell apart, of 256 colours
 ROCK, TRAP, WATER, WAY, HURT = 240, 52, 25, 28, 160

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,7 +25,9 @@ from almostsure.model.mdp import MDP
 from almostsure.model.monitors import MonitorLike, Refill, SecondBudget, Steps
 from almostsure.model.products import product
 from almostsure.model.source import GYM, as_model
-from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
+
+if TYPE_CHECKING:
+    from almostsure.plan.constraints import Constraint
 
 ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1", "gym:Taxi-v3", "gym:almostsure/Warehouse-v0")  # offered
 OWN = "gym:almostsure/"  # environments of this package, which know their models
@@ -343,6 +345,8 @@ def monitor_of(text: str) -> MonitorLike:
 
 def constraint_of(budget: int | None, limit: float | None, risk: float | None) -> Constraint | None:
     """The constraint that the options name; None if they name none."""
+    from almostsure.plan.constraints import AlmostSure, Chance, Expected
+
     if limit is not None:
         if budget is not None or risk is not None:
             raise ArgumentError("--limit is a constraint of its own; leave out --budget and --risk.")
