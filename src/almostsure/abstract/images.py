@@ -91,11 +91,15 @@ def blocks(abstraction: Abstraction) -> list[tuple[int, int]]:
 
 
 def open_cells(abstraction: Abstraction, first: int, last: int) -> tuple[Interval, ...]:
-    """The true states of a block's cells: the cells, widened by what an observation may hide."""
+    """The true states of a block's cells: the cells, widened by what an observation may hide.
+
+    A cell ends before the edge where the next one begins, so its largest float is the one before that edge: a system
+    that stands still stays in its cell.
+    """
     state = []
     for axis, edges in enumerate(abstraction.grid.edges):
         along = slice(first, last) if axis == 0 else slice(None)
-        low, high = edges[:-1][along], edges[1:][along]
+        low, high = edges[:-1][along], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[along]
         shape = [1] * abstraction.grid.num_coordinates
         shape[axis] = low.size
         state.append(abstraction.observation.states(axis, Interval(low.reshape(shape), high.reshape(shape))))
@@ -104,8 +108,13 @@ def open_cells(abstraction: Abstraction, first: int, last: int) -> tuple[Interva
 
 def block_ranges(abstraction: Abstraction, first: int, last: int) -> Ranges:
     """The outcomes of the cells ``first … last − 1`` of the first coordinate."""
+    return ranges_from(abstraction, open_cells(abstraction, first, last))
+
+
+def ranges_from(abstraction: Abstraction, state: tuple[Interval, ...]) -> Ranges:
+    """The outcomes of the cells that an open state holds."""
     nowhere = np.zeros((), np.bool_)
-    start = Outcome(open_cells(abstraction, first, last), np.zeros((), np.uint8), nowhere, nowhere)
+    start = Outcome(state, np.zeros((), np.uint8), nowhere, nowhere)
     found: dict[int, list[tuple[list[Array], list[Array], Array]]] = {}
 
     def take(pattern: int, outcomes: list[Outcome]) -> None:

@@ -254,23 +254,36 @@ def hull(parts: list[Interval]) -> Interval:
 # ---------------------------------------------------------------------- arithmetic
 
 
+def is_number(x: Interval, value: float) -> bool:
+    """Whether an interval is this one number."""
+    return x.low.ndim == 0 and x.low is x.high and bool(x.low == value)
+
+
 def add(a: Any, b: Any) -> Interval:
-    """The sum."""
+    """The sum; adding 0 is exact."""
     x, y = Interval.of(a), Interval.of(b)
+    if is_number(x, 0.0) or is_number(y, 0.0):
+        return y if is_number(x, 0.0) else x
     return Interval(rounding.add_down(x.low, y.low), rounding.add_up(x.high, y.high))
 
 
 def subtract(a: Any, b: Any) -> Interval:
-    """The difference."""
+    """The difference; subtracting 0 is exact."""
     x, y = Interval.of(a), Interval.of(b)
+    if is_number(y, 0.0):
+        return x
     return Interval(rounding.subtract_down(x.low, y.high), rounding.subtract_up(x.high, y.low))
 
 
 def multiply(a: Any, b: Any) -> Interval:
-    """The product; by a number, its sign decides which bound becomes which."""
+    """The product; by a number, its sign decides which bound becomes which, and by 0 and 1 it is exact."""
     if not isinstance(a, Interval):
         a, b = b, a
     x, y = Interval.of(a), Interval.of(b)
+    if is_number(y, 1.0):
+        return x
+    if is_number(y, 0.0) and np.isfinite(x.low).all() and np.isfinite(x.high).all():
+        return y
     if y.low is y.high and y.low.ndim == 0:
         least, most = (x.low, x.high) if y.low >= 0 else (x.high, x.low)
         return Interval(rounding.multiply_down(least, y.low), rounding.multiply_up(most, y.low))

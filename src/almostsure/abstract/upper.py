@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError, CertificateError, CorruptFile, UnknownName
+from almostsure.errors import ArgumentError, CertificateError, CorruptFile, MissingExtra, UnknownName
 from almostsure.files import load_tensors, save_tensors
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from almostsure.abstract.abstraction import Abstraction
+    from almostsure.abstract.diagnosis import Diagnosis, Tightness
     from almostsure.abstract.guard import CellShield
 
 
@@ -69,6 +72,18 @@ class UpperBudget:
         values, counts = np.unique(self.of_state, return_counts=True)
         return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
+    def explain(self, state: int | Sequence[float] | None = None) -> Diagnosis:
+        """Why nothing was proved at a cell or point, and what would help; by default at the worst start."""
+        from almostsure.abstract.diagnosis import explain
+
+        return explain(self, state)
+
+    def tightness(self, *, sample: int = 100, seed: int = 0) -> Tightness:
+        """How tight the bounds are: lower bounds by search, on a sample of cells with and without upper ones."""
+        from almostsure.abstract.diagnosis import tightness
+
+        return tightness(self, sample=sample, seed=seed)
+
     def shield(self) -> CellShield:
         """The shield.  ``almostsure.Shield(minimal)`` is the same."""
         from almostsure.abstract.guard import CellShield
@@ -102,6 +117,60 @@ class UpperBudget:
             raise CorruptFile(f"{path!s} does not hold upper budgets of its system: {error}", path=path) from error
 
     # ------------------------------------------------------------------ for people
+
+    def plot(
+        self,
+        x: str | int = 0,
+        y: str | int = 1,
+        *,
+        at: Mapping[str, float] | None = None,
+        trajectory: npt.ArrayLike | None = None,
+    ) -> Figure:
+        """A picture of two coordinates: what cells need at most, and a trajectory.  Needs ``almostsure[plot]``.
+
+        Pale cells have an upper budget for other values of the fixed coordinates only.
+
+        Parameters
+        ----------
+        x, y
+            The coordinates, by name or position.
+        at
+            Where the others are fixed, by name; by default in the middle of the start, or else of the box.
+        trajectory
+            States of a run, [steps, coordinates], drawn on top.
+        """
+        from almostsure.abstract.pictures import plot
+
+        return plot(self, x, y, at=at, trajectory=trajectory)
+
+    def to_html(
+        self,
+        path: str | PathLike[str],
+        x: str | int = 0,
+        y: str | int = 1,
+        *,
+        slider: str | int | None = None,
+        at: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write a page with the picture of two coordinates and a slider for a third: by default the first other one."""
+        from almostsure.abstract.pictures import page, write_page
+
+        write_page(path, self, page(self, x, y, slider=slider, at=at))
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the facts, and the picture with its slider where there are two coordinates and Matplotlib."""
+        import html
+
+        from almostsure.abstract.pictures import SCRIPT, page
+
+        facts = f"<pre>{html.escape(repr(self))}</pre>"
+        count = self.abstraction.grid.num_coordinates
+        if count == 1:
+            return facts
+        try:
+            return f"{facts}{page(self, -2 % count, -1 % count, slider=None, at=None)}<script>{SCRIPT}</script>"
+        except MissingExtra:
+            return facts
 
     def __repr__(self) -> str:
         counts = self.histogram()

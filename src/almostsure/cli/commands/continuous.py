@@ -32,18 +32,25 @@ def abstract(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Save the upper budgets (.safetensors).")
     ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Write a page with a picture of two coordinates and a slider (.html).")
+    ] = None,
     json: opt.Json = False,
 ) -> None:
     """Prove upper budgets of a continuous environment, cell by cell."""
     from almostsure.abstract.known.environments import known
 
     check_output(output, *TENSORS)
+    check_output(picture, ".html")
     model = known(system)
     if cells is not None or pattern is not None:
         model = known(system, grid=model.grid.with_cells(_numbers(cells)) if cells else None, pattern=pattern)
     found = model.minimal_budget(cap=cap)
     if output is not None:
         found.save(output)
+    if picture is not None:
+        count = model.grid.num_coordinates
+        found.to_html(picture, count - 2, count - 1)
     finite = sum(count for value, count in found.histogram().items() if need(value) != "inf")
     if json:
         sizes = {"states": model.num_cells, "choices": model.num_cells * model.patterns.count, "outcomes": None}
@@ -70,12 +77,15 @@ def abstract(
             ("the proof", f"upper bounds by the {found.engine}, verified in one pass"),
         ])  # fmt: skip
         _levels(found.histogram(), model.num_cells)
-        if output is not None:
-            say(f"\nSaved as {output}.")
+        for file in (output, picture):
+            if file is not None:
+                say(f"\nSaved as {file}.")
         next_step(
             f"almostsure abstract {system} --pattern {model.patterns.longest + 1}", note="longer patterns prove more"
         )
     if need(found.smallest_budget()) == "inf":
+        if not json:
+            say(f"\n{found.explain()}")
         raise Rejected
 
 

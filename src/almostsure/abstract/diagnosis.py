@@ -1,0 +1,297 @@
+"""Why nothing was proved at a start, what would help, and how tight the bounds are that were proved.
+
+**Why.**  From a cell without a bound, every pattern may end in another one like it, or outside.  The path plays the
+pattern whose image has the smallest such part, and follows nature into it.  The coordinate that *drifted* is the one
+that, held in the middle of the image, would take most of that part away; where nothing would, the one in which the
+image is widest.
+
+**What would help** is tried: the same system in a window around the start, with cells of half the width, with patterns
+longer by one, and with both.  Leaving the window counts as leaving the box, so what is proved there holds.
+
+**How tight.**  k̂ is an upper bound.  A lower bound comes from search: with a disturbance that is fixed beforehand, the
+least damage over *all* action sequences of a length is never more than what the point needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.abstract.evaluate import call, coordinates
+from almostsure.abstract.grid import OUTSIDE, Grid
+from almostsure.abstract.images import open_cells, ranges_from
+from almostsure.abstract.interval import Interval
+from almostsure.abstract.patterns import MOST, Patterns
+from almostsure.budget.minimal import INFINITE
+from almostsure.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from almostsure.abstract.abstraction import Abstraction
+    from almostsure.abstract.upper import UpperBudget
+
+Floats = npt.NDArray[np.float64]
+LONGEST = 12  # steps of a path that are told
+WINDOW = 250_000  # cells of a try
+BRANCHES = 1 << 16  # action sequences of one point that a search keeps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One step of the path: the best pattern of a cell, and where nature leads it."""
+
+    cell: int
+    pattern: tuple[int, ...]
+    next_cell: int  # OUTSIDE: forbidden, or outside the box
+    drifted: int | None  # the coordinate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """What a change gives in a window around the start."""
+
+    change: str
+    needs: int  # of the start
+    share: float  # of the window's cells for which something was proved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Why nothing was proved at a cell, and what would help.  Print it."""
+
+    abstraction: Abstraction
+    cell: int
+    needs: int
+    moves: tuple[Move, ...]
+    tries: tuple[Try, ...]
+
+    @property
+    def drifted(self) -> str | None:
+        """The name of the coordinate that drifted most often on the path."""
+        axes = [move.drifted for move in self.moves if move.drifted is not None]
+        return self.abstraction.grid.names[max(set(axes), key=axes.count)] if axes else None
+
+    def __str__(self) -> str:
+        grid, names = self.abstraction.grid, self.abstraction.action_names
+        if self.needs != INFINITE:
+            return f"{grid.describe(self.cell)} needs at most {self.needs}: nothing has to be explained."
+        lines = [f"No budget was proved to suffice at {grid.describe(self.cell)}."]
+        for move in self.moves:
+            played = " ".join(names[action] for action in move.pattern)
+            why = "" if move.drifted is None else f", as {grid.names[move.drifted]} drifts"
+            where = grid.describe(move.next_cell)
+            if move.next_cell == OUTSIDE:
+                where = "leave the box or reach what is forbidden"
+            lead = "may" if move.next_cell == OUTSIDE else "may lead to"
+            lines.append(f"  {played} {lead} {where}{why}")
+        if self.drifted:
+            lines.append(f"What drifts most is {self.drifted}: its cells are wide for how far one pattern moves it.")
+        for one in self.tries:
+            found = "still nothing at the start" if one.needs == INFINITE else f"the start needs at most {one.needs}"
+            lines.append(f"Tried in a window around the start, {one.change}: {found} ({one.share:.0%} of it proved).")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tightness:
+    """How tight upper budgets are, on a sample of cells.  Print it."""
+
+    proved: float  # share of all cells with a finite upper budget
+    unproved: int  # cells of the sample without one
+    lost: int  # of these, cells from whose middle damage beyond any budget is forced
+    finite: int  # cells of the sample with one
+    exact: int  # of these, cells whose lower bound is the same
+
+    def __str__(self) -> str:
+        lines = [f"{self.proved:.1%} of the cells have an upper budget."]
+        if self.unproved:
+            lines.append(
+                f"Of {self.unproved:,} sampled cells without one, {self.lost:,} ({self.lost / self.unproved:.0%}) are "
+                "lost whatever is played; finer cells or longer patterns can help at most the others."
+            )
+        if self.finite:
+            lines.append(
+                f"Of {self.finite:,} sampled cells with one, {self.exact:,} ({self.exact / self.finite:.0%}) need "
+                "exactly that much, as search shows."
+            )
+        return "\n".join(lines)
+
+
+# ---------------------------------------------------------------------- why
+
+
+def explain(minimal: UpperBudget, state: int | Sequence[float] | None) -> Diagnosis:
+    """Why a cell or point has no upper budget; of the worst initial cell if none is named."""
+    abstraction = minimal.abstraction
+    if state is None:
+        starts = abstraction.initial_cells()
+        cell = int(starts[np.argmax(minimal.of_state[starts])])
+    else:
+        cell = int(state) if isinstance(state, (int, np.integer)) else abstraction.grid.cell(state)
+    if cell < 0:
+        raise ArgumentError(f"{state!r} lies outside the box; nothing is known there. Widen the box.")
+    needs, at = minimal.of(cell), cell
+    moves: list[Move] = []
+    while needs == INFINITE and at != OUTSIDE and len(moves) < LONGEST and at not in [move.cell for move in moves]:
+        moves.append(_move(minimal, at))
+        at = moves[-1].next_cell
+    tries = _tries(abstraction, cell) if needs == INFINITE else ()
+    return Diagnosis(abstraction=abstraction, cell=cell, needs=needs, moves=tuple(moves), tries=tries)
+
+
+def _move(minimal: UpperBudget, cell: int) -> Move:
+    abstraction, grid = minimal.abstraction, minimal.abstraction.grid
+    index = np.unravel_index(cell, grid.cells)
+    state = tuple(
+        Interval(*(bound.reshape(-1)[i : i + 1] for bound in (x.low, x.high)))
+        for x, i in zip(open_cells(abstraction, 0, grid.cells[0]), index, strict=True)
+    )
+    found = ranges_from(abstraction, state)
+    best: tuple[float, float, Move] | None = None
+    for p, pattern in enumerate(abstraction.patterns.sequences):
+        bad, move = 0.0, Move(cell=cell, pattern=pattern, next_cell=OUTSIDE, drifted=None)
+        for q in range(p * found.boxes, (p + 1) * found.boxes):
+            low = [int(found.low[j][q].reshape(-1)[0]) for j in range(grid.num_coordinates)]
+            count = [int(found.counts[j][q].reshape(-1)[0]) for j in range(grid.num_coordinates)]
+            share, after, drifted = _bad_part(minimal, low, count)
+            if share > bad:
+                bad, move = share, replace(move, next_cell=after, drifted=drifted)
+        off = _off_centre(grid, move.next_cell)
+        if best is None or (bad, off) < best[:2]:
+            best = bad, off, move
+    assert best is not None  # there is a pattern
+    return best[2]
+
+
+def _off_centre(grid: Grid, cell: int) -> float:
+    """How far a cell lies from the middle of the box, in boxes."""
+    if cell == OUTSIDE:
+        return np.inf
+    return float(np.abs((np.array(np.unravel_index(cell, grid.cells)) + 0.5) / grid.cells - 0.5).sum())
+
+
+def _bad_part(minimal: UpperBudget, low: list[int], count: list[int]) -> tuple[float, int, int | None]:
+    """The share of an image without an upper budget, one of its cells, and the coordinate that makes it so large."""
+    grid = minimal.abstraction.grid
+    if 0 in count:
+        return 2.0, OUTSIDE, count.index(0) if count.count(0) == 1 else None
+    if (np.iinfo(np.uint8).max in count and max(grid.cells) < np.iinfo(np.uint8).max) or max(count) > max(grid.cells):
+        return 0.0, OUTSIDE, None  # ended: nothing follows
+    axes = [(a + np.arange(n)) % size for a, n, size in zip(low, count, grid.cells, strict=True)]
+    bad = minimal.of_state.reshape(grid.cells)[np.ix_(*axes)] == INFINITE
+    if not bad.any():
+        return 0.0, OUTSIDE, None
+    without = [np.take(bad, [bad.shape[j] // 2], axis=j).mean() for j in range(bad.ndim)]
+    drifted = int(np.argmin(without)) if min(without) < bad.mean() else int(np.argmax(bad.shape))
+    middle = np.array(bad.shape) // 2
+    places = np.argwhere(bad)
+    at = places[np.argmin(np.abs(places - middle).sum(axis=1))]
+    cell = int(np.ravel_multi_index(tuple(int(axis[i]) for axis, i in zip(axes, at, strict=True)), grid.cells))
+    return float(bad.mean()), cell, drifted
+
+
+# ---------------------------------------------------------------------- what would help
+
+
+def _tries(abstraction: Abstraction, cell: int) -> tuple[Try, ...]:
+    longer = _longer(abstraction)
+    plans = [("cells of half the width", 2, abstraction.patterns)]
+    if longer is not None:
+        plans += [
+            (f"patterns of {longer.longest} steps", 1, longer),
+            (f"cells of half the width and patterns of {longer.longest} steps", 2, longer),
+        ]
+    return tuple(_try(abstraction, cell, change, finer, patterns) for change, finer, patterns in plans)
+
+
+def _longer(abstraction: Abstraction) -> Patterns | None:
+    patterns, length = abstraction.patterns, abstraction.patterns.longest + 1
+    everything = patterns.count == patterns.num_actions**patterns.longest
+    return Patterns(length, patterns.num_actions) if everything and patterns.num_actions**length <= MOST // 8 else None
+
+
+def _try(abstraction: Abstraction, cell: int, change: str, finer: int, patterns: Patterns) -> Try:
+    """Solve in a window around a cell: the whole box where that is small enough."""
+    grid = abstraction.grid
+    side = (WINDOW ** (1 / grid.num_coordinates)) / finer
+    wanted = np.array(grid.cells, np.float64)
+    while np.prod(np.minimum(wanted, grid.cells)) * finer**grid.num_coordinates > WINDOW and wanted.max() > side:
+        wanted = np.maximum(wanted * 0.9, min(side, wanted.min()))
+    sizes = np.minimum(np.ceil(wanted), grid.cells).astype(int)
+    index = np.array(np.unravel_index(cell, grid.cells))
+    first = np.clip(index - sizes // 2, 0, np.array(grid.cells) - sizes)
+    low = [edges[a] for edges, a in zip(grid.edges, first, strict=True)]
+    high = [edges[a + n] for edges, a, n in zip(grid.edges, first, sizes, strict=True)]
+    around = [axis for axis in grid.periodic if sizes[axis] == grid.cells[axis]]
+    window = Grid(low, high, (sizes * finer).tolist(), periodic=around, names=grid.names)
+    middle = grid.centres([cell])[0]
+    inside = replace(abstraction, grid=window, patterns=patterns, initial=None)
+    found = inside.minimal_budget()
+    return Try(change=change, needs=found.of(middle.tolist()), share=float((found.of_state != INFINITE).mean()))
+
+
+# ---------------------------------------------------------------------- how tight
+
+
+def tightness(minimal: UpperBudget, *, sample: int, seed: int) -> Tightness:
+    """Lower bounds at the middles of sampled cells, beside the upper ones."""
+    rng, values = np.random.default_rng(seed), minimal.of_state
+    finite, unproved = np.flatnonzero(values != INFINITE), np.flatnonzero(values == INFINITE)
+    chosen = [rng.choice(cells, min(sample, cells.size), replace=False) for cells in (finite, unproved)]
+    lower = [forced(minimal.abstraction, minimal.abstraction.grid.centres(cells)) for cells in chosen]
+    return Tightness(
+        proved=finite.size / values.size,
+        unproved=chosen[1].size,
+        lost=int((lower[1] == INFINITE).sum()),
+        finite=chosen[0].size,
+        exact=int((lower[0] == values[chosen[0]]).sum()),
+    )
+
+
+def forced(abstraction: Abstraction, points: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Damage that is forced on each of many points, [n, coordinates], whatever is played: a lower bound on its need.
+
+    All action sequences are followed until they are too many, for a few disturbances fixed beforehand.
+    """
+    at = np.asarray(points, np.float64)
+    bound = np.zeros(len(at), np.int64)
+    pushes = [np.zeros(at.shape[1])]
+    if abstraction.disturbance is not None:
+        pushes = [np.array([pair[side] for pair in abstraction.disturbance]) for side in (0, 1)]
+    for push in pushes if abstraction.step is not None else []:
+        for i, point in enumerate(at):
+            bound[i] = max(bound[i], _least(abstraction, point, push))
+    return bound
+
+
+def _least(abstraction: Abstraction, point: Floats, push: Floats) -> int:
+    """The least damage over all action sequences, with what is added to each next state."""
+    states, spent = point[None], np.zeros(1, np.int64)
+    if abstraction.goal is not None and bool(call("goal", abstraction.goal, tuple(point))):
+        return 0
+    arrived = INFINITE  # the least damage of a sequence that has reached the goal
+    while len(states) and len(states) * abstraction.num_actions <= BRANCHES:
+        after = [_stepped(abstraction, states, action) + push for action in abstraction.actions]
+        states = np.concatenate(after)
+        damage = abstraction.damage(states)
+        spent = np.minimum(np.tile(spent, abstraction.num_actions) + damage, INFINITE)
+        if abstraction.goal is not None:
+            there = np.asarray(call("goal", abstraction.goal, tuple(states.T)), np.bool_)
+            arrived = min(arrived, int(spent[there].min(initial=INFINITE)))
+            states, spent = states[~there], spent[~there]
+        inside = abstraction.grid.cells_of(states) != OUTSIDE if abstraction.patterns.longest == 1 else True
+        going = (spent < min(2**31 - 2, arrived)) & inside
+        states, spent = states[going], spent[going]
+    return int(min(spent.min(initial=INFINITE), arrived))
+
+
+def _stepped(abstraction: Abstraction, states: Floats, action: Any) -> Floats:
+    """One step of points; of several next states the first, and of an enclosure its middle."""
+    assert abstraction.step is not None
+    after = call("step", abstraction.step, tuple(states.T), action)
+    one = coordinates("step", after[0] if isinstance(after, list) else after, states.shape[1])
+    numbers = [(x.low + x.high) / 2 if isinstance(x, Interval) else x for x in one]
+    return np.stack([np.broadcast_to(np.asarray(x, np.float64), len(states)) for x in numbers], axis=1)

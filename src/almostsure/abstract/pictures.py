@@ -1,0 +1,171 @@
+"""Pictures of upper budgets: two coordinates, the others fixed, and trajectories inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import io
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.budget.minimal import INFINITE
+from almostsure.errors import ArgumentError, UnknownName
+from almostsure.files import atomic_write
+from almostsure.plots import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from almostsure.abstract.upper import UpperBudget
+
+SAFE, SOME, OPEN, PATH = "#2f7d6d", "#b5d3c8", "#f1ede5", "#c8374d"  # proved; elsewhere; nowhere; trajectories
+FRAMES = 21  # of a slider, at most
+SCRIPT = """for (const slider of document.querySelectorAll("input[type=range]")) {
+  const frames = slider.closest("figure").querySelectorAll("img");
+  const show = () => frames.forEach((frame, i) => { frame.hidden = i !== Number(slider.value); });
+  slider.addEventListener("input", show);
+  show();
+}"""
+
+
+def plot(
+    minimal: UpperBudget,
+    x: str | int,
+    y: str | int,
+    *,
+    at: Mapping[str, float] | None,
+    trajectory: npt.ArrayLike | None,
+) -> Figure:
+    """See :meth:`UpperBudget.plot`."""
+    grid = minimal.abstraction.grid
+    across, up = _axis(minimal, x), _axis(minimal, y)
+    if across == up:
+        raise ArgumentError(f"x and y must be two coordinates; got {grid.names[across]} twice")
+    fixed = _fixed(minimal, at)
+    values = _slice(minimal, across, up, fixed)
+    figure = new_figure(6.0, 4.4)
+    axes = figure.add_subplot()
+    ends = (grid.edges[across], grid.edges[up])
+    axes.set_facecolor(OPEN)
+    axes.pcolormesh(*ends, _somewhere(minimal, across, up).T, cmap=_tint(), vmin=0, vmax=1, rasterized=True)
+    finite = np.ma.masked_where(values == INFINITE, values)
+    most = int(finite.max()) if finite.count() else 0
+    image = axes.pcolormesh(*ends, finite.T, cmap=_colours(most), vmin=0, vmax=max(most, 1), rasterized=True)
+    if most:
+        figure.colorbar(image, label="needs at most")
+    if trajectory is not None:
+        path = np.asarray(trajectory, np.float64)
+        if path.ndim != 2 or path.shape[1] != grid.num_coordinates:
+            raise ArgumentError(
+                f"trajectory must be [steps, {grid.num_coordinates}] states; got shape {list(path.shape)}"
+            )
+        axes.plot(path[:, across], path[:, up], color=PATH, linewidth=1.2)
+        axes.plot(path[0, across], path[0, up], "o", color=PATH, markersize=4)
+    axes.set(xlabel=grid.names[across], ylabel=grid.names[up], title=_title(minimal, across, up, fixed))
+    return figure
+
+
+def page(minimal: UpperBudget, x: str | int, y: str | int, *, slider: str | int | None, at: Any) -> str:
+    """A figure with a slider for a third coordinate, as HTML without anything from outside."""
+    grid = minimal.abstraction.grid
+    across, up = _axis(minimal, x), _axis(minimal, y)
+    others = [axis for axis in range(grid.num_coordinates) if axis not in (across, up)]
+    if not others:
+        return f"<figure>{_frame(minimal, across, up, at or {})}</figure>"
+    along = others[0] if slider is None else _axis(minimal, slider)
+    if along not in others:
+        raise ArgumentError(f"slider must be a coordinate beside x and y; got {grid.names[along]}")
+    middles = grid.edges[along][:-1] + np.diff(grid.edges[along]) / 2
+    shown = middles[np.unique(np.linspace(0, middles.size - 1, FRAMES).astype(int))]
+    name = html.escape(grid.names[along])
+    frames = "".join(_frame(minimal, across, up, {**(at or {}), grid.names[along]: float(value)}) for value in shown)
+    control = f'<input type="range" min="0" max="{shown.size - 1}" value="{shown.size // 2}" aria-label="{name}">'
+    return f"<figure>{frames}<figcaption><label>{name} {control}</label></figcaption></figure>"
+
+
+def write_page(path: str | PathLike[str], minimal: UpperBudget, figure: str) -> None:
+    """Write a figure as a page of its own, with a policy that allows nothing but itself."""
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; script-src 'sha256-{digest}'"
+    title = html.escape(minimal.abstraction.name or "upper budgets")
+    text = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<title>{title}</title>\n'
+        f"<h1>{title}</h1>\n<pre>{html.escape(repr(minimal))}</pre>\n{figure}\n<script>{SCRIPT}</script></html>\n"
+    )
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def _axis(minimal: UpperBudget, coordinate: str | int) -> int:
+    names = minimal.abstraction.grid.names
+    if isinstance(coordinate, str):
+        if coordinate not in names:
+            raise UnknownName("coordinate", coordinate, names, f"Coordinates are {', '.join(names)}.")
+        return names.index(coordinate)
+    if not 0 <= coordinate < len(names):
+        raise UnknownName("coordinate", coordinate, (), f"Coordinates are 0 … {len(names) - 1}.")
+    return int(coordinate)
+
+
+def _fixed(minimal: UpperBudget, at: Mapping[str, float] | None) -> npt.NDArray[np.float64]:
+    """A point that the picture passes through: the start's middle where there is one, else the box's."""
+    abstraction = minimal.abstraction
+    low, high = abstraction.initial or (abstraction.grid.low, abstraction.grid.high)
+    point: npt.NDArray[np.float64] = (np.array(low) + np.array(high)) / 2
+    for name, value in (at or {}).items():
+        point[_axis(minimal, name)] = value
+    if abstraction.grid.cell(point.tolist()) < 0:
+        raise ArgumentError(f"at must lie in the box {abstraction.grid!r}; got {dict(at or {})}")
+    return point
+
+
+def _slice(minimal: UpperBudget, across: int, up: int, fixed: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+    grid = minimal.abstraction.grid
+    index: list[Any] = list(np.unravel_index(grid.cell(fixed.tolist()), grid.cells))
+    index[across] = index[up] = slice(None)
+    values: npt.NDArray[np.int32] = minimal.of_state.reshape(grid.cells)[tuple(index)]
+    return values if across < up else values.T
+
+
+def _somewhere(minimal: UpperBudget, across: int, up: int) -> npt.NDArray[np.bool_]:
+    """Which cells of two coordinates have an upper budget for some value of the others."""
+    rest = tuple(axis for axis in range(minimal.abstraction.grid.num_coordinates) if axis not in (across, up))
+    found: npt.NDArray[np.bool_] = (minimal.of_state != INFINITE).reshape(minimal.abstraction.grid.cells).any(axis=rest)
+    return found if across < up else found.T
+
+
+def _tint() -> Any:
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap([OPEN, SOME])
+
+
+def _colours(most: int) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap, ListedColormap
+
+    if most == 0:
+        return ListedColormap([SAFE])
+    return LinearSegmentedColormap.from_list("needs", [SAFE, "#8fb8a8", "#efc88b", "#c26a4a"])
+
+
+def _title(minimal: UpperBudget, across: int, up: int, fixed: npt.NDArray[np.float64]) -> str:
+    grid = minimal.abstraction.grid
+    rest = [f"{grid.names[j]} {fixed[j]:.3g}" for j in range(grid.num_coordinates) if j not in (across, up)]
+    return ", ".join(["upper budgets", *rest]) if len(rest) < 2 else "upper budgets at " + ", ".join(rest)
+
+
+def _frame(minimal: UpperBudget, across: int, up: int, at: Mapping[str, float]) -> str:
+    buffer = io.BytesIO()
+    plot(minimal, across, up, at=at, trajectory=None).savefig(buffer, format="png", dpi=90)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    where = ", ".join(f"{name} {value:.3g}" for name, value in at.items())
+    return f'<img src="data:image/png;base64,{data}" alt="cells with an upper budget; {html.escape(where)}">'
