@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import almostsure as asure
 from almostsure.abstract import Grid, abstract, solve
 from almostsure.errors import ArgumentError
-from almostsure.testing.systems import arrival, as_mdp, contraction, double_integrator
+from almostsure.testing.systems import arrival, as_mdp, check_system, contraction, double_integrator, random_system
 
 MODELS = {
     "safety": lambda: double_integrator((9, 8)),
@@ -127,3 +127,9 @@ def test_a_cap_cuts_what_needs_more():
     assert capped.of_state.tolist() == expected.tolist()
     with pytest.raises(ArgumentError, match="cap must be 0 … 2147483646, or None; got -1"):
         asure.minimal_budget(arrival(), cap=-1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_systems_keep_their_promises(seed):
+    rng = np.random.default_rng(seed)
+    check_system(random_system(rng), rng)

@@ -37,6 +37,7 @@ Floats = npt.NDArray[np.float64]
 LONGEST = 12  # steps of a path that are told
 WINDOW = 250_000  # cells of a try
 BRANCHES = 1 << 16  # action sequences of one point that a search keeps
+DEEPEST = 100  # steps of a search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +274,9 @@ def _least(abstraction: Abstraction, point: Floats, push: Floats) -> int:
     if abstraction.goal is not None and bool(call("goal", abstraction.goal, tuple(point))):
         return 0
     arrived = INFINITE  # the least damage of a sequence that has reached the goal
-    while len(states) and len(states) * abstraction.num_actions <= BRANCHES:
+    for _ in range(DEEPEST):
+        if not 0 < len(states) * abstraction.num_actions <= BRANCHES:
+            break
         after = [_stepped(abstraction, states, action) + push for action in abstraction.actions]
         states = np.concatenate(after)
         damage = abstraction.damage(states)

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from almostsure.abstract import Abstraction, Grid, abstract
+from almostsure.abstract.diagnosis import forced
 from almostsure.abstract.images import Images
+from almostsure.budget.minimal import INFINITE
+from almostsure.budget.solve import minimal_budget
 from almostsure.model import MDP, from_transitions
 
 
@@ -92,3 +95,52 @@ def arrival(cells: tuple[int, int] = (5, 40), pattern: Any = 1, **more: Any) -> 
         pattern=pattern,
         **more,
     )
+
+
+def random_system(rng: np.random.Generator) -> Abstraction:
+    """A small random system of one or two coordinates: with waves, walls, disturbances, patterns and goals."""
+    dims = int(rng.integers(1, 3))
+    cells = rng.integers(3, 9, dims).tolist()
+    mix, wave = rng.uniform(-0.9, 0.9, (dims, dims)), rng.uniform(-0.4, 0.4, dims)
+    pushes = [tuple(rng.uniform(-0.5, 0.5, dims).tolist()) for _ in range(rng.integers(1, 4))]
+    bound = float(rng.uniform(0.2, 0.9))
+
+    def step(state: Any, push: Any) -> Any:
+        return tuple(
+            sum((mix[j, i] * state[i] for i in range(dims)), wave[j] * np.sin(3 * state[0])) + push[j]
+            for j in range(dims)
+        )
+
+    more: dict[str, Any] = {}
+    if rng.random() < 0.5:
+        more["disturbance"] = ((-0.1,) * dims, (0.05,) * dims)
+    if rng.random() < 0.3:
+        more["goal"] = lambda s: np.abs(s[0]) < bound / 2
+    else:
+        damage = float(rng.integers(1, 3))
+        more["unsafe"] = lambda s: np.where(np.abs(s[0]) > bound, damage, 0.0)
+    around = [0] if rng.random() < 0.2 else []
+    grid = Grid((-1.0,) * dims, (1.0,) * dims, cells, periodic=around)
+    return abstract(step, grid, pushes, pattern=int(rng.integers(1, 3)), **more)
+
+
+def check_system(abstraction: Abstraction, rng: np.random.Generator) -> None:
+    """Raise AssertionError unless points stay in their enclosures and upper budgets are right.
+
+    They must be the minimal budgets of the finite model, and no less than what search proves to be forced.
+    """
+    grid, dims = abstraction.grid, abstraction.grid.num_coordinates
+    points, actions = rng.uniform(grid.low, grid.high, (50, dims)), rng.integers(abstraction.num_actions, size=50)
+    after = np.array([
+        abstraction.step(tuple(point), abstraction.actions[action])  # type: ignore[misc]
+        for point, action in zip(points, actions, strict=True)
+    ])  # fmt: skip
+    if abstraction.disturbance is not None:
+        after = after + rng.uniform(*np.array(abstraction.disturbance).T, size=after.shape)
+    abstraction.check_step(points, actions, after)
+    upper = abstraction.minimal_budget().of_state
+    exact = minimal_budget(as_mdp(abstraction)).of_state[: grid.num_cells]
+    assert np.array_equal(upper, np.minimum(exact, INFINITE)), f"{abstraction!r}: k̂ is not that of the finite model"
+    if not grid.periodic:
+        lower = forced(abstraction, points[:5])
+        assert (lower <= upper[abstraction.cells_of(points[:5])]).all(), f"{abstraction!r}: k̂ is below what is forced"
