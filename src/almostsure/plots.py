@@ -8,7 +8,7 @@ from almostsure.errors import MissingExtra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -19,9 +19,8 @@ from almostsure.files import atomic_write
 from almostsure.plots import new_figure
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from almostsure.abstract.upper import UpperBudget
+    from almostsure.plots import Figure
 
 SAFE, SOME, OPEN, PATH = "#2f7d6d", "#b5d3c8", "#f1ede5", "#c8374d"  # proved; elsewhere; nowhere; trajectories
 FRAMES = 21  # of a slider, at most

@@ -15,11 +15,10 @@ from almostsure.errors import ArgumentError, CertificateError, CorruptFile, Miss
 from almostsure.files import load_tensors, save_tensors
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from almostsure.abstract.abstraction import Abstraction
     from almostsure.abstract.diagnosis import Diagnosis, Tightness
     from almostsure.abstract.guard import CellShield
+    from almostsure.plots import Figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -136,7 +136,8 @@ def check_system(abstraction: Abstraction, rng: np.random.Generator) -> None:
         for point, action in zip(points, actions, strict=True)
     ])  # fmt: skip
     if abstraction.disturbance is not None:
-        after = after + rng.uniform(*np.array(abstraction.disturbance).T, size=after.shape)
+        low, high = np.array(abstraction.disturbance).T
+        after = after + rng.uniform(low, high, size=after.shape)
     abstraction.check_step(points, actions, after)
     upper = abstraction.minimal_budget().of_state
     exact = minimal_budget(as_mdp(abstraction)).of_state[: grid.num_cells]
