@@ -13,6 +13,7 @@ from almostsure.abstract.diagnosis import forced
 from almostsure.abstract.images import Images
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
+from almostsure.errors import CertificateError
 from almostsure.model import MDP, from_transitions
 
 
@@ -125,9 +126,14 @@ def random_system(rng: np.random.Generator) -> Abstraction:
 
 
 def check_system(abstraction: Abstraction, rng: np.random.Generator) -> None:
-    """Raise AssertionError unless points stay in their enclosures and upper budgets are right.
+    """Verify that points stay in their enclosures and that upper budgets are right.
 
     They must be the minimal budgets of the finite model, and no less than what search proves to be forced.
+
+    Raises
+    ------
+    ModelMismatch, CertificateError
+        If one of this does not hold.
     """
     grid, dims = abstraction.grid, abstraction.grid.num_coordinates
     points, actions = rng.uniform(grid.low, grid.high, (50, dims)), rng.integers(abstraction.num_actions, size=50)
@@ -141,7 +147,9 @@ def check_system(abstraction: Abstraction, rng: np.random.Generator) -> None:
     abstraction.check_step(points, actions, after)
     upper = abstraction.minimal_budget().of_state
     exact = minimal_budget(as_mdp(abstraction)).of_state[: grid.num_cells]
-    assert np.array_equal(upper, np.minimum(exact, INFINITE)), f"{abstraction!r}: k̂ is not that of the finite model"
+    if not np.array_equal(upper, np.minimum(exact, INFINITE)):
+        raise CertificateError(f"{abstraction!r}: the upper budgets are not the minimal ones of the finite model")
     if not grid.periodic:
         lower = forced(abstraction, points[:5])
-        assert (lower <= upper[abstraction.cells_of(points[:5])]).all(), f"{abstraction!r}: k̂ is below what is forced"
+        if (lower > upper[abstraction.cells_of(points[:5])]).any():
+            raise CertificateError(f"{abstraction!r}: an upper budget is below what is forced")
