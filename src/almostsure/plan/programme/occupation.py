@@ -163,7 +163,10 @@ def _gains(flow: Flow, choices: Bools, least: float) -> bool:
 
 def loses(flow: Flow, choices: Bools, least: float) -> bool:
     """Whether value iteration shows that the best mean reward per step of one end component is below −``least``."""
-    return any(high < -least for _, high in _enclosures(flow, choices))
+    for low, high in _enclosures(flow, choices):
+        if high < -least or low >= -least:
+            return high < -least
+    return False
 
 
 def _enclosures(flow: Flow, choices: Bools) -> Iterator[tuple[float, float]]:
