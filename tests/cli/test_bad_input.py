@@ -141,7 +141,6 @@ def test_a_mistake_of_ours_is_called_one(here: Here, monkeypatch: pytest.MonkeyP
         ("solve", "-t", "--budget"),
         ("report", "--total", "--budget"),
         ("solve", "--gamma", "--discount"),
-        ("simulate", "--horizon", "--max-steps"),
         ("solve", "--epsilon", "--risk"),
     ],
 )

@@ -1,6 +1,6 @@
 """The picture of a CartPole run inside the proved set: docs/pictures/cartpole.png.
 
-Run: python docs/pictures/cartpole.py
+Run: python scripts/cartpole_picture.py
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> None:
         assert not terminated
     figure = minimal.plot("angle", "angular velocity", trajectory=np.array(run))
     figure.axes[0].set_title("200 random allowed steps of CartPole-v1. Green: proved safe", fontsize=11)
-    figure.savefig(Path(__file__).with_suffix(".png"), dpi=150)
+    figure.savefig(Path(__file__).parents[1] / "docs" / "pictures" / "cartpole.png", dpi=150)
 
 
 if __name__ == "__main__":
