@@ -15,6 +15,7 @@ from almostsure.gym import ShieldedEnv
 
 
 def main() -> None:
+    """Play 200 random allowed steps and draw them over the proved set."""
     minimal = asure.minimal_budget(asure.abstract("CartPole-v1"))
     env = ShieldedEnv(gymnasium.make("CartPole-v1"), asure.Shield(minimal), budget=0, observe="none")
     rng, run = np.random.default_rng(3), []
