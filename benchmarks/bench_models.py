@@ -23,9 +23,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order
 
 import almostsure as asure
-from almostsure.model.mdp import MDP, Arrays
+from almostsure.model.mdp import MDP, Arrays, Ints
+from almostsure.plan.assured.explore import Graph
 
 TOLERANCE = 1e-6
 CASES: dict[str, tuple[str, dict[str, str], int]] = {
@@ -92,21 +95,45 @@ def unfold(mdp: MDP, budget: int, sign: float) -> MDP:
 
     start = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
     graph = Engine(mdp, asure.minimal_budget(mdp, cap=budget).of_choice, budget, start, 1.0).graph
-    ptr, origin, offsets = (array.astype(np.int64) for array in (graph.ptr, graph.origin, graph.entry_ptr))
-    shift = np.repeat(mdp.outcome_ptr[origin] - offsets[:-1], np.diff(offsets))
-    outcome = np.arange(offsets[-1]) + shift
+    order = breadth_first(graph)
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    choices = ranges(graph.ptr[order], graph.ptr[order + 1])
+    entries = ranges(graph.entry_ptr[choices], graph.entry_ptr[choices + 1])
+    origin = graph.origin[choices].astype(np.int64)
+    outcome = ranges(mdp.outcome_ptr[origin], mdp.outcome_ptr[origin + 1])
     return MDP(
         Arrays(
-            choice_ptr=ptr.astype(np.int32),
+            choice_ptr=offsets(graph.ptr, order),
             choice_action=mdp.choice_action[origin],
-            outcome_ptr=offsets.astype(np.int32),
-            successor=graph.target.astype(np.int32),
+            outcome_ptr=offsets(graph.entry_ptr, choices),
+            successor=rank[graph.target[entries]].astype(np.int32),
             probability=mdp.probability[outcome],
             reward=sign * mdp.reward[outcome],
             damage=np.zeros(outcome.size, np.uint8),
         ),
         initial=(np.array([0]), np.ones(1)),
     )
+
+
+def breadth_first(graph: Graph) -> Ints:
+    """The pairs in the order in which Storm would number them: its sweeps go through them in this order."""
+    start = graph.entry_ptr[graph.ptr].astype(np.int64)
+    links = csr_array((np.ones(graph.target.size, np.int8), graph.target.astype(np.int64), start))
+    return breadth_first_order(links, 0, return_predecessors=False).astype(np.int64)
+
+
+def ranges(begin: Ints, end: Ints) -> Ints:
+    """The numbers begin … end − 1 of several ranges, one after the other."""
+    begin, end = begin.astype(np.int64), end.astype(np.int64)
+    length = end - begin
+    return np.arange(int(length.sum())) + np.repeat(end - np.cumsum(length), length)
+
+
+def offsets(ptr: Ints, at: Ints) -> Ints:
+    """Where ranges begin once they follow one another."""
+    length = ptr[at + 1].astype(np.int64) - ptr[at].astype(np.int64)
+    return np.concatenate([[0], np.cumsum(length)]).astype(np.int32)
 
 
 def child(name: str, file: str, who: str) -> None:
