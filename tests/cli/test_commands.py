@@ -20,7 +20,7 @@ SIZES = {"name", "fingerprint", "states", "choices", "outcomes"}
 FEWER_CHECKS = """
 from almostsure.paper import reproduction
 reproduction.CLAIMS = reproduction.CLAIMS[:3]
-reproduction.figures_of = lambda seed: {}
+reproduction.FIGURES = {}
 from almostsure.cli import main
 main()
 """

@@ -83,5 +83,5 @@ def test_malformed_histories(paper):
         policy((0, 0, 1))
     with pytest.raises(ArgumentError, match="must have 2, 7, 12, … entries; got 3"):
         forget_budget((0, 1, 0))
-    with pytest.raises(PolicyError, match="one probability an action"):
+    with pytest.raises(PolicyError, match="one probability per action"):
         from_history_policy(paper(), lambda history: np.ones(3) / 3, 1)

@@ -11,18 +11,17 @@ import pytest
 
 from almostsure import paper
 from almostsure.errors import ArgumentError, FileError, Interrupted, MissingExtra
-from almostsure.paper import experiments, figures, reproduction, sampling
+from almostsure.paper import experiments, figures, reproduction
 from almostsure.paper.claim import Claim, claim, find
-from almostsure.paper.reproduction import as_csv, as_text
+from almostsure.paper.reproduction import Reproduction
 
-FEW = tuple(find(paper.CLAIMS, key) for key in ("definition_2", "definition_5", "experiment_2_concentration"))
-FIGURES = ("damage-per-episode", "return-per-episode", "sample-bound")
+FEW = tuple(find(paper.CLAIMS, key) for key in ("theorem_2", "theorem_3", "experiment_2_assured"))
+FIGURES = ("damage-per-episode", "return-per-episode")
 
 
 @pytest.fixture
 def few(monkeypatch, fresh):
     monkeypatch.setattr(reproduction, "CLAIMS", FEW)
-    monkeypatch.setattr(sampling, "REPEATS", 20)
 
 
 @pytest.mark.usefixtures("few")
@@ -31,7 +30,6 @@ def test_two_runs(tmp_path):
     runs = []
     for name in ("a", "b"):
         experiments.experiment.cache_clear()
-        sampling.sample_curve.cache_clear()
         runs.append(paper.reproduce(tmp_path / name, seed=3, progress=name == "a"))
     same_files(*runs)
     tables_say_what_was_found(runs[0])
@@ -56,7 +54,7 @@ def tables_say_what_was_found(found):
     data = json.loads((found.folder / "claims.json").read_text("utf-8"))
     assert data["seed"] == 3
     assert data["complete"]
-    assert [row["name"] for row in data["claims"]] == ["Definition 2", "Definition 5", "Experiment II"]
+    assert [row["name"] for row in data["claims"]] == ["Theorem 2", "Theorem 3", "Experiment II"]
     with open(found.folder / "claims.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows == data["claims"]
@@ -84,8 +82,8 @@ def test_ctrl_c_keeps_what_is_done(tmp_path, monkeypatch):
     with pytest.raises(Interrupted, match="interrupted after 1 of 3 claims; they are in ") as caught:
         paper.reproduce(tmp_path)
     kept = caught.value.kept
-    assert [claim.name for claim in kept.claims] == ["Definition 5"]
-    assert json.loads((tmp_path / "claims.json").read_text("utf-8"))["claims"][0]["name"] == "Definition 5"
+    assert [claim.name for claim in kept.claims] == ["Theorem 3"]
+    assert json.loads((tmp_path / "claims.json").read_text("utf-8"))["claims"][0]["name"] == "Theorem 3"
     assert kept.report is None
     assert not kept.passed
     assert "1 of 3 claims, interrupted: 1 hold" in (tmp_path / "claims.txt").read_text("utf-8")
@@ -111,22 +109,25 @@ def test_bad_places_and_seeds(tmp_path):
 
 
 def test_on_a_model_of_the_users_there_are_tables_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(reproduction, "CLAIMS", (*FEW, find(paper.CLAIMS, "lemma_2")))
+    monkeypatch.setattr(reproduction, "CLAIMS", (*FEW, find(paper.CLAIMS, "termination")))
     found = paper.reproduce(tmp_path, mdp="corridor", progress=False)
-    assert [one.name for one in found.claims] == ["Definition 2", "Definition 5"]
+    assert [one.name for one in found.claims] == ["Theorem 2", "Theorem 3"]
     assert found.passed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["claims.csv", "claims.json", "claims.txt"]
     with pytest.raises(ArgumentError, match="at most 500 states"):
         paper.reproduce(tmp_path, mdp="archipelago")
 
 
-def test_a_failing_claim_shows():
+def test_a_failing_claim_shows(tmp_path):
     row = Claim(name="Lemma 9", title="t", statement="s", value="v", verdict="fails", comment="counterexample: 1")
-    text = as_text([row])
-    assert "[fails]" in text
+    found = Reproduction(folder=tmp_path, seed=0, unchecked=0, claims=[row])
+    found.write_tables()
+    text, rows = ((tmp_path / f"claims.{kind}").read_text("utf-8") for kind in ("txt", "csv"))
+    assert "Lemma 9 (t): fails" in text
     assert "1 FAIL: Lemma 9" in text
-    assert as_csv([row]).splitlines()[1] == "Lemma 9,t,s,v,fails,counterexample: 1"
+    assert rows.splitlines()[1] == "Lemma 9,t,s,v,fails,counterexample: 1"
     assert not row.passed
+    assert not found.passed
 
 
 def test_figures_are_figures():
@@ -135,4 +136,4 @@ def test_figures_are_figures():
     figure = figures.experiment_figure(paper.experiment(2))
     assert isinstance(figure, Figure)
     assert [axes.get_title() for axes in figure.axes] == ["$c = 1$", "$c = 3$", "$c = 5$", "$c = 10$"]
-    assert figures.as_png(figure) == figures.as_png(figure)
+    assert figures.saved(figure, "png") == figures.saved(figure, "png")

@@ -6,7 +6,7 @@ python docs/pictures/paper/draw.py
 from pathlib import Path
 
 from almostsure import paper
-from almostsure.paper.figures import as_png, experiment_figure
+from almostsure.paper.figures import experiment_figure, saved
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.parents[1] / "paper.md"
@@ -15,7 +15,7 @@ PICTURES = {"damage-per-episode.png": 1, "return-per-episode.png": 2}
 
 
 def picture(name: str) -> bytes:
-    return as_png(experiment_figure(paper.experiment(PICTURES[name])))
+    return saved(experiment_figure(paper.experiment(PICTURES[name])), "png")
 
 
 def row(claim: paper.Claim) -> str:

@@ -1,14 +1,15 @@
 """A claim of the paper, and how it is checked.
 
-A check is a function of a :class:`Trial` whose docstring states the claim in our words.  It tries cases, on random
-models or on the one that the user gave, and calls :meth:`Trial.expect` for each; a case that is not as it should be
-makes the verdict *fails*, and is named.
+A check is a function of a :class:`Trial` whose docstring states the claim in our words, and in a second paragraph what
+there is to say about it.  It tries cases on the models of the trial and calls :meth:`Trial.expect` for each; a case
+that is not as it should be makes the verdict *fails*, and is named.
 """
 
 from __future__ import annotations
 
+import textwrap
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import final
 
@@ -16,14 +17,13 @@ import numpy as np
 
 from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, UnknownName
-from almostsure.model.build.examples import example
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
-from almostsure.paper.small import is_acyclic, random_models
 
 HOLDS = "holds"
 LOOSE = "loose"  # the idea is right, but not as it is printed: the comment says what is
 FAILS = "fails"
+EXAMPLES = ("paper", "corridor", "quicksand")  # on which claims are checked where no model is given
 LARGEST_SEED = 2**32 - 1
 MOST_STATES = 500  # of a model on which a claim is checked: everything is tried
 CLOSE = 1e-9
@@ -51,19 +51,21 @@ class Claim:
         return asdict(self)
 
     def __str__(self) -> str:
-        lines = [f"{self.name} ({self.title}): {self.verdict}", f"  claim    {self.statement}"]
-        lines.append(f"  ours     {self.value}")
-        return "\n".join([*lines, f"  comment  {self.comment}"] if self.comment else lines)
+        lines = [f"{self.name} ({self.title}): {self.verdict}"]
+        for label, text in (("claim", self.statement), ("ours", self.value), ("comment", self.comment)):
+            lines += textwrap.wrap(text, 100, initial_indent=f"  {label:<8} ", subsequent_indent=" " * 11)
+        return "\n".join(lines)
 
 
 @final
 class Trial:
     """What a check works with: its random numbers, its models, and the cases that it has tried."""
 
-    def __init__(self, name: str, seed: int, mdp: MDP | None) -> None:
-        self.seed, self.mdp = seed, mdp
-        self.rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        self.where = "the given model"
+    def __init__(self, key: str, seed: int, mdp: MDP | None) -> None:
+        self.seed = seed
+        self.rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
+        self.models = tuple(map(as_model, EXAMPLES)) if mdp is None else (mdp,)
+        self.where = f"{len(EXAMPLES)} models" if mdp is None else "the given model"
         self.cases = 0
         self.counterexample: str | None = None  # the first one
 
@@ -75,66 +77,47 @@ class Trial:
 
     def close(self, one: float, other: float, otherwise: str) -> None:
         """Expect two numbers to be equal up to rounding."""
-        self.expect(one == other or abs(one - other) < CLOSE, f"{otherwise}: {one} and {other}")
-
-    def models(self, count: int, *, examples: tuple[str, ...] = (), **kind: int) -> Iterator[MDP]:
-        """Random models and examples, or the one that the user gave."""
-        if self.mdp is not None:
-            yield self.mdp
-            return
-        self.where = f"{count} random models" + (f" and {len(examples)} examples" if examples else "")
-        yield from random_models(self.rng, count, **kind)
-        yield from map(example, examples)
+        right = one == other or abs(one - other) < CLOSE * max(1, abs(one))
+        self.expect(right, f"{otherwise}: {one} and {other}")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Check:
     """The check of one claim; call it."""
 
-    key: str  # as a word of code: theorem_2
     name: str
     title: str
-    comment: str
     verdict: str
     takes_model: bool  # rather than being about the paper's own example
-    follows: bool  # every trajectory, so that no state may be visited twice
-    function: Callable[[Trial], str]
+    function: Callable[[Trial], str]  # tries the cases and returns what it found
 
     @property
-    def statement(self) -> str:
-        """The first paragraph of the function's docstring, as one line."""
-        return " ".join((self.function.__doc__ or "").strip().split("\n\n")[0].split())
+    def key(self) -> str:
+        """The name as a word of code: theorem_2."""
+        return self.function.__name__
+
+    @property
+    def text(self) -> tuple[str, str]:
+        """The statement and the comment: the two paragraphs of the function's docstring, as one line each."""
+        statement, _, comment = (self.function.__doc__ or "").partition("\n\n")
+        return " ".join(statement.split()), " ".join(comment.split())
 
     def __call__(self, mdp: Model | None = None, *, seed: int = 0) -> Claim:
-        """Try it, on random models or on ``mdp``."""
-        given = None if mdp is None else self.accept(as_model(mdp))
-        trial = Trial(self.key, checked_seed(seed), given)
+        """Try it, on the paper's example and two more or on ``mdp``."""
+        if mdp is not None and not self.takes_model:
+            raise ArgumentError(f"{self.name} ({self.title}) is about the paper's own example; leave out the model.")
+        trial = Trial(self.key, checked_seed(seed), None if mdp is None else small_model(mdp))
         value, wrong = self._tried(trial)
+        statement, comment = self.text
         return Claim(
             name=self.name,
             title=self.title,
-            statement=self.statement,
+            statement=statement,
             value=value,
             verdict=FAILS if wrong else self.verdict,
-            comment=wrong or self.comment,
+            comment=wrong or comment,
         )
-
-    def accept(self, mdp: MDP) -> MDP:
-        """The model, if the claim can be checked on it."""
-        if not self.takes_model:
-            raise ArgumentError(f"{self.name} ({self.title}) is about the paper's own example; leave out the model.")
-        if mdp.num_states > MOST_STATES:
-            raise ArgumentError(
-                f"claims are checked by trying everything, on models of at most {MOST_STATES} states; got "
-                f"{mdp.num_states:,}. check_minimal_budget proves minimal budgets of any size."
-            )
-        if self.follows and not is_acyclic(mdp):
-            raise ArgumentError(
-                f"{self.name} ({self.title}) is checked by following every trajectory, so no state of the model may be "
-                "visited twice; this one has cycles."
-            )
-        return mdp
 
     def _tried(self, trial: Trial) -> tuple[str, str]:
         """What was found, and what is wrong with it: an error of the library refutes a claim as a wrong answer does."""
@@ -148,17 +131,10 @@ class Check:
 
 
 def claim(
-    name: str, title: str, *, comment: str = "", verdict: str = HOLDS, takes_model: bool = True, follows: bool = False
+    name: str, title: str, *, verdict: str = HOLDS, takes_model: bool = True
 ) -> Callable[[Callable[[Trial], str]], Check]:
-    """Make a check of a function that tries the cases of a claim and returns what it found."""
-
-    def decorate(function: Callable[[Trial], str]) -> Check:
-        return Check(
-            key=function.__name__, name=name, title=title, comment=comment, verdict=verdict,
-            takes_model=takes_model, follows=follows, function=function,
-        )  # fmt: skip
-
-    return decorate
+    """Make a check of a function."""
+    return lambda function: Check(name, title, verdict, takes_model, function)
 
 
 def find(checks: tuple[Check, ...], name: str) -> Check:
@@ -169,6 +145,17 @@ def find(checks: tuple[Check, ...], name: str) -> Check:
     if len(found) > 1:
         raise ArgumentError(f"{name} has several parts: {', '.join(check.key for check in found)}. Name one of them.")
     return found[0]
+
+
+def small_model(given: Model) -> MDP:
+    """A model on which claims can be checked."""
+    mdp = as_model(given)
+    if mdp.num_states > MOST_STATES:
+        raise ArgumentError(
+            f"claims are checked by trying everything, on models of at most {MOST_STATES} states; got "
+            f"{mdp.num_states:,}. check_minimal_budget proves minimal budgets of any size."
+        )
+    return mdp
 
 
 def checked_seed(seed: object) -> int:

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.model.build.examples import example
-from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Floats
 from almostsure.paper.claim import CLOSE, LOOSE, Trial, claim
 from almostsure.plan.constraints import AlmostSure, Expected
@@ -31,6 +30,7 @@ from almostsure.policy.simulation.simulate import Episodes, simulate
 
 BUDGET = 5
 LIMITS = (1.0, 3.0, 5.0, 10.0)
+LISTED = ", ".join(f"{limit:g}" for limit in LIMITS)
 EPISODES = 10_000
 HURTS = {1: 1.0, 2: 0.6}  # the damage probability of each experiment
 SUPPORT = 400  # returns and damages up to here are listed; what lies beyond is below 1e-9
@@ -85,19 +85,13 @@ def _run(mdp: MDP, solution: Solution, seed: int) -> Run:
 def _returns(mdp: MDP, policy: Policy) -> Floats:
     """The distribution of the return: evaluated as if the reward, which is 0 or 1 here, were damage."""
     if policy.budget is None:
-        plain = _reward_as_damage(mdp)
+        plain = mdp.with_damage(mdp.reward)
         return evaluate(plain, Policy(plain, probability=policy.weights(0)[None, :])).damage_distribution
-    big = _reward_as_damage(augment(mdp, policy.budget))
+    big = augment(mdp, policy.budget)
     actions = [policy.act(s, k) for k in range(policy.budget + 1) for s in range(mdp.num_states)]
-    return evaluate(big, Policy.from_table(big, [*actions, 0])).damage_distribution
-
-
-def _reward_as_damage(mdp: MDP) -> MDP:
-    choice = mdp.outcome_choices()
-    return from_transitions(
-        mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, mdp.probability, mdp.reward,
-        mdp.reward.astype(np.int64), num_states=mdp.num_states, initial=mdp.initial_state,
-    )  # fmt: skip
+    return evaluate(
+        changed := big.with_damage(big.reward), Policy.from_table(changed, [*actions, 0])
+    ).damage_distribution
 
 
 def _padded(distribution: Floats) -> Floats:
@@ -154,71 +148,55 @@ def experiment_1_assured(trial: Trial) -> str:
     return f"damage 5 with probability 1, and in each of {EPISODES:,} episodes; return {run.solution.value:g}"
 
 
-@claim("Experiment I", "The policy for E[damage] ≤ c plays left with probability c/(1 + c)", takes_model=False)
-def experiment_1_expected(trial: Trial) -> str:
-    """The best policy for an expected damage of at most c plays left with probability c/(1 + c), and returns c."""
-    for limit, run in experiment(1, trial.seed).expected.items():
-        left = float(run.solution.policy.probabilities("circle")[0])
-        trial.expect(abs(left - limit / (1 + limit)) < CLOSE, f"c = {limit:g}: left with probability {left}")
-        trial.expect(abs(run.solution.value - limit) < 1e-6, f"c = {limit:g}: return {run.solution.value}")
-        trial.expect(_close(run.damage, geometric(limit)), f"c = {limit:g}: the damage is not geometric")
-        _expect_simulated(trial, run.episodes.damages, geometric(limit))
-    return f"so it is for c = {_listed(LIMITS)}; the damage is geometric with mean c"
-
-
 @claim("Experiment I", "Damage under E[damage] ≤ c is highly variable", takes_model=False)
-def experiment_1_variability(trial: Trial) -> str:
-    """While the assured policy always takes 5, the damage of the other one varies much, whatever c is."""
+def experiment_1_expected(trial: Trial) -> str:
+    """The best policy for an expected damage of at most c plays left with probability c/(1 + c); its damage varies."""
     found = []
     for limit, run in experiment(1, trial.seed).expected.items():
-        share = limit / (1 + limit)
-        trial.expect(abs(run.facts.overspends - share ** (BUDGET + 1)) < CLOSE, f"P(damage > 5) for c = {limit:g}")
+        _expect_played(trial, run, limit, hurts=1.0)
+        _expect_simulated(trial, run.episodes.damages, geometric(limit))
+        trial.close(run.facts.overspends, (limit / (1 + limit)) ** (BUDGET + 1), f"P(damage > 5) for c = {limit:g}")
         trial.expect(abs(spread(run.damage) - math.sqrt(limit * (1 + limit))) < 1e-3, f"spread for c = {limit:g}")
         found.append(f"{run.facts.overspends:.1%} for c = {limit:g}")
-    return f"standard deviation √(c(1 + c)); P(damage > 5) is {', '.join(found)}"
+    return f"geometric damage with standard deviation √(c(1 + c)); P(damage > 5) is {', '.join(found)}"
+
+
+def _expect_played(trial: Trial, run: Run, limit: float, hurts: float) -> None:
+    """That a policy for an expected damage plays left as often as it should, with the damage and return that follow."""
+    left = float(run.solution.policy.probabilities("circle")[0])
+    trial.expect(abs(left - limit / (hurts + limit)) < CLOSE, f"c = {limit:g}: left with probability {left}")
+    trial.expect(abs(run.solution.value - limit / hurts) < 1e-6, f"c = {limit:g}: return {run.solution.value}")
+    trial.expect(_close(run.damage, geometric(limit)), f"c = {limit:g}: the damage is not geometric")
+    trial.expect(_close(run.reward, geometric(limit / hurts)), f"c = {limit:g}: the return is not geometric")
 
 
 # ---------------------------------------------------------------------- Experiment II
 
 
-@claim("Experiment II", "Returns of the assured policy are at least 5", takes_model=False)
-def experiment_2_minimum(trial: Trial) -> str:
-    """With damage probability 0.6 the assured policy always achieves a return of at least 5."""
-    run = experiment(2, trial.seed).assured
-    trial.expect(_close(run.reward, negative_binomial(0.6)), "the return is not negative binomial")
-    trial.expect(float(run.reward[:BUDGET].sum()) < CLOSE, "a return below 5 is possible")
+@claim("Experiment II", "Assured returns are at least 5, tightly around 10", verdict=LOOSE, takes_model=False)
+def experiment_2_assured(trial: Trial) -> str:
+    """With damage probability 0.6 the assured policy returns at least 5, tightly concentrated around 10.
+
+    At least 5 is right. The return is a negative-binomial count with mean 5/0.6 = 25/3, not 10, and hardly tight.
+    """
+    run, exact = experiment(2, trial.seed).assured, negative_binomial(0.6)
+    trial.expect(_close(run.reward, exact), "the return is not negative binomial")
     trial.expect(int(run.episodes.returns.min()) == BUDGET, f"the least return is {run.episodes.returns.min()}")
-    return f"the minimum is 5, attained with probability 0.6⁵ = {run.reward[BUDGET]:.1%}; least of {EPISODES:,}: 5"
-
-
-@claim(
-    "Experiment II",
-    "Returns of the assured policy concentrate tightly around 10",
-    takes_model=False,
-    verdict=LOOSE,
-    comment="The return is a negative-binomial count with mean 5/0.6 = 25/3, not 10, and hardly tight.",
-)
-def experiment_2_concentration(trial: Trial) -> str:
-    """The returns of the assured policy are tightly concentrated around 10."""
-    run = experiment(2, trial.seed).assured
-    exact = negative_binomial(0.6)
     trial.expect(abs(run.solution.value - 25 / 3) < 1e-6, f"the value is {run.solution.value}")
-    trial.expect(abs(float(np.arange(SUPPORT) @ run.reward) - 25 / 3) < 1e-6, "the mean of the distribution")
     trial.expect(int(run.reward.argmax()) == 7, f"most likely {run.reward.argmax()}")
     _expect_simulated(trial, run.episodes.returns, exact)
-    high = float(run.reward[10:].sum())
-    return f"mean 25/3 ≈ 8.33, most likely 7, standard deviation {spread(exact):.2f}; P(10 or more) = {high:.1%}"
+    return (
+        f"the minimum is 5, with probability 0.6⁵ = {run.reward[BUDGET]:.1%}; mean 25/3 ≈ 8.33, most likely 7, "
+        f"standard deviation {spread(exact):.2f}; P(10 or more) = {float(run.reward[10:].sum()):.1%}"
+    )
 
 
-@claim(
-    "Experiment II",
-    "The optimal assured policy remains unchanged",
-    takes_model=False,
-    verdict=LOOSE,
-    comment="Unchanged as a policy on (s, K), left while K > 0; not as 'left Δ times', which would return 5.",
-)
+@claim("Experiment II", "The optimal assured policy remains unchanged", verdict=LOOSE, takes_model=False)
 def experiment_2_policy(trial: Trial) -> str:
-    """The best policy is the same as in the first experiment."""
+    """The best policy is the same as in the first experiment.
+
+    Unchanged as a policy on (s, K), left while K > 0; not as 'left Δ times', which would return 5.
+    """
     first, second = (experiment(n, trial.seed).assured.solution.policy for n in (1, 2))
     for remaining in range(BUDGET + 1):
         plays = [policy.mdp.action_name(policy.act("circle", remaining)) for policy in (first, second)]
@@ -226,74 +204,45 @@ def experiment_2_policy(trial: Trial) -> str:
     return "left while K > 0, then right, in both; it now plays left 25/3 times on average, and 5 times at least"
 
 
-@claim(
-    "Experiment II",
-    "The policy for E[damage] ≤ c plays left with probability c/(0.6 + c)",
-    takes_model=False,
-    comment="For c = Δ it returns as much on average as the assured policy, 25/3: here certainty costs nothing.",
-)
+@claim("Experiment II", "Returns under E[damage] ≤ c are insensitive to c", verdict=LOOSE, takes_model=False)
 def experiment_2_expected(trial: Trial) -> str:
-    """The best policy for an expected damage of at most c now plays left with probability c/(0.6 + c)."""
+    """The best policy for an expected damage of at most c plays left with probability c/(0.6 + c), whatever c is.
+
+    The probability is right. But the mean return c/0.6 is proportional to c, and so is, nearly, its spread; what
+    stays is the shape: the most likely return is 0 for every c. For c = Δ it returns as much on average as the
+    assured policy, 25/3: here certainty costs nothing.
+    """
     second = experiment(2, trial.seed)
     for limit, run in second.expected.items():
-        left = float(run.solution.policy.probabilities("circle")[0])
-        trial.expect(abs(left - limit / (0.6 + limit)) < CLOSE, f"c = {limit:g}: left with probability {left}")
-        trial.expect(_close(run.reward, geometric(limit / 0.6)), f"c = {limit:g}: the return is not geometric")
+        _expect_played(trial, run, limit, hurts=0.6)
         _expect_simulated(trial, run.episodes.returns, geometric(limit / 0.6))
+        trial.expect(int(run.reward.argmax()) == 0, f"c = {limit:g}: most likely {run.reward.argmax()}")
     same = abs(second.expected[float(BUDGET)].solution.value - second.assured.solution.value) < 1e-6
     trial.expect(same, "with c = Δ both must return the same on average")
-    return f"so it is for c = {_listed(LIMITS)}; the return is geometric with mean c/0.6"
+    means = ", ".join(f"{run.solution.value:.2f}" for run in second.expected.values())
+    zeros = ", ".join(f"{run.reward[0]:.1%}" for run in second.expected.values())
+    return f"for c = {LISTED} the return is geometric with mean {means}, and 0 with probability {zeros}"
 
 
-@claim(
-    "Experiment II",
-    "The policy for E[damage] ≤ c is essentially insensitive to c",
-    takes_model=False,
-    verdict=LOOSE,
-    comment="Its mean return c/0.6 is proportional to c, and so is, nearly, its spread. What stays is the shape: the "
-    "most likely return is 0 for every c.",
-)
-def experiment_2_sensitivity(trial: Trial) -> str:
-    """The return of the policy for an expected constraint hardly depends on c; only the tail gets slightly longer."""
-    runs = experiment(2, trial.seed).expected
-    for limit, run in runs.items():
-        trial.expect(abs(run.solution.value - limit / 0.6) < 1e-6, f"c = {limit:g}: return {run.solution.value}")
-        trial.expect(int(run.reward.argmax()) == 0, f"c = {limit:g}: most likely {run.reward.argmax()}")
-    means = ", ".join(f"{run.solution.value:.2f}" for run in runs.values())
-    zeros = ", ".join(f"{run.reward[0]:.1%}" for run in runs.values())
-    return f"for c = {_listed(LIMITS)} the mean return is {means}, and it is 0 with probability {zeros}"
-
-
-@claim(
-    "Experiment II",
-    "The observed damage is similar to that of Experiment I",
-    takes_model=False,
-    comment="Not only similar: the distributions are the same, as a geometric count that is thinned stays geometric.",
-)
+@claim("Experiment II", "The observed damage is similar to that of Experiment I", takes_model=False)
 def experiment_2_damage(trial: Trial) -> str:
-    """The damage of each policy is distributed much as in the first experiment."""
+    """The damage of each policy is distributed much as in the first experiment.
+
+    Not only similar: the distributions are the same, as a geometric count that is thinned stays geometric.
+    """
     first, second = (experiment(n, trial.seed) for n in (1, 2))
     trial.expect(_close(first.assured.damage, second.assured.damage), "the assured policy's damage differs")
-    for limit in LIMITS:
-        trial.expect(
-            _close(first.expected[limit].damage, second.expected[limit].damage), f"it differs for c = {limit:g}"
-        )
-    return f"identical, for the assured policy and for c = {_listed(LIMITS)}"
+    for limit, run in first.expected.items():
+        trial.expect(_close(run.damage, second.expected[limit].damage), f"it differs for c = {limit:g}")
+    return f"identical, for the assured policy and for c = {LISTED}"
 
 
-@claim(
-    "Conclusions",
-    "Less than Δ units of damage",
-    takes_model=False,
-    verdict=LOOSE,
-    comment="Meant is 'at most Δ', as in the problem: the optimal policy takes exactly Δ.",
-)
+@claim("Conclusions", "Less than Δ units of damage", verdict=LOOSE, takes_model=False)
 def conclusions(trial: Trial) -> str:
-    """The agent encounters less than Δ units of damage along a trajectory."""
+    """The agent encounters less than Δ units of damage along a trajectory.
+
+    Meant is 'at most Δ', as in the problem: the optimal policy takes exactly Δ.
+    """
     facts = experiment(1, trial.seed).assured.facts
     trial.expect(abs(facts.exceeds(BUDGET - 1) - 1) < CLOSE and facts.exceeds(BUDGET) == 0, f"{facts}")
     return "the best policy for Δ = 5 takes 5 with probability 1, and more with probability 0"
-
-
-def _listed(limits: tuple[float, ...]) -> str:
-    return ", ".join(f"{limit:g}" for limit in limits)

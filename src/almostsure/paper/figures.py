@@ -1,4 +1,4 @@
-"""The figures, for print: the two experiments and the sample bound.
+"""The figures of the two experiments, for print.
 
 They are drawn for one column of a page, in colours that colour-blind readers tell apart (vermilion and blue of Okabe
 and Ito), and differ in shape as well: bars are simulated, dots are exact.
@@ -13,7 +13,6 @@ import numpy as np
 
 from almostsure.model.mdp import Floats
 from almostsure.paper.experiments import BUDGET, EPISODES, Experiment
-from almostsure.paper.sampling import DELTA, MU, REPEATS, SampleCurve
 from almostsure.plots import new_figure
 
 if TYPE_CHECKING:
@@ -96,56 +95,21 @@ def _legend(figure: Figure, axes: Axes) -> None:
     )  # fmt: skip
 
 
-def sample_figure(curve: SampleCurve) -> Figure:
-    """How often Algorithm 2 misses an outcome against N: exact, simulated, and the bounds."""
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
-        figure = new_figure(WIDTH, 2.5)
-        axes = figure.subplots()
-        axes.axhline(DELTA, color=GREY, linewidth=0.7, linestyle=(0, (3, 2)))
-        axes.text(curve.samples[0], DELTA * 0.93, rf"$\delta = {DELTA:g}$", color=GREY, va="top", fontsize=7)
-        axes.plot(curve.samples, curve.paper, color=EXPECTED, linestyle="--", marker="s", label="Lemma 4")
-        axes.plot(curve.samples, curve.sharp, color=ASSURED, linestyle="-.", marker="^", label="sharper bound")
-        axes.plot(curve.samples, curve.exact, color=INK, label="exact")
-        shown = curve.frequency > 0
-        axes.plot(
-            curve.samples[shown], curve.frequency[shown], linestyle="none", marker="o", markersize=3.5, color=INK,
-            markerfacecolor="none", label=f"share of {REPEATS} runs",
-        )  # fmt: skip
-        axes.set_yscale("log")
-        axes.set_xlabel("samples of every choice, $N$")
-        axes.set_ylabel("probability that\nan outcome is missed")
-        axes.set_title(rf"Algorithm 2 with $\mu = {MU:g}$", pad=3)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, loc="lower left", handlelength=2.2)
-        _settle(figure)
-    return figure
-
-
 def _settle(figure: Figure) -> None:
     """Lay the figure out once and for all: each saving would move things a little further."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
 
 
-def as_png(figure: Figure) -> bytes:
-    """The figure as PNG for print; the same bytes for the same versions."""
-    return _saved(figure, "png", {"Software": None})
-
-
-def as_pdf(figure: Figure) -> bytes:
-    """The figure as PDF, without a date."""
-    return _saved(figure, "pdf", {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None})
-
-
-def _saved(figure: Figure, kind: str, metadata: dict[str, None]) -> bytes:
+def saved(figure: Figure, kind: str) -> bytes:
+    """The figure as ``"png"`` or ``"pdf"`` for print; the same bytes for the same versions."""
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
+    undated = {"png": ["Software"], "pdf": ["CreationDate", "ModDate", "Producer", "Creator"]}[kind]
     options: dict[str, Any] = {"pil_kwargs": {"optimize": True}} if kind == "png" else {}
     with rc_context(STYLE):
-        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata, **options)
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=dict.fromkeys(undated), **options)
     return buffer.getvalue()
 
 
@@ -162,10 +126,5 @@ CAPTIONS = {
         f"(blue) returns at least {BUDGET}, 25/3 on average and most often 7. The policy for an expected damage of at "
         "most c (vermilion) most often returns 0, and c/0.6 on average: it does depend on c. Tails beyond "
         f"{MOST[2]} are not shown.",
-    ),
-    "sample-bound": (
-        "Lemma 4: samples that show every outcome",
-        f"A model with 8 states, 2 actions and no outcome rarer than {MU:g}: the probability that N samples of every "
-        "choice miss an outcome, exactly, in simulated runs, and by the bounds.",
     ),
 }  # fmt: skip

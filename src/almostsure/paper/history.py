@@ -9,7 +9,8 @@ policy that looks only at the last state and at the sum of the damages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ HistoryPolicy = Callable[[History], Floats]  # the probability of each action id
 def augment_history(history: History, budget: int) -> tuple[Any, ...]:
     """The history of the augmented model that a history of the model stands for (the map g of Lemma 1)."""
     remaining = check_budget(budget)
-    result: list[Any] = [_check(history)[0], remaining]
-    for action, reward, damage, state in _steps(history, 4):
+    result: list[Any] = [history[0], remaining]
+    for action, reward, damage, state in _steps(history):
         overspends = int(remaining >= 0 > remaining - damage)
         remaining -= damage
         result += [action, reward, overspends, state, remaining]
@@ -36,7 +37,7 @@ def augment_history(history: History, budget: int) -> tuple[Any, ...]:
 
 def forget_budget(history: History) -> tuple[Any, ...]:
     """The history of the model that a history of the augmented model stands for (the inverse of g)."""
-    if len(history) < 2 or (len(history) - 2) % 5:
+    if len(history) % 5 != 2:
         raise ArgumentError(f"a history of the augmented model must have 2, 7, 12, … entries; got {len(history)}")
     remaining = history[1]
     result: list[Any] = [history[0]]
@@ -56,7 +57,7 @@ def to_history_policy(policy: Policy, budget: int | None = None) -> HistoryPolic
     start = policy.budget if budget is None else check_budget(budget)
 
     def of_history(history: History) -> Floats:
-        spent = sum(int(damage) for _, _, damage, _ in _steps(_check(history), 4))
+        spent = sum(int(damage) for _, _, damage, _ in _steps(history))
         return policy.probabilities(history[-1], None if start is None else start - spent)
 
     return of_history
@@ -72,52 +73,37 @@ def from_history_policy(mdp: MDP, history_policy: HistoryPolicy, budget: int) ->
     budget, is_terminal = check_budget(budget), mdp.is_terminal()
     answers: dict[tuple[int, int], Floats] = {}
     witness: dict[tuple[int, int], History] = {}
-    queue: list[tuple[History, int]] = [((int(s),), budget) for s in mdp.initial_states]
+    queue = deque[tuple[History, int]](((int(s),), budget) for s in mdp.initial_states)
     while queue:
-        history, remaining = queue.pop(0)
-        key = (int(history[-1]), remaining)
+        history, remaining = queue.popleft()
+        state, remaining = key = (int(history[-1]), remaining)
         answer = np.asarray(history_policy(history), np.float64)
-        if key in answers and not is_terminal[key[0]]:  # what is done at the end is idle
-            _compare(mdp, key, answers[key], answer, witness[key], history)
+        if answer.shape != (mdp.num_actions,):
+            raise PolicyError(
+                f"a history policy must give one probability per action ({mdp.num_actions}); got {answer.shape}"
+            )
         if key in answers:
+            if not is_terminal[state] and not np.array_equal(answers[key], answer):  # nothing is done at the end
+                raise PolicyError(
+                    f"a history policy must depend on the state and the remaining budget only to become a Policy; at "
+                    f"{mdp.describe_state(state)} with {remaining} left it answers differently after {witness[key]} "
+                    f"and {history}.",
+                    state=state,
+                )
             continue
         answers[key], witness[key] = answer, history
-        queue += _continuations(mdp, history, remaining, answer)
-    return Policy.from_table(mdp, {key: _decision(answer) for key, answer in answers.items()}, budget=budget)
+        for action in np.flatnonzero(answer).tolist():
+            for o in mdp.outcomes(state, action):
+                if o.damage <= remaining:
+                    after = (*history, action, o.reward, o.damage, o.next_state)
+                    queue.append((after, remaining - o.damage))
+    return Policy.from_table(
+        mdp, {key: dict(enumerate(answer.tolist())) for key, answer in answers.items()}, budget=budget
+    )
 
 
-def _continuations(mdp: MDP, history: History, remaining: int, answer: Floats) -> list[tuple[History, int]]:
-    if answer.shape != (mdp.num_actions,):
-        raise PolicyError(
-            f"a history policy must give one probability an action ({mdp.num_actions}); got {answer.shape}"
-        )
-    state = int(history[-1])
-    result: list[tuple[History, int]] = []
-    for action in np.flatnonzero(answer).tolist():
-        for o in mdp.outcomes(state, action):
-            if o.damage <= remaining:
-                result.append(((*history, action, o.reward, o.damage, o.next_state), remaining - o.damage))
-    return result
-
-
-def _compare(mdp: MDP, key: tuple[int, int], first: Floats, second: Floats, witness: History, history: History) -> None:
-    if not np.array_equal(first, second):
-        raise PolicyError(
-            f"a history policy must depend on the state and the remaining budget only to become a Policy; at "
-            f"{mdp.describe_state(key[0])} with {key[1]} left it answers differently after {witness} and {history}.",
-            state=key[0],
-        )
-
-
-def _decision(answer: Floats) -> Mapping[int, float]:
-    return {action: float(answer[action]) for action in np.flatnonzero(answer).tolist()}
-
-
-def _check(history: History) -> History:
+def _steps(history: History) -> list[History]:
+    """What happened, step by step: (action, reward, damage, next state)."""
     if len(history) % 4 != 1:
         raise ArgumentError(f"a history must have 1, 5, 9, … entries (s0, a0, r1, d1, s1, …); got {len(history)}")
-    return history
-
-
-def _steps(history: History, width: int) -> list[History]:
-    return [history[at : at + width] for at in range(1, len(history), width)]
+    return [history[at : at + 4] for at in range(1, len(history), 4)]

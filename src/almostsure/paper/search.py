@@ -1,0 +1,95 @@
+"""What can be said about small models by trying everything.
+
+The searches here are plain and slow on purpose, and share no code with the solvers that they are compared with: they
+enumerate policies, trajectories and histories one by one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from almostsure.model.build.function import from_function
+from almostsure.model.mdp import MDP
+
+MOST_POLICIES = 100  # of one model that are tried
+MOST_HISTORIES = 2_000  # that are followed
+MOST_STEPS = 6
+History = tuple[Any, ...]  # s0, a0, r1, d1, s1, …
+Decide = Callable[[History, int], Mapping[int, float]]  # history and remaining budget → shares of actions
+
+
+def policies(mdp: MDP, budget: int, rng: np.random.Generator) -> list[dict[tuple[int, int], int]]:
+    """All deterministic policies on (state, remaining), or a sample of them where there are too many to try."""
+    living = np.flatnonzero(~mdp.is_terminal()).tolist()
+    return _assignments({(s, k): mdp.actions(s).tolist() for k in range(budget + 1) for s in living}, rng)
+
+
+def stationary(mdp: MDP, rng: np.random.Generator) -> list[dict[int, int]]:
+    """All deterministic policies on states, or a sample of them."""
+    return _assignments({s: mdp.actions(s).tolist() for s in range(mdp.num_states)}, rng)
+
+
+def _assignments(options: Mapping[Any, Sequence[int]], rng: np.random.Generator) -> list[dict[Any, int]]:
+    if math.prod(map(len, options.values())) <= MOST_POLICIES:
+        picked: Iterable[Sequence[int]] = itertools.product(*options.values())
+    else:
+        picked = ([int(rng.choice(x)) for x in options.values()] for _ in range(MOST_POLICIES))
+    return [dict(zip(options, actions, strict=True)) for actions in picked]
+
+
+def overspends(mdp: MDP, policy: Mapping[tuple[int, int], int], budget: int) -> bool:
+    """Whether a policy on (state, remaining) may overspend from the start: by following all that can happen."""
+    is_terminal = mdp.is_terminal()
+    queue, seen = [(s, budget) for s in mdp.initial_states.tolist()], set()
+    while queue:
+        state, remaining = pair = queue.pop()
+        if pair in seen or is_terminal[state]:
+            continue
+        seen.add(pair)
+        for outcome in mdp.outcomes(state, policy[pair]):
+            if outcome.damage > remaining:
+                return True
+            queue.append((outcome.next_state, remaining - outcome.damage))
+    return False
+
+
+def unrolled(mdp: MDP) -> MDP:
+    """The model cut off after a few steps, so that no state is visited twice and its histories can be followed."""
+    owner, is_terminal = mdp.choice_states()[mdp.outcome_choices()], mdp.is_terminal()
+    histories = np.bincount(mdp.initial_states, minlength=mdp.num_states)  # that end in each state
+    steps, number = 0, 0
+    while steps < MOST_STEPS:
+        histories = np.bincount(mdp.successor, np.where(is_terminal, 0, histories)[owner], minlength=mdp.num_states)
+        number += int(histories.sum())
+        if steps > 0 and number > MOST_HISTORIES:
+            break
+        steps += 1
+
+    def outcomes(pair: tuple[int, int], action: int) -> list[Any]:
+        following = mdp.outcomes(pair[0], action)
+        return [(o.probability, (o.next_state, pair[1] + 1), o.reward, o.damage) for o in following]
+
+    def actions(pair: tuple[int, int]) -> list[int]:
+        return [] if is_terminal[pair[0]] or pair[1] == steps else mdp.actions(pair[0]).tolist()
+
+    starts = zip(mdp.initial_states.tolist(), mdp.initial_probabilities.tolist(), strict=True)
+    return from_function(outcomes, initial={(s, 0): p for s, p in starts}, actions=actions)
+
+
+def follow(mdp: MDP, decide: Decide, budget: int) -> Iterator[tuple[History, int, float, float]]:
+    """Every history that a policy of histories may produce, with what remains, its probability and its return."""
+    is_terminal = mdp.is_terminal()
+    starts = zip(mdp.initial_states.tolist(), mdp.initial_probabilities.tolist(), strict=True)
+    queue: list[tuple[History, int, float, float]] = [((s,), budget, p, 0.0) for s, p in starts]
+    while queue:
+        history, remaining, chance, gained = item = queue.pop()
+        yield item
+        for action, share in {} if is_terminal[history[-1]] else decide(history, remaining).items():
+            for o in mdp.outcomes(history[-1], action):
+                after = (*history, action, o.reward, o.damage, o.next_state)
+                queue.append((after, remaining - o.damage, chance * share * o.probability, gained + o.reward))
