@@ -3,12 +3,14 @@
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Discrete
+from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import TransformAction
 
 import almostsure as asure
 from almostsure.abstract import Grid
-from almostsure.errors import ModelError, NoSafeAction
+from almostsure.errors import ModelError, ModelMismatch, NoSafeAction
 from almostsure.gym import ShieldedEnv, ShieldedVectorEnv
 
 
@@ -54,21 +56,24 @@ def test_starts_outside_the_safe_cells_are_refused_in_words(upright):
 def test_cart_pole_never_falls(cart_pole):
     env = ShieldedEnv(gymnasium.make("CartPole-v1"), cart_pole, 0)
     rng = np.random.default_rng(1)
-    for episode in range(3):
-        env.reset(seed=episode)
-        steps, over = 0, False
-        while not over:
-            *_, terminated, truncated, _ = env.step(rng.choice(np.flatnonzero(env.action_masks())))
-            over, steps = terminated or truncated, steps + 1
-        assert steps == 500
+    env.reset(seed=0)
+    steps, over = 0, False
+    while not over:
+        *_, terminated, truncated, _ = env.step(rng.choice(np.flatnonzero(env.action_masks())))
+        over, steps = terminated or truncated, steps + 1
+    assert steps == 500
+
+
+def cart_poles(count, steps):
+    return gymnasium.make_vec("CartPole-v1", count, vectorization_mode="sync", max_episode_steps=steps)
 
 
 def test_vectors_of_cart_poles(cart_pole):
-    vector = ShieldedVectorEnv(gymnasium.make_vec("CartPole-v1", 4, vectorization_mode="sync"), cart_pole, 0)
+    vector = ShieldedVectorEnv(cart_poles(4, 60), cart_pole, 0)
     observations, infos = vector.reset(seed=3)
     assert observations.shape == (4, 5)
     rng = np.random.default_rng(2)
-    for _ in range(520):  # across an automatic reset
+    for _ in range(70):  # across an automatic reset
         masks = vector.action_masks()
         observations, _, terminated, _, infos = vector.step(np.argmax(rng.random(masks.shape) * masks, axis=1))
         assert not terminated.any()
@@ -106,3 +111,88 @@ class Two(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         return np.zeros(2, np.float32), {}
+
+
+class Pushed(gymnasium.Wrapper):
+    """An environment with a wind that no abstraction knows of, from a step on."""
+
+    def __init__(self, env, step, push):
+        super().__init__(env)
+        self.left, self.push = step, push
+
+    def step(self, action):
+        self.left -= 1
+        if self.left < 0:
+            state = list(self.unwrapped.state)
+            state[1] += self.push
+            self.unwrapped.state = tuple(state)
+        return super().step(action)
+
+
+def played(env, steps, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        env.step(rng.choice(np.flatnonzero(env.action_masks())))
+
+
+def test_an_environment_that_leaves_the_enclosure_is_a_mismatch(cart_pole):
+    env = ShieldedEnv(Pushed(gymnasium.make("CartPole-v1"), 20, 1e-4), cart_pole, 0)
+    env.reset(seed=0)
+    played(env, 20)
+    with pytest.raises(
+        ModelMismatch,
+        match=r"from \[.*\] the action (left|right) led to \[.*\], which is outside the enclosure by 0\.0001 in x1",
+    ):
+        played(env, 1)
+    with pytest.raises(ResetNeeded, match="there is no episode"):
+        env.step(0)
+    assert env.ledger.episodes == 1  # noted, though an error ended it
+
+
+def test_what_float32_hides_is_no_mismatch_and_more_is(cart_pole, upright):
+    for push, seen in ((1e-11, False), (1e-5, True)):
+        env = ShieldedEnv(Pushed(gymnasium.make("CartPole-v1"), 0, push), cart_pole, 0)
+        env.reset(seed=1)
+        if seen:
+            with pytest.raises(ModelMismatch, match=r"outside the enclosure by .*e-06 in x1"):
+                played(env, 5)
+        else:
+            played(env, 50)
+
+
+def test_a_state_function_of_the_wrapper_is_compared_too(upright):
+    _, env = torques()
+    for push in (0.0, 0.05):
+        shielded = ShieldedEnv(
+            Pushed(env, 3, push), upright, 0, state_of=lambda seen, env: tuple(float(x) for x in env.unwrapped.state)
+        )
+        shielded.reset(seed=0, options={"x_init": 0.1, "y_init": 0.1})
+        played(shielded, 3)
+        if push:
+            with pytest.raises(ModelMismatch, match=r"outside the enclosure by 0\.05 in x1"):
+                played(shielded, 1)
+        else:
+            played(shielded, 20)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_one_environment_of_many_that_leaves_the_enclosure_is_a_mismatch(cart_pole, mode):
+    def make(push):
+        return lambda: Pushed(gymnasium.make("CartPole-v1", max_episode_steps=15), 40, push)
+
+    vector = ShieldedVectorEnv(
+        gymnasium.vector.SyncVectorEnv([make(0.0), make(-0.3), make(0.0)], autoreset_mode=mode), cart_pole, 0
+    )
+    vector.reset(seed=0)
+    rng = np.random.default_rng(0)
+
+    def go():
+        masks = vector.action_masks()
+        *_, truncated, _ = vector.step(np.argmax(rng.random(masks.shape) * masks, axis=1))
+        if mode is AutoresetMode.DISABLED and truncated.any():
+            vector.reset(options={"reset_mask": truncated})
+
+    for _ in range(40 + (2 if mode is AutoresetMode.NEXT_STEP else 0)):  # across resets, which are no steps
+        go()
+    with pytest.raises(ModelMismatch, match=r"which is outside the enclosure by 0\.3 in x1 \(1 of \d steps\)"):
+        go()

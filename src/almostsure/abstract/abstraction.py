@@ -81,15 +81,12 @@ class Abstraction:
         """The cells in which an episode may start; all of them where no initial box was given."""
         if self.initial is None:
             return np.arange(self.num_cells)
-        low, high = self.initial
+        shown = self.observation
         seen = [
-            self.observation.observed(axis, Interval(low[axis], high[axis]))
-            for axis in range(self.grid.num_coordinates)
+            shown.rounded_to(shown.observed(axis, Interval(low, high)))
+            for axis, (low, high) in enumerate(zip(*self.initial, strict=True))
         ]
-        ends = [[float(getattr(x, bound)) for x in seen] for bound in ("low", "high")]
-        if self.observation.rounded:
-            ends = [np.asarray(end, np.float32).astype(np.float64).tolist() for end in ends]
-        return self.grid.touching(*ends)
+        return self.grid.touching([float(x.low) for x in seen], [float(x.high) for x in seen])
 
     def cells_of(self, states: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """The cells of observed states, [n, coordinates]; −1 outside the box."""
@@ -111,7 +108,9 @@ class Abstraction:
             hurt = np.where(np.asarray(call("forbidden", self.forbidden, point)), np.inf, hurt)
         return np.minimum(hurt, 2.0**31 - 2).astype(np.int64)
 
-    def check_step(self, states: npt.ArrayLike, actions: npt.ArrayLike, next_states: npt.ArrayLike) -> None:
+    def check_step(
+        self, states: npt.ArrayLike, actions: npt.ArrayLike, next_states: npt.ArrayLike, *, observed: bool = False
+    ) -> None:
         """Compare what an environment did with the enclosure of it.
 
         Parameters
@@ -120,6 +119,8 @@ class Abstraction:
             Points before and after one step, [n, coordinates].
         actions
             Their action ids, [n].
+        observed
+            Whether these are states as an agent observes them: ``observation_error`` is then allowed for.
 
         Raises
         ------
@@ -128,7 +129,7 @@ class Abstraction:
         """
         from almostsure.abstract.inclusion import check_step
 
-        check_step(self, states, actions, next_states)
+        check_step(self, states, actions, next_states, observed=observed)
 
     # ------------------------------------------------------------------ budgets
 

@@ -47,10 +47,21 @@ class Cells(Space):
         """The cell that an observation shows; ``unknown`` where that lies outside the box."""
         return self._cell(observation)
 
+    def point(self, observation: Any) -> list[float]:
+        """The coordinates of the state that an observation shows."""
+        state_of = self.abstraction.state_of
+        try:
+            state = observation if state_of is None else state_of(observation)
+        except AlmostSureError:
+            raise
+        except Exception as error:
+            raise ModelError(f"state_of failed: {type(error).__name__}: {error}") from error
+        return self._coordinates(state)
+
     def state(self, state: Any) -> int:
         """A state given by its number, or the cell of a point."""
         if isinstance(state, (tuple, list)) or (isinstance(state, np.ndarray) and state.ndim == 1):
-            return self._cell_of(state)
+            return self._cell_of(self._coordinates(state))
         return super().state(state)
 
     def describe_state(self, state: int) -> str:
@@ -60,28 +71,23 @@ class Cells(Space):
         return "the end" if state == self.end else self.abstraction.grid.describe(state)
 
     def _cell(self, observation: Any) -> int:
-        state_of = self.abstraction.state_of
-        if state_of is None:
-            return self._cell_of(observation)
-        try:
-            return self._cell_of(state_of(observation))
-        except AlmostSureError:
-            raise
-        except Exception as error:
-            raise ModelError(f"state_of failed: {type(error).__name__}: {error}") from error
+        return self._cell_of(self.point(observation))
 
-    def _cell_of(self, point: Any) -> int:
-        """The cell of one point: the same as ``grid.cell``, without arrays."""
-        grid = self.abstraction.grid
+    def _coordinates(self, point: Any) -> list[float]:
+        """A point as floats, one per coordinate of the grid."""
         try:
             values = [float(value) for value in point]
         except (TypeError, ValueError):
             raise ModelError(_wrong_shape(self.abstraction, np.shape(point))) from None
-        if len(values) != grid.num_coordinates:
+        if len(values) != self.abstraction.grid.num_coordinates:
             raise ModelError(_wrong_shape(self.abstraction, np.shape(point)))
+        return values
+
+    def _cell_of(self, point: list[float]) -> int:
+        """The cell of one point: the same as ``grid.cell``, without arrays."""
+        grid, cell = self.abstraction.grid, 0
         assert self.unknown is not None
-        cell = 0
-        for axis, (value, edges) in enumerate(zip(values, self._edges, strict=True)):
+        for axis, (value, edges) in enumerate(zip(point, self._edges, strict=True)):
             if axis in grid.periodic:
                 value = float(grid.unwound(axis, np.asarray(value)))
             if not edges[0] <= value <= edges[-1]:  # NaN is not

@@ -10,6 +10,7 @@ its end, its rest is in the set.  Other patterns that begin on the way only add 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
@@ -164,6 +165,22 @@ class CellShield:
             at = int(np.argmax(bad))
             self._mismatch(int(cells[at]), int(actions[at]), int(reached[at]), int(now[at]))
         return (reached, now, *patterns.packed(bits))
+
+    # ------------------------------------------------------------------ what an environment does
+
+    def point(self, observation: Any) -> list[float]:
+        """The coordinates of the state that an observation shows, or of a point itself where it is a tuple."""
+        return self.space.point(observation)
+
+    def watch(self, points: Sequence[Sequence[float]], actions: Any, next_points: Sequence[Sequence[float]]) -> None:
+        """Compare steps of an environment, as they were observed, with their enclosures.
+
+        Raises
+        ------
+        ModelMismatch
+            If a next point lies outside; it names the point, the action and by how much.
+        """
+        self.abstraction.check_step(points, actions, next_points, observed=True)
 
     # ------------------------------------------------------------------ files
 

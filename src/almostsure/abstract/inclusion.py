@@ -14,9 +14,16 @@ from almostsure.errors import ModelError, ModelMismatch
 if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
 
+Floats = npt.NDArray[np.float64]
+
 
 def check_step(
-    abstraction: Abstraction, states: npt.ArrayLike, actions: npt.ArrayLike, next_states: npt.ArrayLike
+    abstraction: Abstraction,
+    states: npt.ArrayLike,
+    actions: npt.ArrayLike,
+    next_states: npt.ArrayLike,
+    *,
+    observed: bool,
 ) -> None:
     """Verify that next states lie in the enclosures of their points.  See :meth:`Abstraction.check_step`."""
     before, after = np.atleast_2d(np.asarray(states, np.float64)), np.atleast_2d(np.asarray(next_states, np.float64))
@@ -27,15 +34,9 @@ def check_step(
             f"states and next_states must be [n, {dims}] and actions [n]; got {list(before.shape)}, "
             f"{list(after.shape)} and {list(played.shape)}"
         )
-    for action in np.unique(played).tolist():
+    for action in set(played.tolist()):
         at = np.flatnonzero(played == action)
-        points = tuple(Interval(before[at, j], before[at, j]) for j in range(dims))
-        outside = np.full((at.size, dims), np.inf)  # how far, from the nearest of several enclosures
-        for enclosure in evaluate(abstraction, points, abstraction.actions[action]):
-            state = added(enclosure, abstraction.disturbance)
-            gaps = np.stack([_gap(abstraction, j, state[j], after[at, j]) for j in range(dims)], axis=1)
-            nearer = gaps.max(axis=1) < outside.max(axis=1)
-            outside[nearer] = gaps[nearer]
+        outside = _outside(abstraction, before[at], action, after[at], observed=observed)
         bad = outside.max(axis=1) > 0
         if bad.any():
             first = int(np.argmax(bad))
@@ -48,15 +49,31 @@ def check_step(
             )
 
 
-def _gap(
-    abstraction: Abstraction, axis: int, interval: Interval, value: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def _outside(abstraction: Abstraction, before: Floats, action: int, after: Floats, *, observed: bool) -> Floats:
+    """How far next states lie outside, per coordinate, from the nearest of several enclosures; 0 inside."""
+    axes, observation = range(before.shape[1]), abstraction.observation
+    points = tuple(Interval(before[:, j], before[:, j]) for j in axes)
+    if observed:
+        points = tuple(observation.states(j, point) for j, point in enumerate(points))
+    outside = np.full(before.shape, np.inf)
+    for enclosure in evaluate(abstraction, points, abstraction.actions[action]):
+        state = added(enclosure, abstraction.disturbance)
+        if observed:
+            state = tuple(observation.rounded_to(observation.observed(j, x)) for j, x in enumerate(state))
+        gaps = np.stack([_gap(abstraction, j, state[j], after[:, j]) for j in axes], axis=1)
+        nearer = gaps.max(axis=1) < outside.max(axis=1)
+        outside[nearer] = gaps[nearer]
+    return outside
+
+
+def _gap(abstraction: Abstraction, axis: int, interval: Interval, value: Floats) -> Floats:
     """How far values lie outside their intervals; periodic coordinates are compared after whole turns."""
+    low = np.where(np.isnan(interval.low), -np.inf, interval.low)  # nothing is known
+    high = np.where(np.isnan(interval.high), np.inf, interval.high)
+    slack = 0.0
     if axis in abstraction.grid.periodic:
         period = abstraction.grid.high[axis] - abstraction.grid.low[axis]
-        middle = (interval.low + interval.high) / 2
-        value = value - period * np.round((value - middle) / period)
+        turns = np.round((value - (low + high) / 2) / period)
+        value = value - period * np.where(np.isfinite(turns), turns, 0.0)
         slack = 1e-9 * period
-    else:
-        slack = 0.0
-    return np.maximum(np.maximum(interval.low - slack - value, value - interval.high - slack), 0.0)
+    return np.maximum(np.maximum(low - slack - value, value - high - slack), 0.0)

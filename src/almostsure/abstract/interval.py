@@ -287,11 +287,7 @@ def multiply(a: Any, b: Any) -> Interval:
     if y.low is y.high and y.low.ndim == 0:
         least, most = (x.low, x.high) if y.low >= 0 else (x.high, x.low)
         return Interval(rounding.multiply_down(least, y.low), rounding.multiply_up(most, y.low))
-    ends = [x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high]
-    low, high = np.minimum(*ends[:2]), np.maximum(*ends[:2])
-    for end in ends[2:]:
-        low, high = np.minimum(low, end), np.maximum(high, end)
-    return Interval(down(low), up(high))
+    return of_corners(np.multiply, x, y)
 
 
 def divide(a: Any, b: Any) -> Interval:
@@ -304,10 +300,15 @@ def divide(a: Any, b: Any) -> Interval:
             f"a divisor must not be an interval around 0; got [{low:g}, {high:g}] at {where_in_user_code()} "
             f"({int(around.sum()):,} cells). Make the box smaller there, or bound the divisor with np.maximum."
         )
-    ends = [x.low / y.low, x.low / y.high, x.high / y.low, x.high / y.high]
-    return Interval(
-        down(np.minimum.reduce(np.broadcast_arrays(*ends))), up(np.maximum.reduce(np.broadcast_arrays(*ends)))
-    )
+    return of_corners(np.divide, x, y)
+
+
+def of_corners(function: np.ufunc, x: Interval, y: Interval) -> Interval:
+    """A function of two intervals whose extremes lie where both are at a bound."""
+    low = high = function(x.low, y.low)
+    for end in (function(x.low, y.high), function(x.high, y.low), function(x.high, y.high)):
+        low, high = np.minimum(low, end), np.maximum(high, end)
+    return Interval(down(low), up(high))
 
 
 def negative(a: Interval) -> Interval:

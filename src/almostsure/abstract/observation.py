@@ -63,3 +63,10 @@ class Observation:
         """What may be observed of ``states``, before it is rounded to float32 (which is monotone)."""
         extra = self.margin[axis]
         return states if extra == 0 else Interval(down(states.low - extra), up(states.high + extra))
+
+    def rounded_to(self, seen: Interval) -> Interval:
+        """``seen`` as it is shown: rounded to float32 where the observation is."""
+        if not self.rounded:
+            return seen
+        with np.errstate(over="ignore"):
+            return Interval(*(np.asarray(bound, np.float32).astype(np.float64) for bound in (seen.low, seen.high)))

@@ -8,7 +8,7 @@ state, where it has one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import index
 from os import PathLike
 from typing import Any, Literal, NamedTuple, final
@@ -28,7 +28,7 @@ from almostsure.policy.policy import Policy, as_policy
 from almostsure.shield.checks import require_budget
 from almostsure.shield.monitored import guard_of
 from almostsure.shield.outcomes import STALE
-from almostsure.shield.protocol import ForSteps, Guard, Run
+from almostsure.shield.protocol import ForSteps, Guard, Run, Watching
 from almostsure.shield.shield import Shield
 from almostsure.wording import brief
 
@@ -36,6 +36,7 @@ Forbidden = Literal["raise", "replace"]
 FORBIDDEN = ("raise", "replace")
 StateOf = Callable[[Any, Any], Any]  # (observation, environment) → a state, by index or name
 Mask = npt.NDArray[np.int8]  # [num_actions], as ``Discrete.sample`` wants it; read-only
+Points = Sequence[Sequence[float] | None]  # of a continuous system
 LedgerOrPath = Ledger | str | PathLike[str] | None
 
 NOWHERE = -1  # where a transition that the model does not know led, in a ledger; and no action, after a reset
@@ -87,6 +88,7 @@ class Guarded:
             guard = guard.within(most_steps)
         self.guard, self.space, self.forbidden, self.state_of = guard, guard.space, forbidden, state_of
         self.learns, self.is_sure = isinstance(guard, OnlineShield), isinstance(guard, Shield)
+        self.watching = guard if isinstance(guard, Watching) else None  # the guard, if it compares steps itself
         self.is_fixed = bool(getattr(guard, "is_fixed", False))  # whether its answers may be kept
         self.counts_steps = "steps_left" in guard.carries
         self.steps_at = guard.carries.index("steps_left") + 1 if self.counts_steps else 0  # of a run
@@ -165,6 +167,28 @@ class Guarded:
                 f"state_of must return a state 0 … {self.space.num_states - 1}, or its name; got {state!r}{hint} for "
                 f"the observation {brief(observation, 200)}."
             ) from None
+
+    def point(self, observation: Any, env: Any) -> Sequence[float] | None:
+        """The coordinates that an observation shows; None if nobody compares them, or ``state_of`` names a cell."""
+        if self.watching is None:
+            return None
+        if self.state_of is None:
+            return self.watching.point(observation)
+        state = self.state_of(observation, env)
+        return None if isinstance(state, (int, np.integer)) else [float(value) for value in state]
+
+    def watch(self, points: Points, actions: Sequence[int], next_points: Points) -> None:
+        """Refuse steps that leave the enclosure of a guard that watches: ModelMismatch."""
+        if self.watching is None:
+            return
+        known = [
+            (before, action, after)
+            for before, action, after in zip(points, actions, next_points, strict=True)
+            if before is not None and after is not None
+        ]
+        if known:
+            before, played, after = zip(*known, strict=True)
+            self.watching.watch(before, played, after)
 
     def arrived(self, state: int, action: int, seen: int, terminated: bool) -> int:
         """The state after a step that showed ``seen``: an episode that ended is in the guard's end, if it has one."""

@@ -147,6 +147,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._number = self._steps = self._interventions = 0
         self._reward = 0.0
         self._seen: Any = None  # the last observation, for a guard that learns
+        self._point: Any = None  # the last one's coordinates, for a guard that watches
 
     # ------------------------------------------------------------------ an episode
 
@@ -163,7 +164,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._steps, self._interventions, self._reward = 0, 0, 0.0
         self._stage = stage = self._at(run, self.budget)
         self._allowed = self._offered = stage.allowed
-        self._seen = observation
+        self._seen, self._point = observation, self.guarded.point(observation, self.env)
         return self.shown.single(observation, stage.carried, stage.mask), self._info(info, stage, NOWHERE, False)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -187,6 +188,10 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             said = guarded.damage(before.run[0], chosen, observation, float(reward), bool(terminated))
         try:
             seen = guarded.state(observation, self.env)
+            if guarded.watching is not None:
+                point = guarded.point(observation, self.env)
+                guarded.watch([self._point], [chosen], [point])
+                self._point = point
             try:
                 stage = self._stages.get((before.run, chosen, seen, terminated, said))
             except TypeError:  # what is said cannot be looked up, and will be refused

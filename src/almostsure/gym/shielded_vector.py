@@ -101,6 +101,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         count, space = env.num_envs, self.guarded.space
         self._all, self._none, self._rows = self._resets.everybody, np.zeros(count, np.int64), np.arange(count)
         self._run: Run = ()  # arrays, from the first reset on
+        self._points: list[Any] = [None] * count  # the last coordinates, for a guard that watches
         self._steps, self._episodes, self._interventions = np.zeros((3, count), np.int64)
         self._rewards = np.zeros(count)
         self._masks: npt.NDArray[np.int8] = np.zeros((count, space.num_actions), np.int8)
@@ -120,6 +121,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         observations, infos = self.env.reset(seed=seed, options=options)
         _check_resets(infos, who)
         self._begin(who, self._find(observations, who))
+        self._points = self._coordinates(observations)
         self._resets.over = over
         self._resets.reset(who)
         seen = self.shown.batch(observations, self.guarded.shown(self._run), self._masks)
@@ -136,6 +138,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         try:
             seen = self._find(observations, None)
             reached = seen if final is None else self._finals(infos["final_obs"], ended, seen)
+            if self.guarded.watching is not None:
+                self._watch(played, observations, acting, None if final is None else infos["final_obs"], ended)
             told = self._said(infos, final, ended)
             if told is None and self.guarded.damage is not None:
                 steps = zip(self._run[0], played, reached, rewards, terminated, strict=True)
@@ -308,6 +312,23 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         for at in np.flatnonzero(ended).tolist():
             result[at] = self.guarded.state(finals[at], self._envs[at])
         return result
+
+    def _coordinates(self, observations: Any) -> list[Any]:
+        """What each environment shows, as a guard that watches compares it."""
+        if self.guarded.watching is None:
+            return self._points
+        each = iterate(self.env.observation_space, observations)
+        return [self.guarded.point(seen, env) for seen, env in zip(each, self._envs, strict=True)]
+
+    def _watch(self, actions: Numbers, observations: Any, acting: Bools, finals: Any, ended: Bools) -> None:
+        """Let the guard compare what those who acted did with what is possible."""
+        points = self._coordinates(observations)
+        reached = list(points)
+        for at in ended.nonzero()[0].tolist() if finals is not None else ():
+            reached[at] = self.guarded.point(finals[at], self._envs[at])
+        who = acting.nonzero()[0].tolist()
+        self.guarded.watch([self._points[at] for at in who], actions[who].tolist(), [reached[at] for at in who])
+        self._points = points
 
     def _said(self, infos: Infos, final: Infos | None, ended: Bools) -> npt.NDArray[Any] | None:
         """The damages that the environments say, NaN where they do not; None if none of them does."""

@@ -17,6 +17,7 @@ instead of asking again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -68,6 +69,19 @@ class Guard(Protocol):
         it says nothing.  The guard then knows it, or raises ModelError.  It raises ModelMismatch where it knows that
         this cannot happen.
         """
+        ...
+
+
+@runtime_checkable
+class Watching(Guard, Protocol):
+    """A guard of a continuous system: it compares each step of an environment with what it takes to be possible."""
+
+    def point(self, observation: Any) -> Sequence[float]:
+        """The coordinates that an observation shows."""
+        ...
+
+    def watch(self, points: Sequence[Sequence[float]], actions: Any, next_points: Sequence[Sequence[float]]) -> None:
+        """Raise ModelMismatch unless each action may have led from its point to the next one."""
         ...
 
 
