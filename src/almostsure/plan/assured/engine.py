@@ -99,25 +99,26 @@ class Engine:
                 "Solve for a smaller budget."
             )
         self.number = np.zeros((budget + 1) * mdp.num_states, np.uint32)
-        graph, order = self.call(explore.explore, moves, starts.astype(np.int64), self.number)
+        room = explore.room_to_explore(moves, self.number.size)
+        graph = self.call(explore.explore, moves, starts.astype(np.int64), self.number, room)
         gain, is_one = self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward)
-        self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount), order)
+        self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount))
 
-    def _play(self, game: Game, order: tuple[Ints, Ints]) -> None:
+    def _play(self, game: Game) -> None:
         self.game, self.graph, self.discount = game, game.graph, game.discount
-        self.order = order
         size = game.graph.state.size
+        self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, explore.room_for(size))
         self.bounds = Bounds(
-            np.empty(size), np.empty(size), np.empty(size, np.uint32), np.full(size, NOWHERE, np.uint32)
-        )
+            np.empty(size), np.empty(size), np.empty(size, np.uint32), np.full(size, NOWHERE, np.uint32),
+            np.zeros(size, np.float32),
+        )  # fmt: skip
         self.cycles: list[Ints] = []
         self.unproved = False
 
     def other(self, graph: Graph, gain: Floats) -> Engine:
         """The same pairs with other choices and rewards, undiscounted, to be solved."""
         result = copy.copy(self)
-        game = self.game._replace(graph=graph, gain=gain, discount=1.0)
-        result._play(game, self.call(explore.components, graph))
+        result._play(self.game._replace(graph=graph, gain=gain, discount=1.0))
         return result
 
     def call(self, kernel: Any, *arguments: Any) -> Any:

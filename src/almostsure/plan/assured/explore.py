@@ -4,7 +4,8 @@ A *pair* is a state with what is left of the budget.  Its choices are those with
 damage d leads to a pair with d less left.  The pairs that can be reached make an MDP of their own, without damage; it
 is stored once, as offsets and targets, and takes its probabilities and rewards from the model's choices.
 
-Its strongly connected *components* (Tarjan) are listed so that each comes after all those it leads to.
+The search goes breadth first: models number their states in about this order, and neighbours are found side by side
+in memory.  Its strongly connected *components* (Tarjan) are listed so that each comes after all those it leads to.
 """
 
 # mypy: ignore-errors
@@ -18,7 +19,7 @@ import numpy as np
 
 from almostsure.kernels import njit
 
-ROOM = 1 << 23  # choices and targets for which there is room at first
+ROOM = 1 << 26  # choices and targets for which there is room at first, if there may be so many
 KNOWN = np.uint32(2**32 - 1)  # lower than nothing: the component is known
 
 
@@ -51,98 +52,126 @@ def _larger(array, used, extra):
     return larger
 
 
-@njit(cache=True, error_model="numpy")
-def explore(moves, starts, number):
-    """The pairs that can be reached from some of them, given as remaining · states + state, and their components.
+def room_to_explore(moves: Moves, pairs: int) -> Graph:
+    """Room for all pairs of a model, as large as it may have to be: memory that nobody writes to is not taken.
 
-    Both are found at once, depth first (Tarjan, without recursion), so that pairs of one component have numbers close
-    to each other.  ``number`` holds one zero for each pair of the model, and is filled with the number of the pair
-    plus 1.  Components are listed as by :func:`components`.
+    NumPy asks for large pages, which makes searches much faster.
+    """
+    budgets = pairs // (moves.choice_ptr.size - 1)
+    choices, entries = (min(budgets * array.size, ROOM) for array in (moves.of_choice, moves.successor))
+    sizes = (pairs, pairs, pairs + 1, choices, choices + 1, entries)
+    return Graph(*(np.empty(size, np.uint32) for size in sizes))
+
+
+@njit(cache=True, error_model="numpy")
+def explore(moves, starts, number, room):
+    """The pairs that can be reached from some of them, given as remaining · states + state, nearest first.
+
+    ``number`` holds one zero for each pair of the model, and is filled with the number of the pair plus 1; ``room`` is
+    written to.
     """
     choice_ptr, outcome_ptr, successor, damage, of_choice = moves
-    num_states, size = choice_ptr.size - 1, number.size  # memory that nobody writes to is not taken
-    state, remaining, ptr = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size + 1, np.uint32)
-    origin, entry_ptr, target = np.empty(ROOM, np.uint32), np.empty(ROOM, np.uint32), np.empty(ROOM, np.uint32)
-    low, at = np.empty(size, np.uint32), np.empty(size, np.uint32)  # at: the next entry of each pair on the path
-    path, stack, member = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32)
-    start = np.empty(size + 1, np.uint32)
-    pairs, choices, entries, count, listed, waiting = 0, 0, 0, 0, 0, 0
-    ptr[0], entry_ptr[0], start[0] = 0, 0, 0
-    for root in starts:
-        fresh, depth = np.int64(root), 0
-        if number[root] != 0:
-            continue
-        while True:
-            if fresh >= 0:  # a pair not met yet: list its choices; their targets are replaced by numbers when visited
-                x, s, left = pairs, fresh % num_states, fresh // num_states
-                first, last = np.int64(choice_ptr[s]), np.int64(choice_ptr[s + 1])
-                more = np.int64(outcome_ptr[last]) - np.int64(outcome_ptr[first])
-                if choices + last - first >= origin.size:
-                    origin = _larger(origin, choices, last - first + 1)
-                    entry_ptr = _larger(entry_ptr, choices + 1, last - first + 1)
-                if entries + more > target.size:
-                    target = _larger(target, entries, more)
-                state[x], remaining[x], low[x], at[x] = s, left, x + 1, entries
-                path[depth], pairs, depth, number[fresh], fresh = x, x + 1, depth + 1, x + 1, -1
-                for c in range(first, last):
-                    if of_choice[c] <= left:
-                        for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                            target[entries] = (left - np.int64(damage[o])) * num_states + np.int64(successor[o])
-                            entries += 1
-                        origin[choices], entry_ptr[choices + 1], choices = c, entries, choices + 1
-                ptr[pairs] = choices
-            x = np.int64(path[depth - 1])
-            least, e, end = low[x], at[x], entry_ptr[ptr[x + 1]]
-            while e < end and fresh < 0:
-                y = number[target[e]]
+    state, remaining, ptr, origin, entry_ptr, target = room
+    num_states = choice_ptr.size - 1
+    pairs, done, choices, entries = 0, 0, 0, 0
+    ptr[0], entry_ptr[0] = 0, 0
+    for code in starts:
+        if number[code] == 0:
+            state[pairs], remaining[pairs], pairs = code % num_states, code // num_states, pairs + 1
+            number[code] = pairs
+    while done < pairs:
+        left = np.int64(remaining[done])
+        first, last = np.int64(choice_ptr[state[done]]), np.int64(choice_ptr[state[done] + 1])
+        if choices + last - first >= origin.size:
+            origin, entry_ptr = _larger(origin, choices, last - first), _larger(entry_ptr, choices + 1, last - first)
+        more = np.int64(outcome_ptr[last]) - np.int64(outcome_ptr[first])
+        if entries + more > target.size:
+            target = _larger(target, entries, more)
+        for c in range(first, last):
+            if of_choice[c] > left:
+                continue
+            for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                t, after = np.int64(successor[o]), left - np.int64(damage[o])
+                y = np.int64(number[after * num_states + t])
                 if y == 0:
-                    fresh, y = np.int64(target[e]), np.uint32(pairs + 1)
-                else:
-                    least = min(least, low[y - 1])
-                target[e] = y - 1
-                e += 1
-            low[x], at[x] = least, e
-            if fresh >= 0:
-                continue
-            depth -= 1
-            if least <= x:
-                stack[waiting], waiting = x, waiting + 1
-                low[path[depth - 1]] = min(low[path[depth - 1]], least)
-                continue
-            member[listed], low[x], listed = x, KNOWN, listed + 1
-            while waiting > 0 and stack[waiting - 1] > x:
-                waiting -= 1
-                member[listed], low[stack[waiting]], listed = stack[waiting], KNOWN, listed + 1
-            count += 1
-            start[count] = listed
-            if depth == 0:
-                break
-    graph = Graph(
+                    state[pairs], remaining[pairs], pairs = t, after, pairs + 1
+                    y = pairs
+                    number[after * num_states + t] = y
+                target[entries], entries = y - 1, entries + 1
+            origin[choices], choices = c, choices + 1
+            entry_ptr[choices] = entries
+        done += 1
+        ptr[done] = choices
+    return Graph(
         state[:pairs], remaining[:pairs], ptr[: pairs + 1], origin[:choices], entry_ptr[: choices + 1], target[:entries]
     )
-    return graph, (start[: count + 1], member[:pairs])
+
+
+class Search(NamedTuple):
+    """Room for the search for components."""
+
+    low: np.ndarray  # [pairs], 0 for a pair not met yet, and larger than everything once its component is known
+    at: np.ndarray  # [pairs], the next entry of a pair on the path
+    path: np.ndarray  # [pairs]; at its end, pairs that wait for their component to be known
+    met: np.ndarray  # [pairs], when each pair on the path was met
+    member: np.ndarray  # [pairs], the components' pairs
+    start: np.ndarray  # [components + 1], where they begin
+
+
+def room_for(size: int) -> Search:
+    """Room for the search among some pairs; NumPy asks for large pages."""
+    arrays = (np.empty(size, np.uint32) for _ in range(4))
+    return Search(np.zeros(size, np.uint32), *arrays, np.zeros(size + 1, np.uint32))
 
 
 @njit(cache=True, error_model="numpy")
-def components(graph):
-    """The strongly connected components, each after all that it leads to: offsets, and the pairs in them.
+def peel(graph, search):
+    """List pairs to which only pairs listed before lead, the last first, at the end of the members; how many they are.
 
-    Tarjan's algorithm without recursion.  ``low`` is 0 for a pair not met yet, and larger than everything once its
-    component is known.
+    They are in no cycle, and a search for components need not look at them (Kahn).
     """
     ptr, entry_ptr, target = graph.ptr, graph.entry_ptr, graph.target
-    size = ptr.size - 1
-    low = np.zeros(size, np.uint32)
-    at = np.empty(size, np.uint32)  # the next entry of each pair on the path
-    path, own = np.empty(size, np.uint32), np.empty(size, np.uint32)  # pairs, and when they were met
-    stack, waiting = np.empty(size, np.uint32), 0
-    member, start = np.empty(size, np.uint32), np.zeros(size + 1, np.uint32)
-    count, listed, met = 0, 0, 0
+    count, member, size = search.low, search.member, graph.ptr.size - 1
+    for x in range(size):
+        for e in range(entry_ptr[ptr[x]], entry_ptr[ptr[x + 1]]):
+            if target[e] != x:
+                count[target[e]] += 1
+    last, done = size, size
+    for root in range(size):  # in this order, where it can be: what was found together is listed together
+        if count[root] == 0:
+            last -= 1
+            member[last] = root
+        while done > last:
+            done -= 1
+            x = member[done]
+            for e in range(entry_ptr[ptr[x]], entry_ptr[ptr[x + 1]]):
+                y = target[e]
+                if y != x:
+                    count[y] -= 1
+                    if count[y] == 0 and y < root:
+                        last -= 1
+                        member[last] = y
+    for x in range(size):
+        count[x] = KNOWN if count[x] == 0 else 0
+    return size - last
+
+
+@njit(cache=True, error_model="numpy")
+def components(graph, search):
+    """The strongly connected components, each after all that it leads to: offsets, and the pairs in them.
+
+    Tarjan's algorithm without recursion, on what cannot be peeled off.
+    """
+    peeled = peel(graph, search)
+    ptr, entry_ptr, target = graph.ptr, graph.entry_ptr, graph.target
+    low, at, path, met, member, start = search
+    count, listed, time, size = 0, 0, 0, ptr.size - 1
+    waiting = size  # where in the path those begin that wait
     for root in range(size):
         if low[root] != 0:
             continue
-        met += 1
-        path[0], own[0], low[root] = root, met, met
+        time += 1
+        path[0], met[0], low[root] = root, time, time
         at[root] = entry_ptr[ptr[root]]
         depth = 1
         while depth > 0:
@@ -157,23 +186,25 @@ def components(graph):
                     least = low[y]
             low[x], at[x] = least, e
             if fresh:
-                met += 1
-                path[depth], own[depth], low[y] = y, met, met
+                time += 1
+                path[depth], met[depth], low[y] = y, time, time
                 at[y] = entry_ptr[ptr[y]]
                 depth += 1
                 continue
             depth -= 1
-            if least < own[depth]:
-                stack[waiting] = x
-                waiting += 1
+            if least < met[depth]:
+                waiting -= 1
+                path[waiting] = x
                 low[path[depth - 1]] = min(low[path[depth - 1]], least)
                 continue
             member[listed], low[x] = x, KNOWN
             listed += 1
-            while waiting > 0 and low[stack[waiting - 1]] >= own[depth]:
-                waiting -= 1
-                member[listed], low[stack[waiting]] = stack[waiting], KNOWN
+            while waiting < size and low[path[waiting]] >= met[depth]:
+                member[listed], low[path[waiting]] = path[waiting], KNOWN
                 listed += 1
+                waiting += 1
             count += 1
             start[count] = listed
-    return start[: count + 1], member
+    for i in range(1, peeled + 1):
+        start[count + i] = listed + i
+    return start[: count + peeled + 1], member

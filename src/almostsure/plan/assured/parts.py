@@ -28,7 +28,7 @@ def cut(game, bounds, members, can_stay, part):
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
-    low, high, _, place = bounds
+    low, high, _, place, _ = bounds
     column, factor, constant = part.column, part.factor, part.constant
     most, exits = -np.inf, np.array([-np.inf, 0.0, 0.0])
     k, z, last = 0, 0, -1

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.explore import Graph, components
+from almostsure.plan.assured.explore import Graph, Search, components
 from almostsure.plan.assured.steps import NOWHERE
 
 RING = 4096  # buckets of the queue in `estimate`
@@ -60,7 +60,9 @@ def end_components(graph):
     size = graph.ptr.size - 1
     label = np.empty(size, np.uint32)
     while True:
-        start, member = components(graph)
+        room = (np.zeros(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32))
+        search = Search(*room, np.empty(size, np.uint32), np.empty(size, np.uint32), np.zeros(size + 1, np.uint32))
+        start, member = components(graph, search)
         for i in range(start.size - 1):
             for m in range(start[i], start[i + 1]):
                 label[member[m]] = i

@@ -56,6 +56,7 @@ class Bounds(NamedTuple):
     high: np.ndarray  # [pairs]
     policy: np.ndarray  # [pairs], the graph's choice
     place: np.ndarray  # [pairs], the position within the component at hand; NOWHERE elsewhere
+    rival: np.ndarray  # [pairs], by how much every other choice falls short of the lower bound in one step, at least
 
 
 class Part(NamedTuple):
@@ -80,10 +81,11 @@ def look(game, bounds, pairs):
     """One step backward from some pairs: they are worth what the best of their choices is worth."""
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, is_one, discount = game
-    lows, highs, policy, _ = bounds
+    lows, highs, policy, _, rival = bounds
     for i in range(pairs.size):
         x = pairs[i]
         best, most, choice = -np.inf, -np.inf, ptr[x]
+        second, leaves = -np.inf, 1.0
         for k in range(ptr[x], ptr[x + 1]):
             c = origin[k]
             first, last = np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])
@@ -123,40 +125,43 @@ def look(game, bounds, pairs):
                 low, high = -np.inf, -np.inf
             elif not (error < np.inf and low > -np.inf):
                 low, high = -np.inf, np.inf
-            most = max(most, high)
+            most, leaves = max(most, high), min(leaves, away)
             if low > best:
-                best, choice = low, k
+                best, second, choice = low, best, k
+            else:
+                second = max(second, low)
         lows[x], highs[x], policy[x] = best, most, choice
+        rival[x] = (best - second) * leaves if best > -np.inf else 0.0
 
 
-@njit(cache=True, error_model="numpy")
-def change(game, side, x, k, place, merged):
+@njit(cache=True, error_model="numpy", inline="always")
+def change(gain, side, x, entries, rule, target, probability, place):
     """The largest and the smallest that g + Σ p (discount V(y) − V(x)) may be, and Σ' p, with one side of the bounds.
 
-    Where pairs are ``merged``, successors in the same place as the pair count as itself.  Differences of numbers that
-    are close are exact, so this tells far more than V(x) less what the choice is worth.
+    ``entries`` are the first and the last of a choice's entries, and how far before its outcomes they are; ``rule`` is
+    the discount, and whether pairs are merged: then successors in the same place as the pair count as itself.
+    Differences of numbers that are close are exact, so this tells far more than V(x) less what the choice is worth.
     """
-    c = game.graph.origin[k]
-    first, last = np.int64(game.graph.entry_ptr[k]), np.int64(game.graph.entry_ptr[k + 1])
-    shift = np.int64(game.outcome_ptr[c]) - first
-    total, size, away, here = game.gain[c], 2.0 * abs(game.gain[c]), 0.0, side[x]
+    first, last, shift = entries
+    discount, merged = rule
+    total, size, away, here = gain, 2.0 * abs(gain), 0.0, side[x]
     for e in range(first, last):
-        y, p = game.graph.target[e], game.probability[e + shift]
+        y, p = target[e], probability[e + shift]
         if y == x or (merged and place[y] == place[x]):
-            step = (game.discount - 1.0) * here
-            away += (1.0 - game.discount) * p
+            step = (discount - 1.0) * here
+            away += (1.0 - discount) * p
         else:
-            step = game.discount * side[y] - here
+            step = discount * side[y] - here
             away += p
-            if game.discount < 1.0:
+            if discount < 1.0:
                 size += p * abs(side[y])
         total += p * step
         size += p * abs(step)
-    if not abs(total) < np.inf:
-        return total, total, away
     error = (last - first + 4.0) * EPSILON * size
     if size > 0.0:
         error += TINY
+    if not abs(total) < np.inf:
+        error = 0.0
     return total + error, total - error, away
 
 
@@ -164,23 +169,34 @@ def change(game, side, x, k, place, merged):
 def lacking(game, bounds, members, merged):
     """By how much the bounds of a component fall short of being proved, at most.
 
-    Choices that never leave their place were looked at before.
+    Choices that never leave their place were looked at before.  Also fills in by how much the rivals of the policy's
+    choices fall short of the upper bounds.
     """
-    lows, highs, policy, place = bounds
-    missing = 0.0
+    _, _, ptr, origin, entry_ptr, target = game.graph
+    _, outcome_ptr, probability, gains, _, discount = game
+    lows, highs, policy, place, rival = bounds
+    rule, missing = (discount, merged), 0.0
     for x in members:
         if highs[x] == -np.inf:
+            rival[x] = 0.0
             continue
         if np.isnan(lows[x] + highs[x]):
             return np.inf
-        for k in range(game.graph.ptr[x], game.graph.ptr[x + 1]):
-            most, _, away = change(game, highs, x, k, place, merged)
+        nearest = np.inf
+        for k in range(ptr[x], ptr[x + 1]):
+            c = origin[k]
+            first, last = np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])
+            entries = (first, last, np.int64(outcome_ptr[c]) - first)
+            most, _, away = change(gains[c], highs, x, entries, rule, target, probability, place)
             if away > 0.0 and not most <= 0.0:
                 missing = max(missing, np.inf if np.isnan(most) else most / away)
             if policy[x] == k:
-                _, least, away = change(game, lows, x, k, place, merged)
+                _, least, away = change(gains[c], lows, x, entries, rule, target, probability, place)
                 if away > 0.0 and not least >= 0.0:
                     missing = max(missing, np.inf if np.isnan(least) else -least / away)
+            else:
+                nearest = min(nearest, -most)
+        rival[x] = nearest
     return missing
 
 
@@ -208,6 +224,7 @@ def prove(game, bounds, members, value, height, exits, merged):
     error, relative, cost, residual = exits
     for _ in range(ROUNDS):
         share = max(relative, residual / cost) if cost > 0.0 else np.inf
+        widest = 0.0
         for x in members:
             i = bounds.place[x]
             if value[i] == -np.inf:
@@ -215,9 +232,12 @@ def prove(game, bounds, members, value, height, exits, merged):
                 continue
             wide = min(error + residual * height[i], share * abs(value[i]))
             wide *= 1.0 + 8.0 * EPSILON
+            widest = max(widest, wide)
             bounds.low[x], bounds.high[x] = value[i] - wide, value[i] + wide
         missing = lacking(game, bounds, members, merged)
         if missing == 0.0:
+            for x in members:
+                bounds.rival[x] -= 2.0 * max(widest, error)
             return True
         if not missing < np.inf:
             return False

@@ -13,22 +13,37 @@ from almostsure.plan.assured.steps import change
 
 
 @njit(cache=True, error_model="numpy")
-def falls_short(game, low, x, k):
-    """By how much a choice of a pair may fall short of the pair's lower bound in one step; ∞ if it never leaves."""
-    _, least, away = change(game, low, x, k, game.graph.state, False)
-    return -least if away > 0.0 else np.inf
+def tied(game, low, play, rival, slack):
+    """Whether each choice keeps its pair's lower bound in one step, but for the slack.
+
+    The policy's choices do.  Where the return is −∞ all do, where it is +∞ no others.
+    """
+    _, _, ptr, origin, entry_ptr, target = game.graph
+    _, outcome_ptr, probability, gains, _, discount = game
+    result = np.zeros(origin.size, np.bool_)
+    for x in range(ptr.size - 1):
+        result[play[x]] = True
+        if low[x] == np.inf or rival[x] > slack:
+            continue
+        for k in range(ptr[x], ptr[x + 1]):
+            c = origin[k]
+            first, last = np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])
+            entries = (first, last, np.int64(outcome_ptr[c]) - first)
+            _, least, away = change(gains[c], low, x, entries, (discount, False), target, probability, play)
+            result[k] = result[k] or low[x] == -np.inf or (away > 0.0 and least >= -slack)
+    return result
 
 
 @njit(cache=True, error_model="numpy")
-def tied_graph(game, low, play, slack, starts, grows):
-    """The graph of the choices that keep the lower bounds but for the slack, as far as it is reached from some pairs.
+def tied_graph(game, is_tied, starts, grows):
+    """The graph of the tied choices, as far as it is reached from some pairs.
 
-    Returns it with the numbers that its pairs and its choices have in the given one.  Where the return is −∞ all
-    choices are tied, where it is +∞ only the policy's; pairs that do not grow have none at all.
+    Returns it with the numbers that its pairs and its choices have in the given one.  Pairs that do not grow have no
+    choices at all.
     """
     ptr, entry_ptr, target = game.graph.ptr, game.graph.entry_ptr, game.graph.target
-    number, pair = np.zeros(play.size, np.uint32), np.empty(play.size, np.uint32)
-    tied = np.zeros(game.graph.origin.size, np.bool_)
+    size = ptr.size - 1
+    number, pair = np.zeros(size, np.uint32), np.empty(size, np.uint32)
     pairs, choices, entries = 0, 0, 0
     for x in starts:
         if number[x] == 0:
@@ -39,11 +54,8 @@ def tied_graph(game, low, play, slack, starts, grows):
     while done < pairs:
         x = pair[done]
         done += 1
-        if not grows[x]:
-            continue
-        for k in range(ptr[x], ptr[x + 1]):
-            tied[k] = k == play[x] or low[x] == -np.inf or (low[x] < np.inf and falls_short(game, low, x, k) <= slack)
-            if tied[k]:
+        for k in range(ptr[x], ptr[x + 1] if grows[x] else ptr[x]):
+            if is_tied[k]:
                 choices += 1
                 entries += np.int64(entry_ptr[k + 1]) - np.int64(entry_ptr[k])
                 for e in range(entry_ptr[k], entry_ptr[k + 1]):
@@ -58,8 +70,8 @@ def tied_graph(game, low, play, slack, starts, grows):
     for i in range(pairs):
         x = pair[i]
         state[i], remaining[i] = game.graph.state[x], game.graph.remaining[x]
-        for k in range(ptr[x], ptr[x + 1]):
-            if tied[k]:
+        for k in range(ptr[x], ptr[x + 1] if grows[x] else ptr[x]):
+            if is_tied[k]:
                 for e in range(entry_ptr[k], entry_ptr[k + 1]):
                     new_target[z] = number[target[e]] - 1
                     z += 1
@@ -88,8 +100,13 @@ def count(game, ends, damage, costs):
 @njit(cache=True, error_model="numpy")
 def shortfall(game, low, play, pairs):
     """By how much the policy's choices fall short of lower bounds at most, at some pairs."""
+    _, _, _, origin, entry_ptr, target = game.graph
+    _, outcome_ptr, probability, gains, _, discount = game
     most = 0.0
     for x in pairs:
         if low[x] > -np.inf and low[x] < np.inf:
-            most = max(most, falls_short(game, low, x, play[x]))
+            c, first, last = origin[play[x]], np.int64(entry_ptr[play[x]]), np.int64(entry_ptr[play[x] + 1])
+            entries = (first, last, np.int64(outcome_ptr[c]) - first)
+            _, least, away = change(gains[c], low, x, entries, (discount, False), target, probability, play)
+            most = max(most, -least if away > 0.0 else np.inf)
     return most

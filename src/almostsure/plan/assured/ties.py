@@ -5,7 +5,8 @@ the proved lower bounds and η ≥ 0 small.  A choice is *tied* if ℓ(x) − η
 policy's own choices satisfy with η = 0.  Of all policies of tied choices:
 
 1. where some surely end, one of least expected length is taken; a unit of damage counts as ``DAMAGE`` steps, so that it
-   decides between lengths that are as good as equal;
+   decides between lengths that are as good as equal.  Lengths are known to ``CLOSE`` times themselves: longer than
+   ``DAMAGE / CLOSE`` = 100 steps, damage decides nothing, and where all steps cost the same nothing is left to be done;
 2. elsewhere, one that ends with the greatest probability, and of these the one that soonest ends, or comes to where no
    end is in reach any more; what is done there stays as it was.
 
@@ -58,7 +59,9 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
     rounding = ROUNDINGS * EPSILON * float(np.abs(low).max(initial=0.0))
     slack = max(float(left.min() if left.size else tolerance) / USUAL_LENGTH, rounding)
     for _ in range(ATTEMPTS):
-        ties = _Ties(engine, found, starts, slack)
+        if not (engine.bounds.rival <= slack).any() or _are_lengths(engine, low):
+            return found
+        ties = _Ties(engine, found, starts, _tied(engine, slack))
         if not ties.exist:
             return found
         ties.shorten()
@@ -70,16 +73,24 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
     return found
 
 
+def _are_lengths(engine: Engine, low: Floats) -> bool:
+    """Whether all steps cost the same, so that the best policies are shortest, and too long to see damage as well."""
+    gain, cost = engine.game.gain, -float(engine.game.gain.min(initial=0.0))
+    if engine.discount < 1 or cost == 0 or (CLOSE * low >= -DAMAGE * cost).any():
+        return False
+    others = np.flatnonzero(gain != -cost)
+    owner = np.searchsorted(engine.mdp.choice_ptr, others, side="right") - 1
+    return bool(engine.mdp.is_terminal()[owner].all())
+
+
 class _Ties:
     """The tied choices on what can be reached by them, and the policy of these that ends soonest."""
 
-    def __init__(self, engine: Engine, found: Pairs, starts: Ints, slack: float) -> None:
+    def __init__(self, engine: Engine, found: Pairs, starts: Ints, tied: Bools) -> None:
         self.engine, self.found = engine, found
         self.play = found.play.copy()
         everywhere = np.ones(found.play.size, np.bool_)
-        self.graph, self.pairs, self.via = engine.call(
-            kernels.tied_graph, engine.game, found.lower, found.play, slack, starts, everywhere
-        )
+        self.graph, self.pairs, self.via = engine.call(kernels.tied_graph, engine.game, tied, starts, everywhere)
         self.exist = self.graph.origin.size > self.pairs.size
         self.height = np.zeros(self.pairs.size)  # bounds on the length; 0 where the old choices stay
 
@@ -100,12 +111,11 @@ class _Ties:
         chance = self.engine.other(self.graph, np.zeros(self.engine.game.gain.size))
         chance.order = _within(chance.order, unsure)
         chance.bounds.low[~unsure] = chance.bounds.high[~unsure] = 1.0
+        chance.bounds.policy[~unsure], chance.bounds.rival[~unsure] = self.graph.ptr[:-1][~unsure], np.inf
         chance.solve(CLOSE)
-        bounds, hopeful = chance.bounds, unsure & (chance.bounds.low > 0.0)
+        hopeful = unsure & (chance.bounds.low > 0.0)
         starts = np.flatnonzero(hopeful)
-        graph, pairs, via = self.engine.call(
-            kernels.tied_graph, chance.game, bounds.low, bounds.policy, AS_LIKELY, starts, hopeful
-        )
+        graph, pairs, via = self.engine.call(kernels.tied_graph, chance.game, _tied(chance, AS_LIKELY), starts, hopeful)
         lengths = self.engine.other(graph, self.costs)
         lengths.order = _within(lengths.order, hopeful[pairs])
         lengths.bounds.low[:] = lengths.bounds.high[:] = -self.height[pairs]
@@ -131,6 +141,13 @@ class _Ties:
             lower[pairs] = self.found.lower[pairs] - slack * self.height
             looked_at = pairs[self.height > 0]
         return np.full_like(lower, -np.inf)
+
+
+def _tied(engine: Engine, slack: float) -> Bools:
+    """Which choices keep the proved lower bounds, but for the slack, [choices]."""
+    low, _, play, _, rival = engine.bounds
+    tied: Bools = engine.call(kernels.tied, engine.game, low, play, rival, slack)
+    return tied
 
 
 def _within(order: tuple[Ints, Ints], where: Bools) -> tuple[Ints, Ints]:
