@@ -8,7 +8,7 @@ import time
 def main() -> None:
     """Compile everything that is not yet in the cache."""
     start = time.perf_counter()
-    for compile_some in (_budgets, _policies, _grids, _learning):
+    for compile_some in (_budgets, _policies, _horizons_and_risks, _grids, _learning):
         compile_some()
     print(f"Kernels are compiled and cached ({time.perf_counter() - start:.1f} s).")
 
@@ -27,6 +27,18 @@ def _policies() -> None:
 
     warm_up()
     layers.warm_up()
+
+
+def _horizons_and_risks() -> None:
+    from almostsure.budget.solve import minimal_budget
+    from almostsure.model.build.grid import grid_family
+    from almostsure.plan import AlmostSure, RiskShield, solve_policy
+
+    mdp = grid_family(100, seed=0)  # large enough for compiled code
+    minimal_budget(mdp, horizon=50)
+    solve_policy(mdp, AlmostSure(20), horizon=10)
+    RiskShield(mdp, 2, 1.0)
+    RiskShield(mdp, 2, 1.0, horizon=10)
 
 
 def _grids() -> None:

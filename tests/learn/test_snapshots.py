@@ -93,6 +93,11 @@ def test_chance_is_noticed():
         explore(Room(chance=0.5))
 
 
+def test_a_snapshot_that_does_not_restore_is_noticed():
+    with pytest.raises(ModelError, match=r"is not deterministic|does not decide what comes next"):
+        explore(Room(), get_state=lambda env: None, set_state=lambda env, snapshot: None)
+
+
 def test_bad_input():
     with pytest.raises(ArgumentError, match="with Discrete actions"):
         explore("Pendulum-v1")

@@ -74,3 +74,11 @@ def test_the_benchmark_in_small(tmp_path):
     assert "shielded: never over budget: True" in done.stdout
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 1 + 3
     assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+def test_with_a_risk_it_stays_within_it():
+    mdp, risk = asure.example("hazard-map"), 0.1
+    small = Settings(n_envs=16, max_episode_steps=60)
+    training = ShieldedPPO(risk=risk, settings=small).train(mdp, 1, steps=2_000, seed=7)
+    inside = asure.RiskShield(mdp, 1, risk).restrict()
+    assert asure.evaluate(inside.mdp, training.policy, budget=1).overspends <= risk

@@ -8,6 +8,7 @@ import pytest
 import almostsure as asure
 from almostsure import minimal_budget
 from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError
+from almostsure.model.build.examples import example_names
 
 
 def walk(position, action):
@@ -143,3 +144,26 @@ def test_random_models_survive():
             if s in back:
                 found = sum(o.damage * o.probability for o in mdp.outcomes(back[s], a))
                 assert found == pytest.approx(sum(p * d for p, _, _, d in rows))
+
+
+@pytest.mark.parametrize("name", example_names())
+def test_every_example_is_rebuilt(name):
+    original = asure.example(name)
+    ends = original.is_terminal()
+
+    def outcomes(state, action):
+        return [(o.probability, o.next_state, o.reward, o.damage) for o in original.outcomes(state, action)]
+
+    def choices(state):
+        return [] if ends[state] else [int(original.choice_action[c]) for c in original.choices(state)]
+
+    start = zip(original.initial_states.tolist(), original.initial_probabilities.tolist(), strict=True)
+    rebuilt = asure.from_function(outcomes, initial=dict(start), actions=choices)
+    of = np.array([int(name) for name in rebuilt.state_names])  # the original's state of each: those that are reached
+    assert np.array_equal(minimal_budget(rebuilt).of_state, minimal_budget(original).of_state[of])
+    assert np.array_equal(rebuilt.is_terminal(), ends[of])
+    for state, was in enumerate(of.tolist()):
+        for action in choices(was):
+            found = {(of[o.next_state], o.reward, o.damage): o.probability for o in rebuilt.outcomes(state, action)}
+            wanted = {(t, reward, damage): p for p, t, reward, damage in outcomes(was, action)}
+            assert found == pytest.approx(wanted)

@@ -31,8 +31,7 @@ budget never makes overspending more likely.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -98,78 +97,89 @@ def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float) -> LeastRi
     upper, lower = (np.zeros((budget + 1, mdp.num_states)) for _ in range(2))
     is_open = [np.flatnonzero(needed > level) for level in range(budget + 1)]
     work = sum(int((mdp.choice_ptr[o + 1] - mdp.choice_ptr[o]).sum()) for o in is_open)
-    sweeps = PLAIN_SWEEPS if work < PLAIN_WORK else 0
-    search = _Search(sums)
+    small = work < PLAIN_WORK
+    before = search_plain if small else _compiled().search_layer
+    edges = _free_edges(sums, is_open[0])
     with Bar("least risks", budget + 1) as bar:
         for level, needy in enumerate(is_open):
             lower[level, needy] = upper[level, needy] = 1.0
-            states = search.with_a_chance(upper, level, needy)
+            states = before(sums, edges, upper, level, needy)
             upper[level, states], lower[level, states] = upper[level - 1, states] if level else 1.0, 0.0
             if states.size:
-                _settle((sums, upper, lower), level, states, tolerance, sweeps)
+                _settle((sums, upper, lower), level, states, tolerance, PLAIN_SWEEPS if small else 0)
             bar.update(level + 1)
     return LeastRisk(upper, lower)
 
 
-class _Search:
-    """Which pairs have a chance, and in which order they are found from those that are safe."""
+class Edges(NamedTuple):
+    """Which of some states lead to each state without damage, side by side."""
 
-    def __init__(self, sums: Sums) -> None:
-        self.sums = sums
-        owner = sums.owner[np.repeat(np.arange(sums.owner.size), np.diff(sums.outcome_ptr))]
-        free = np.flatnonzero(sums.damage == 0)
-        order = free[np.argsort(sums.successor[free], kind="stable")]
-        self._before = owner[order]  # who leads to each state without damage, side by side
-        self._ptr = np.searchsorted(sums.successor[order], np.arange(sums.choice_ptr.size))
+    ptr: Ints  # [num_states + 1]
+    source: Ints
 
-    def with_a_chance(self, upper: Floats, level: int, needy: Ints) -> Ints:
-        """The pairs of a layer with p* < 1, those that lead to safe or lower ones first; the others read 1."""
-        sums, waits = self.sums, np.zeros(upper.shape[1], np.bool_)
-        waits[needy] = True
-        choice, place = spans(sums.choice_ptr, needy)
-        outcome, of = spans(sums.outcome_ptr, choice)
-        left = level - sums.damage[outcome].astype(np.int64)
-        good = (left >= 0) & (upper[np.maximum(left, 0), sums.successor[outcome]] < 1.0)
-        frontier: Ints = needy[np.unique(place[of[good]])]
-        found = [frontier]
-        while frontier.size:
-            waits[frontier] = False
-            items, _ = spans(self._ptr, frontier)
-            ahead = self._before[items]
-            frontier = np.unique(ahead[waits[ahead]])
-            found.append(frontier)
-        return np.concatenate(found)
+
+def _free_edges(sums: Sums, states: Ints) -> Edges:
+    """The edges from some states, by where they lead."""
+    choice, place = spans(sums.choice_ptr, states)
+    outcome, of = spans(sums.outcome_ptr, choice)
+    free = sums.damage[outcome] == 0
+    target, source = sums.successor[outcome[free]], states[place[of[free]]]
+    ptr = np.zeros(sums.choice_ptr.size, np.int64)
+    np.cumsum(np.bincount(target, minlength=ptr.size - 1), out=ptr[1:])
+    return Edges(ptr, source[np.argsort(target, kind="stable")])
+
+
+def search_plain(sums: Sums, edges: Edges, upper: Floats, level: int, needy: Ints) -> Ints:
+    """The pairs of a layer with p* < 1, those that lead to safe or lower ones first; the others read 1."""
+    waits = np.zeros(upper.shape[1], np.bool_)
+    waits[needy] = True
+    choice, place = spans(sums.choice_ptr, needy)
+    outcome, of = spans(sums.outcome_ptr, choice)
+    left = level - sums.damage[outcome].astype(np.int64)
+    good = (left >= 0) & (upper[np.maximum(left, 0), sums.successor[outcome]] < 1.0)
+    frontier: Ints = needy[np.unique(place[of[good]])]
+    found = [frontier]
+    while frontier.size:
+        waits[frontier] = False
+        items, _ = spans(edges.ptr, frontier)
+        ahead = edges.source[items]
+        frontier = np.unique(ahead[waits[ahead]])
+        found.append(frontier)
+    return np.concatenate(found)
 
 
 def _settle(tables: tuple[Sums, Floats, Floats], level: int, states: Ints, tolerance: float, plain_sweeps: int) -> None:
     """Sweep one layer until its bounds are close, or until nothing moves any more."""
-    sums, upper, lower = tables
     for done in range(0, MOST_SWEEPS, SWEEPS_AT_ONCE):
-        sweep = sweep_plain if done < plain_sweeps else _compiled()
-        before = upper[level, states], lower[level, states]
-        if sweep(sums, upper, lower, level, states, SWEEPS_AT_ONCE, tolerance) <= tolerance:
+        sweep = sweep_plain if done < plain_sweeps else _compiled().sweep_layer
+        gap, moves = sweep(*tables, level, states, SWEEPS_AT_ONCE, tolerance)
+        if gap <= tolerance or not moves:  # as close as asked for, or as floats get
             return
-        if all(np.array_equal(old, new[level, states]) for old, new in zip(before, (upper, lower), strict=True)):
-            return  # as close as floats get
 
 
 def sweep_plain(
     sums: Sums, upper: Floats, lower: Floats, level: int, states: Ints, sweeps: int, tolerance: float
-) -> float:
-    """The plain twin of the compiled sweeps: all states at once, from the values before; returns the gap."""
+) -> tuple[float, bool]:
+    """The plain twin of the compiled sweeps: all states at once, from the values before.
+
+    Returns the greatest distance between the bounds, and whether the last sweep changed any.
+    """
     choices, owner = spans(sums.choice_ptr, states)
     first = np.searchsorted(owner, np.arange(states.size))
-    level_of, gap = np.full(choices.size, level), math.inf
+    level_of, gap, moves = np.full(choices.size, level), math.inf, True
     for _ in range(sweeps):
+        before = upper[level, states], lower[level, states]
         high, through = _sums(sums, upper, level_of, choices, up=True)
         low, low_through = _sums(sums, lower, level_of, choices, up=False)
         high, low = np.minimum(high, through), np.maximum(low, low_through)
         upper[level, states] = np.minimum(np.minimum.reduceat(high, first), upper[level, states])
         lower[level, states] = np.maximum(np.minimum.reduceat(low, first), lower[level, states])
-        gap = float((upper[level, states] - lower[level, states]).max())
-        if gap <= tolerance:
+        after = upper[level, states], lower[level, states]
+        gap = float((after[0] - after[1]).max())
+        moves = any((old != new).any() for old, new in zip(before, after, strict=True))
+        if gap <= tolerance or not moves:
             break
-    return gap
+    return gap, moves
 
 
 def least_within(mdp: MDP, budget: int, horizon: int) -> Floats:
@@ -178,7 +188,7 @@ def least_within(mdp: MDP, budget: int, horizon: int) -> Floats:
     table = np.zeros(((horizon + 1) * rows, mdp.num_states))
     table[:rows, first_values(mdp) > 0] = 1.0
     large = mdp.num_outcomes * rows * horizon > PLAIN_STEPS
-    step = _compiled_step() if large else step_plain
+    step = _compiled().sweep_step if large else step_plain
     with Bar("least risks", horizon) as bar:
         for t in range(1, horizon + 1):
             step(sums, table[(t - 1) * rows : t * rows], table[t * rows : (t + 1) * rows])
@@ -227,15 +237,9 @@ def _sums(
     return np.minimum(direct, 1.0), np.where(np.isnan(through), 1.0 if up else 0.0, np.minimum(through, 1.0))
 
 
-def _compiled_step() -> Callable[..., None]:
+def _compiled() -> Any:
+    """The module of the compiled twins."""
     with compiling("the risk solver"):
-        from almostsure.plan.risk.least_kernel import sweep_step
+        from almostsure.plan.risk import least_kernel
 
-    return cast(Callable[..., None], sweep_step)
-
-
-def _compiled() -> Callable[..., float]:
-    with compiling("the risk solver"):
-        from almostsure.plan.risk.least_kernel import sweep_layer
-
-    return cast(Callable[..., float], sweep_layer)
+    return least_kernel

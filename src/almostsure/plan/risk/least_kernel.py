@@ -1,6 +1,6 @@
-"""The compiled sweeps of :mod:`almostsure.plan.risk.least`, whose ``sweep_plain`` is their twin.
+"""The compiled twins of the search, the sweeps and the steps of :mod:`almostsure.plan.risk.least`.
 
-A state's new value is used at once, and states whose bounds are close are left alone: both only save time.
+In a sweep, a state's new value is used at once, and states whose bounds are close are left alone: both only save time.
 """
 
 from __future__ import annotations
@@ -14,25 +14,55 @@ from almostsure.plan.risk.least import TINY
 
 
 @njit(cache=True)
+def search_layer(sums: Any, edges: Any, upper: Any, level: int, needy: Any) -> Any:  # pragma: no cover - compiled
+    """The pairs of a layer with p* < 1, breadth first from those that lead to safe or lower ones."""
+    waits = np.zeros(upper.shape[1], np.bool_)
+    found, size = np.empty_like(needy), 0
+    for s in needy:
+        waits[s] = not leads_on(sums, upper, level, s)
+        if not waits[s]:
+            found[size] = s
+            size += 1
+    head = 0
+    while head < size:
+        for i in range(edges.ptr[found[head]], edges.ptr[found[head] + 1]):
+            if waits[edges.source[i]]:
+                waits[edges.source[i]] = False
+                found[size] = edges.source[i]
+                size += 1
+        head += 1
+    return found[:size]
+
+
+@njit(cache=True)
+def leads_on(sums: Any, upper: Any, level: int, s: int) -> bool:  # pragma: no cover - compiled
+    """Whether any outcome of any choice has a chance already."""
+    for o in range(sums.outcome_ptr[sums.choice_ptr[s]], sums.outcome_ptr[sums.choice_ptr[s + 1]]):
+        left = level - np.int64(sums.damage[o])
+        if left >= 0 and upper[left, sums.successor[o]] < 1.0:
+            return True
+    return False
+
+
+@njit(cache=True)
 def sweep_layer(
     sums: Any, upper: Any, lower: Any, level: int, states: Any, sweeps: int, tolerance: float
-) -> float:  # pragma: no cover - compiled
-    """Sweep the states of a layer; returns the greatest distance between the bounds afterwards."""
-    gap = np.inf
+) -> tuple[float, bool]:  # pragma: no cover - compiled
+    """Sweep the states of a layer; returns the greatest distance between the bounds, and whether any still moves."""
+    gap, moves = np.inf, True
     for number in range(sweeps):
-        gap = 0.0
+        gap, moves = 0.0, False
         for i in range(states.size):
             s = states[i] if number % 2 == 0 else states[states.size - 1 - i]
-            if upper[level, s] - lower[level, s] <= 0.5 * tolerance:
-                gap = max(gap, upper[level, s] - lower[level, s])
-                continue
-            high, low = bounds_of(sums, upper, lower, level, s)
-            upper[level, s] = min(upper[level, s], high)
-            lower[level, s] = max(lower[level, s], low)
+            if upper[level, s] - lower[level, s] > 0.5 * tolerance:
+                high, low = bounds_of(sums, upper, lower, level, s)
+                moves = moves or high < upper[level, s] or low > lower[level, s]
+                upper[level, s] = min(upper[level, s], high)
+                lower[level, s] = max(lower[level, s], low)
             gap = max(gap, upper[level, s] - lower[level, s])
-        if gap <= tolerance:
+        if gap <= tolerance or not moves:
             break
-    return gap
+    return gap, moves
 
 
 @njit(cache=True)

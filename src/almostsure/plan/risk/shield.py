@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 from copy import copy
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
@@ -109,16 +110,27 @@ class RiskShield:
         """The table of p̄: one row for each remaining budget, and for each number of steps left."""
         if self.horizon is not None:
             return least_within(self.mdp, self.budget, self.horizon)
-        needed = minimal_budget(self.mdp).of_state
+        needed = minimal_budget(self.mdp, cap=self.budget).of_state
         return least_risk(self.mdp, needed, self.budget, tolerance).upper
 
     def _prepare(self) -> None:
-        """What look-ups need, and the risk at the start."""
+        """Nothing changes from here on; the risk at the start."""
         self.least.flags.writeable = False
-        self._sums: Sums = sums_of(self.mdp)
-        self._outcomes = Outcomes(self.mdp)
-        self._choices = self.mdp.choice_states().astype(np.int64) * self.mdp.num_actions + self.mdp.choice_action
         self._start = self._share_risk()
+
+    # What look-ups need of the model is made when the first one asks.
+
+    @cached_property
+    def _sums(self) -> Sums:
+        return sums_of(self.mdp)
+
+    @cached_property
+    def _outcomes(self) -> Outcomes:
+        return Outcomes(self.mdp)
+
+    @cached_property
+    def _choices(self) -> Ints:
+        return self.mdp.choice_states().astype(np.int64) * self.mdp.num_actions + self.mdp.choice_action
 
     @property
     def carries(self) -> tuple[str, ...]:
@@ -371,7 +383,6 @@ class RiskShield:
             raise CertificateError(f"risks must be {rows} rows of {self.mdp.num_states} numbers; got {least.shape}")
         if not ((least >= 0) & (least <= 1)).all():
             raise CertificateError("risks must be probabilities, 0 … 1")
-        self._sums = sums_of(self.mdp)
         first = 0 if self.horizon is None else self.budget + 1  # with no step left nothing is asked of them
         if first and (least[:first, first_values(self.mdp) > 0] < 1).any():
             raise CertificateError("what is forbidden must have a risk of 1")

@@ -1,0 +1,50 @@
+"""After ``python -m almostsure.warm`` nobody waits for a compiler."""
+
+import pytest
+
+import almostsure as asure
+from almostsure import warm
+from almostsure.learn.learners import ShieldedQ
+from almostsure.model.build.grid import grid_family
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """The kernels that are compiled, from the moment when all of them should be."""
+    from numba.core import event
+
+    warm.main()
+    with event.install_recorder("numba:compile") as recorder:
+        yield lambda: [some.data["dispatcher"].__qualname__ for _, some in recorder.buffer if some.is_start]
+
+
+def a_model():
+    return grid_family(80, seed=3)
+
+
+CALLS = {
+    "the minimal budget, checked": lambda: asure.check_minimal_budget(a_model(), asure.minimal_budget(a_model())),
+    "the minimal budget within steps": lambda: asure.minimal_budget(a_model(), horizon=30),
+    "a policy": lambda: asure.solve_policy(a_model(), asure.AlmostSure(25)),
+    "a policy that counts steps": lambda: asure.solve_policy(a_model().with_reward(-1.0), asure.AlmostSure(25)),
+    "a discounted policy": lambda: asure.solve_policy(a_model(), asure.AlmostSure(25), discount=0.9),
+    "a policy for all states": lambda: asure.solve_policy(a_model(), asure.AlmostSure(25), everywhere=True),
+    "a policy for some steps": lambda: asure.solve_policy(a_model(), asure.AlmostSure(25), horizon=20),
+    "a policy that pays on average": lambda: asure.solve_policy(asure.example("hazard-map"), asure.Expected(1.0)),
+    "a shield with a risk": lambda: asure.RiskShield(a_model(), 3, 1.0),
+    "a shield with a risk and steps": lambda: asure.RiskShield(a_model(), 3, 1.0, horizon=20),
+    "episodes": lambda: asure.simulate(
+        a_model(), asure.solve_policy(a_model(), asure.AlmostSure(25)).policy, 200_000, budget=25, max_steps=50
+    ),
+    "an evaluation": lambda: asure.evaluate(
+        a_model(), asure.solve_policy(a_model(), asure.AlmostSure(25)).policy, budget=25
+    ),
+    "a learned budget": lambda: asure.learn_minimal_budget(asure.example("hazard-map"), mu=0.05, delta=0.1),
+    "a learner": lambda: ShieldedQ().train(asure.example("hazard-map"), 2, steps=200_000, seed=1),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_nothing_is_compiled_any_more(call, compiled):
+    CALLS[call]()
+    assert compiled() == []
