@@ -9,15 +9,14 @@ VENV ?= .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 RUN := $(VENV)/bin/python
 SOURCES := src tests benchmarks docs examples scripts .ci
 
-# The pins hold for the packages and for the build backend, whichever of the two variables pip knows.  What the package
-# itself needs is installed from files with known hashes; the extras are not (PyTorch's files differ between machines).
+# The pins hold for the packages and for the build backend, whichever of the two variables pip knows.  Everything is
+# installed from files with known hashes, but for PyTorch, whose files differ between machines.
 PINS := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 PIP := $(PINS) PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) -m pip install -qq
 
 # `make demo` installs the core only, so that a newcomer waits for nothing else.
 CORE := $(VENV)/.installed-core
-TEST := $(VENV)/.installed-test
-LINT := $(VENV)/.installed-lint
+DEV := $(VENV)/.installed-dev
 DOCS := $(VENV)/.installed-docs
 
 .PHONY: help
@@ -34,11 +33,11 @@ demo: $(CORE)  ## one map, three kinds of promise, and an HTML report
 	@echo && echo "In this shell the command is found after: . $(VENV)/bin/activate"
 
 .PHONY: test
-test: $(TEST)  ## every test, doctest and documented snippet
+test: $(DEV)  ## every test, doctest and documented snippet
 	@$(RUN) -m pytest -n $(or $(JOBS),2) $(ARGS)
 
 .PHONY: lint
-lint: $(LINT)  ## ruff, mypy --strict, and the one-way imports
+lint: $(DEV)  ## ruff, mypy --strict, and the one-way imports
 	@failed=; \
 	$(RUN) -m ruff check $(wildcard $(SOURCES)) || failed=1; \
 	$(RUN) -m ruff format --check $(wildcard $(SOURCES)) || failed=1; \
@@ -47,16 +46,16 @@ lint: $(LINT)  ## ruff, mypy --strict, and the one-way imports
 	test -z "$$failed"
 
 .PHONY: format
-format: $(LINT)  ## let ruff repair and format the sources
+format: $(DEV)  ## let ruff repair and format the sources
 	@$(RUN) -m ruff check --fix --quiet $(wildcard $(SOURCES))
 	@$(RUN) -m ruff format $(wildcard $(SOURCES))
 
 .PHONY: bench
-bench: $(TEST)  ## each benchmark beside its peer, as ratios, and docs/benchmarks.md of them
+bench: $(DEV)  ## each benchmark beside its peer, as ratios, and docs/benchmarks.md of them
 	@$(RUN) scripts/benchmarks_page.py --run $(or $(NAMES),all) $(if $(ARGS),-- $(ARGS))
 
 .PHONY: fuzz
-fuzz: $(TEST)  ## a million random models against plain twins, and 10⁹ shielded steps; goes on where it was stopped
+fuzz: $(DEV)  ## a million random models against plain twins, and 10⁹ shielded steps; goes on where it was stopped
 	@$(RUN) tests/fuzz/run.py $(ARGS)
 
 .PHONY: oldest
@@ -64,7 +63,7 @@ oldest:  ## the tests of the core, with the oldest versions that pyproject.toml 
 	@sh scripts/oldest.sh $(PYTHON)
 
 .PHONY: mutants
-mutants: $(TEST)  ## whether the tests notice small changes of the code: a random sample, under an hour
+mutants: $(DEV)  ## whether the tests notice small changes of the code: a random sample, under an hour
 	@$(PIP) 'cosmic-ray>=8.4'
 	@$(RUN) scripts/mutants.py $(ARGS)
 
@@ -74,7 +73,7 @@ docs: $(DOCS)  ## the documentation site, in site/
 	@echo "The documentation is in site/index.html"
 
 .PHONY: pins
-pins:  ## write constraints.txt and requirements.txt anew, from the newest versions
+pins:  ## write constraints.txt and requirements*.txt anew, from the newest versions
 	@sh scripts/pins.sh $(PYTHON)
 
 .PHONY: clean
@@ -96,17 +95,13 @@ $(CORE): pyproject.toml constraints.txt requirements.txt | $(RUN)
 	@$(RUN) -m almostsure.warm
 	@touch $@
 
-$(TEST): $(CORE)
-	@echo "Installing what the tests need …"
-	@$(PIP) --editable '.[storm,test]'
+$(DEV): $(CORE) requirements-dev.txt
+	@echo "Installing what the tests and the linters need …"
+	@$(PIP) --require-hashes --no-deps --requirement requirements-dev.txt
+	@$(PIP) --no-build-isolation --editable '.[storm,test,lint]'  # PyTorch; the rest is there
 	@touch $@
 
-$(LINT): $(CORE)
-	@echo "Installing the linters …"
-	@$(PIP) --editable '.[test,lint]'
-	@touch $@
-
-$(DOCS): $(CORE)
+$(DOCS): $(CORE) requirements-docs.txt
 	@echo "Installing Zensical …"
-	@$(PIP) --editable '.[docs]'
+	@$(PIP) --require-hashes --no-deps --requirement requirements-docs.txt
 	@touch $@
