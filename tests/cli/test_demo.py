@@ -62,7 +62,7 @@ def test_routes_sit_below_each_other_on_a_narrow_terminal(here: Callable[..., An
 
 
 def test_nothing_is_compiled_and_the_first_line_comes_at_once(tmp_path: Path) -> None:
-    """The first line is written before the report is loaded, and Numba never is."""
+    """The first line is written before SciPy and the report are loaded, and Numba never is."""
     program = """
 import io, sys
 
@@ -77,7 +77,7 @@ from almostsure.cli import main
 try:
     main()
 except SystemExit as end:
-    heavy = {"almostsure.report", "numba"}
+    heavy = {"almostsure.learn", "almostsure.report", "numba", "scipy"}
     print(sorted(heavy & sys.loaded_at_first), "numba" in sys.modules, end.code)
 """
     done = subprocess.run(

@@ -11,7 +11,7 @@ from almostsure import AlmostSure, Chance, Expected, example, from_transitions, 
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import NoSafeAction
 from almostsure.policy import worst
-from almostsure.policy.evaluate import evaluate
+from almostsure.policy.evaluation import evaluate
 from almostsure.policy.explore import explore
 from almostsure.policy.policy import Policy
 from almostsure.policy.worst import worst_damage

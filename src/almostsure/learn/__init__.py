@@ -3,19 +3,24 @@
 ``docs/learning.md`` says which guarantee each way gives.
 """
 
-from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
-from almostsure.learn.comparison.result import Comparison
-from almostsure.learn.comparison.run import compare
-from almostsure.learn.counts import Counts
-from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
-from almostsure.learn.logs.learn import learn_from_logs
-from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
-from almostsure.learn.online import OnlineShield
-from almostsure.learn.sampling.count import count_outcomes
-from almostsure.learn.sampling.crew import RayCluster
-from almostsure.learn.sampling.env_sampler import EnvSampler
-from almostsure.learn.sampling.samplers import FunctionSampler, Sampler
-from almostsure.learn.snapshots import explore
+from typing import TYPE_CHECKING
+
+from almostsure.exports import on_demand
+
+if TYPE_CHECKING:
+    from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
+    from almostsure.learn.comparison.result import Comparison
+    from almostsure.learn.comparison.run import compare
+    from almostsure.learn.counts import Counts
+    from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
+    from almostsure.learn.logs.learn import learn_from_logs
+    from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
+    from almostsure.learn.online import OnlineShield
+    from almostsure.learn.sampling.count import count_outcomes
+    from almostsure.learn.sampling.crew import RayCluster
+    from almostsure.learn.sampling.env_sampler import EnvSampler
+    from almostsure.learn.sampling.samplers import FunctionSampler, Sampler
+    from almostsure.learn.snapshots import explore
 
 __all__ = [
     "Comparison",
@@ -42,3 +47,22 @@ __all__ = [
     "read_ledger",
     "samples_needed",
 ]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "almostsure.learn.bounds": "Confidence confidence delta_bought mu_bought samples_needed",
+        "almostsure.learn.comparison.result": "Comparison",
+        "almostsure.learn.comparison.run": "compare",
+        "almostsure.learn.counts": "Counts",
+        "almostsure.learn.ledger": "Episode Ledger Surprise Violation read_ledger",
+        "almostsure.learn.logs.learn": "learn_from_logs",
+        "almostsure.learn.minimal": "LearnedBudget learn_minimal_budget",
+        "almostsure.learn.online": "OnlineShield",
+        "almostsure.learn.sampling.count": "count_outcomes",
+        "almostsure.learn.sampling.crew": "RayCluster",
+        "almostsure.learn.sampling.env_sampler": "EnvSampler",
+        "almostsure.learn.sampling.samplers": "FunctionSampler Sampler",
+        "almostsure.learn.snapshots": "explore",
+    },
+)

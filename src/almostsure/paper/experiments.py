@@ -24,7 +24,7 @@ from almostsure.paper.claim import CLOSE, LOOSE, Trial, claim
 from almostsure.plan.constraints import AlmostSure, Expected
 from almostsure.plan.solve import Solution, solve_policy
 from almostsure.policy.augment import augment
-from almostsure.policy.evaluate import Evaluation, evaluate
+from almostsure.policy.evaluation import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulation.simulate import Episodes, simulate
 

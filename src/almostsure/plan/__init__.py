@@ -1,11 +1,16 @@
 """The best policy under a constraint on damage, and how its return depends on the budget."""
 
-from almostsure.plan.budget_frontier import BudgetFrontier, budget_frontier
-from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
-from almostsure.plan.frontier import Frontier, frontier
-from almostsure.plan.risk import RiskShield
-from almostsure.plan.solve import Solution, solve_policy
-from almostsure.plan.suggest import Suggestion, suggest_budget
+from typing import TYPE_CHECKING
+
+from almostsure.exports import on_demand
+
+if TYPE_CHECKING:
+    from almostsure.plan.budget_frontiers import BudgetFrontier, budget_frontier
+    from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
+    from almostsure.plan.frontiers import Frontier, frontier
+    from almostsure.plan.risk import RiskShield
+    from almostsure.plan.solve import Solution, solve_policy
+    from almostsure.plan.suggest import Suggestion, suggest_budget
 
 __all__ = [
     "AlmostSure",
@@ -22,3 +27,15 @@ __all__ = [
     "solve_policy",
     "suggest_budget",
 ]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "almostsure.plan.budget_frontiers": "BudgetFrontier budget_frontier",
+        "almostsure.plan.constraints": "AlmostSure Chance Constraint Expected",
+        "almostsure.plan.frontiers": "Frontier frontier",
+        "almostsure.plan.risk": "RiskShield",
+        "almostsure.plan.solve": "Solution solve_policy",
+        "almostsure.plan.suggest": "Suggestion suggest_budget",
+    },
+)

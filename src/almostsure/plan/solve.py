@@ -53,7 +53,7 @@ from almostsure.plan.programme.lagrange import Answer, Proof
 from almostsure.plan.programme.occupation import Endless, NoEnd, Programme
 from almostsure.plan.programme.upper import upper_bound
 from almostsure.plan.within import Within, solve_within, without_steps
-from almostsure.policy.evaluate import Evaluation, evaluate
+from almostsure.policy.evaluation import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.progress import Bar
 

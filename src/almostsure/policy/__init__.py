@@ -1,8 +1,23 @@
 """Policies: what they play, what they achieve exactly, and what happens when they are played."""
 
-from almostsure.policy.evaluate import Evaluation, evaluate
-from almostsure.policy.policy import Policy
-from almostsure.policy.simulation.simulate import Episodes, Trajectory, simulate
-from almostsure.policy.worst import worst_damage
+from typing import TYPE_CHECKING
+
+from almostsure.exports import on_demand
+
+if TYPE_CHECKING:
+    from almostsure.policy.evaluation import Evaluation, evaluate
+    from almostsure.policy.policy import Policy
+    from almostsure.policy.simulation.simulate import Episodes, Trajectory, simulate
+    from almostsure.policy.worst import worst_damage
 
 __all__ = ["Episodes", "Evaluation", "Policy", "Trajectory", "evaluate", "simulate", "worst_damage"]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "almostsure.policy.evaluation": "Evaluation evaluate",
+        "almostsure.policy.policy": "Policy",
+        "almostsure.policy.simulation.simulate": "Episodes Trajectory simulate",
+        "almostsure.policy.worst": "worst_damage",
+    },
+)

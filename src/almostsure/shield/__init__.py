@@ -14,12 +14,17 @@ A shield is a :class:`Guard`: wrappers, learners and exports speak to that proto
 carried along a run.
 """
 
-from almostsure.shield.feasible import Violation
-from almostsure.shield.horizon import HorizonShield
-from almostsure.shield.inside import Restricted, Trimmed, restrict, trim
-from almostsure.shield.monitored import MonitoredShield
-from almostsure.shield.protocol import Guard, Run
-from almostsure.shield.shield import Shield
+from typing import TYPE_CHECKING
+
+from almostsure.exports import on_demand
+
+if TYPE_CHECKING:
+    from almostsure.shield.feasible import Violation
+    from almostsure.shield.horizon import HorizonShield
+    from almostsure.shield.inside import Restricted, Trimmed, restrict, trim
+    from almostsure.shield.monitored import MonitoredShield
+    from almostsure.shield.protocol import Guard, Run
+    from almostsure.shield.shield import Shield
 
 __all__ = [
     "Guard",
@@ -33,3 +38,15 @@ __all__ = [
     "restrict",
     "trim",
 ]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "almostsure.shield.feasible": "Violation",
+        "almostsure.shield.horizon": "HorizonShield",
+        "almostsure.shield.inside": "Restricted Trimmed restrict trim",
+        "almostsure.shield.monitored": "MonitoredShield",
+        "almostsure.shield.protocol": "Guard Run",
+        "almostsure.shield.shield": "Shield",
+    },
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -12,10 +12,10 @@ import typer
 from almostsure.cli import options as opt
 from almostsure.cli.options import Task, check_output, least_budget, save_figure
 from almostsure.cli.output import bar, facts, heading, next_step, say, table
-from almostsure.plan.frontier import Frontier
-from almostsure.plan.frontier import frontier as find_frontier
-from almostsure.plan.suggest import Suggestion, suggest_budget
 from almostsure.wording import number, percent
+
+if TYPE_CHECKING:
+    from almostsure.plan import Frontier, Suggestion
 
 ROWS = 16  # of a table of budgets
 Plot = Annotated[Path | None, typer.Option(help="Save the picture (.png, .pdf, .svg).")]
@@ -35,6 +35,8 @@ def suggest(
     json: opt.Json = False,
 ) -> None:
     """Suggest a budget: the least that is safe, what each further unit returns, and where that stops paying."""
+    from almostsure.plan import suggest_budget
+
     task = Task("suggest", model, damage, reward, cost, goal, scale, constants, json)
     check_output(plot, *opt.PICTURES)
     least_budget(task)
@@ -66,6 +68,8 @@ def frontier(
     json: opt.Json = False,
 ) -> None:
     """Compare the best returns when damage is limited for certain, on average, and with a risk."""
+    from almostsure.plan import frontier as find_frontier
+
     task = Task("frontier", model, damage, reward, cost, goal, scale, constants, json)
     check_output(plot, *opt.PICTURES)
     highest = suggested_budget(task) if budget is None else budget
@@ -82,6 +86,8 @@ def frontier(
 
 def suggested_budget(task: Task) -> int:
     """The budget from which on more hardly pays; an error where no finite one suffices."""
+    from almostsure.plan import suggest_budget
+
     least_budget(task)
     return suggest_budget(task.mdp).budget
 

@@ -21,9 +21,6 @@ from almostsure.cli.options import Task, as_typed, check_output, complete_result
 from almostsure.cli.output import emit, facts, heading, next_step, say
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError, NotEnoughMemory
 from almostsure.files import UMB
-from almostsure.plan.risk.shield import RiskShield
-from almostsure.shield.horizon import HorizonShield
-from almostsure.shield.shield import Shield
 
 PROVED = (
     "\nProved: an agent that starts with the minimal budget of its state, and plays only actions that need no "
@@ -122,6 +119,9 @@ def export(
 
 def _shield(task: Task, budget: int | None, risk: float | None, horizon: int | None) -> tuple[Any, tuple[Any, ...]]:
     """The shield that the options name, and what its exports are told."""
+    from almostsure.plan import RiskShield
+    from almostsure.shield import HorizonShield, Shield
+
     if risk is not None:
         if budget is None:
             raise ArgumentError("--risk is the probability of more than --budget; give both.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -17,8 +17,10 @@ from almostsure.cli.options import Task, check_output, save_figure, word
 from almostsure.cli.output import described, emit, facts, heading, need, needs, next_step, say, table
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.files import TENSORS, UMB
-from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
 from almostsure.wording import number, percent
+
+if TYPE_CHECKING:
+    from almostsure.learn import LearnedBudget
 
 LOGS = (".csv", ".parquet", ".pq")
 
@@ -60,6 +62,8 @@ def learn(
         learned = _from_log(task, mu, delta, {"--budget": budget, "--checkpoint": checkpoint})
     else:
         rarest = min(float(task.mdp.probability.min()), 0.999) if mu is None else mu
+        from almostsure.learn import learn_minimal_budget
+
         learned = learn_minimal_budget(
             task.mdp, mu=rarest, delta=delta, budget=budget, seed=seed, checkpoint=checkpoint
         )

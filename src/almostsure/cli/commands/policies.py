@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -17,13 +17,12 @@ from almostsure.errors import ArgumentError, Infeasible
 from almostsure.files import TENSORS
 from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint
-from almostsure.plan.solve import Solution, solve_policy
-from almostsure.policy.evaluate import Evaluation, evaluate
-from almostsure.policy.policy import Policy
-from almostsure.policy.simulation.simulate import MAX_STEPS, Episodes
-from almostsure.policy.simulation.simulate import simulate as play
-from almostsure.policy.worst import worst_damage
+from almostsure.policy.simulation.simulate import MAX_STEPS
 from almostsure.wording import number, percent
+
+if TYPE_CHECKING:
+    from almostsure.plan import Solution
+    from almostsure.policy import Episodes, Evaluation, Policy
 
 CURVE = 16  # rows of a table of returns
 SPREAD = 20  # rows of a distribution
@@ -55,6 +54,8 @@ def solve(
 
     Without a constraint, the budget is the least one that can be promised.
     """
+    from almostsure.policy import worst_damage
+
     task = Task("solve", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(output, *TENSORS)
     asked = _constraint(task, budget, limit, risk, horizon)
@@ -92,6 +93,9 @@ def simulate(
     json: opt.Json = False,
 ) -> None:
     """Play a policy many times, and count the damage."""
+    from almostsure.policy import Policy
+    from almostsure.policy import simulate as play
+
     task = Task("simulate", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     mdp = task.mdp
     if policy is not None and (limit is not None or risk is not None):
@@ -120,6 +124,8 @@ def _constraint(
 
 def _best(task: Task, constraint: Constraint, **options: Any) -> Solution:
     """The solution; where there is none, the command that has one is named."""
+    from almostsure.plan import solve_policy
+
     try:
         return solve_policy(task.mdp, constraint, **options)
     except Infeasible as error:
@@ -144,6 +150,8 @@ def _described(constraint: Constraint) -> dict[str, Any]:
 
 def _evaluated(mdp: MDP, policy: Policy, discount: float = 1.0, budget: int | None = None) -> Evaluation | None:
     """What the policy achieves exactly; None where that would take too long."""
+    from almostsure.policy import evaluate
+
     large = policy.num_layers * mdp.num_states > PAIRS
     return None if large else evaluate(mdp, policy, discount=discount, budget=budget)
 
