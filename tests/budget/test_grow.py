@@ -52,8 +52,10 @@ def test_growing_equals_solving_anew(data, local):
             asure.check_minimal_budget(larger, growing.snapshot(larger))
 
 
-def test_the_seeded_families_agree_too():
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("local", [0, grow.LOCAL])
+def test_the_seeded_families_agree_too(local, monkeypatch):
+    monkeypatch.setattr(grow, "LOCAL", local)  # 0: every rise is solved anew by the compiled engine
+    rng, solves = np.random.default_rng(0), 0
     for seed in range(40):
         mdp = garnet(60, 3, 2, seed=seed, damage_rate=0.05, max_damage=3)
         growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
@@ -62,10 +64,14 @@ def test_the_seeded_families_agree_too():
             choice = int(rng.integers(mdp.num_choices))
             state, action = int(mdp.choice_states()[choice]), int(mdp.choice_action[choice])
             extra.append((state, action, int(rng.integers(mdp.num_states)), int(rng.random() < 0.5)))
-            growing.add(*extra[-1])
+            before = growing.of_state.copy()
+            raised = growing.add(*extra[-1])
+            assert raised == tuple(np.flatnonzero(before != growing.of_state).tolist())
+        solves += growing.solves
         larger = with_outcomes(mdp, extra)
         assert np.array_equal(growing.of_choice, asure.minimal_budget(larger).of_choice)
         asure.check_minimal_budget(larger, growing.snapshot(larger))
+    assert (solves > 0) == (local == 0)
 
 
 def test_from_nothing_known():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from almostsure.errors import ModelError, UnknownName
+from almostsure.model.arrays import _hashed_width
 from almostsure.model.build.transitions import from_transitions
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import ARRAY_NAMES, MDP, Arrays, action_dtype, index_dtype
@@ -128,6 +129,18 @@ def test_repr_and_summary_are_worth_reading(mdp):
     for part in ("actions    3 (1–2 per state): left, never, right", "1 of the outcomes hurt (25.0%), by at most 1",
                  "reward     0 … 1", "terminal   1", mdp.fingerprint[:16]):  # fmt: skip
         assert part in summary
+
+
+def test_the_fingerprint_counts_indices_as_wide_as_they_must_be():
+    class Sized:
+        def __init__(self, size):
+            self.size = size
+
+    for name, other, extra in (("choice_ptr", "choice_action", 1), ("outcome_ptr", "successor", 1)):
+        assert _hashed_width(name, {other: Sized(2**31 - 1 - extra)}) is np.int32
+        assert _hashed_width(name, {other: Sized(2**31 - extra)}) is np.int64
+    assert _hashed_width("successor", {"choice_ptr": Sized(2**31)}) is np.int32
+    assert _hashed_width("successor", {"choice_ptr": Sized(2**31 + 1)}) is np.int64
 
 
 def test_the_fingerprint_sees_content_and_start_only(mdp):
