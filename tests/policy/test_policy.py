@@ -45,6 +45,19 @@ def test_one_row_for_each_remaining_budget(mdp):
     assert [policy.act("field", k) for k in range(5)] == [1, 1, 2, 2, 2]  # the top layer serves larger budgets
 
 
+def test_one_block_of_rows_for_some_numbers_of_steps_left(mdp):
+    one, two = Policy.from_table(mdp, [[1, 1, 0], [0, 2, 0]]), Policy.from_table(mdp, [[1, 1, 0], [0, 1, 0]])
+    choice = np.concatenate([one.choice, two.choice])
+    policy = Policy(mdp, choice=choice, budget=1, block=[1, 0, 1])
+    assert [policy.act("field", 1, steps_left=t) for t in (1, 2, 3)] == [1, 2, 1]
+    assert [policy.act("home", 0, steps_left=t) for t in (1, 2, 3)] == [1, 1, 1]
+    with pytest.raises(ArgumentError, match="horizon of 3 steps: say how many are left"):
+        policy.act("field", 1)
+    for wrong in (0, 4):
+        with pytest.raises(ArgumentError, match=f"steps_left must lie in 1 … 3, the policy's horizon; got {wrong}"):
+            policy.act("field", 1, steps_left=wrong)
+
+
 def test_a_mapping_may_be_partial_and_random(mdp):
     policy = Policy.from_table(mdp, {"home": {"out": 0.25, "back": 0.75}, "field": "back"})
     assert policy.probabilities("home").tolist() == [0.25, 0.75, 0]

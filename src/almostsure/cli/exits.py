@@ -157,9 +157,10 @@ class _Failure:
 
 
 def _in_words(message: str) -> str:
-    """The message, with what the parser of numbers says in words."""
-    for kind, words in (("integer", "a whole number"), ("number", "a number")):
-        message = re.sub(f"Input should be a (valid|finite) {kind}.*", f"must be {words}.", message)
+    """The message, with what the parser of numbers, or that of older versions of typer, says in words."""
+    for kinds, words in (("integer", "a whole number"), ("number|float", "a number")):
+        parsed = f"(Input should be a (valid|finite)|'[^']*' is not a valid) ({kinds}).*"
+        message = re.sub(parsed, f"must be {words}.", message)
     return message
 
 
