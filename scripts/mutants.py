@@ -129,13 +129,13 @@ def mutations(path: Path) -> list[MutationSpec]:
 
 
 def idle_lines(text: str) -> Iterator[tuple[int, int]]:
-    """Where code stands that never runs: annotations by position; overloads, protocols and imports for types by line (−1)."""
+    """Where code never runs: annotations by position; overloads, protocols and imports for types by line (−1)."""
     for node in ast.walk(ast.parse(text)):
         for field in ("annotation", "returns"):
             if (part := getattr(node, field, None)) is not None:
                 yield from ((n.lineno, n.col_offset) for n in ast.walk(part) if hasattr(n, "lineno"))
                 yield from ((part.lineno, column) for column in range(part.col_offset, part.end_col_offset + 1))
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" or is_protocol(node):
+        if (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING") or is_protocol(node):
             yield from ((line, -1) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
         for decorator in getattr(node, "decorator_list", ()):
             if ast.unparse(decorator) in ("overload", "final", "dataclass", "runtime_checkable"):
