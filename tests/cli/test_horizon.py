@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import almostsure as asure
 from almostsure.cli.app import run
 
 
@@ -30,6 +31,29 @@ def test_monitors_by_name(capsys):
     for wrong in ("steps=x", "tank=3", "second=wet"):
         assert run(["budget", "paper", "--monitor", wrong]) != 0
     assert "must read" in capsys.readouterr().err
+
+
+def test_an_automaton_from_a_file(capsys, tmp_path):
+    rows = [(0, 0, 1, 1, 0, 0), (0, 1, 2, 1, 0, 0), (1, 0, 2, 1, 0, 0), (2, 0, 3, 1, 1, 0)]
+    site = asure.from_transitions(*zip(*rows, strict=True), terminal=[3], labels={"inspected": [1], "bridge": [2]})
+    site.save(tmp_path / "site.umb")
+    edges = [["new", "inspected", "fine"], ["new", "bridge", "trap"], ["fine", "bridge", "fine"]]
+    rule = tmp_path / "rule.json"
+    rule.write_text(json.dumps({"start": "new", "forbidden": ["trap"], "edges": edges}))
+    use = ["budget", str(tmp_path / "site.umb"), "--monitor", f"automaton={rule}"]
+    assert answer(capsys, *use)["minimal_budget"] == 0
+    for text, message in (
+        ("{", "is not JSON"),
+        ("[]", "is not an automaton. One reads"),
+        ('{"start": 0, "edges": [[1]]}', "is not an automaton. One reads"),
+        ('{"start": "new", "edges": [["new", "brigde", "trap"]]}', "unknown label 'brigde'"),
+    ):
+        rule.write_text(text)
+        assert run(use) == 3
+        assert message in capsys.readouterr().err
+    rule.unlink()
+    assert run(use) == 3
+    assert "cannot read the automaton" in capsys.readouterr().err
 
 
 def test_exports_of_risk_and_horizon_shields(capsys, tmp_path):

@@ -17,12 +17,12 @@ import typer
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
+from almostsure.cli.monitors import monitor_of
 from almostsure.cli.output import described, emit
 from almostsure.errors import AlmostSureError, ArgumentError, FileError, Infeasible, ModelError, UnknownName, nearest
 from almostsure.files import MODELS, STORM, TENSORS, atomic_write
 from almostsure.model.build.examples import example_names
 from almostsure.model.mdp import MDP
-from almostsure.model.monitors import MonitorLike, Refill, SecondBudget, Steps
 from almostsure.model.products import product
 from almostsure.model.source import GYM, as_model
 
@@ -179,7 +179,7 @@ Monitors = Annotated[
         "--monitor",
         metavar="NAME=…",
         help="What is remembered along a run, once or more: steps=T; second=LABEL:BUDGET, where entering the label "
-        "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL, a tank that is filled there.",
+        "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL, a tank that is filled there; automaton=FILE.json.",
         rich_help_panel="The model",
     ),
 ]
@@ -313,31 +313,6 @@ def action_of(mdp: MDP, text: str) -> int:
 def _name_or_number(text: str, names: Sequence[str] | None) -> int | str:
     is_name = names is not None and text in names
     return text if is_name or not text.isdecimal() or len(text) > LONGEST_NUMBER else int(text)
-
-
-MONITORS: dict[str, tuple[str, str]] = {  # by name: what follows it, and how that reads
-    "steps": (r"(\d+)", "steps=T"),
-    "second": (r"(.+):(\d+)", "second=LABEL:BUDGET"),
-    "refill": (r"(\d+):(\d+)@(.+)", "refill=COST:CAPACITY@LABEL"),
-}
-
-
-def monitor_of(text: str) -> MonitorLike:
-    """The monitor that ``--monitor`` names."""
-    name, _, rest = text.partition("=")
-    if name not in MONITORS:
-        raise UnknownName("monitor", name, MONITORS, f"There are: {', '.join(MONITORS)}.")
-    pattern, form = MONITORS[name]
-    found = re.fullmatch(pattern, rest)
-    if found is None:
-        raise ArgumentError(f"--monitor {text!r} must read {form}")
-    match found.groups():
-        case (limit,):
-            return Steps(int(limit))
-        case (label, budget):
-            return SecondBudget(label, int(budget))
-        case _:
-            return Refill(int(found[1]), int(found[2]), found[3])
 
 
 # ---------------------------------------------------------------------- the constraint, and outputs

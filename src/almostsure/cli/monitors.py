@@ -1,0 +1,58 @@
+"""``--monitor``: monitors by name, with what they need behind it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from almostsure.errors import ArgumentError, FileError, UnknownName
+from almostsure.model.monitors import Automaton, MonitorLike, Refill, SecondBudget, Steps
+
+AUTOMATON = """{"start": "new", "forbidden": ["trap"], "edges": [["new", "inspected", "fine"], …]}"""
+MOST_BYTES = 10**7  # of an automaton's file
+
+
+def monitor_of(text: str) -> MonitorLike:
+    """The monitor that ``--monitor`` names."""
+    name, _, rest = text.partition("=")
+    if name not in MONITORS:
+        raise UnknownName("monitor", name, MONITORS, f"There are: {', '.join(MONITORS)}.")
+    pattern, form, build = MONITORS[name]
+    found = re.fullmatch(pattern, rest)
+    if found is None:
+        raise ArgumentError(f"--monitor {text!r} must read {form}")
+    return build(*found.groups())
+
+
+def _automaton(path: str) -> Automaton:
+    """An automaton from a file: its edges are rows of where it is, a label or several, and where it goes."""
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            found = json.loads(file.read(MOST_BYTES))
+    except OSError as error:
+        raise FileError(f"cannot read the automaton {path}: {error.strerror}", path=path) from error
+    except ValueError as error:
+        raise FileError(f"{path} is not JSON: {error}", path=path) from error
+    try:
+        edges = {
+            (here, label if isinstance(label, str) else frozenset(label)): to for here, label, to in found["edges"]
+        }
+        return Automaton(edges, start=found["start"], forbidden=found.get("forbidden", ()))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise FileError(f"{path} is not an automaton. One reads: {AUTOMATON}", path=path) from error
+
+
+MONITORS: dict[
+    str, tuple[str, str, Callable[..., MonitorLike]]
+] = {  # what follows the name, how that reads, the monitor
+    "steps": (r"(\d+)", "steps=T", lambda limit: Steps(int(limit))),
+    "second": (r"(.+):(\d+)", "second=LABEL:BUDGET", lambda label, budget: SecondBudget(label, int(budget))),
+    "refill": (
+        r"(\d+):(\d+)@(.+)",
+        "refill=COST:CAPACITY@LABEL",
+        lambda cost, capacity, label: Refill(int(cost), int(capacity), label),
+    ),
+    "automaton": (r"(.+)", "automaton=FILE.json", _automaton),
+}
