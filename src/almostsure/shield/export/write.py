@@ -1,7 +1,8 @@
 """What all exports share: a module of Python beside its table, and a C99 header with its arrays.
 
-A module is one of the ``runtime`` files of this folder, which import nothing of ours, with the fingerprint of the model
-and the checksum of its table filled in.
+A module is one of the ``runtime`` files of this folder with :mod:`almostsure.shield.export.frame` in place of the line
+that imports it, so that it imports nothing of ours, and with the fingerprint of the model and the checksum of its table
+filled in.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def write_module(
     buffer = io.BytesIO()
     np.savez(buffer, **arrays, model=np.array(model))  # type: ignore[arg-type]
     content = buffer.getvalue()
-    text = files("almostsure.shield.export").joinpath(f"{runtime}.py").read_text(encoding="utf-8")
+    text = _module_text(runtime)
     for name, value in (("MODEL", model), ("TABLE", hashlib.sha256(content).hexdigest())):
         text = text.replace(f'\n{name} = ""', f'\n{name} = "{value}"')
     table = module.with_suffix(".npz")
@@ -57,6 +58,15 @@ def write_module(
     with atomic_write(module) as file:
         file.write(text.encode())
     return module, table
+
+
+def _module_text(runtime: str) -> str:
+    """A runtime that stands alone: its docstring, the code of the frame, and its own."""
+    here = files("almostsure.shield.export")
+    frame, own = (here.joinpath(f"{name}.py").read_text(encoding="utf-8") for name in ("frame", runtime))
+    head, code = re.split(r"\nfrom almostsure\.shield\.export\.frame import .*\n", own)
+    docstring = head[: head.index('"""\n', 3) + 4]  # what else it imports, the frame imports as well
+    return docstring + frame.split('"""\n', 1)[1] + code
 
 
 # ---------------------------------------------------------------------- C
