@@ -12,7 +12,7 @@ import pytest
 
 from almostsure import MDP, from_function, from_transitions, load
 from almostsure.errors import CorruptFile, FileError, ModelError, UnknownName
-from almostsure.model.build.convert import from_dense
+from almostsure.model.build.convert import from_matrices
 from almostsure.model.build.tables import from_table
 from almostsure.model.space import Space
 from almostsure.model.umb.relay import with_relays
@@ -79,7 +79,7 @@ def test_bad_labels(labels: dict[str, object], message: str) -> None:
 
 def test_every_constructor_takes_labels() -> None:
     table = from_table({"a": {"go": (1.0, "b")}}, terminal=["b"], labels={"goal": ["b"]})
-    dense = from_dense([[[0, 1], [0, 0]]], terminal=[1], labels={"goal": [1]})
+    dense = from_matrices([[[0, 1], [0, 0]]], terminal=[1], labels={"goal": [1]})
     function = from_function(
         lambda state, action: [(1, state + 1, 0, 0)],
         initial=0,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
-    from almostsure.model.build.convert import from_dense, from_sparse
+    from almostsure.model.build.convert import from_matrices
     from almostsure.model.build.damage import known_damage
     from almostsure.model.build.examples import example, example_names
     from almostsure.model.build.function import from_function
@@ -46,12 +46,11 @@ __all__ = [
     "draw_map",
     "example",
     "example_names",
-    "from_dense",
     "from_function",
     "from_gymnasium",
     "from_map",
+    "from_matrices",
     "from_prism",
-    "from_sparse",
     "from_table",
     "from_transitions",
     "known_damage",
@@ -65,7 +64,7 @@ __getattr__ = on_demand(
     {
         "almostsure.model.build.transitions": "from_transitions",
         "almostsure.model.build.damage": "known_damage",
-        "almostsure.model.build.convert": "from_dense from_sparse",
+        "almostsure.model.build.convert": "from_matrices",
         "almostsure.model.show.draw": "draw_map",
         "almostsure.model.build.examples": "example example_names",
         "almostsure.model.umb.files": "load",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.build.convert import from_dense, from_sparse
+from almostsure.model.build.convert import from_matrices
 from almostsure.model.build.tables import from_table
 from almostsure.model.build.transitions import from_transitions
 from almostsure.testing import transitions
@@ -35,12 +35,12 @@ def test_dense_and_sparse_and_transitions_agree(content):
     actions, states, next_states = np.nonzero(P)
     columns = (P[P > 0], R[P > 0], D[P > 0])
     expected = from_transitions(states, actions, next_states, *columns, num_states=P.shape[1], terminal=terminal)
-    assert from_dense(P, R, D, terminal=terminal) == expected
-    assert from_dense(list(P), list(R), list(D), terminal=terminal) == expected
+    assert from_matrices(P, R, D, terminal=terminal) == expected
+    assert from_matrices(list(P), list(R), list(D), terminal=terminal) == expected
     for kind in (sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.lil_array):
         as_sparse = [[kind(matrix) for matrix in matrices] for matrices in (P, R, D)]
-        assert from_sparse(*as_sparse, terminal=terminal) == expected
-        assert from_sparse(as_sparse[0], R, as_sparse[2], terminal=terminal) == expected
+        assert from_matrices(*as_sparse, terminal=terminal) == expected
+        assert from_matrices(as_sparse[0], R, as_sparse[2], terminal=terminal) == expected
 
 
 @given(dense_content())
@@ -51,13 +51,13 @@ def test_rewards_and_damages_in_every_shape(content):
     by_choice = [X[:, :, 0].T * available for X in (R, D)]
     for reward, damage in ((2.5, 1), by_state, by_choice):
         by_outcome = [np.broadcast_to(_spread(x, P.shape), P.shape) for x in (reward, damage)]
-        expected = from_dense(P, *by_outcome, terminal=terminal)
-        assert from_dense(P, reward, damage, terminal=terminal) == expected
+        expected = from_matrices(P, *by_outcome, terminal=terminal)
+        assert from_matrices(P, reward, damage, terminal=terminal) == expected
         matrices = [sparse.csr_array(matrix) for matrix in P]
-        assert from_sparse(matrices, reward, damage, terminal=terminal) == expected
+        assert from_matrices(matrices, reward, damage, terminal=terminal) == expected
         if np.ndim(reward) == 2:
             by_choice = sparse.coo_array(reward), sparse.csr_matrix(damage)
-            assert from_sparse(matrices, *by_choice, terminal=terminal) == expected
+            assert from_matrices(matrices, *by_choice, terminal=terminal) == expected
 
 
 def _spread(quantity, shape):
@@ -71,11 +71,11 @@ def test_damage_of_a_state_counts_on_the_way_out_and_can_count_on_the_way_in():
     P = np.zeros((2, 3, 3))
     P[0, 0], P[1, 1] = [0, 0.5, 0.5], [0, 0, 1]
     D = np.array([0, 5, 0])
-    out = from_dense(P, 0, D, terminal=[2])
+    out = from_matrices(P, 0, D, terminal=[2])
     assert [out.outcomes(0, 0), out.outcomes(1, 1)] == [[(1, 0.5, 0, 0), (2, 0.5, 0, 0)], [(2, 1, 0, 5)]]
     for into in (
-        from_dense(P, 0, np.broadcast_to(D, P.shape), terminal=[2]),
-        from_sparse([sparse.csr_array(matrix) for matrix in P], 0, np.broadcast_to(D, P.shape), terminal=[2]),
+        from_matrices(P, 0, np.broadcast_to(D, P.shape), terminal=[2]),
+        from_matrices([sparse.csr_array(matrix) for matrix in P], 0, np.broadcast_to(D, P.shape), terminal=[2]),
     ):
         assert [into.outcomes(0, 0), into.outcomes(1, 1)] == [[(1, 0.5, 0, 5), (2, 0.5, 0, 0)], [(2, 1, 0, 0)]]
 
@@ -86,39 +86,39 @@ def test_what_would_never_count_is_refused():
     matrices = [sparse.csr_array(P[0])]
     by_state = r"{} of shape \(S,\) count on every step out of a state, .*got {} at state 1 \(and 1 more state\)\. .*{}"
     by_choice = r"{} of shape \(S, A\) count .*got {} at state 2, action 0\. .*\(A, S, S\) = \(1, 3, 3\)"
-    for build, probabilities in ((from_dense, P), (from_sparse, matrices)):
+    for probabilities in (P, matrices):
         into = r"pass np\.broadcast_to\(damages, \(1, 3, 3\)\)"
         with pytest.raises(ModelError, match=by_state.format("damages", 5, into)) as caught:
-            build(probabilities, 0, [0, 5, 1], terminal=[1, 2])
+            from_matrices(probabilities, 0, [0, 5, 1], terminal=[1, 2])
         assert caught.value.state == 1
         with pytest.raises(ModelError, match=by_state.format("rewards", "-1.5", "broadcast_to")):
-            build(probabilities, [0, -1.5, 1], terminal=[1, 2])
+            from_matrices(probabilities, [0, -1.5, 1], terminal=[1, 2])
         with pytest.raises(ModelError, match=by_choice.format("damages", 7)) as caught:
-            build(probabilities, 0, [[3], [0], [7]], terminal=[1, 2])
+            from_matrices(probabilities, 0, [[3], [0], [7]], terminal=[1, 2])
         assert (caught.value.state, caught.value.action) == (2, 0)
         with pytest.raises(ModelError, match=by_choice.format("rewards", "nan")):
-            build(probabilities, [[3], [0], [np.nan]], terminal=[1, 2])
+            from_matrices(probabilities, [[3], [0], [np.nan]], terminal=[1, 2])
     with pytest.raises(ModelError, match=by_choice.format("damages", 7)):
-        from_sparse(matrices, 0, sparse.coo_array(np.array([[3], [0], [7]])), terminal=[1, 2])
-    assert from_dense(P, -1, 2, terminal=[1, 2]).outcomes(0, 0) == [(1, 0.5, -1, 2), (2, 0.5, -1, 2)]
+        from_matrices(matrices, 0, sparse.coo_array(np.array([[3], [0], [7]])), terminal=[1, 2])
+    assert from_matrices(P, -1, 2, terminal=[1, 2]).outcomes(0, 0) == [(1, 0.5, -1, 2), (2, 0.5, -1, 2)]
     P[0, 1, 1] = 1  # a terminal state that has its self-loop
     with pytest.raises(
         ModelError,
         match=r"terminal state 1 must have .*got reward 0 and damage 5 at state 1, action 0, next state 1\. Take",
     ):
-        from_dense(P, 0, [0, 5, 0], terminal=[1, 2])
+        from_matrices(P, 0, [0, 5, 0], terminal=[1, 2])
 
 
 def test_sparse_entries_that_are_stored_twice_add_up():
     twice = sparse.coo_array(([0.5, 0.5, 1.0], ([0, 0, 1], [1, 1, 1])), shape=(2, 2))
-    mdp = from_sparse([twice], [sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(2, 2))])
+    mdp = from_matrices([twice], [sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(2, 2))])
     assert mdp.outcomes(0, 0) == [(1, 1.0, 3.0, 0)]
     assert twice.nnz == 3  # the caller's matrix is as it was
 
 
 def test_a_row_of_zeros_is_an_action_that_is_not_there():
     P = np.array([[[0, 1], [0, 1]], [[1, 0], [0, 0]]])
-    mdp = from_dense(P)
+    mdp = from_matrices(P)
     assert mdp.actions(0).tolist() == [0, 1]
     assert mdp.actions(1).tolist() == [0]
 
@@ -147,25 +147,23 @@ BAD_DENSE = [
 @pytest.mark.parametrize(("arguments", "message"), BAD_DENSE)
 def test_bad_dense_input_is_refused(arguments, message):
     with pytest.raises(ModelError, match=message):
-        from_dense(*arguments)
+        from_matrices(*arguments)
 
 
 def test_bad_sparse_input_is_refused():
     eye = sparse.eye_array(2, format="csr")
-    with pytest.raises(ModelError, match="one sparse matrix an action; got csr_array"):
-        from_sparse(eye)
-    with pytest.raises(ModelError, match="one sparse matrix an action"):
-        from_sparse([])
+    with pytest.raises(ModelError, match="one sparse matrix per action; got csr_array"):
+        from_matrices(eye)
+    with pytest.raises(ModelError, match=r"must have shape \(actions, states, states\); got \(0,\)"):
+        from_matrices([])
     with pytest.raises(ModelError, match=r"probabilities\[1\] must have shape \(2, 2\); got \(3, 3\)"):
-        from_sparse([eye, sparse.eye_array(3)])
+        from_matrices([eye, sparse.eye_array(3)])
     with pytest.raises(ModelError, match=r"rewards must be \(1, 2, 2\) .*got shape \(2, 2, 2\)"):
-        from_sparse([eye], [eye, eye])
+        from_matrices([eye], [eye, eye])
     with pytest.raises(ModelError, match=r"damages must be \(2, 1\) .*got shape \(2, 2\)"):
-        from_sparse([eye], 0, eye)
+        from_matrices([eye], 0, eye)
     with pytest.raises(ModelError, match=r"choice 0 \(state 0, action 0\) must sum to 1"):
-        from_sparse([eye * 0.5])
-    with pytest.raises(ModelError, match=r"Use from_sparse for sparse matrices"):
-        from_dense([eye, eye])
+        from_matrices([eye * 0.5])
 
 
 # ---------------------------------------------------------------------- tables

@@ -25,7 +25,7 @@ from almostsure.gym.envs.model_env import ModelEnv, ModelVectorEnv
 from almostsure.gym.envs.render import Draw, Drawing
 from almostsure.gym.envs.warehouse import draw, warehouse
 from almostsure.model.arrays import spans
-from almostsure.model.build.examples import MAPS, example
+from almostsure.model.build.examples import example, map_of
 from almostsure.model.build.grid import Map, from_map
 from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP
@@ -47,7 +47,7 @@ def hazard_map(
     *, text: Map | None = None, slip: float = 0.1, step_reward: float = -1.0, goal_reward: float = 50.0, **more: Any
 ) -> Drawn:
     """A map from text, as :func:`almostsure.from_map` reads it; by default two rivers between start and goal."""
-    drawing: Map = MAPS["hazard-map"].split() if text is None else text
+    drawing: Map = map_of("hazard-map") if text is None else text
     mdp = from_map(drawing, slip=slip, step_reward=step_reward, goal_reward=goal_reward, **more)
     return with_all_actions(mdp), None
 

@@ -1,4 +1,4 @@
-"""Models from dense arrays and from SciPy's sparse matrices, in the layout of pymdptoolbox.
+"""Models from one matrix per action, dense or sparse, in the layout of pymdptoolbox.
 
 ``P[a, s, t]`` is the probability of going from state ``s`` to ``t`` under action ``a``.  An action whose row is all
 zeros at a state is not available there.  Rewards and damages have one of four shapes, and the shape says when they
@@ -32,8 +32,8 @@ from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial, Ints
 
 
-def from_dense(
-    probabilities: npt.ArrayLike,
+def from_matrices(
+    probabilities: Any,
     rewards: Any = 0.0,
     damages: Any = 0,
     *,
@@ -45,88 +45,68 @@ def from_dense(
     layout: Layout | None = None,
     normalise: bool = False,
 ) -> MDP:
-    """Build a model from dense arrays.
+    """Build a model from one matrix per action, dense or sparse.
 
     Parameters
     ----------
     probabilities
-        Shape (A, S, S), or a sequence of A matrices.
+        An array of shape (A, S, S), or a sequence of A matrices of shape (S, S); they may be sparse, in any of SciPy's
+        formats.  Entries stored twice add up.
     rewards, damages
         Each a number (counted on every step), or an array of shape (S,) (``D[s]`` on every step *out of* s), (S, A)
         (``D[s, a]`` on every step out of s by a) or (A, S, S) (``D[a, s, t]`` on every step from s to t by a).  For
-        damage on *entering* a state, pass ``np.broadcast_to(D, (A, S, S))`` instead of ``D`` of shape (S,).
+        damage on *entering* a state, pass ``np.broadcast_to(D, (A, S, S))`` instead of ``D`` of shape (S,).  Those of
+        shape (S, A) may be a sparse matrix, those of shape (A, S, S) a sequence of A sparse or dense ones.
     terminal, initial, action_names, state_names, labels, layout, normalise
         As in :func:`almostsure.from_transitions`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from almostsure.model.build.convert import from_dense
+    >>> from almostsure.model import from_matrices
     >>> P = np.array([[[1, 0], [0, 0]], [[0, 1], [0, 0]]])
-    >>> from_dense(P, [[1, 0], [0, 0]], [[1, 0], [0, 0]], terminal=[1])
+    >>> from_matrices(P, [[1, 0], [0, 0]], [[1, 0], [0, 0]], terminal=[1])
     <MDP: 2 states, 3 choices, 3 outcomes, starts in 0>
     """
+    place, shares = _entries(probabilities)
+    return build(
+        (
+            place.states,
+            place.actions,
+            place.next_states,
+            shares,
+            place.values("rewards", rewards),
+            place.values("damages", damages),
+        ),
+        num_states=place.num_states,
+        terminal=terminal,
+        initial=initial,
+        action_names=action_names,
+        state_names=state_names,
+        labels=labels,
+        layout=layout,
+        normalise=normalise,
+    )
+
+
+def _entries(probabilities: Any) -> tuple[_Places, npt.NDArray[Any]]:
+    """Where the probabilities are not zero, and how large they are there; NaN stays, and is refused."""
+    if _is_sparse(probabilities) or (
+        isinstance(probabilities, (list, tuple)) and any(_is_sparse(matrix) for matrix in probabilities)
+    ):
+        parts = [matrix.tocoo() for matrix in _square("probabilities", probabilities)]
+        a = np.repeat(np.arange(len(parts)), [part.data.size for part in parts])
+        s, t, p = (np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "col", "data"))
+        stored = p != 0
+        place = _Places(
+            actions=a[stored], states=s[stored], next_states=t[stored], shape=(len(parts), parts[0].shape[0])
+        )
+        return place, p[stored]
     dense = _numbers("probabilities", probabilities)
     if dense.ndim != 3 or dense.shape[1] != dense.shape[2] or not dense.size:
         raise ModelError(f"probabilities must have shape (actions, states, states); got {dense.shape}")
     a, s, t = np.nonzero(dense)
-    place = _Places(actions=a, states=s, next_states=t, shape=(dense.shape[0], dense.shape[1]))
-    return build(
-        (s, a, t, dense[a, s, t], place.values("rewards", rewards), place.values("damages", damages)),
-        num_states=dense.shape[1],
-        terminal=terminal,
-        initial=initial,
-        action_names=action_names,
-        state_names=state_names,
-        labels=labels,
-        layout=layout,
-        normalise=normalise,
-    )
-
-
-def from_sparse(
-    probabilities: Sequence[Any],
-    rewards: Any = 0.0,
-    damages: Any = 0,
-    *,
-    terminal: Iterable[int] = (),
-    initial: Initial = 0,
-    action_names: Sequence[str] | None = None,
-    state_names: Sequence[str] | None = None,
-    labels: Labels | None = None,
-    layout: Layout | None = None,
-    normalise: bool = False,
-) -> MDP:
-    """Build a model from one SciPy sparse matrix an action.
-
-    Parameters
-    ----------
-    probabilities
-        A sequence of A sparse matrices of shape (S, S), in any of SciPy's formats; entries stored twice add up.
-    rewards, damages
-        Each as in :func:`from_dense`, or a sparse matrix of shape (S, A), or a sequence of A
-        sparse or dense matrices of shape (S, S).
-    terminal, initial, action_names, state_names, labels, layout, normalise
-        As in :func:`almostsure.from_transitions`.
-    """
-    matrices = _square("probabilities", probabilities)
-    parts = [matrix.tocoo() for matrix in matrices]
-    a = np.repeat(np.arange(len(parts)), [part.data.size for part in parts])
-    s, t, p = (np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "col", "data"))
-    stored = p != 0  # NaN stays and is refused
-    a, s, t, p = a[stored], s[stored], t[stored], p[stored]
-    place = _Places(actions=a, states=s, next_states=t, shape=(len(parts), parts[0].shape[0]))
-    return build(
-        (s, a, t, p, place.values("rewards", rewards), place.values("damages", damages)),
-        num_states=parts[0].shape[0],
-        terminal=terminal,
-        initial=initial,
-        action_names=action_names,
-        state_names=state_names,
-        labels=labels,
-        layout=layout,
-        normalise=normalise,
-    )
+    return _Places(actions=a, states=s, next_states=t, shape=dense.shape[:2]), dense[a, s, t]
 
 
 class _Places:
@@ -211,8 +191,7 @@ def _numbers(name: str, values: Any) -> npt.NDArray[Any]:
     except ValueError as error:
         raise ModelError(f"{name} must be an array of numbers; {error}") from None
     if array.dtype.kind not in "iufb":
-        remedy = " Use from_sparse for sparse matrices." if array.dtype == object else ""
-        raise ModelError(f"{name} must be an array of numbers; got {array.dtype}.{remedy}")
+        raise ModelError(f"{name} must be an array of numbers; got {array.dtype}")
     return array
 
 
@@ -225,7 +204,7 @@ def _square(name: str, matrices: Sequence[Any]) -> list[Any]:
     from scipy.sparse import csr_array
 
     if _is_sparse(matrices) or not len(matrices):
-        raise ModelError(f"{name} must be a sequence with one sparse matrix an action; got {type(matrices).__name__}")
+        raise ModelError(f"{name} must be a sequence with one sparse matrix per action; got {type(matrices).__name__}")
     result = [csr_array(matrix) for matrix in matrices]  # a copy where summing would change the caller's
     wanted = (result[0].shape[0], result[0].shape[0])
     for action, matrix in enumerate(result):

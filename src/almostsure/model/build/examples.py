@@ -17,6 +17,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
@@ -72,6 +73,11 @@ def paper(*, damage_probability: float = 1.0) -> MDP:
     )  # fmt: skip
 
 
+def map_of(name: str) -> list[str]:
+    """The rows of an example's map."""
+    return files("almostsure.model.build").joinpath("maps", f"{name}.txt").read_text("utf-8").split()
+
+
 def hazard_map(*, slip: float = 0.1) -> MDP:
     """Two rivers between start and goal; every step costs 1, the goal is worth 50.
 
@@ -90,7 +96,7 @@ def hazard_map(*, slip: float = 0.1) -> MDP:
         .......~..X.
         ...#...~X...
     """
-    return from_map(MAPS["hazard-map"].split(), slip=slip, step_reward=-1.0, goal_reward=50.0)
+    return from_map(map_of("hazard-map"), slip=slip, step_reward=-1.0, goal_reward=50.0)
 
 
 def corridor() -> MDP:
@@ -105,7 +111,7 @@ def corridor() -> MDP:
     A shield that only looks one step ahead lets an agent with budget 2 into the corridor, since nothing hurts
     there, and then has no action left.  The minimal budget of the corridor is 3 from its first cell on.
     """
-    return from_map(MAPS["corridor"].split(), step_reward=-1.0, goal_reward=20.0)
+    return from_map(map_of("corridor"), step_reward=-1.0, goal_reward=20.0)
 
 
 def quicksand(*, slip: float = 0.1) -> MDP:
@@ -128,7 +134,7 @@ def quicksand(*, slip: float = 0.1) -> MDP:
     The start needs budget 2: leaving its island costs one unit, and a slip one more.  On the slopes, and where
     every action may slip onto one, no finite budget suffices.
     """
-    return from_map(MAPS["quicksand"].split(), slip=slip, step_reward=-1.0, goal_reward=30.0)
+    return from_map(map_of("quicksand"), slip=slip, step_reward=-1.0, goal_reward=30.0)
 
 
 def archipelago(*, size: int = 40, seed: int = 6, slip: float = 0.05) -> MDP:
@@ -184,43 +190,6 @@ def _grown(mask: Bools) -> Bools:
     wide = np.pad(mask, 1)
     grown: Bools = mask | wide[2:, 1:-1] | wide[:-2, 1:-1] | wide[1:-1, 2:] | wide[1:-1, :-2]
     return grown
-
-
-# The same maps as in the docstrings above, without the remarks.
-MAPS = {
-    "hazard-map": """
-        ...~...#....
-        ...~........
-        ...~...#....
-        ...~...3....
-        ...~...3....
-        .#.~...3.##.
-        S..~...32..G
-        .#.~...3.##.
-        ...~...~....
-        ...#...~....
-        .......~..X.
-        ...#...~X...
-    """,
-    "corridor": """
-        S>>>>>3G
-        .######.
-        ........
-    """,
-    "quicksand": """
-        ############
-        #~~~~.....G#
-        #~S.~.##...#
-        #~..~.##..X#
-        #~~~~......#
-        #..v...XX..#
-        #..v...XX..#
-        #.>X<......#
-        #..^..>>>X.#
-        #..........#
-        ############
-    """,
-}
 
 
 examples: Mapping[str, Example] = MappingProxyType(
