@@ -63,6 +63,9 @@ def test_steps_that_cannot_be_used_are_refused(step, match):
         ({"observation_error": "float16"}, 'observation_error must be None, "float32" or numbers'),
         ({"observation_error": [-1.0]}, "observation_error must be 1 numbers, 0 or more"),
         ({"pattern": 0}, "pattern must be a length of at least 1"),
+        ({"split": [2, 2]}, r"split must be one number per coordinate, 1; got \[2, 2\]"),
+        ({"split": 2}, "split must be one number per coordinate, 1; got 2"),
+        ({"split": [0]}, "split must be at least 1 in every coordinate; got 0"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(arguments, match):
@@ -84,6 +87,11 @@ def test_negative_damage_is_refused():
 def test_unknown_systems_name_the_nearest():
     with pytest.raises(UnknownName, match=r"unknown system 'CartPole-v0'\. Did you mean 'CartPole-v1'\?"):
         asure.abstract("CartPole-v0")
+
+
+def test_a_known_system_is_changed_by_replace():
+    with pytest.raises(ArgumentError, match=r"only grid and pattern can be given .* got goal, split for CartPole-v1"):
+        asure.abstract("CartPole-v1", goal=lambda s: s[0] > 1, split=[1, 1, 2, 2])
 
 
 def test_steps_outside_the_enclosure_are_named_with_their_distance():

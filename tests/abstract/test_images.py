@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import almostsure as asure
 from almostsure.abstract import Grid, abstract
 from almostsure.errors import ModelError
 from almostsure.testing.systems import arrival, contraction, double_integrator, outcomes
@@ -105,3 +106,37 @@ def test_a_choice_whose_damage_is_too_large_is_refused():
     model = abstract(lambda s, a: s, grid, [0], unsafe=lambda s: np.where(s[0] > 0.5, 200.0, 0.0), pattern=2)
     with pytest.raises(ModelError, match="the damage of a choice must be at most 250; it reaches 400"):
         model.images(0, 3)
+
+
+@pytest.mark.parametrize("around", [(), (0,)])
+def test_split_cells_have_tighter_images_that_hold_every_point(around):
+    def step(state, push):
+        x = state[0]
+        return (4 * x * (1 - x) * 0.9 + push,)  # x occurs twice
+
+    grid = Grid([0.0], [1.0], [12], periodic=around)
+    whole, split = (abstract(step, grid, [0.0, 0.05], pattern=2, split=pieces) for pieces in (None, [5]))
+    rng = np.random.default_rng(0)
+    tighter = 0
+    for cell in range(12):
+        low, high = grid.box(cell)
+        points = rng.uniform(low[0], high[0], 200)
+        for p, sequence in enumerate(whole.patterns.sequences):
+            one, two = outcomes(whole, cell, p), outcomes(split, cell, p)
+            if two is None:
+                assert one is None
+                continue
+            assert one is None or set(two[0][0]) <= set(one[0][0])
+            tighter += one is None or len(two[0][0]) < len(one[0][0])
+            state = (points,)
+            for action in sequence:
+                state = step(state, split.actions[action])
+            assert set(grid.cells_of(state[0][:, None]).tolist()) <= set(two[0][0])
+    assert tighter > 10
+
+
+@pytest.mark.parametrize("pieces", [(2, 1), (1, 3)])
+def test_splitting_never_raises_the_upper_budget(pieces):
+    for make in (double_integrator, arrival):
+        plain, split = (asure.minimal_budget(make(pattern=2, split=split)).of_state for split in (None, pieces))
+        assert (split <= plain).all()

@@ -3,6 +3,17 @@
 Cells are the states, patterns of actions the choices, and all cells that an enclosure of a cell's image touches the
 outcomes.  Only which outcomes are possible matters for the minimal budget, so the budget of this finite model is an
 upper bound on that of the system, and an upper bound is all that safety needs.
+
+Examples
+--------
+>>> import numpy as np
+>>> import almostsure as asure
+>>> grid = asure.Grid([-1.0], [1.0], [20])
+>>> model = asure.abstract(lambda s, a: (0.5 * s[0] + a,), grid, [-0.25, 0.25], unsafe=lambda s: np.abs(s[0]) > 0.9)
+>>> model
+<Abstraction: 20 cells, 2 actions, counts damage>
+>>> asure.minimal_budget(model).of((0.3,))
+0
 """
 
 from __future__ import annotations
@@ -22,6 +33,7 @@ from almostsure.abstract.images import Images, image_block, open_cells
 from almostsure.abstract.interval import Interval, Maybe
 from almostsure.abstract.observation import Observation
 from almostsure.abstract.patterns import Patterns
+from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, ModelMismatch
 
 if TYPE_CHECKING:
@@ -49,7 +61,8 @@ class Abstraction:
     initial: Box | None
     post: Callable[..., Any] | None
     name: str
-    state_of: Callable[[Any], Any] | None = None  # the state that an observation shows
+    state_of: Callable[[Any], Any] | None  # the state that an observation shows
+    split: tuple[int, ...]  # into how many pieces images cut a cell, per coordinate
 
     # ------------------------------------------------------------------ sizes
 
@@ -181,6 +194,7 @@ def abstract(
     observation_error: str | Sequence[float] | None = None,
     initial: tuple[Sequence[float], Sequence[float]] | None = None,
     post: Callable[..., Any] | None = None,
+    split: Sequence[int] | None = None,
     action_names: Sequence[str] | None = None,
     state_of: Callable[[Any], Any] | None = None,
     name: str = "",
@@ -190,80 +204,85 @@ def abstract(
     Parameters
     ----------
     step
-        ``step(state, action)`` takes a tuple of coordinates and one of ``actions`` and returns the next tuple, with
-        NumPy arithmetic that works on numbers and on interval arrays; or a list of tuples, all of them possible.
-        Or the id of a known environment, such as ``"CartPole-v1"``, which needs nothing else; ``grid`` and ``pattern``
-        may then replace its own.
-    grid
-        The box and its cells.
-    actions
-        What ``step`` is given, one value per action id.
-    unsafe
-        ``unsafe(state)`` is true where entering hurts: damage 1.  It may also give the damage as a whole number, or ∞
-        where no budget affords it.  Ending a pattern outside the box is forbidden whatever it says.
-    forbidden
-        ``forbidden(state)`` is true where no budget affords to be: a fall that ends everything, for example.
+        ``step(state, action)`` takes a tuple of coordinates, numbers or interval arrays, and returns the next tuple, or
+        a list of those that are possible.  Or the id of a known environment, which needs nothing else.
+    grid, actions
+        The box and its cells; what ``step`` is given, one value per action id.
+    unsafe, forbidden
+        True where entering hurts (damage 1, or the damage as a whole number); true where no budget affords to be.
     goal
-        ``goal(state)`` is true where the run has arrived.  With it, each step until then is damage 1 and whatever is
-        unsafe is forbidden: the minimal budget is the number of steps within which arrival is proved.
+        True where the run has arrived.  Each step until then is damage 1, and whatever is unsafe is forbidden.
     pattern
         The length of the action sequences that are choices, or the sequences themselves.
     disturbance
-        ``(low, high)``, two tuples of coordinates: anything between is added to the next state, each step anew.
+        ``(low, high)``: anything between is added to the next state, each step anew.
     observation_error
-        How far the observation that a shield reads may lie from the state: "float32", or one number per coordinate.
+        How far what a shield reads may lie from the state: "float32", or one number per coordinate.
     initial
         ``(low, high)``: where episodes start.  By default anywhere.
     post
         ``post(low, high, action) -> (low, high)``: an enclosure of the user's own, instead of ``step``.  It is trusted.
-    action_names, name
-        For people.
-    state_of
-        The state that an observation shows, where they are not the same: ``state_of(observation)`` for one or many.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> grid = Grid([-1.0], [1.0], [20])
-    >>> model = abstract(lambda s, a: (0.5 * s[0] + a,), grid, [-0.25, 0.25], unsafe=lambda s: np.abs(s[0]) > 0.9)
-    >>> model
-    <Abstraction: 20 cells, 2 actions, counts damage>
-    >>> import almostsure as asure
-    >>> asure.minimal_budget(model).of((0.3,))
-    0
+    split
+        Into how many pieces cells are cut, per coordinate, when their images are computed: tighter, and more work.
+    action_names, state_of, name
+        For people; the state that an observation shows, for one or many, where they are not the same; for people.
     """
+    others = dict(unsafe=unsafe, forbidden=forbidden, goal=goal, post=post, state_of=state_of)
+    shapes = dict(disturbance=disturbance, error=observation_error, initial=initial, split=split, names=action_names)
     if isinstance(step, str):
-        from almostsure.abstract.known.environments import known
+        return _known(step, grid, pattern, actions=actions, **others, **shapes)
+    return _made(others | dict(step=step, grid=grid, actions=actions, name=name), pattern=pattern, **shapes)
 
-        return known(step, grid=grid, pattern=None if pattern == 1 else pattern)
+
+def _known(step: str, grid: Grid | None, pattern: Any, **others: Any) -> Abstraction:
+    from almostsure.abstract.known.environments import known
+
+    given = [word for word, value in others.items() if value is not None]
+    if given:
+        raise ArgumentError(
+            f"only grid and pattern can be given for a known system; got {', '.join(given)} for {step}. "
+            f"Change other parts with dataclasses.replace(abstract({step!r}), …)."
+        )
+    return known(step, grid=grid, pattern=None if pattern == 1 else pattern)
+
+
+def _made(
+    parts: dict[str, Any], *, pattern: Any, disturbance: Any, error: Any, initial: Any, split: Any, names: Any
+) -> Abstraction:
+    """The abstraction of what was given, checked."""
+    grid = parts["grid"]
     if not isinstance(grid, Grid):
         raise ArgumentError(f"grid must be a Grid; got {type(grid).__name__}")
-    if (step is None) == (post is None):
+    if (parts["step"] is None) == (parts["post"] is None):
         raise ArgumentError("abstract needs either step or post, and not both")
-    listed = tuple(actions) if actions is not None else ()
+    listed = () if parts["actions"] is None else tuple(parts["actions"])
     if not listed:
         raise ArgumentError("actions must list at least one action; got none")
-    names = tuple(map(str, listed if action_names is None else action_names))
-    if len(names) != len(listed):
-        raise ArgumentError(f"action_names must have one entry per action, {len(listed)}; got {len(names)}")
+    called = tuple(map(str, listed if names is None else names))
+    if len(called) != len(listed):
+        raise ArgumentError(f"action_names must have one entry per action, {len(listed)}; got {len(called)}")
     made = Abstraction(
-        grid=grid,
-        step=step,
-        actions=listed,
-        action_names=names,
+        **parts | {"actions": listed},
+        action_names=called,
         patterns=Patterns(pattern, len(listed)),
-        unsafe=unsafe,
-        forbidden=forbidden,
-        goal=goal,
         disturbance=_pairs("disturbance", disturbance, grid),
-        observation=Observation(grid, observation_error),
+        observation=Observation(grid, error),
         initial=_box(initial, grid),
-        post=post,
-        name=name,
-        state_of=state_of,
+        split=_pieces(split, grid),
     )
     check_function(made)
     return made
+
+
+def _pieces(split: Any, grid: Grid) -> tuple[int, ...]:
+    if split is None:
+        return (1,) * grid.num_coordinates
+    if isinstance(split, int) or len(split) != grid.num_coordinates:
+        raise ArgumentError(f"split must be one number per coordinate, {grid.num_coordinates}; got {split!r}")
+    pieces = tuple(whole("split", count) for count in split)
+    if min(pieces) < 1:
+        raise ArgumentError(f"split must be at least 1 in every coordinate; got {min(pieces)}")
+    return pieces
 
 
 def _pairs(name: str, value: Any, grid: Grid) -> tuple[tuple[float, float], ...] | None:

@@ -13,6 +13,7 @@ from a block to :class:`Images` and nothing else.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -112,7 +113,48 @@ def block_ranges(abstraction: Abstraction, first: int, last: int) -> Ranges:
 
 
 def ranges_from(abstraction: Abstraction, state: tuple[Interval, ...]) -> Ranges:
-    """The outcomes of the cells that an open state holds."""
+    """The outcomes of the cells that an open state holds: those of their pieces, joined."""
+    numbers = itertools.product(*map(range, abstraction.split))
+    pieces = (tuple(map(_piece, state, number, abstraction.split)) for number in numbers)
+    return functools.reduce(functools.partial(_hull, abstraction), (_ranges(abstraction, piece) for piece in pieces))
+
+
+def _piece(x: Interval, number: int, of: int) -> Interval:
+    """One of several pieces of an interval; neighbours share their end."""
+    low = x.low + (x.high - x.low) * (number / of) if number else x.low
+    return Interval(low, x.low + (x.high - x.low) * ((number + 1) / of) if number + 1 < of else x.high)
+
+
+def _hull(abstraction: Abstraction, one: Ranges, two: Ranges) -> Ranges:
+    """The smallest outcomes that hold both: the larger damage, and all cells between."""
+    lows, counts = [], []
+    for axis, size in enumerate(abstraction.grid.cells):
+        period = size if axis in abstraction.grid.periodic else 0
+        both = zip(one.low[axis], one.counts[axis], two.low[axis], two.counts[axis], strict=True)
+        joined = [_joined(period, *arrays) for arrays in both]
+        lows.append([low for low, _ in joined])
+        counts.append([count for _, count in joined])
+    damage = [np.maximum(a, b) for a, b in zip(one.damage, two.damage, strict=True)]
+    return Ranges(lows, counts, damage, one.boxes)
+
+
+def _joined(period: int, low: Array, count: Array, other_low: Array, other_count: Array) -> tuple[Array, Array]:
+    """The range that holds two others; forbidden if one is, and the other one where one has ended."""
+    ended = np.iinfo(count.dtype).max
+    a, n, b, m = (array.astype(np.int32) for array in (low, count, other_low, other_count))
+    if period:  # whichever of the two ways round is shorter
+        onwards, back = (np.maximum(x, (u - v) % period + y) for x, y, u, v in ((n, m, b, a), (m, n, a, b)))
+        first, size = np.where(onwards <= back, a, b), np.minimum(np.minimum(onwards, back), period)
+    else:
+        first = np.minimum(a, b)
+        size = np.maximum(a + n, b + m) - first
+    first, size = (np.where(n == ended, y, np.where(m == ended, x, z)) for x, y, z in ((a, b, first), (n, m, size)))
+    size = np.where((n == 0) | (m == 0), 0, size)
+    return first.astype(low.dtype), size.astype(count.dtype)
+
+
+def _ranges(abstraction: Abstraction, state: tuple[Interval, ...]) -> Ranges:
+    """The outcomes of what an open state holds."""
     nowhere = np.zeros((), np.bool_)
     start = Outcome(state, np.zeros((), np.uint8), nowhere, nowhere)
     found: dict[int, list[tuple[list[Array], list[Array], Array]]] = {}
