@@ -1,10 +1,16 @@
 """Continuous environments: how fast upper budgets are proved, and learners inside the shield beside their rivals.
 
     python benchmarks/bench_continuous.py solve
+    python benchmarks/bench_continuous.py play [--steps N]
+    python benchmarks/bench_continuous.py tighten
+    python benchmarks/bench_continuous.py bound
     python benchmarks/bench_continuous.py learn [--steps N] [--seeds S …] [--only TASK …]
 
 ``solve`` prints CPU seconds without compilation, the memory and the share of proved cells, beside what SCOTS 0.2 takes
-(g++ -O3, measured on the machine of docs/benchmarks.md).  ``learn`` trains MaskablePPO inside the shield and, with the
+(g++ -O3, measured on the machine of docs/benchmarks.md).  ``play`` plays random allowed actions in Gymnasium's own
+vector of CartPoles, and 10⁵ episodes of MountainCar by its policy; it fails if a pole falls or a car is late.
+``tighten`` shows what cutting cells into pieces gives, and what it costs.  ``bound`` proves that no car starting at
+−0.6 arrives within 100 steps, whatever it plays.  ``learn`` trains MaskablePPO inside the shield and, with the
 same network and settings, plain PPO, PPO-Lagrangian and Sauté PPO.  It fails if a shielded run overspends.
 """
 
@@ -15,10 +21,11 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium
+import numba as nb
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from gymnasium.wrappers import TimeLimit, TransformAction
@@ -28,6 +35,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 import almostsure as asure
 from almostsure import Grid
+from almostsure.abstract.images import Images
 from almostsure.gym import ShieldedEnv
 from almostsure.gym.deep.regimes import Price
 
@@ -57,6 +65,161 @@ def solve() -> int:
             flush=True,
         )
     print(f"\n{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB at most, all of them in one process")
+    return 0
+
+
+# ---------------------------------------------------------------------- playing
+
+
+def play(steps: int) -> int:
+    return play_cart_pole(steps) + play_mountain_car(100_000) + play_gymnasium_car(1_000)
+
+
+def play_cart_pole(steps: int, copies: int = 20_000) -> int:
+    """Random allowed actions in Gymnasium's own vector of CartPoles, each step compared with its enclosure."""
+    shield = asure.Shield(asure.minimal_budget(asure.abstract("CartPole-v1")))
+    model, rng = shield.abstraction, np.random.default_rng(0)
+    env = gymnasium.make_vec("CartPole-v1", copies, vectorization_mode="vector_entry_point")
+    began, played, forced, falls = time.process_time(), 0, 0, 0
+    while played < steps:
+        seen, _ = env.reset(seed=played)
+        run = shield.begin(model.cells_of(seen), 0)
+        for _ in range(500):
+            masks = shield.mask(*run)
+            actions = np.argmax(rng.random(masks.shape) * masks, axis=1)
+            before = seen
+            seen, _, terminated, _, _ = env.step(actions)
+            shield.watch(before, actions, seen)
+            played, forced, falls = (
+                played + copies,
+                forced + int((masks.sum(axis=1) == 1).sum()),
+                falls + terminated.sum(),
+            )
+            cells = model.cells_of(seen)
+            run = shield.after(run, actions, np.where(cells < 0, shield.space.unknown, cells))
+    took = time.process_time() - began
+    print(
+        f"CartPole-v1: {played:,} random allowed steps, {falls} falls, {forced / played:.0%} forced, {took:.0f} CPU s"
+    )
+    return int(falls)
+
+
+def car_step(position: Any, velocity: Any, actions: Any) -> tuple[Any, Any]:
+    """Gymnasium's MountainCar, for many cars at once."""
+    velocity = np.clip(velocity + (actions - 1) * 0.001 + np.cos(3 * position) * (-0.0025), -0.07, 0.07)
+    position = np.clip(position + velocity, -1.2, 0.6)
+    return position, np.where((position <= -1.2) & (velocity < 0), 0.0, velocity)
+
+
+def play_mountain_car(episodes: int) -> int:
+    """The proved policy in many cars, whose steps are those of Gymnasium to the last bit or nearly so."""
+    env: Any = gymnasium.make("MountainCar-v0").unwrapped
+    env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(10_000):
+        env.state = position, velocity = rng.uniform((-1.2, -0.07), (0.6, 0.07))
+        action = int(rng.integers(3))
+        env.step(action)
+        assert np.allclose(env.state, car_step(position, velocity, action), rtol=0, atol=1e-15)
+    policy = asure.minimal_budget(asure.abstract("MountainCar-v0")).policy()
+    bound = policy.minimal.smallest_budget()
+    position, velocity = rng.uniform(-0.6, -0.4, episodes), np.zeros(episodes)
+    rests, steps, on = np.full(episodes, -1), np.zeros(episodes, np.int64), np.ones(episodes, np.bool_)
+    while on.any() and steps.max() <= bound:
+        seen = np.stack([position[on], velocity[on]], axis=1).astype(np.float32)
+        actions, rests[on] = policy.act(seen, rests[on])
+        position[on], velocity[on] = car_step(position[on], velocity[on], actions)
+        steps[on] += 1
+        on &= ~((position >= 0.5) & (velocity >= 0))
+    late = int((on | (steps > bound)).sum())
+    print(f"MountainCar-v0: {episodes:,} episodes, {late} late, at most {steps.max()} steps of {bound} proved")
+    return late
+
+
+def play_gymnasium_car(episodes: int) -> int:
+    policy = asure.minimal_budget(asure.abstract("MountainCar-v0")).policy()
+    env, late, most = gymnasium.make("MountainCar-v0"), 0, 0
+    for episode in range(episodes):
+        seen, _ = env.reset(seed=episode)
+        bound, rests, steps, there = policy.minimal.of(seen.tolist()), None, 0, False
+        while not there and steps <= bound:
+            actions, rests = policy.act(seen[None], rests)
+            seen, _, there, _, _ = env.step(int(actions[0]))
+            steps += 1
+        late, most = late + (not there or steps > bound), max(most, steps)
+    print(f"MountainCar-v0 in Gymnasium itself: {episodes:,} episodes, {late} late, at most {most} steps")
+    return late
+
+
+# ---------------------------------------------------------------------- tightening
+
+
+def tighten() -> int:
+    """Cells cut into pieces: the hull of their images tends to the exact one, which no other form can beat."""
+    car = Grid((-1.201, -0.0701), (0.601, 0.0701), (300, 200))
+    pole = Grid((-2.4, -1.6, -0.2094, -1.8), (2.4, 1.6, 0.2094, 1.8), (24, 24, 32, 32))
+    cases = (
+        (asure.abstract("MountainCar-v0", car), ((1, 1), (2, 1), (1, 2), (2, 2), (4, 4))),
+        (asure.abstract("MountainCar-v0", car.with_cells((600, 400))), ((1, 1), (2, 2))),
+        (asure.abstract("CartPole-v1", pole, pattern=6), ((1, 1, 1, 1), (1, 1, 2, 2), (1, 1, 4, 4))),
+        (asure.abstract("Pendulum-v1", Grid((-0.4, -1.6), (0.4, 1.6), (40, 40))), ((1, 1), (2, 2), (4, 4))),
+    )
+    print("| system | cells | pieces per cell | the start needs at most | cells proved | CPU seconds |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for model, splits in cases:
+        for split in splits:
+            began = time.process_time()
+            found = replace(model, split=split).minimal_budget()
+            took, shape = time.process_time() - began, " × ".join(map(str, model.grid.cells))
+            share = float((found.of_state != asure.INFINITE).mean())
+            pieces = " × ".join(map(str, split))
+            print(
+                f"| {model.name} | {shape} | {pieces} | {found.smallest_budget()} | {share:.2%} | {took:.1f} |",
+                flush=True,
+            )
+    return 0
+
+
+# ---------------------------------------------------------------------- a lower bound
+
+
+@nb.njit(cache=True)
+def spread(images: Images, width: int, reached: Any, after: Any) -> bool:
+    """Mark all cells that cells of a block may lead to; whether the goal is among them.  Two coordinates."""
+    ended = np.iinfo(images.counts.dtype).max
+    for row in range(reached.shape[0]):
+        for k in range(width):
+            for q in range(images.start.shape[1]) if reached[row, k] else range(0):
+                x = images.start[0, q] + row * images.stride[0, 0] + k * images.stride[0, 1]
+                y = images.start[1, q] + row * images.stride[1, 0] + k * images.stride[1, 1]
+                if images.counts[x] == ended:
+                    return True
+                for i in range(images.low[x], images.low[x] + images.counts[x]):
+                    for j in range(images.low[y], images.low[y] + images.counts[y]):
+                        after[i, j] = True
+    return False
+
+
+def bound(start: float = -0.6, cells: tuple[int, int] = (6_000, 2_800), planes: int = 120) -> int:
+    """Everything that MountainCar may have reached after t steps, for every sequence of actions at once."""
+    grid = Grid((-1.201, -0.0701), (0.601, 0.0701), cells, names=("position", "velocity"))
+    model = asure.abstract("MountainCar-v0", grid, pattern=[(0,), (1,), (2,)])
+    began = time.process_time()
+    blocks = [model.images(first, min(first + planes, cells[0])) for first in range(0, cells[0], planes)]
+    high = [edges[1:] for edges in grid.edges]
+    goal = (high[0] >= 0.5)[:, None] & (high[1] >= 0.0)  # cells that touch it
+    reached = np.zeros(cells, np.bool_)
+    reached.reshape(-1)[grid.touching((start - 1e-7, -1e-7), (start + 1e-7, 1e-7))] = True
+    steps = 0
+    while not (reached & goal).any():
+        after = np.zeros_like(reached)
+        for number, images in enumerate(blocks):
+            part = reached[number * planes : (number + 1) * planes]
+            if part.any() and spread(images, cells[1], part, after):
+                after |= goal
+        reached, steps = after, steps + 1
+    took = time.process_time() - began
+    print(f"MountainCar-v0 from {start}: no sequence of actions arrives in fewer than {steps} steps ({took:.0f} CPU s)")
     return 0
 
 
@@ -341,14 +504,16 @@ def learn(steps: int, seeds: list[int], only: list[str]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("solve", "learn"))
-    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("part", choices=("solve", "play", "tighten", "bound", "learn"))
+    parser.add_argument("--steps", type=int)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", choices=list(TASKS), default=list(TASKS))
     arguments = parser.parse_args()
-    if arguments.part == "solve":
-        return solve()
-    return learn(arguments.steps, arguments.seeds, arguments.only)
+    if arguments.part == "play":
+        return play(arguments.steps or 10_000_000)
+    if arguments.part == "learn":
+        return learn(arguments.steps or 20_000, arguments.seeds, arguments.only)
+    return {"solve": solve, "tighten": tighten, "bound": bound}[arguments.part]()
 
 
 if __name__ == "__main__":

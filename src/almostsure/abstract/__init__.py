@@ -12,9 +12,10 @@ from typing import Any
 from almostsure.abstract.abstraction import Abstraction, abstract
 from almostsure.abstract.grid import Grid
 from almostsure.abstract.interval import Interval, Maybe
+from almostsure.abstract.policy import CellPolicy
 from almostsure.abstract.upper import UpperBudget
 
-__all__ = ["Abstraction", "Grid", "Interval", "Maybe", "UpperBudget", "abstract"]
+__all__ = ["Abstraction", "CellPolicy", "Grid", "Interval", "Maybe", "UpperBudget", "abstract"]
 
 
 class _Room(ModuleType):

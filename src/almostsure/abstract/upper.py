@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
     from almostsure.abstract.diagnosis import Diagnosis, Tightness
     from almostsure.abstract.guard import CellShield
+    from almostsure.abstract.policy import CellPolicy
     from almostsure.plots import Figure
 
 
@@ -88,6 +89,12 @@ class UpperBudget:
         from almostsure.abstract.guard import CellShield
 
         return CellShield(self)
+
+    def policy(self) -> CellPolicy:
+        """The strategy that the proof is about, as a policy that can be played, saved and exported."""
+        from almostsure.abstract.policy import CellPolicy
+
+        return CellPolicy(self)
 
     def _cell(self, state: int | Sequence[float]) -> int:
         if isinstance(state, (int, np.integer)) and not isinstance(state, bool):

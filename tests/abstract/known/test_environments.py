@@ -9,6 +9,7 @@ from almostsure.abstract import Grid
 
 POINTS = 2_000
 SMALL = {
+    "swing-up": Grid((-np.pi, -8.001), (np.pi, 8.001), (100, 80), periodic=(0,)),
     "CartPole-v1": Grid((-2.4, -1.6, -0.2094, -1.8), (2.4, 1.6, 0.2094, 1.8), (24, 24, 32, 32)),
     "MountainCar-v0": Grid((-1.201, -0.0701), (0.601, 0.0701), (150, 100)),
     "Pendulum-v1": Grid((-0.4, -1.6), (0.4, 1.6), (80, 80)),
@@ -17,7 +18,8 @@ SMALL = {
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_true_next_state_lies_in_the_enclosure(name):
-    model, env = asure.abstract(name, SMALL[name]), gymnasium.make(name).unwrapped
+    model, pendulum = asure.abstract(name, SMALL[name]), name in ("Pendulum-v1", "swing-up")
+    env = gymnasium.make("Pendulum-v1" if pendulum else name).unwrapped
     rng = np.random.default_rng(0)
     env.reset(seed=0)
     states = rng.uniform(model.grid.low, model.grid.high, (POINTS, model.grid.num_coordinates))
@@ -27,7 +29,7 @@ def test_the_true_next_state_lies_in_the_enclosure(name):
         env.state = np.array(state)
         if name == "CartPole-v1":
             env.steps_beyond_terminated = None
-        played = np.array([model.actions[action]], np.float32) if name == "Pendulum-v1" else action
+        played = np.array([model.actions[action]], np.float32) if pendulum else action
         observation = env.step(played)[0]
         after[i] = env.state
         seen[i] = observation if model.state_of is None else model.state_of(observation)
@@ -36,6 +38,7 @@ def test_the_true_next_state_lies_in_the_enclosure(name):
     if model.observation.rounded:
         assert np.array_equal(seen, after.astype(np.float32).astype(np.float64))
     else:
+        seen[:, 0] += 2 * np.pi * np.round((after - seen)[:, 0] / (2 * np.pi))  # which turn is not observed
         assert (np.abs(seen - after) <= model.observation.margin).all()
 
 
@@ -54,6 +57,25 @@ def test_pendulum_stays_upright():
     upper = asure.minimal_budget(asure.abstract("Pendulum-v1", SMALL["Pendulum-v1"]))
     assert upper.smallest_budget() == 0
     assert upper.safe_share() > 0.5
+
+
+def test_the_pendulum_swings_up_to_where_it_is_held():
+    upright = asure.minimal_budget(asure.abstract("Pendulum-v1", SMALL["Pendulum-v1"]))
+    goal = upright.abstraction.grid.touching((-0.2001, -0.5001), (0.2001, 0.5001))
+    assert (upright.of_state[goal] == 0).all()
+    policy = asure.minimal_budget(asure.abstract("swing-up")).policy()
+    bound, model = policy.minimal.smallest_budget(), policy.abstraction
+    assert 40 < bound <= 51
+    assert policy.minimal.safe_share(bound) == 1.0
+    env = gymnasium.make("Pendulum-v1").unwrapped
+    for seed in range(5):
+        seen, _ = env.reset(seed=seed)
+        steps, rests, there = 0, None, False
+        while not there:
+            actions, rests = policy.act([model.state_of(seen)], rests)
+            seen, *_ = env.step(np.array([model.actions[int(actions[0])]], np.float32))
+            steps, there = steps + 1, bool(model.goal(model.state_of(seen)))
+        assert steps <= bound
 
 
 @pytest.mark.parametrize(("name", "cells", "share"), [("dcdc", (100, 100), 0.85), ("cruise-control", (70, 151), 0.6)])

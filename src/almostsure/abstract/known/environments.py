@@ -127,10 +127,31 @@ def pendulum(grid: Grid | None, pattern: Pattern) -> Abstraction:
     )
 
 
+def swing_up(grid: Grid | None, pattern: Pattern) -> Abstraction:
+    """The pendulum from anywhere to where ``"Pendulum-v1"`` holds it upright; the minimal budget is the steps it takes.
+
+    Every state of the goal is one from which that abstraction needs a budget of 0.
+    """
+    names = ("angle", "angular velocity")
+    box = grid or Grid((-math.pi, -8.001), (math.pi, 8.001), (400, 320), periodic=(0,), names=names)
+    return abstract(
+        pendulum_step,
+        box,
+        TORQUES,
+        goal=lambda s: (np.abs(s[0]) <= 0.2) & (np.abs(s[1]) <= 0.5),
+        pattern=pattern or [(torque,) * length for length in (1, 3, 8) for torque in (0, 2, 4)],
+        observation_error=(1e-7, 1e-6),
+        initial=((-math.pi, -1.0), (math.pi, 1.0)),
+        state_of=pendulum_state,
+        name="swing-up",
+    )
+
+
 KNOWN: dict[str, Callable[[Grid | None, Pattern], Abstraction]] = {
     "CartPole-v1": cart_pole,
     "MountainCar-v0": mountain_car,
     "Pendulum-v1": pendulum,
+    "swing-up": swing_up,
     "dcdc": dcdc,
     "vehicle": vehicle,
     "cruise-control": cruise_control,

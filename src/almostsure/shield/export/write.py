@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,15 @@ from almostsure.model.mdp import MDP, Ints
 
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 LINE = 24  # numbers per line of C
+
+
+class Identity(NamedTuple):
+    """What a header says about a model that is not an MDP."""
+
+    fingerprint: str
+    num_states: int
+    num_actions: int
+    action_names: tuple[str, ...] | None
 
 
 def narrow(values: Ints) -> Ints:
@@ -75,7 +84,7 @@ def _module_text(runtime: str) -> str:
 def write_header(
     path: str | PathLike[str],
     name: str,
-    mdp: MDP,
+    mdp: MDP | Identity,
     texts: tuple[str, str],
     arrays: Mapping[str, npt.NDArray[Any]],
     **fields: object,
@@ -116,7 +125,7 @@ def _numbers(values: npt.NDArray[Any]) -> Iterator[bytes]:
         yield f"    {', '.join(map(show, part))},\n".encode()
 
 
-def _action_list(mdp: MDP) -> str:
+def _action_list(mdp: MDP | Identity) -> str:
     """Ids and names of the actions, for a comment: only characters that cannot end it or splice lines."""
     if mdp.action_names is None:
         return f"0 ... {mdp.num_actions - 1}"

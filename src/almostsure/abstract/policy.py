@@ -1,0 +1,126 @@
+"""``CellPolicy``: the strategy that a proof is about, as a policy that can be played, saved and exported.
+
+In each cell it plays, to its end, the pattern that needs least; then it looks at the cell that it is in.  What it
+remembers is one number, the *rest* of the pattern that has begun (−1: none).  With a goal it arrives within the steps
+that its start needs at most; without one it takes no more damage than that.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import and_more
+from almostsure.budget.minimal import INFINITE
+from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction
+from almostsure.files import load_tensors, save_tensors
+
+if TYPE_CHECKING:
+    from almostsure.abstract.abstraction import Abstraction
+    from almostsure.abstract.upper import UpperBudget
+
+Ints = npt.NDArray[np.int64]
+
+
+@final
+class CellPolicy:
+    """The pattern that needs least, in every cell with an upper budget.  Made by :meth:`UpperBudget.policy`.
+
+    Parameters
+    ----------
+    minimal
+        Verified upper budgets.
+    choice
+        The number of the pattern to play in each cell, −1 where none is; by default the first that needs least.
+    """
+
+    def __init__(self, minimal: UpperBudget, choice: npt.ArrayLike | None = None) -> None:
+        finite = minimal.row >= 0
+        if choice is None:
+            chosen = np.full(finite.size, -1, np.int16)
+            chosen[finite] = minimal.needs.argmin(axis=1)
+        else:
+            chosen = np.asarray(choice, np.int16)
+            if chosen.shape != finite.shape or not (chosen[finite] < minimal.needs.shape[1]).all():
+                raise ArgumentError(f"choice must number a pattern for each of {finite.size:,} cells")
+            needs = minimal.needs[minimal.row[finite], chosen[finite]]
+            wrong = np.flatnonzero((chosen[finite] < 0) | (needs > minimal.of_state[finite]))
+            if wrong.size or (chosen[~finite] != -1).any():
+                cell = int(np.flatnonzero(finite)[wrong[0]]) if wrong.size else int(np.argmax(chosen * ~finite != 0))
+                where = minimal.abstraction.grid.describe(cell) + and_more(wrong.size - 1, "cell")
+                raise CertificateError(f"the pattern of {where} needs more than the upper budget there", state=cell)
+        self.minimal, self.choice = minimal, chosen
+        chosen.flags.writeable = False
+
+    @property
+    def abstraction(self) -> Abstraction:
+        """The continuous system."""
+        return self.minimal.abstraction
+
+    def act(self, points: npt.ArrayLike, rests: npt.ArrayLike | None = None) -> tuple[Ints, Ints]:
+        """The actions at points, [n, coordinates], and the rests of their patterns after them.
+
+        Parameters
+        ----------
+        points
+            Where the runs are, as observed.
+        rests
+            What :meth:`act` returned for them one step before; none in the beginning.
+
+        Raises
+        ------
+        NoSafeAction
+            Where a run with no pattern begun is in a cell without an upper budget, or outside the box.
+        """
+        at, patterns = np.asarray(points, np.float64), self.abstraction.patterns
+        before = np.full(len(at), -1, np.int64) if rests is None else np.asarray(rests, np.int64)
+        begins = before < 0
+        cells = self.abstraction.cells_of(at[begins])
+        pattern = np.where(cells < 0, -1, self.choice[cells])
+        if (pattern < 0).any():
+            first = int(np.argmax(pattern < 0))
+            where = self.abstraction.grid.describe(int(cells[first])) + and_more(int((pattern < 0).sum()) - 1, "run")
+            raise NoSafeAction(f"nothing was proved at {where}", state=int(cells[first]), remaining=INFINITE)
+        actions, left = np.empty_like(before), np.empty_like(before)
+        actions[begins], left[begins] = patterns.first[pattern], patterns.rest[pattern]
+        actions[~begins], left[~begins] = patterns.rest_first[before[~begins]], patterns.rest_rest[before[~begins]]
+        return actions, left
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the policy and its upper budgets to a safetensors file, atomically."""
+        arrays: dict[str, npt.NDArray[Any]] = {"of_state": self.minimal.of_state, "choice": self.choice}
+        save_tensors(path, kind="cell policy", model=self.abstraction.fingerprint, arrays=arrays, strings={})
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], abstraction: Abstraction) -> CellPolicy:
+        """Read a policy of ``abstraction`` and verify it: one that may need more than it claims is refused."""
+        arrays, _ = load_tensors(path, kind="cell policy", model=abstraction.fingerprint)
+        try:
+            return cls(abstraction.check_upper(arrays["of_state"]), arrays["choice"])
+        except (CertificateError, ArgumentError, KeyError) as error:
+            raise CorruptFile(f"{path!s} does not hold a policy of its system: {error}", path=path) from error
+
+    def export_numpy(self, path: str | PathLike[str]) -> tuple[Path, Path]:
+        """Write a Python module and its table, which need NumPy and nothing of ours.
+
+        It has ``act(point, rest=0)``, which returns the action and the rest.  Returns both paths.
+        """
+        from almostsure.abstract.export import export_numpy
+
+        return export_numpy(self, path)
+
+    def export_c(self, path: str | PathLike[str], *, name: str = "almostsure") -> None:
+        """Write a self-contained C99 header; its comments explain it."""
+        from almostsure.abstract.export import export_c
+
+        export_c(self, path, name=name)
+
+    def __repr__(self) -> str:
+        cells = int((self.choice >= 0).sum())
+        return f"<CellPolicy on {cells:,} of {self.choice.size:,} cells of {self.abstraction!r}>"
