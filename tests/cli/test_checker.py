@@ -16,6 +16,7 @@ import almostsure as asure
 from almostsure.cli import checker
 from almostsure.cli.commands.evidence import _libraries
 from almostsure.files import load_tensors, save_tensors
+from almostsure.shield import HorizonShield
 
 ENGINES = {"kernels", "levels", "plain", "reference", "solve", "grow", "memory"}
 
@@ -105,6 +106,33 @@ def test_shields_have_certificates_too(saved: Path, here: Callable[..., Any]) ->
     mdp = asure.load(saved / "model.umb")
     asure.Shield(asure.minimal_budget(mdp)).save(saved / "shield.safetensors")
     assert here("check", "model.umb", "shield.safetensors", "--json").json["kind"] == "shield"
+
+
+@pytest.mark.parametrize("kind", ["horizon budget", "horizon shield", "risk shield", "risk shield within steps"])
+def test_horizons_and_risks_are_checked_and_forgeries_rejected(
+    kind: str, saved: Path, here: Callable[..., Any]
+) -> None:
+    mdp, path = asure.load(saved / "model.umb"), saved / "result.safetensors"
+    if kind.startswith("horizon"):
+        within = asure.minimal_budget(mdp, horizon=10)
+        (within if kind == "horizon budget" else HorizonShield(within)).save(path)
+        claims = {"horizon": 10, "minimal_budget": within.smallest_budget()}
+    else:
+        steps = 8 if "steps" in kind else None
+        asure.RiskShield(mdp, 2, 0.9, horizon=steps).save(path)
+        claims = {"budget": 2, "risk": 0.9, "horizon": steps}
+    stored = kind.removesuffix(" within steps")
+    answer = here("check", "model.umb", path.name, "--json").json
+    assert answer["verdict"] == "verified"
+    assert {**answer, **claims} == answer
+    assert not any(name.rpartition(".")[2] in ENGINES | {"least", "shield"} for name in answer["trusted"]["modules"])
+    arrays, strings = load_tensors(path, kind=stored, model=mdp.fingerprint)
+    later = {"step": arrays["step"] + 1} if "step" in arrays else {"least": arrays["least"] / 2}  # too small a claim
+    kept = {name: strings[name] for name in ("budget", "risk", "horizon", "cap", "settled") if name in strings}
+    save_tensors(path, kind=stored, model=mdp.fingerprint, arrays=arrays | later, strings=kept)
+    done = here("check", "model.umb", path.name)
+    assert done.code == 1
+    assert "REJECTED" in done.out
 
 
 def test_what_is_no_certificate_is_refused(saved: Path, here: Callable[..., Any]) -> None:

@@ -16,14 +16,17 @@ final value keeps no more.  Within a pit the value rises at every step, for ever
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import whole
+from almostsure.budget.certificate import check_rises
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError
+from almostsure.errors import ArgumentError, CertificateError, CorruptFile
+from almostsure.files import load_tensors, save_tensors
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Ints
 
@@ -115,6 +118,17 @@ class HorizonBudget:
             [f"{self.mdp.describe_state(self.mdp.state(state))}: {shown} within {self.horizon} steps.", *lines]
         )
 
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the budget, which is its own certificate, to a safetensors file, atomically."""
+        write_within(self, path, kind="horizon budget")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], mdp: MDP) -> HorizonBudget:
+        """Read a budget of ``mdp``.  It is not verified by reading it: use ``check_minimal_budget``."""
+        return read_within(path, mdp, kind="horizon budget")
+
     def __repr__(self) -> str:
         budget = self.smallest_budget()
         need = (
@@ -122,6 +136,25 @@ class HorizonBudget:
         )
         rest = "" if self.settled is None else f"; nothing rises after {self.settled} steps"
         return f"<HorizonBudget: {need} for {self.horizon:,} steps ({self.mdp.num_states:,} states){rest}>"
+
+
+def write_within(minimal: HorizonBudget, path: str | PathLike[str], *, kind: str) -> None:
+    """Write a file of the given kind ("horizon budget" or "horizon shield") that holds ``minimal``."""
+    numbers = {"horizon": minimal.horizon, "cap": minimal.cap, "settled": minimal.settled}
+    strings = {name: "" if value is None else str(value) for name, value in numbers.items()}
+    save_tensors(path, kind=kind, model=minimal.mdp.fingerprint, arrays=minimal.rises._asdict(), strings=strings)
+
+
+def read_within(path: str | PathLike[str], mdp: MDP, *, kind: str) -> HorizonBudget:
+    """The budget in a file of the given kind that belongs to ``mdp``."""
+    arrays, strings = load_tensors(path, kind=kind, model=mdp.fingerprint)
+    try:
+        rises = Rises(*(arrays[name] for name in Rises._fields))
+        cap, settled = (int(strings[name]) if strings[name] else None for name in ("cap", "settled"))
+        check_rises(mdp, rises)
+        return horizon_budget(mdp, rises, check_steps("horizon", int(strings["horizon"])), cap, settled)
+    except (ValueError, KeyError, CertificateError) as error:
+        raise CorruptFile(f"{path!s} does not hold a {kind} of its model: {error}", path=path) from error
 
 
 def check_steps(name: str, steps: object) -> int:

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,6 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(request: dict[str, Any]) -> dict[str, Any]:
-    from almostsure.budget.certificate import INFINITE, check_minimal_budget
-    from almostsure.budget.minimal import read_minimal
     from almostsure.errors import CertificateError, CorruptFile, FileError
     from almostsure.files import tensors_kind
     from almostsure.model.source import as_model
@@ -46,22 +45,67 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
         raise CorruptFile(
             f"{path!r} is damaged, or not a file of almostsure. Make one with: almostsure budget … -o FILE"
         )
-    if kind not in ("budget", "shield"):
+    if kind not in CHECKS:
         raise FileError(f"{path!r} holds a {kind}, which has no certificate; a budget and a shield have one.")
     mdp = as_model(request["model"], **request["options"])
-    minimal = read_minimal(path, mdp, kind=kind)
-    least = int(minimal.of_state[mdp.initial_states].max())
+    claims, verify = CHECKS[kind](path, mdp, kind)
     sizes = {"states": mdp.num_states, "choices": mdp.num_choices, "outcomes": mdp.num_outcomes}
     result: dict[str, Any] = {
         "model": {"name": request["model"], "fingerprint": mdp.fingerprint, **sizes},
-        "kind": kind, "cap": minimal.cap, "minimal_budget": "inf" if least == INFINITE else least,
-        "verdict": "verified", "reason": None,
+        "kind": kind, **claims, "verdict": "verified", "reason": None,
     }  # fmt: skip
     try:
-        check_minimal_budget(mdp, minimal)
+        verify()
     except CertificateError as error:
         result |= {"verdict": "rejected", "reason": str(error)}
     return result
+
+
+Claims = tuple[dict[str, Any], Callable[[], None]]  # what a file claims, and how to verify that
+
+
+def _budget(path: str, mdp: Any, kind: str) -> Claims:
+    """For ever: the minimal budgets and their ranks."""
+    from almostsure.budget.certificate import check_minimal_budget
+    from almostsure.budget.minimal import read_minimal
+
+    minimal = read_minimal(path, mdp, kind=kind)
+    return {"cap": minimal.cap, **_at_start(minimal)}, lambda: check_minimal_budget(mdp, minimal)
+
+
+def _horizon(path: str, mdp: Any, kind: str) -> Claims:
+    """For some steps: the budgets for every number of steps left."""
+    from almostsure.budget.certificate import check_minimal_budget
+    from almostsure.budget.horizon import read_within
+
+    minimal = read_within(path, mdp, kind=kind)
+    claims = {"cap": minimal.cap, "horizon": minimal.horizon, **_at_start(minimal)}
+    return claims, lambda: check_minimal_budget(mdp, minimal)
+
+
+def _risk(path: str, mdp: Any, kind: str) -> Claims:
+    """With a risk: the table of p̄."""
+    from almostsure.plan.risk.certificate import check_risks, known_probabilities, read_risks
+
+    promise = read_risks(path, known_probabilities(mdp))
+    claims = {"budget": promise.budget, "risk": promise.risk, "horizon": promise.horizon}
+    return claims, lambda: check_risks(mdp, promise)
+
+
+def _at_start(minimal: Any) -> dict[str, Any]:
+    from almostsure.budget.certificate import INFINITE
+
+    least = minimal.smallest_budget()
+    return {"minimal_budget": "inf" if least == INFINITE else least}
+
+
+CHECKS: dict[str, Callable[[str, Any, str], Claims]] = {
+    "budget": _budget,
+    "shield": _budget,
+    "horizon budget": _horizon,
+    "horizon shield": _horizon,
+    "risk shield": _risk,
+}
 
 
 def _trusted() -> dict[str, Any]:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from almostsure.plan.budget_frontiers import BudgetFrontier, budget_frontier
     from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
     from almostsure.plan.frontiers import Frontier, frontier
-    from almostsure.plan.risk import RiskShield
+    from almostsure.plan.risk.shield import RiskShield
     from almostsure.plan.solve import Solution, solve_policy
     from almostsure.plan.suggest import Suggestion, suggest_budget
 
@@ -34,7 +34,7 @@ __getattr__ = on_demand(
         "almostsure.plan.budget_frontiers": "BudgetFrontier budget_frontier",
         "almostsure.plan.constraints": "AlmostSure Chance Constraint Expected",
         "almostsure.plan.frontiers": "Frontier frontier",
-        "almostsure.plan.risk": "RiskShield",
+        "almostsure.plan.risk.shield": "RiskShield",
         "almostsure.plan.solve": "Solution solve_policy",
         "almostsure.plan.suggest": "Suggestion suggest_budget",
     },

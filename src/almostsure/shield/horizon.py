@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import check_budget, names_right_word, whole, whole_array
-from almostsure.budget.certificate import check_never_too_small_within, check_rises
-from almostsure.budget.horizon import HorizonBudget, Rises, check_steps, horizon_budget
+from almostsure.budget.certificate import check_never_too_small_within
+from almostsure.budget.horizon import HorizonBudget, check_steps, read_within, write_within
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction
-from almostsure.files import load_tensors, save_tensors
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
@@ -203,22 +202,15 @@ class HorizonShield:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the shield to a safetensors file, atomically.  The model is not part of it."""
-        numbers = {"horizon": self.horizon, "cap": self.minimal.cap, "settled": self.minimal.settled}
-        strings = {name: "" if value is None else str(value) for name, value in numbers.items()}
-        arrays = self.minimal.rises._asdict()
-        save_tensors(path, kind="horizon shield", model=self.mdp.fingerprint, arrays=arrays, strings=strings)
+        write_within(self.minimal, path, kind="horizon shield")
 
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: Model) -> HorizonShield:
         """Read a shield of ``mdp``.  A file whose budgets are too small anywhere is refused."""
-        model = as_model(mdp)
-        arrays, strings = load_tensors(path, kind="horizon shield", model=model.fingerprint)
+        minimal = read_within(path, as_model(mdp), kind="horizon shield")
         try:
-            rises = Rises(*(arrays[name] for name in Rises._fields))
-            cap, settled = (int(strings[name]) if strings[name] else None for name in ("cap", "settled"))
-            check_rises(model, rises)
-            return cls(horizon_budget(model, rises, check_steps("horizon", int(strings["horizon"])), cap, settled))
-        except (ValueError, KeyError, CertificateError) as error:
+            return cls(minimal)
+        except CertificateError as error:
             raise CorruptFile(f"{path!s} does not hold a horizon shield of its model: {error}", path=path) from error
 
     def export_numpy(self, path: str | PathLike[str]) -> tuple[Path, Path]:

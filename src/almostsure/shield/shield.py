@@ -85,7 +85,8 @@ class Shield:
     def __init__(self, minimal: MinimalBudget) -> None:
         if not isinstance(minimal, MinimalBudget):
             raise ArgumentError(
-                f"a shield is made of a minimal budget: Shield(minimal_budget(mdp)); got {type(minimal).__name__}"
+                f"a shield is made of a minimal budget: Shield(minimal_budget(mdp)); got {type(minimal).__name__}. "
+                "For a number of steps, use HorizonShield(minimal_budget(mdp, horizon=T))."
             )
         check_never_too_small(minimal)
         object.__setattr__(self, "minimal", minimal)

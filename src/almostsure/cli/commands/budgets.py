@@ -17,7 +17,6 @@ from almostsure.cli.maps import budgets_look, draw_maps
 from almostsure.cli.options import Task, action_of, check_output, state_of, word
 from almostsure.cli.output import MOST, bar, clean, facts, heading, need, needs, next_step, say, table
 from almostsure.files import TENSORS
-from almostsure.shield.horizon import HorizonShield
 from almostsure.wording import percent
 
 LEVELS = 20  # rows of a table of budgets
@@ -68,10 +67,10 @@ def budget(
 
 
 def _within(task: Task, horizon: int, cap: int | None, output: Path | None) -> None:
-    """The budgets for a number of steps; what is saved is the shield for them."""
+    """The budgets for a number of steps."""
     found = minimal_budget(task.mdp, horizon=horizon, cap=cap)
     if output is not None:
-        HorizonShield(found).save(output)
+        found.save(output)
     least = found.smallest_budget()
     if task.json:
         task.emit(minimal_budget=need(least), cap=cap, horizon=horizon, settled=found.settled, output=output)

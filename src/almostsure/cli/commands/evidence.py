@@ -22,10 +22,15 @@ from almostsure.cli.output import emit, facts, heading, next_step, say
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError, NotEnoughMemory
 from almostsure.files import UMB
 
-PROVED = (
-    "\nProved: an agent that starts with the minimal budget of its state, and plays only actions that need no "
-    "more than what remains, never overspends; and no smaller budget can be promised with probability one."
-)
+PROVED = {  # by what a file promises
+    "for ever": "an agent that starts with the minimal budget of its state, and plays only actions that need no more "
+    "than what remains, never overspends; and no smaller budget can be promised with probability one.",
+    "for some steps": "an agent that starts with the minimal budget of its state, and plays only actions that need no "
+    "more than what remains with the steps that are left, does not overspend within them; and no smaller budget can be "
+    "promised with probability one.",
+    "with a risk": "an agent that plays only what the shield allows overspends with a probability of at most the risk, "
+    "learning or hostile. That no smaller risk can be promised is not claimed.",
+}
 LIBRARIES = ("numpy", "safetensors", "numba", "gymnasium", "stormpy")
 
 
@@ -172,22 +177,33 @@ def _relayed(kind: str, message: str) -> Exception:
     return RuntimeError(f"{kind}: {message}")
 
 
+def _claims(answer: dict[str, Any]) -> tuple[str, str]:
+    """Which promise a file makes, and its numbers."""
+    horizon = answer.get("horizon")
+    steps = "" if horizon is None else f" within {horizon:,} steps"
+    if "risk" in answer:
+        return "with a risk", f"more than {answer['budget']} damage{steps} with probability at most {answer['risk']:g}"
+    least = "∞" if answer["minimal_budget"] == "inf" else answer["minimal_budget"]
+    cap = "" if answer["cap"] is None else f" (budgets up to {answer['cap']})"
+    return "for ever" if horizon is None else "for some steps", f"the start needs {least}{steps}{cap}"
+
+
 def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
     good = answer["verdict"] == "verified"
     heading(f"{result}: {'the certificate holds' if good else 'REJECTED'}")
     if not good:
         say(answer["reason"], style="red")
-    trusted, model, cap = answer["trusted"], answer["model"], answer["cap"]
-    least = "∞" if answer["minimal_budget"] == "inf" else answer["minimal_budget"]
+    trusted, model = answer["trusted"], answer["model"]
+    promise, claims = _claims(answer)
     facts(
         [
             ("model", f"{model['name']}, {model['states']:,} states, fingerprint {model['fingerprint'][:16]}"),
-            ("claims", f"the start needs {least}" + ("" if cap is None else f" (budgets up to {cap})")),
+            ("claims", claims),
             ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
         ]
     )
     if good:
-        say(PROVED)
+        say(f"\nProved: {PROVED[promise]}")
         next_step(f"almostsure solve {task.arguments}")
     else:
         next_step(f"almostsure budget {task.arguments} -o {word(result)}", note="make a new one")

@@ -1,5 +1,1 @@
 """A stated risk: the least probability of overspending, and the shield that keeps every agent below a given one."""
-
-from almostsure.plan.risk.shield import RiskShield
-
-__all__ = ["RiskShield"]

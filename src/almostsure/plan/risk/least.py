@@ -34,33 +34,18 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from almostsure.budget.horizon import first_values
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.plan.risk.sums import Sums, both_sums, sums_of
 from almostsure.progress import Bar, compiling
 
-EPSILON = 2.0**-52
-TINY = 5e-324  # the least positive number: a product of positive numbers is not 0
 PLAIN_WORK = 20_000  # open choices over all layers below which waiting for a compiler does not pay …
 PLAIN_SWEEPS = 400  # … unless the bounds close in slowly
 PLAIN_STEPS = 2_000_000  # the same for a horizon: outcomes times budgets times steps
 MOST_SWEEPS = 200_000
 SWEEPS_AT_ONCE = 20  # between two looks at Ctrl-C
-
-
-class Sums(NamedTuple):
-    """What the sums q(s, K, a) are made of."""
-
-    choice_ptr: Ints  # [num_states + 1]
-    outcome_ptr: Ints  # [num_choices + 1]
-    successor: Ints  # [num_outcomes]
-    damage: npt.NDArray[np.uint8]  # [num_outcomes]
-    probability: Floats  # [num_outcomes]
-    owner: Ints  # [num_choices] the state of each choice
-    margin: Floats  # [num_choices] by which a quotient of two sums is multiplied so that it is never too small
-    scale: Floats  # [num_choices] the same for one sum, divided by what the probabilities sum to
 
 
 class LeastRisk(NamedTuple):
@@ -73,16 +58,6 @@ class LeastRisk(NamedTuple):
     def gap(self) -> float:
         """The greatest distance between the bounds."""
         return float((self.upper - self.lower).max())
-
-
-def sums_of(mdp: MDP, *, times: int = 1) -> Sums:
-    """The sums of a model.  Values are found with the margin taken twice: asking with it once then allows something."""
-    margin = (
-        1.0 + times * (3.0 * np.diff(mdp.outcome_ptr) + 8.0) * EPSILON
-    )  # more than products, sums and quotient round off
-    shares = np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1].astype(np.int64))
-    columns = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage, mdp.probability
-    return Sums(*columns, mdp.choice_states(), margin, margin / shares)
 
 
 def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float) -> LeastRisk:
@@ -169,8 +144,8 @@ def sweep_plain(
     level_of, gap, moves = np.full(choices.size, level), math.inf, True
     for _ in range(sweeps):
         before = upper[level, states], lower[level, states]
-        high, through = _sums(sums, upper, level_of, choices, up=True)
-        low, low_through = _sums(sums, lower, level_of, choices, up=False)
+        high, through = both_sums(sums, upper, level_of, choices, up=True)
+        low, low_through = both_sums(sums, lower, level_of, choices, up=False)
         high, low = np.minimum(high, through), np.maximum(low, low_through)
         upper[level, states] = np.minimum(np.minimum.reduceat(high, first), upper[level, states])
         lower[level, states] = np.maximum(np.minimum.reduceat(low, first), lower[level, states])
@@ -200,41 +175,8 @@ def step_plain(sums: Sums, before: Floats, after: Floats) -> None:
     """The plain twin of the compiled step."""
     choices = np.arange(sums.owner.size)
     for level in range(len(before)):
-        risks, _ = _sums(sums, before, np.full(choices.size, level), choices, up=True)
+        risks, _ = both_sums(sums, before, np.full(choices.size, level), choices, up=True)
         after[level] = np.minimum.reduceat(risks, sums.choice_ptr[:-1].astype(np.int64))
-
-
-def risks_of(sums: Sums, upper: Floats, remaining: Ints, choices: Ints) -> Floats:
-    """q̄(s, K, a): an upper bound of the risk of each choice with what remains, 0 or more."""
-    direct, through = _sums(sums, upper, remaining, choices, up=True)
-    return np.minimum(direct, np.maximum(through, upper[remaining, sums.owner[choices]]))
-
-
-def risks_within(sums: Sums, upper: Floats, remaining: Ints, choices: Ints, first: Ints) -> Floats:
-    """The same with steps left; ``first`` is the first row of the table with one step less."""
-    return _sums(sums, upper, remaining, choices, up=True, first=first)[0]
-
-
-def _sums(
-    sums: Sums, table: Floats, remaining: Ints, choices: Ints, *, up: bool, first: Ints | None = None
-) -> tuple[Floats, Floats]:
-    """Σ p · p(s', K') of each choice over all outcomes, and over those that leave (s, K), divided by their share."""
-    outcome, owner = spans(sums.outcome_ptr, choices)
-    begin = np.searchsorted(owner, np.arange(choices.size))
-    left = remaining[owner] - sums.damage[outcome]
-    row = np.maximum(left, 0) if first is None else np.maximum(left, 0) + first[owner]
-    after = np.where(left < 0, 1.0, table[row, sums.successor[outcome]])
-    share = sums.probability[outcome]
-    terms = share * after
-    if up:
-        terms[(terms == 0) & (after > 0)] = TINY
-    leaves = (sums.successor[outcome] != sums.owner[choices][owner]) | (sums.damage[outcome] > 0)
-    scale = sums.scale[choices] if up else 2.0 - sums.scale[choices]
-    margin = sums.margin[choices] if up else 2.0 - sums.margin[choices]
-    with np.errstate(invalid="ignore"):  # 0/0: a choice that only loops
-        through = np.add.reduceat(terms * leaves, begin) / np.add.reduceat(share * leaves, begin) * margin
-    direct = np.add.reduceat(terms, begin) * scale
-    return np.minimum(direct, 1.0), np.where(np.isnan(through), 1.0 if up else 0.0, np.minimum(through, 1.0))
 
 
 def _compiled() -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from almostsure.plan.risk.least import TINY
+from almostsure.plan.risk.sums import TINY
 
 
 @njit(cache=True)

@@ -28,7 +28,6 @@ is made of p̄_{t−1}.  The proof is the same, step by step, up to the last.
 
 from __future__ import annotations
 
-import math
 from copy import copy
 from functools import cached_property
 from os import PathLike
@@ -38,16 +37,25 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, check_real, check_tolerance, names_right_word, whole, whole_array
+from almostsure.arguments import check_budget, check_tolerance, names_right_word, whole, whole_array
 from almostsure.budget import minimal_budget
-from almostsure.budget.horizon import check_steps, first_values
-from almostsure.errors import ArgumentError, CertificateError, CorruptFile, Infeasible, ModelError, NoSafeAction
-from almostsure.files import load_tensors, save_tensors
+from almostsure.budget.horizon import check_steps
+from almostsure.errors import ArgumentError, CertificateError, CorruptFile, Infeasible, NoSafeAction
 from almostsure.memory import require
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
-from almostsure.plan.risk.least import EPSILON, Sums, least_risk, least_within, risks_of, risks_within, sums_of
+from almostsure.plan.risk.certificate import (
+    Promise,
+    check_risk,
+    check_risks,
+    known_probabilities,
+    read_risks,
+    risk_at_start,
+    write_risks,
+)
+from almostsure.plan.risk.least import least_risk, least_within
+from almostsure.plan.risk.sums import Sums, risks_of, risks_within, sums_of
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 
@@ -98,7 +106,7 @@ class RiskShield:
     def __init__(
         self, mdp: Model, budget: int, risk: float, *, horizon: int | None = None, tolerance: float = TOLERANCE
     ) -> None:
-        self.mdp = _with_known_probabilities(as_model(mdp))
+        self.mdp = known_probabilities(as_model(mdp))
         self.budget, self.risk = check_budget(budget), check_risk(risk)
         self.horizon = None if horizon is None else check_steps("horizon", horizon)
         size = 8 * (self.budget + 1) * self.mdp.num_states * (2 if self.horizon is None else self.horizon + 1)
@@ -157,13 +165,9 @@ class RiskShield:
 
     def _share_risk(self) -> dict[int, float]:
         """The risk with which a run begins in each initial state: the start is a draw like any other."""
-        states, weights = self.mdp.initial_states, self.mdp.initial_probabilities
-        least = self._least(states, np.full(states.size, self.budget), self._all_steps(states.size))
-        if states.size == 1:
-            mean, shares = float(least[0]), np.array([self.risk])
-        else:
-            mean = min(math.fsum(weights * least) * (1 + (states.size + 4) * EPSILON), 1.0)
-            shares = _left(self.risk, mean, least)
+        states, mean = self.mdp.initial_states, risk_at_start(self.mdp, self.least)
+        one = np.array([self.risk])
+        shares = one if states.size == 1 else _left(self.risk, mean, self.least[-1, states])
         if mean > self.risk:
             raise Infeasible(
                 f"a risk of {self.risk:g} is not enough: from the start, more than {self.budget} damage cannot be "
@@ -353,44 +357,21 @@ class RiskShield:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the shield to a safetensors file, atomically.  The model is not part of it."""
-        numbers = {"budget": self.budget, "risk": self.risk.hex(), "horizon": self.horizon}
-        strings = {name: "" if value is None else str(value) for name, value in numbers.items()}
-        arrays = {"least": np.ascontiguousarray(self.least)}
-        save_tensors(path, kind="risk shield", model=self.mdp.fingerprint, arrays=arrays, strings=strings)
+        write_risks(path, self.mdp, Promise(self.budget, self.risk, self.horizon, self.least))
 
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: Model) -> RiskShield:
         """Read a shield of ``mdp``.  A file whose risks are too small anywhere is refused."""
-        model = as_model(mdp)
-        arrays, strings = load_tensors(path, kind="risk shield", model=model.fingerprint)
+        model, result = as_model(mdp), cls.__new__(cls)
+        promise = read_risks(path, known_probabilities(model))
+        result.mdp, result.budget, result.risk = model, promise.budget, promise.risk
+        result.horizon, result.least = promise.horizon, promise.least
         try:
-            result = cls.__new__(cls)
-            result.mdp, result.budget = _with_known_probabilities(model), check_budget(int(strings["budget"]))
-            result.risk = check_risk(float.fromhex(strings["risk"]))
-            result.horizon = check_steps("horizon", int(strings["horizon"])) if strings["horizon"] else None
-            result.least = arrays["least"]
-            result._check_table()
+            check_risks(model, promise)
             result._prepare()
-        except (ValueError, KeyError, Infeasible, CertificateError) as error:
+        except (CertificateError, Infeasible) as error:
             raise CorruptFile(f"{path!s} does not hold a risk shield of its model: {error}", path=path) from error
         return result
-
-    def _check_table(self) -> None:
-        """What the proof asks of p̄: at least the least q̄ of the state's actions, and 1 for what is forbidden."""
-        rows = (self.budget + 1) * (1 if self.horizon is None else self.horizon + 1)
-        least = self.least
-        if least.shape != (rows, self.mdp.num_states) or least.dtype != np.float64:
-            raise CertificateError(f"risks must be {rows} rows of {self.mdp.num_states} numbers; got {least.shape}")
-        if not ((least >= 0) & (least <= 1)).all():
-            raise CertificateError("risks must be probabilities, 0 … 1")
-        first = 0 if self.horizon is None else self.budget + 1  # with no step left nothing is asked of them
-        if first and (least[:first, first_values(self.mdp) > 0] < 1).any():
-            raise CertificateError("what is forbidden must have a risk of 1")
-        begin = self.mdp.choice_ptr[:-1].astype(np.int64)
-        for row in range(first, rows):
-            short = np.flatnonzero(np.minimum.reduceat(self.risks_in(row - first), begin) > least[row])
-            if short.size:
-                raise CertificateError(f"the risk of {self.mdp.describe_state(int(short[0]))} is too small")
 
     def risks_in(self, row: int) -> Floats:
         """q̄ of every choice, for one row: a remaining budget, plus (budget + 1) for each step left after the next."""
@@ -460,26 +441,6 @@ class RiskShield:
             "whoever plays\n"
             f"  {self.mdp.num_states:,} states; the least risk at the start is {starts.max():.6g}>"
         )
-
-
-def _with_known_probabilities(mdp: MDP) -> MDP:
-    """The model, if it knows how probable its outcomes are."""
-    mdp.require_probabilities("RiskShield")
-    if mdp.unknown is not None or (mdp.origin is not None and mdp.origin.counted):
-        raise ModelError(
-            "a RiskShield needs the model's probabilities, and this model was learned: which outcomes are possible "
-            "is known with the stated confidence, how probable they are is not. Use Shield, or a model with known "
-            "probabilities."
-        )
-    return mdp
-
-
-def check_risk(risk: object) -> float:
-    """``risk`` as a float in [0, 1]."""
-    value = check_real("risk", risk)
-    if not 0 <= value <= 1:
-        raise ArgumentError(f"risk must be a probability, 0 … 1; got {value:g}")
-    return value
 
 
 def _left(risk: Any, used: Any, least: Floats) -> Floats:
