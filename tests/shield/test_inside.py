@@ -140,7 +140,7 @@ def test_restricted_models_never_take_more() -> None:
 
 def test_a_restricted_model_that_would_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-    monkeypatch.setattr("almostsure.shield.inside.BYTES_AN_OUTCOME", 2**60)
+    monkeypatch.setattr("almostsure.shield.inside.BYTES_PER_OUTCOME", 2**60)
     monkeypatch.setattr("almostsure.shield.inside.FREE", 100)
     with pytest.raises(MemoryError, match=r"the restricted model needs about .* Restrict to a smaller budget"):
         Shield(asure.minimal_budget(mdp)).restrict(10**6)

@@ -21,7 +21,7 @@ Bools = npt.NDArray[np.bool_]
 class Support:
     """What k* depends on: which outcomes are possible, without probabilities and rewards.
 
-    Five bytes an outcome below 2³¹ states, beside the offsets.
+    Five bytes per outcome below 2³¹ states, beside the offsets.
     """
 
     choice_ptr: Ints  # [num_states + 1]

@@ -11,8 +11,8 @@ Choices are ordered by (state, action), outcomes by (successor, damage, reward),
 arrays and an equal fingerprint.  A *terminal* state is one whose every outcome is a damage-free, reward-free
 self-loop; nothing ever happens there.
 
-A model costs 21 bytes an outcome, 5 a choice and 4 a state below 2³¹ outcomes and 256 actions: 23 bytes an
-outcome at three outcomes a choice and four choices a state.
+A model takes 21 bytes per outcome, 5 per choice and 4 per state below 2³¹ outcomes and 256 actions: 23 bytes per
+outcome with three outcomes per choice and four choices per state.
 """
 
 from __future__ import annotations

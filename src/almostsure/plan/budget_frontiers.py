@@ -19,7 +19,7 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import Infeasible
 from almostsure.memory import require
-from almostsure.model.build.transitions import build
+from almostsure.model.build.transitions import BYTES_PER_OUTCOME, build
 from almostsure.model.change import Given
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.monitors import amounts
@@ -28,7 +28,6 @@ from almostsure.model.source import Model, as_model
 if TYPE_CHECKING:
     from almostsure.plots import Axes
 
-BYTES_AN_OUTCOME = 150  # while the model is built
 
 Pair = tuple[int, int]
 
@@ -133,7 +132,7 @@ def _range(mdp: MDP, second: Ints) -> int:
 def _unfolded(mdp: MDP, paid: Ints, limited: Ints, most: int) -> npt.NDArray[np.int32]:
     """What each state needs of one damage with 0 … most left of the other, [most + 1, num_states]."""
     rows, size = most + 1, mdp.num_states
-    require(BYTES_AN_OUTCOME * rows * mdp.num_outcomes, f"{rows:,} budgets of the other damage", "Pass most=.")
+    require(BYTES_PER_OUTCOME * rows * mdp.num_outcomes, f"{rows:,} budgets of the other damage", "Pass most=.")
     goes_on = np.flatnonzero(~mdp.is_terminal()[mdp.choice_states()[mdp.outcome_choices()]])
     choice = mdp.outcome_choices()[goes_on]
     left = np.arange(rows)[:, None] - limited[goes_on]

@@ -60,7 +60,7 @@ from almostsure.progress import Bar
 if TYPE_CHECKING:
     from almostsure.plan.assured.layers import Layers
 
-BYTES_A_PAIR = 9  # of state and remaining budget, reachable or not: a number and a choice
+BYTES_PER_PAIR = 9  # of state and remaining budget, reachable or not: a number and a choice
 ASKED = 100_000  # pairs up to which printing a solution evaluates its policy
 SURELY = 1e-9  # an end that is missed with no more probability than this is sure
 SHY = 2.0**-44  # the share of a limit that is not used, so that rounding does not exceed it
@@ -260,7 +260,7 @@ def _assured(
     if minimal.smallest_budget() > budget:
         raise _too_little(mdp, budget)
     require(
-        BYTES_A_PAIR * (budget + 1) * mdp.num_states, f"the best policy for budgets up to {budget:,}",
+        BYTES_PER_PAIR * (budget + 1) * mdp.num_states, f"the best policy for budgets up to {budget:,}",
         "Solve for a smaller budget: a policy for it keeps larger ones too.",
     )  # fmt: skip
     layers, options = None, {"discount": discount, "tolerance": tolerance}

@@ -20,7 +20,7 @@ SEEN = 1e-4  # a gain below this share of the whole gain has no row of its own
 
 
 def text(suggestion: Suggestion) -> str:
-    """A header, one row a budget that adds something, and what to do next."""
+    """A header, one row per budget that adds something, and what to do next."""
     lines = [f"<Suggestion: {_headline(suggestion)}", *_table(suggestion), *_remarks(suggestion)]
     lines.append(f"next: solve_policy(mdp, AlmostSure({suggestion.budget}))>")
     return "\n  ".join(lines)

@@ -16,11 +16,9 @@ import numpy as np
 from almostsure.arguments import check_budget
 from almostsure.errors import ArgumentError
 from almostsure.memory import require
-from almostsure.model.build.transitions import from_transitions
+from almostsure.model.build.transitions import BYTES_PER_OUTCOME, from_transitions
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
-
-BYTES_AN_OUTCOME = 150  # while it is built: six columns, their sorted copies, and the model itself
 
 
 def augment(mdp: Model, budget: int) -> MDP:
@@ -37,7 +35,7 @@ def augment(mdp: Model, budget: int) -> MDP:
     mdp.require_probabilities("augment")
     outcomes = mdp.num_outcomes * (budget + 1)
     require(
-        outcomes * BYTES_AN_OUTCOME, f"the augmented model ({outcomes:,} outcomes)", "solve_policy does without it."
+        outcomes * BYTES_PER_OUTCOME, f"the augmented model ({outcomes:,} outcomes)", "solve_policy does without it."
     )
     layers, count = budget + 1, mdp.num_states
     overspent = layers * count

@@ -126,8 +126,8 @@ class Policy:
         mdp
             The model, an example's name, or a file.
         table
-            Integers or names are actions: one a state, or one row for each remaining budget 0 … budget.
-            Floats are probabilities: one row a state and one column an action, or one such matrix for each
+            Integers or names are actions: one per state, or one row for each remaining budget 0 … budget.
+            Floats are probabilities: one row per state and one column per action, or one such matrix for each
             remaining budget.  A mapping goes from states, or with ``budget`` from (state, remaining), to an
             action or to a mapping from actions to probabilities.  −1, None and what is missing say nothing.
         budget
@@ -152,7 +152,7 @@ class Policy:
         content, layered = read.from_array(mdp, table)
         rows = content.num_layers
         if (layered and budget not in (None, rows - 1)) or (not layered and budget is not None):
-            found = f"{rows} rows" if layered else "one action a state"
+            found = f"{rows} rows" if layered else "one action per state"
             raise PolicyError(f"with budget={budget} a table must have a row for each of 0 … {budget}; got {found}")
         return cls._from(mdp, content, rows - 1 if layered else None, overspent)
 

@@ -62,7 +62,7 @@ def check_rest(mdp: MDP, rest: Rest, table: npt.NDArray[Any] | None) -> None:
     """Raise PolicyError unless whoever comes to rest can go on for ever without damage."""
     assert table is not None
     if rest.probability.shape != (len(table), mdp.num_states) or rest.choice.shape != (mdp.num_states,):
-        raise PolicyError("rest must have one probability a layer and state and one choice a state")
+        raise PolicyError("rest must have one probability per layer and state and one choice per state")
     if not ((rest.probability >= 0) & (rest.probability <= 1)).all():
         raise PolicyError("the probabilities of coming to rest must lie in 0 … 1")
     check_choices(mdp, rest.choice[None])

@@ -21,12 +21,12 @@ from almostsure.budget.certificate import check_never_too_small
 from almostsure.budget.minimal import MinimalBudget
 from almostsure.memory import require
 from almostsure.model.arrays import spans
+from almostsure.model.build.transitions import BYTES_PER_OUTCOME
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
 from almostsure.policy.explore import Played, explore
 from almostsure.shield.checks import require_budget
 
-BYTES_AN_OUTCOME = 150  # while it is built
 FREE = 1_000_000  # outcomes for which nobody asks whether they fit
 
 
@@ -120,7 +120,7 @@ def restrict(minimal: MinimalBudget, budget: int) -> Restricted:
         size += step.outcome.size
         if size > room:
             room = 2 * size
-            require(size * BYTES_AN_OUTCOME, "the restricted model", "Restrict to a smaller budget.")
+            require(size * BYTES_PER_OUTCOME, "the restricted model", "Restrict to a smaller budget.")
     remaining = np.repeat([k for k, _ in reached], [s.size for _, s in reached])
     states = np.concatenate([s for _, s in reached])
     order = np.lexsort((states, -remaining))

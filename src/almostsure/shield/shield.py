@@ -146,7 +146,7 @@ class Shield:
         Returns
         -------
         array
-            Booleans, one row a look-up and one column an action id: [n, num_actions], or for inputs of another
+            Booleans, one row per look-up and one column per action id: [n, num_actions], or for inputs of another
             shape their common shape and then num_actions.  No row is empty.
 
         Raises
@@ -177,7 +177,7 @@ class Shield:
 
         Examples
         --------
-        One row a state and one column an action:
+        One row per state and one column per action:
 
         >>> import almostsure as asure
         >>> mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 2], [1] * 3, [1, 0, 0], [1, 0, 2], terminal=[2])
@@ -266,7 +266,7 @@ class Shield:
             [budgets, num_states]; a table of probabilities, [num_states, num_actions] or
             [budgets, num_states, num_actions]; a mapping from states or from (state, remaining); or a
             function of the state, or of the state and what remains.  Functions and mappings answer with an
-            action or a distribution (a mapping from actions, or one number an action).
+            action or a distribution (a mapping from actions, or one number per action).
             What is said about terminal states is ignored: nothing happens there.
         budget
             The budget at the start; by default the one that the policy carries.
@@ -392,7 +392,7 @@ class Shield:
         return table.few(states, most)
 
     def _look_ups(self, states: npt.ArrayLike, remaining: npt.ArrayLike) -> tuple[Ints, Ints, tuple[int, ...]]:
-        """States, one a look-up; what remains, one a look-up or one for all; and their common shape.  Checked."""
+        """States, one per look-up; what remains, one per look-up or one for all; and their common shape.  Checked."""
         s = whole_array("states", self._indices(states))
         # A Python integer may be larger than any NumPy one, and nobody needs more than INFINITE.
         left = whole_array("remaining", min(remaining, INFINITE) if type(remaining) is int else remaining)

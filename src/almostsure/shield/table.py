@@ -1,6 +1,6 @@
 """Tables of k* from which many states are looked up at once.
 
-The *dense* table has one row a state and one column an action id, in the narrowest unsigned type that holds every
+The *dense* table has one row per state and one column per action id, in the narrowest unsigned type that holds every
 finite budget; its largest value stands for "never": for ∞, and for an action that the state does not have.  With
 few actions a row fits in one machine word (eight actions below a budget of 255), so that a look-up fetches one word
 instead of walking along a row, and compares all of its actions at once.
@@ -50,7 +50,7 @@ def table_of(mdp: Space, of_choice: Ints) -> Table:
 
 
 class DenseTable:
-    """One row a state, one column an action."""
+    """One row per state, one column per action."""
 
     __slots__ = ("_needed", "_num_actions", "_ones", "_word", "highest")
 

@@ -136,7 +136,7 @@ class _Episode:
         if self.mask.shape != (count,) or self.mask.dtype != np.bool_:
             _fail(
                 "mask not aligned",
-                f"action_masks() must be {count} booleans, one an action id; it is {self.mask.dtype} of shape "
+                f"action_masks() must be {count} booleans, one per action id; it is {self.mask.dtype} of shape "
                 f"{list(self.mask.shape)} ({self._where()})",
             )
         if not self.mask.any():

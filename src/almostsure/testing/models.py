@@ -43,7 +43,7 @@ class Transitions(NamedTuple):
 
     @property
     def columns(self) -> tuple[list[Any], ...]:
-        """The six columns, one entry an outcome."""
+        """The six columns, one entry per outcome."""
         return self[:6]
 
     @property
@@ -70,7 +70,7 @@ def mdps(
     Parameters
     ----------
     max_states, max_actions, max_outcomes
-        Largest number of states, of actions altogether, and of entries a choice.
+        Largest number of states, of actions altogether, and of entries per choice.
     max_damage
         Largest damage of an outcome.
     proper

@@ -108,7 +108,7 @@ def from_map(
     Parameters
     ----------
     text
-        The map, one line a row; common indentation and blank lines around it do not count.  Or a list of its rows, a
+        The map, one line per row; common indentation and blank lines around it do not count.  Or a list of its rows, a
         two-dimensional array of characters, or the path of a text file as a ``Path`` (not as a string, which is a
         map).
     slip
@@ -245,7 +245,7 @@ def _unknown(character: str, line: int, column: int, meaning: Mapping[str, Cell]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Terrain:
-    """A map as flat arrays, one entry a cell."""
+    """A map as flat arrays, one entry per cell."""
 
     rows: int
     columns: int

@@ -18,6 +18,7 @@ from almostsure.model.origin import Origin
 from almostsure.model.space import Encode, Initial, initial_distribution
 
 MAX_ACTION = 2**31 - 2
+BYTES_PER_OUTCOME = 150  # while a model is built: six columns, their sorted copies, and the model itself
 ROUNDING = 1e-15  # by which a sum may miss 1 for each of its terms
 NAMES_REMEDY = " Use from_table for states and actions by name, or number them and pass state_names= and action_names=."
 COLUMNS = ("states", "actions", "next_states", "probabilities", "rewards", "damages")

@@ -24,7 +24,7 @@ def draw_map(mdp: Model, values: npt.ArrayLike | None = None) -> str:
     mdp
         A model that has a layout: from :func:`almostsure.from_map`, most examples, FrozenLake and CliffWalking.
     values
-        One value a state: numbers, such as ``budget.of_state``, or short texts.  ``INFINITE`` is drawn as ∞, and NaN
+        One value per state: numbers, such as ``budget.of_state``, or short texts.  ``INFINITE`` is drawn as ∞, and NaN
         as a blank.  Cells without a state (rocks) keep the map's character.  By default the map itself is drawn.
 
     Examples

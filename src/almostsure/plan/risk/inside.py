@@ -17,13 +17,12 @@ from almostsure.arguments import whole
 from almostsure.errors import ArgumentError
 from almostsure.memory import require
 from almostsure.model.arrays import spans
-from almostsure.model.build.transitions import build
+from almostsure.model.build.transitions import BYTES_PER_OUTCOME, build
 from almostsure.model.mdp import MDP, Floats, Ints
 
 if TYPE_CHECKING:
     from almostsure.plan.risk.shield import RiskShield
 
-BYTES_AN_OUTCOME = 150  # while it is built
 SAFELY = 1 - 1e-12  # more than rounding can add to a share
 
 
@@ -73,7 +72,7 @@ class _Search:
             columns.append((*rows, target))
             frontier = np.setdiff1d(target, known)
             known = np.union1d(known, frontier)
-            require(sum(c[0].size for c in columns) * BYTES_AN_OUTCOME, "the restricted model", "Use fewer levels.")
+            require(sum(c[0].size for c in columns) * BYTES_PER_OUTCOME, "the restricted model", "Use fewer levels.")
         source, outcome, target = (np.concatenate(parts) for parts in zip(*columns, strict=True))
         return self._built(known, source, outcome, target)
 

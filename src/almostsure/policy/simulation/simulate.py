@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,7 @@ MAX_STEPS = 100_000
 MOST_STEPS = 40  # of a trajectory that are printed
 PIECE = 40_000_000  # steps in a piece of work, at most: so that progress shows and Ctrl-C is heard
 PLAIN_STEPS = 5_000_000  # what NumPy plays before loading compiled code would have paid
-BYTES_AN_EPISODE = 48
+BYTES_PER_EPISODE = 48
 UNLIMITED = np.int64(2**62)  # the remaining budget of an episode without one
 
 
@@ -226,28 +226,39 @@ def simulate(
     mdp.require_probabilities("simulate")
     count = _at_least_one("episodes", episodes)
     require(
-        count * BYTES_AN_EPISODE, f"simulating {count:,} episodes", "Simulate fewer at a time, with different seeds."
+        count * BYTES_PER_EPISODE, f"simulating {count:,} episodes", "Simulate fewer at a time, with different seeds."
     )
     budget = None if budget is None else check_budget(budget)
     policy = as_policy(mdp, policy, budget=budget)
     start = policy.budget if budget is None else budget
-    seed = _check_seed(seed)
     tables, rules = build_tables(mdp, policy), _rules(policy, start, max_steps, discount)
-
-    def episodes_of(results: Results) -> Episodes:
-        _raise_first_violation(mdp, tables, rules, seed, results.fate)
-        returns, damages, lengths, fate = results
-        return Episodes(
-            returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=seed, budget=start,
-            mdp=mdp, policy=policy, _tables=tables, _rules=rules,
-        )  # fmt: skip
-
+    told = _Told(mdp, policy, start, _check_seed(seed), tables, rules)
     try:
-        return episodes_of(_play(tables, rules, seed, count, crew))
+        return told.episodes(_play(tables, rules, told.seed, count, crew))
     except KeyboardInterrupt as stop:
-        kept = episodes_of(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
+        kept = told.episodes(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
         some = "nothing of it is kept" if kept is None else f"the first {len(kept):,} are the error's .kept"
         raise Interrupted(f"the simulation of {count:,} episodes was stopped; {some}.", kept=kept) from None
+
+
+class _Told(NamedTuple):
+    """What is played, and how."""
+
+    mdp: MDP
+    policy: Policy
+    budget: int | None
+    seed: int
+    tables: Tables
+    rules: Rules
+
+    def episodes(self, results: Results) -> Episodes:
+        """What became of it; NoSafeAction where an episode overspent or the policy had nothing to say."""
+        _raise_first_violation(self.mdp, self.tables, self.rules, self.seed, results.fate)
+        returns, damages, lengths, fate = results
+        return Episodes(
+            returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=self.seed,
+            budget=self.budget, mdp=self.mdp, policy=self.policy, _tables=self.tables, _rules=self.rules,
+        )  # fmt: skip
 
 
 def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -> Rules:
