@@ -30,7 +30,7 @@ ROOMS = ("MiniGrid-LavaGapS5-v0", "MiniGrid-LavaGapS7-v0", "MiniGrid-LavaCrossin
 def in_turns(
     bare: Callable[[], object], shielded: Callable[[], object], *, block: int, turns: int
 ) -> tuple[float, float]:
-    """Microseconds of processor time a step, the least of many blocks."""
+    """Microseconds of processor time per step, the least of many blocks."""
     times: tuple[list[float], list[float]] = [], []
     for _ in range(turns):
         for step, kept in zip((bare, shielded), times, strict=True):

@@ -1,6 +1,7 @@
 import copy
 import pickle
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -119,6 +120,10 @@ def test_masks_are_what_the_theorem_says(seed: int, sparse: bool) -> None:
     assert mask.shape == (40, mdp.num_actions)
     assert mask.dtype == np.bool_
     np.testing.assert_array_equal(mask, by_hand(shield, states, remaining))
+    with mock.patch("almostsure.shield.table.DENSE_ANYWAY", 0):  # a table that is too large for a wide copy
+        np.testing.assert_array_equal(shield.mask(states, remaining), mask)
+        with pytest.raises(NoSafeAction, match="overspent by 1"):
+            shield.mask(states, np.full(40, -1))
     for state, left, row in zip(states.tolist(), remaining.tolist(), mask, strict=True):
         assert shield.allowed(state, left).tolist() == np.flatnonzero(row).tolist()
 

@@ -75,11 +75,11 @@ class Resets:
 
     def step(self, ended: Bools) -> None:
         """Take note of which episodes a step ended."""
-        self.over = np.zeros_like(ended) if self.mode == AutoresetMode.SAME_STEP else ended
+        self.over = np.zeros(self.num_envs, np.bool_) if self.mode == AutoresetMode.SAME_STEP else ended
 
     def final(self, infos: Infos, ended: Bools) -> Infos | None:
         """The infos of the episodes that this step ended, where those are apart."""
-        if self.mode != AutoresetMode.SAME_STEP or not ended.any():
+        if self.mode != AutoresetMode.SAME_STEP or not some(ended):
             return None
         found = infos.get("final_info")
         return found if isinstance(found, dict) else {}
@@ -97,11 +97,12 @@ def said(infos: Infos, final: Infos | None, ended: Bools, key: str, at: int) -> 
     return read(final, key, at) if final is not None and ended[at] else read(infos, key, at)
 
 
-def write(infos: Infos, who: Bools, **columns: npt.NDArray[Any]) -> Infos:
+def write(infos: Infos, who: Bools, columns: dict[str, npt.NDArray[Any]]) -> Infos:
     """The infos with further columns, which hold for ``who``."""
     result, who = dict(infos), who.copy()
     for key, values in columns.items():
-        result[key], result[f"_{key}"] = values, who
+        result[key] = values
+        result["_" + key] = who
     return result
 
 

@@ -175,7 +175,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _infos(self, infos: Infos, who: Bools, damages: npt.NDArray[np.int64]) -> Infos:
         left = {} if self._budget is None else {"remaining": self._remaining.copy()}
-        return write(infos, who, damage=damages, **left)
+        return write(infos, who, {"damage": damages, **left})
 
 
 def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

@@ -217,7 +217,7 @@ class Guarded:
         where = ended.nonzero()[0]
         result = seen.copy() if where.size else seen
         for at in where.tolist():
-            step = int(states[at]), int(actions[at]), int(seen[at])
+            step = states.item(at), actions.item(at), seen.item(at)
             if step not in self._ends:
                 self._ends[step] = self.arrived(*step, True)
             result[at] = self._ends[step]

@@ -41,6 +41,7 @@ from almostsure.model.mdp import Bools
 Form = Literal["auto", "flat", "dict", "rllib", "none"]
 FORMS: tuple[str, ...] = get_args(Form)
 
+INT64 = np.dtype(np.int64)  # made once: it is asked for at every step
 Masks = npt.NDArray[np.int8]
 Limits = Mapping[str, int | None]  # what is carried: the whole number it begins with, or None for a fraction
 
@@ -149,8 +150,8 @@ class _Row:
         self.space = space
 
     def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
-        row = np.array((seen, *carried), np.int64)
-        return row if min(carried) >= 0 else np.maximum(row, 0)
+        row = np.array((seen, *carried), INT64)
+        return row if carried[0] >= 0 else np.maximum(row, 0)  # nothing else can be overspent
 
     def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
         result = np.empty((len(seen), 1 + len(carried)), np.int64)
@@ -334,7 +335,7 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
         observations, infos = self.env.reset(seed=seed, options=options)
         self._resets.reset(who)
         self._remaining[who] = self.budget
-        infos = write(infos, who, remaining=self._remaining.copy())
+        infos = write(infos, who, {"remaining": self._remaining.copy()})
         return self._shown.batch(observations, (self._remaining,), None), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
@@ -350,10 +351,10 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
             self._remaining[at] -= check_damage(damage, f"in environment {at}")
         self._remaining[~acting] = self.budget
         if final is not None:
-            infos = {**infos, "final_info": write(final, ended, remaining=self._remaining.copy())}
+            infos = {**infos, "final_info": write(final, ended, {"remaining": self._remaining.copy()})}
             infos["final_obs"] = show_final(self._shown, infos["final_obs"], (self._remaining,), ended)
             self._remaining[ended] = self.budget
-        infos = write(infos, np.ones_like(acting), remaining=self._remaining.copy())
+        infos = write(infos, np.ones_like(acting), {"remaining": self._remaining.copy()})
         self._resets.step(ended)
         seen = self._shown.batch(observations, (self._remaining,), None)
         return seen, rewards, terminated, truncated, infos

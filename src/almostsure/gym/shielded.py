@@ -146,7 +146,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._allowed = self._offered = NONE  # offered: what the agent last saw to be allowed
         self._number = self._steps = self._interventions = 0
         self._reward = 0.0
-        self._seen: Any = None  # the last observation, for a guard that learns
+        self._seen: Any = None  # the last observation, to be shown again where a guard that learns breaks off
         self._point: Any = None  # the last one's coordinates, for a guard that watches
 
     # ------------------------------------------------------------------ an episode
@@ -202,14 +202,12 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             self._steps += 1
             guarded.note_error(before.run, chosen, said, self._lived())
             raise
-        self._stage = stage
+        self._stage, self._seen = stage, observation
         self._steps += 1
         self._reward += float(reward)
         info = self._info(info, stage, chosen, replaced)
         if "violation" in stage.info:
             guarded.note_violation(before.run, chosen, stage.run[0], stage.info["damage"], self._steps)
-        if guarded.learns:
-            self._seen = observation
         if guarded.learns or guarded.counts_steps:
             truncated = bool(truncated or (not stage.allowed and not terminated))
         if terminated or truncated:
@@ -261,15 +259,12 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         return stage
 
     def _info(self, info: dict[str, Any], stage: Stage, action: int, replaced: bool) -> dict[str, Any]:
-        return {
-            "cost": stage.info["damage"],
-            **info,
-            **stage.info,
-            "action_mask": stage.mask.copy(),
-            "executed_action": action,
-            "replaced": replaced,
-            "interventions": self._interventions,
-        }
+        said = {"cost": stage.info["damage"], **info, **stage.info}
+        said["action_mask"] = stage.mask.copy()
+        said["executed_action"] = action
+        said["replaced"] = replaced
+        said["interventions"] = self._interventions
+        return said
 
     def _instead(self, action: Any) -> tuple[Stage, int, bool]:
         """The stage, what is played in it, and whether that replaces an action that is not allowed."""

@@ -102,7 +102,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._all, self._none, self._rows = self._resets.everybody, np.zeros(count, np.int64), np.arange(count)
         self._run: Run = ()  # arrays, from the first reset on
         self._points: list[Any] = [None] * count  # the last coordinates, for a guard that watches
-        self._steps, self._episodes, self._interventions = np.zeros((3, count), np.int64)
+        self._steps, self._interventions = np.zeros((2, count), np.int64)
+        self._episodes = [0] * count
         self._rewards = np.zeros(count)
         self._masks: npt.NDArray[np.int8] = np.zeros((count, space.num_actions), np.int8)
         self._violated: Bools = np.zeros(count, np.bool_)  # where the last step took more than was left
@@ -134,7 +135,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         before = self._run if self.guarded.is_sure else tuple(column.copy() for column in self._run)
         observations, rewards, terminated, truncated, infos = self.env.step(played)
         ended: Bools = terminated | truncated
-        final = self._resets.final(infos, ended) if some(ended) else None
+        final = self._resets.final(infos, ended)
         try:
             seen = self._find(observations, None)
             reached = seen if final is None else self._finals(infos["final_obs"], ended, seen)
@@ -194,7 +195,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     def _begin(self, who: Bools, states: Numbers) -> None:
         """Begin the runs of some environments in these states."""
         for at in who.nonzero()[0].tolist():
-            run, mask = self.guarded.begin(int(states[at]))
+            run, mask = self.guarded.begin(states.item(at))
             if not self._run:
                 self._run = tuple(np.full(self.num_envs, value) for value in run)
             for column, value in zip(self._run, run, strict=True):
@@ -332,6 +333,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _said(self, infos: Infos, final: Infos | None, ended: Bools) -> npt.NDArray[Any] | None:
         """The damages that the environments say, NaN where they do not; None if none of them does."""
+        if final is None and "damage" not in infos and "cost" not in infos:
+            return None
         keys = [key for key in ("damage", "cost") if key in infos or key in (final or {})]
         if not keys:
             return None
@@ -363,19 +366,19 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         given, over = np.asarray(actions), self._resets.over
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
             raise no_action(actions, self.env.action_space)
-        given = given.astype(np.int64, copy=False)
-        if some(given.view(np.uint64) >= self._masks.shape[1]):  # negative ones read as huge
-            raise no_action(actions, self.env.action_space)
+        given = given.astype(np.int64)  # a copy: what was executed is in the infos
+        try:
+            place = np.ravel_multi_index((self._rows, given), self._masks.shape)
+        except ValueError:
+            raise no_action(actions, self.env.action_space) from None
         offered = self._masks
         if self.guarded.learns and over is not None:
             offered = self._masks.copy()
             self._look()
-        refused: Bools = self._masks[self._rows, given] == 0
-        nobody = np.zeros(self.num_envs, np.bool_)
-        if over is None or not (some(refused) or some(self._stuck)):
-            return given, nobody
-        given, replaced = given.copy(), nobody
-        for at in np.flatnonzero((refused | self._stuck) & ~over).tolist():
+        allowed, replaced = self._masks.reshape(-1)[place], np.zeros(self.num_envs, np.bool_)
+        if over is None or not (0 in allowed.tobytes() or some(self._stuck)):
+            return given, replaced
+        for at in np.flatnonzero(((allowed == 0) | self._stuck) & ~over).tolist():
             given[at], replaced[at] = self._instead(at, int(given[at]), bool(offered[at, given[at]])), True
         return given, replaced
 
@@ -392,11 +395,10 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _lived(self, at: int) -> Lived:
         self._episodes[at] += 1
-        steps, reward, replaced = self._steps[at], self._rewards[at], self._interventions[at]
-        return Lived(int(self._episodes[at]), int(steps), float(reward), int(replaced))
+        return Lived(self._episodes[at], self._steps.item(at), self._rewards.item(at), self._interventions.item(at))
 
     def _note(self, at: int, ended: str) -> None:
-        self.guarded.note(self.budget - int(self._run[1][at]), self._lived(at), ended, at)
+        self.guarded.note(self.budget - self._run[1].item(at), self._lived(at), ended, at)
 
     def _note_violations(self, before: Run, actions: Numbers, damages: Numbers) -> None:
         """Note the steps that took more than was left."""
@@ -414,22 +416,20 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             self.guarded.note_error(self._one(at), int(actions[at]), told, self._lived(at), at)
 
     def _infos(self, infos: Infos, who: Bools, damages: Numbers, executed: Numbers, replaced: Bools) -> Infos:
-        own: dict[str, npt.NDArray[Any]] = {} if "cost" in infos else {"cost": damages.copy()}
-        if some(self._violated | self._stuck):
+        own: dict[str, npt.NDArray[Any]] = {
+            "damage": damages,
+            "action_mask": self._masks.copy(),
+            "executed_action": executed,
+            "replaced": replaced,
+            "interventions": self._interventions.copy(),
+        }
+        for name, column in zip(self.guarded.shows, self._run[1:], strict=False):
+            own[name] = column.copy()
+        if "cost" not in infos:
+            own["cost"] = damages.copy()
+        if not self.guarded.is_sure and some(self._violated | self._stuck):
             own |= {"violation": self._violated.copy(), "stuck": self._stuck & ~self._violated}
-        shown = self.guarded.shown(self._run)
-        carried = {name: column.copy() for name, column in zip(self.guarded.shows, shown, strict=True)}
-        return write(
-            infos,
-            who,
-            damage=damages,
-            **carried,
-            action_mask=self._masks.copy(),
-            executed_action=executed,
-            replaced=replaced,
-            interventions=self._interventions.copy(),
-            **own,
-        )
+        return write(infos, who, own)
 
 
 def _check_resets(infos: Infos, who: Bools) -> None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
-from almostsure.model.mdp import MDP, Bools
+from almostsure.model.mdp import MDP
 
 Numbers = npt.NDArray[np.int64]
 
@@ -37,15 +37,15 @@ STALE = (
 class Outcomes:
     """The damages of a model's transitions."""
 
-    __slots__ = ("_damage", "_mdp", "_number", "_ready", "_table", "known")
+    __slots__ = ("_damage", "_mdp", "_number", "_ready", "_shape", "_table", "known")
 
     def __init__(self, mdp: MDP) -> None:
-        self._mdp = mdp
+        self._mdp, self._shape = mdp, (mdp.num_states, mdp.num_actions, mdp.num_states)
         self.known: dict[Any, int] = {}  # (state, action, next state, what was said) to the damage, where asked before
         self._ready = False  # whether what follows was made: when it is first needed
         self._number: Numbers = np.zeros(0, np.int64)
         self._damage: npt.NDArray[np.int16] = np.zeros(0, np.int16)
-        self._table: npt.NDArray[np.int16] | None = None  # [num_states, num_actions, num_states]
+        self._table: npt.NDArray[np.int16] | None = None  # by number
 
     # ------------------------------------------------------------------ one
 
@@ -100,7 +100,6 @@ class Outcomes:
         """The damage of each of many transitions; ``said`` is None, or what is said of each, NaN for nothing."""
         if not self._ready:
             self._prepare()
-        states, actions, after = (np.asarray(x, np.int64) for x in (states, actions, after))  # products must not wrap
         damages = self._look_up(states, actions, after)
         told = None if said is None else np.broadcast_to(np.asarray(said), damages.shape)
         odd = damages < 0
@@ -115,23 +114,18 @@ class Outcomes:
 
     def _look_up(self, states: Numbers, actions: Numbers, after: Numbers) -> Numbers:
         """The damages, and ASK where there are several, the transition is impossible, or an index is no index."""
-        num_states, num_actions = self._mdp.num_states, self._mdp.num_actions
-        if np.count_nonzero((states | actions | after) < 0):
+        try:
+            number = np.ravel_multi_index((states, actions, after), self._shape)
+        except ValueError:
             return np.full(states.shape, ASK, np.int64)
         if self._table is not None:
-            try:
-                return self._table[states, actions, after].astype(np.int64)
-            except IndexError:
-                return np.full(states.shape, ASK, np.int64)
-        number = (states * num_actions + actions) * num_states + after
+            return self._table[number].astype(np.int64)
         at = np.minimum(np.searchsorted(self._number, number), self._number.size - 1)
-        found: Bools = (self._number[at] == number) & (actions < num_actions) & (after < num_states)
-        return np.where(found, self._damage[at], ASK).astype(np.int64)
+        return np.where(self._number[at] == number, self._damage[at], ASK).astype(np.int64)
 
     def _prepare(self) -> None:
         """The numbers of what is possible, ascending, as the model's outcomes are; and the damage of each."""
-        mdp = self._mdp
-        shape = mdp.num_states, mdp.num_actions, mdp.num_states
+        mdp, shape = self._mdp, self._shape
         if math.prod(shape) >= LARGEST:
             raise ArgumentError(
                 f"transitions must be fewer than 2**62 to be numbered; got {' · '.join(map(str, shape))}"
@@ -147,6 +141,6 @@ class Outcomes:
         self._damage = np.where(least == most, least, np.int16(ASK))
         self._number = number[first]
         if math.prod(shape) <= DENSE:
-            self._table = np.full(shape, ASK, np.int16)
-            self._table.reshape(-1)[self._number] = self._damage
+            self._table = np.full(math.prod(shape), ASK, np.int16)
+            self._table[self._number] = self._damage
         self._ready = True

@@ -383,13 +383,13 @@ class Shield:
 
     def _mask_few(self, states: Ints, remaining: Ints) -> Bools:
         """The mask of so few look-ups that checking and preparing them would take the most of the time."""
-        table, needed = self._table or self._ready_table(), self.minimal.of_state
-        if np.count_nonzero(states.view(np.uint64) >= needed.size):  # negative ones read as huge
+        table = self._table or self._ready_table()
+        if np.count_nonzero(states.view(np.uint64) >= self.mdp.num_states):  # negative ones read as huge
             self._look_ups(states, remaining)  # says which
-        most = np.minimum(remaining, table.highest)
-        if np.count_nonzero(needed.take(states) > most):  # faster than any() where there are few
+        allowed = table.few(states, remaining)
+        if allowed is None:
             self._refuse_first(states, remaining)
-        return table.few(states, most)
+        return allowed
 
     def _look_ups(self, states: npt.ArrayLike, remaining: npt.ArrayLike) -> tuple[Ints, Ints, tuple[int, ...]]:
         """States, one per look-up; what remains, one per look-up or one for all; and their common shape.  Checked."""

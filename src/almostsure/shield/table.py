@@ -36,8 +36,8 @@ class Table(Protocol):
         """Which actions are allowed, [n, num_actions]; ``remaining`` is [n] or one number for all, 0 … highest."""
         ...
 
-    def few(self, states: Ints, remaining: Ints) -> Bools:
-        """The same, with less to do beforehand: for as many states as an agent plays in."""
+    def few(self, states: Ints, remaining: Ints) -> Bools | None:
+        """The same for a few states, with whatever left; None where one of them has no action that is allowed."""
         ...
 
 
@@ -52,7 +52,7 @@ def table_of(mdp: Space, of_choice: Ints) -> Table:
 class DenseTable:
     """One row per state, one column per action."""
 
-    __slots__ = ("_needed", "_num_actions", "_ones", "_word", "highest")
+    __slots__ = ("_least", "_needed", "_num_actions", "_ones", "_wide", "_word", "highest")
 
     def __init__(self, mdp: Space, of_choice: Ints) -> None:
         finite = of_choice[of_choice < INFINITE]
@@ -69,6 +69,7 @@ class DenseTable:
             self._needed[:] = needed.reshape(-1, width)
         else:
             self._needed[mdp.choice_states(), mdp.choice_action] = needed
+        self._wide = self._least = np.zeros(0, np.int64)  # of the type of what remains; made when first needed
 
     def allows(self, states: Ints, remaining: Ints) -> Bools:
         """Which actions are allowed, [n, num_actions]."""
@@ -85,10 +86,18 @@ class DenseTable:
         flat: Bools = rows <= most
         return flat.reshape(-1, width)[:, : self._num_actions]
 
-    def few(self, states: Ints, remaining: Ints) -> Bools:
+    def few(self, states: Ints, remaining: Ints) -> Bools | None:
         """Which actions are allowed, [n, num_actions]."""
-        allowed: Bools = self._needed.take(states, axis=0) <= remaining[:, None]
-        return allowed[:, : self._num_actions]
+        if self._needed.size > DENSE_ANYWAY:
+            return _unless_empty(self.allows(states, np.clip(remaining, 0, self.highest)), remaining)
+        if not self._least.size:
+            self._wide = self._needed[:, : self._num_actions].astype(np.int64)
+            self._wide[self._wide > self.highest] = np.iinfo(np.int64).max
+            self._least = self._wide.min(axis=1)
+        if np.count_nonzero(self._least.take(states) > remaining):  # faster than any() where there are few
+            return None
+        allowed: Bools = self._wide.take(states, axis=0) <= remaining[:, None]
+        return allowed
 
 
 class SparseTable:
@@ -108,7 +117,13 @@ class SparseTable:
         result[owner, self._mdp.choice_action[choice]] = self._needed[choice] <= most
         return result
 
-    few = allows
+    def few(self, states: Ints, remaining: Ints) -> Bools | None:
+        """Which actions are allowed, [n, num_actions]."""
+        return _unless_empty(self.allows(states, np.minimum(remaining, self.highest)), remaining)
+
+
+def _unless_empty(allowed: Bools, remaining: Ints) -> Bools | None:
+    return allowed if (allowed.any(axis=1) & (remaining >= 0)).all() else None
 
 
 _WORDS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}

@@ -294,7 +294,7 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _infos(self, damage: Numbers, who: Bools) -> Infos:
         assert self._state is not None
-        return write({}, who, damage=damage, action_mask=self._draws.has[self._state])
+        return write({}, who, {"damage": damage, "action_mask": self._draws.has[self._state]})
 
 
 class Draws:
