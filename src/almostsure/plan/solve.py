@@ -17,13 +17,17 @@ programme of the model that counts them, ``product(mdp, Steps(T))``.
 
 Infinite returns.  A return without bound is an error that names a cycle.  Where the constraint can be kept, but costs
 then add up for ever, the answer is −∞, with a policy that keeps the constraint; for ``Expected`` and ``Chance`` this
-is an assured one, and where there is none, ``Infeasible`` says that no finite return is within the limit.
+is an assured one, and where there is none, ``Infeasible`` says that no finite return is within the limit.  A best
+policy need not ever end, where going on costs nothing; printing the solution says so for models of moderate size,
+``solution.evaluate().ends`` for all.
 
 Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved component by component,
 rounding included (:mod:`almostsure.plan.assured.steps`).  For the others ``lower`` is the evaluated return of the
 policy that is returned, less what it would cost to make up for an excess by rounding over the limit, and ``upper`` is
-that of a problem in which damage has a price (:mod:`almostsure.plan.programme.upper`).  Bounds further apart than
-``tolerance`` (times the value, if that is above 1) are an error.
+that of a problem in which damage has a price (:mod:`almostsure.plan.programme.upper`).  Where that problem has no
+finite value, because rewards and the price cancel out on a cycle, ``upper`` is a dual value of the programme whose
+roundings are not all counted: then ``proved`` is False.  Bounds further apart than ``tolerance`` (times the value, if
+that is above 1) are an error.
 """
 
 from __future__ import annotations
@@ -84,6 +88,7 @@ class Solution:
     price: float  # what one more unit of the limit or of the risk would add to the return; NaN for AlmostSure
     layers: Layers | None = None  # AlmostSure everywhere: bounds for every remaining budget and state
     within: Within | None = None  # AlmostSure with a horizon: returns for every number of steps left
+    proved: bool = True  # whether the bounds allow for every rounding; only Expected and Chance may say no
     _kept: dict[str, Floats] = field(default_factory=dict)  # the curve, once it was asked for
 
     def __post_init__(self) -> None:
@@ -142,7 +147,7 @@ class Solution:
         facts = [
             ("best return", f"{self.value:.10g}" + (f" (discount {self.discount:g})" if self.discount < 1 else "")),
             ("constraint", f"{self.constraint}{steps}"),
-            ("bounds", f"{self.lower:.12g} … {self.upper:.12g}"),
+            ("bounds", f"{self.lower:.12g} … {self.upper:.12g}{'' if self.proved else ', the upper one not proved'}"),
             ("policy", self.policy.description()),
         ]
         match self.constraint:
@@ -210,11 +215,6 @@ def solve_policy(
     Interrupted
         Ctrl-C; for ``AlmostSure``, ``kept`` is a solution whose policy keeps the budget, not yet the best one.
 
-    Notes
-    -----
-    The best policy need not ever end, where going on costs nothing; printing the solution says so for models of
-    moderate size, ``solution.evaluate().ends`` for all.
-
     Examples
     --------
     >>> import almostsure as asure
@@ -229,6 +229,12 @@ def solve_policy(
     """
     mdp, discount, tolerance = as_model(mdp), check_discount(discount), check_tolerance(tolerance)
     mdp.require_probabilities("solve_policy")
+    return _solve(mdp, constraint, discount, tolerance, horizon, everywhere=everywhere)
+
+
+def _solve(
+    mdp: MDP, constraint: Constraint, discount: float, tolerance: float, horizon: int | None, *, everywhere: bool
+) -> Solution:
     if horizon is not None and isinstance(constraint, Constraint):
         steps = check_steps("horizon", horizon)
         if not steps:
@@ -492,9 +498,9 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     budget = constraint.budget if isinstance(constraint, Chance) else None
     policy = extract(mdp, flow, answer, proof, budget)
     value, used, lower = _achieved(mdp, policy, constraint, programme.discount, proof.price)
-    upper = _most(mdp, constraint, proof, answer.price, programme.discount, tolerance)
+    upper, proved = _most(mdp, constraint, proof, answer.price, programme.discount, tolerance)
     if not mdp.reward.any():
-        value = lower = upper = 0.0
+        value, lower, upper, proved = 0.0, 0.0, 0.0, True
     if upper < lower:
         raise LimitReached(
             f"the policy's return, {lower:.12g}, is above what was proved to be the most, {upper:.12g}: HiGHS was too "
@@ -504,7 +510,7 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
         _check_attained(mdp, flow, answer, upper)
     solution = Solution(
         mdp=mdp, constraint=constraint, value=min(value, upper), lower=lower, upper=upper, policy=policy,
-        discount=programme.discount, tolerance=tolerance, used=used, price=answer.price,
+        discount=programme.discount, tolerance=tolerance, used=used, price=answer.price, proved=proved,
     )  # fmt: skip
     _check_gap(solution)
     return solution
@@ -512,14 +518,18 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
 
 def _most(
     mdp: MDP, constraint: Expected | Chance, proof: Proof, price: float, discount: float, tolerance: float
-) -> float:
-    """What no policy within the limit exceeds."""
+) -> tuple[float, bool]:
+    """What no policy within the limit exceeds, and whether that allows for every rounding.
+
+    Where rewards and the price cancel out on a cycle, no price makes the problem without a limit finite in floating
+    point; then the dual values of the linear programme, raised by its roundings, are what there is.
+    """
     limit, budget = (
         (constraint.limit, None) if isinstance(constraint, Expected) else (constraint.risk, constraint.budget)
     )
     free, values, paid = upper_bound(mdp, price, limit, budget=budget, discount=discount, tolerance=tolerance)
     upper = _at_start(free, values)[1]
-    return proof.upper(limit) if upper == math.inf else math.nextafter(upper + paid, math.inf)
+    return (proof.upper(limit), False) if upper == math.inf else (math.nextafter(upper + paid, math.inf), True)
 
 
 def _hopeless(

@@ -133,3 +133,19 @@ def test_without_rewards_the_return_is_exactly_zero(constraint):
     rows = [(0, 0, 1, 0.5, 0, 0), (0, 0, 0, 0.5, 0, 1), (0, 1, 1, 1, 0, 1)]
     found = solve_policy(model(rows, 2, [1]), constraint)
     assert (found.lower, found.value, found.upper) == (0, 0, 0)
+
+
+def test_a_bound_that_is_not_proved_says_so(monkeypatch):
+    """Where the priced problem has no finite value, the dual values of the programme are a bound up to rounding."""
+    from almostsure.plan import solve
+
+    rows = [(0, 0, 1, 1, 1, 1), (0, 1, 1, 1, 0, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), num_states=2, terminal=[1])
+    proved = solve_policy(mdp, Expected(0.5))
+    monkeypatch.setattr(solve, "upper_bound", lambda mdp, *args, **options: (mdp, np.array([np.inf]), 0.0))
+    found = solve_policy(mdp, Expected(0.5))
+    assert proved.proved
+    assert not found.proved
+    assert found.upper == pytest.approx(proved.upper)
+    assert "the upper one not proved" in str(found)
+    assert "not proved" not in str(proved)

@@ -80,12 +80,13 @@ def follow(part, order, value, policy, rows, sweeps):
 @njit(cache=True, error_model="numpy")
 def room_for_rows(part, order):
     """What :func:`follow` needs: positions by number, and room for one choice of each."""
-    position, entries = np.empty(part.ptr.size, np.uint32), 0
+    ptr, entry_ptr = part.ptr, part.entry_ptr
+    position, entries = np.empty(ptr.size, np.uint32), 0
     for i in range(order.size):
         x, most = order[i], 0
         position[x] = i
-        for k in range(part.ptr[x], part.ptr[x + 1]):
-            most = max(most, np.int64(part.entry_ptr[k + 1]) - np.int64(part.entry_ptr[k]))
+        for k in range(ptr[x], ptr[x + 1]):
+            most = max(most, np.int64(entry_ptr[k + 1]) - np.int64(entry_ptr[k]))
         entries += most
     return (
         position, np.zeros(order.size + 1, np.uint32), np.empty(entries, np.uint32), np.empty(entries),
@@ -160,6 +161,7 @@ def _weights(changes, change, products, slot, count):
 @njit(cache=True, error_model="numpy")
 def eliminate(part, order, policy, value):
     """The values of a policy by elimination, without subtracting probabilities (Grassmann, Taksar and Heyman)."""
+    entry_ptr, column, factor, constant, leaks = part.entry_ptr, part.column, part.factor, part.constant, part.leak
     size = order.size
     local = np.empty(part.ptr.size, np.int64)
     for i in range(size):
@@ -167,9 +169,9 @@ def eliminate(part, order, policy, value):
     moves, leak, right = np.zeros((size, size)), np.empty(size), np.empty(size)
     for i in range(size):
         k = policy[order[i]]
-        leak[i], right[i] = part.leak[k], part.constant[k]
-        for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-            moves[i, local[part.column[e]]] += part.factor[e]
+        leak[i], right[i] = leaks[k], constant[k]
+        for e in range(entry_ptr[k], entry_ptr[k + 1]):
+            moves[i, local[column[e]]] += factor[e]
     total = np.empty(size)
     for k in range(size - 1, -1, -1):
         total[k] = leak[k]
@@ -195,22 +197,26 @@ def eliminate(part, order, policy, value):
 @njit(cache=True, error_model="numpy")
 def settle_small(game, bounds, members, part, scratch, half):
     """Settle a small component in which staying costs; False where another method is needed."""
+    state, ptr, origin, place, chosen = game.graph.state, game.graph.ptr, part.origin, bounds.place, bounds.policy
     for i in range(members.size):
-        bounds.place[members[i]] = i
-    _, (most, top, error, relative) = cut(game, bounds, members, NO_STAY, part)
+        place[members[i]] = i
+    _, (most, top, error, relative, _) = cut(game, bounds, members, NO_STAY, part)
     done = False
     if most < 0.0 and top < np.inf and game.discount == 1.0:
-        value, usable, queue, policy, height = scratch
+        value, usable, queue, policy, height, hint = scratch
         list_predecessors(part, members.size)
         order = queue[: leave_surely(part, members.size, usable, queue)]
         for i in range(members.size):
             value[i] = -np.inf
         guess(part, usable, order, value)
+        for i in order:
+            if hint[state[members[i]]] > -np.inf:
+                value[i] = hint[state[members[i]]]
         change = _values(part, usable, order, value, policy, -0.5 * half * most)
         if change < np.inf:
             for i in range(members.size):
-                k = part.origin[policy[i]] if value[i] > -np.inf else game.graph.ptr[members[i]]
-                bounds.policy[members[i]] = k
+                x = members[i]
+                chosen[x], hint[state[x]] = origin[policy[i]] if value[i] > -np.inf else ptr[x], value[i]
                 top = max(top, value[i])
                 if value[i] > -np.inf:
                     change = max(change, ROUNDING * abs(value[i]))
@@ -218,7 +224,7 @@ def settle_small(game, bounds, members, part, scratch, half):
                 height[i] = 1.0 + (top - value[i]) / -most
             done = prove(game, bounds, members, value, height, (error, relative, -most, change), False)
     for x in members:
-        bounds.place[x] = NOWHERE
+        place[x] = NOWHERE
     return done
 
 

@@ -38,6 +38,8 @@ THIN = 12_000  # the same where sweeps take too long
 GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
 FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
+HINTED = 0.9  # share of a component's states whose worth with less left is known, for it to be a hint
+WORTHS = 4000  # different worths by which members are sorted; within them they stay side by side in memory
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
 
 
@@ -112,6 +114,7 @@ class Engine:
             np.empty(size), np.empty(size), np.empty(size, np.uint32), np.full(size, NOWHERE, np.uint32),
             np.zeros(size, np.float32),
         )  # fmt: skip
+        self.hint = np.full(self.mdp.num_states, np.nan)  # what each state was worth last, with less left
         self.cycles: list[Ints] = []
         self.unproved = False
 
@@ -147,7 +150,7 @@ class Engine:
         pairs, choices, entries = self.call(approach.largest, self.graph, self.order, small)
         return make_part(pairs, choices, entries), (
             np.empty(pairs), np.empty(choices, np.bool_), np.empty(pairs, np.uint32), np.empty(pairs, np.uint32),
-            np.empty(pairs),
+            np.empty(pairs), self.hint,
         )  # fmt: skip
 
     def answer(self) -> Pairs:
@@ -175,7 +178,20 @@ class Component:
         self.game, self.bounds, self.graph = engine.game, engine.bounds, engine.graph
         self.can_stay = NO_STAY
         self.inside: Graph | None = None  # of the choices inside the places where one can rest
+        self.hint: Floats | None = self._hint() if members.size > DIRECT else None
         self.bounds.place[self.members] = np.arange(members.size, dtype=np.uint32)
+
+    def _hint(self) -> Floats | None:
+        """What the members' states were worth with less left, and the members in this order; None if few are known."""
+        self.members = np.sort(self.members)
+        hint: Floats = self.call(parts.hints, self.game, self.members, self.engine.hint)
+        if np.count_nonzero(hint > -np.inf) < HINTED * hint.size:
+            return None
+        top, bottom = float(hint.max()), float(hint[hint > -np.inf].min())
+        width = max((top - bottom) / WORTHS, 1e-300)
+        by_worth = np.argsort(np.minimum((top - hint) / width, WORTHS).astype(np.uint16), kind="stable")
+        self.members = self.members[by_worth]
+        return hint[by_worth]
 
     def call(self, kernel: Any, *arguments: Any) -> Any:
         """Call a kernel, compiled or not."""
@@ -231,7 +247,7 @@ class Component:
         entries = int((last.astype(np.int64) - first.astype(np.int64)).sum())
         room = make_part(members.size, choices, entries)
         (size, choices, entries), known = self.call(parts.cut, self.game, self.bounds, members, self.can_stay, room)
-        self.most, self.top, self.exit_error, self.exit_relative = known
+        self.most, self.top, self.exit_error, self.exit_relative, self.all_leave = known
         self.raw = Part(
             room.ptr[: size + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
             room.constant[:choices], room.origin[:choices], room.leak[:choices], room.pred_ptr[: size + 1],
@@ -244,16 +260,23 @@ class Component:
         self.call(parts.list_predecessors, raw, size)
         usable = np.ones(choices, np.bool_)
         queue: Ints = np.arange(size, dtype=np.uint32)
-        if self.engine.discount == 1:
+        if self.engine.discount == 1 and not (self.all_leave and size > THIN):
             queue = self._found(raw, size, usable)
-        guess = np.full(size, -np.inf)
-        if queue.size > DIRECT:
+        guess, self.size = np.full(size, -np.inf), size
+        if self.hint is not None and size == self.hint.size:
+            found = np.zeros(size, np.bool_)
+            found[queue] = True
+            guess[found] = self.hint[found]
+            self.call(parts.guess, raw, usable, queue[guess[queue] == -np.inf], guess)
+            queue = np.flatnonzero(found).astype(np.uint32)
+        elif queue.size > DIRECT:
             queue, guess = self._estimated(raw, usable)
         else:
             self.call(parts.guess, raw, usable, queue, guess)
-        self.order, self.size, self.guess = queue, size, guess[queue]
-        self.part: Part = self.call(parts.reorder, raw, queue, usable)
-        self.call(parts.list_predecessors, self.part, queue.size)
+        self.order, self.guess, self.part = queue, guess[queue], raw
+        if self.hint is None or queue.size < size or not usable.all():
+            self.part = self.call(parts.reorder, raw, queue, usable)
+            self.call(parts.list_predecessors, self.part, queue.size)
 
     def _estimated(self, raw: Part, usable: Bools) -> tuple[Ints, Floats]:
         """An order of the positions that can surely leave, and first values."""
@@ -346,12 +369,12 @@ class Component:
         full, tall = np.full(self.size, -np.inf), np.zeros(self.size)
         full[self.order], tall[self.order] = value, height
         self._write(policy)
+        self.engine.hint[self.graph.state[self.members]] = full[self.bounds.place[self.members]]
         first = max(residual, float(np.finfo(np.float64).eps) / 2 * float(np.abs(value).max(initial=0.0)))
         first = first if value.any() else 0.0
         exits = (self.exit_error, self.exit_relative, -self.most, first)
-        return bool(
-            self.call(steps.prove, self.game, self.bounds, self.members, full, tall, exits, self.inside is not None)
-        )
+        members = np.sort(self.members)  # side by side in memory
+        return bool(self.call(steps.prove, self.game, self.bounds, members, full, tall, exits, self.inside is not None))
 
     def _write(self, policy: Ints) -> None:
         """The choices of the members: at positions of several, those elsewhere go to where it is left, or rest."""

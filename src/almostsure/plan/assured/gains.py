@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from almostsure.errors import LimitReached
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.assured.cancelling import free_choices, lead_to
 from almostsure.plan.assured.steps import NOWHERE, Bounds, Game
@@ -79,13 +80,10 @@ def _flow(game: Game, bounds: Bounds, members: Ints) -> tuple[Flow, tuple[Floats
     from scipy.sparse import csr_array
 
     graph = game.graph
-    choices = _ranges(graph.ptr[members], graph.ptr[members + 1])
-    owner = np.repeat(np.arange(members.size), _lengths(graph.ptr, members))
-    lengths = _lengths(graph.entry_ptr, choices)
-    entries = _ranges(graph.entry_ptr[choices], graph.entry_ptr[choices + 1])
-    row = np.repeat(np.arange(choices.size), lengths)
+    choices, owner = spans(graph.ptr, members)
+    entries, row = spans(graph.entry_ptr, choices)
     origin = graph.origin[choices]
-    outcome = _ranges(game.outcome_ptr[origin], game.outcome_ptr[origin + 1])
+    outcome, _ = spans(game.outcome_ptr, origin)
     target = graph.target[entries]
     sums = add_up(row, game.probability[outcome], choices.size)
     weight = game.probability[outcome] / sums[row]
@@ -110,18 +108,6 @@ def _flow(game: Game, bounds: Bounds, members: Ints) -> tuple[Flow, tuple[Floats
     )  # fmt: skip
     kept = np.flatnonzero(usable)
     return flow.keep(np.ones(members.size, np.bool_), usable), (constant[kept], size[kept], blurred[kept])
-
-
-def _lengths(ptr: Ints, at: Ints) -> Ints:
-    """How many there are between some offsets and the next."""
-    return ptr[at + 1].astype(np.int64) - ptr[at].astype(np.int64)
-
-
-def _ranges(begin: Ints, end: Ints) -> Ints:
-    """The numbers begin … end − 1 of several ranges, one after the other."""
-    begin, end = begin.astype(np.int64), end.astype(np.int64)
-    length = end - begin
-    return np.arange(int(length.sum())) + np.repeat(end - np.cumsum(length), length)
 
 
 class _Game:

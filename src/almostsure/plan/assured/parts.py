@@ -24,21 +24,21 @@ def cut(game, bounds, members, can_stay, part):
     position; a position that ``can_stay`` gets the choice to rest, for 0, instead.  Returns the numbers of positions,
     choices and entries; the largest expected reward of a choice that may stay in the component, −∞ if there is none;
     the largest value of an exit, ∞ if one is worth +∞, NaN if the bounds of one are not known; the largest error of an
-    exit; and the largest relative one, ∞ if there is anything above 0.
+    exit, the largest relative one, ∞ if there is anything above 0; and whether clearly all can leave by all choices.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
     low, high, _, place, _ = bounds
-    column, factor, constant = part.column, part.factor, part.constant
+    part_ptr, part_entry_ptr, column, factor, constant, part_origin, leaks, _, _ = part
     most, exits = -np.inf, np.array([-np.inf, 0.0, 0.0])
-    k, z, last = 0, 0, -1
+    k, z, last, leaves, losing = 0, 0, -1, False, False
     for x in members:
         here = np.int64(place[x])
         if here != last:
-            part.ptr[here] = k
+            part_ptr[here] = k
             last = here
             if can_stay.size > 0 and can_stay[here]:
-                constant[k], part.origin[k], part.leak[k], part.entry_ptr[k] = 0.0, STAY, 1.0, z
+                constant[k], part_origin[k], leaks[k], part_entry_ptr[k] = 0.0, STAY, 1.0, z
                 k += 1
         for j in range(ptr[x], ptr[x + 1]):
             c = origin[j]
@@ -64,18 +64,19 @@ def cut(game, bounds, members, can_stay, part):
             away += out
             leak = discount * out + (1.0 - discount) * (away + stay)
             away += (1.0 - discount) * stay
+            leaves, losing = leaves or leak > 0.0, losing or lost
             if lost or away == 0.0:
                 z = start
                 continue
             for e in range(start, z):
                 factor[e] /= away
             constant[k] = (gains[c] + discount * worth_out) / away
-            part.origin[k], part.leak[k], part.entry_ptr[k] = j, leak / away, start
+            part_origin[k], leaks[k], part_entry_ptr[k] = j, leak / away, start
             k += 1
-    part.ptr[last + 1], part.entry_ptr[k] = k, z
+    part_ptr[last + 1], part_entry_ptr[k] = k, z
     if exits[0] > 0.0:
         exits[2] = np.inf
-    return (last + 1, k, z), (most, exits[0], exits[1], exits[2])
+    return (last + 1, k, z), (most, exits[0], exits[1], exits[2], leaves and not losing)
 
 
 @njit(cache=True, error_model="numpy")
@@ -202,6 +203,22 @@ def guess(part, usable, order, value):
             if leaves:
                 best = max(best, worth / (1.0 - min(later, LATE)))
         value[x] = best
+
+
+@njit(cache=True, error_model="numpy")
+def hints(game, members, known):
+    """What the members' states are known to be worth; where that is not known, the best that may follow; or −∞."""
+    state, _, ptr, _, entry_ptr, target = game.graph
+    result = np.empty(members.size)
+    for i in range(members.size):
+        x = members[i]
+        result[i] = known[state[x]]
+        if not result[i] > -np.inf:
+            result[i] = -np.inf
+            for e in range(entry_ptr[ptr[x]], entry_ptr[ptr[x + 1]]):
+                if known[state[target[e]]] > result[i]:
+                    result[i] = known[state[target[e]]]
+    return result
 
 
 @njit(cache=True, error_model="numpy")

@@ -219,6 +219,24 @@ def _backward(part):
 
 
 @njit(cache=True, error_model="numpy")
+def _refill(value, queue, scale):
+    """Go to the nearest of those that lay too far behind: returns its bucket, and how many wait in the ring now."""
+    slot_of, before, after, head, tail = queue
+    top, width, lowest, discount = scale
+    nearest, waiting, i = -np.inf, 0, np.int64(head[RING])
+    while i >= 0:
+        nearest, i = max(nearest, value[i]), np.int64(after[i])
+    current, i = _bucket(nearest, top, width, lowest, discount), np.int64(head[RING])
+    while i >= 0:
+        following, bucket = np.int64(after[i]), _bucket(value[i], top, width, lowest, discount)
+        if bucket < current + RING:
+            _move(i, np.int64(bucket % RING), slot_of, before, after, head, tail)
+            waiting += 1
+        i = following
+    return current, waiting
+
+
+@njit(cache=True, error_model="numpy")
 def estimate(part, usable, gain, width, discount):
     """Settle the positions one by one, the most valuable first; returns their order, and estimates of their values.
 
@@ -249,17 +267,8 @@ def estimate(part, usable, gain, width, discount):
                     _move(i, RING, slot_of, before, after, head, tail)
             if head[RING] < 0:
                 return order[:settled], value, lowest
-        if waiting == 0:  # go to the nearest of those that lay too far behind
-            nearest, i = -np.inf, np.int64(head[RING])
-            while i >= 0:
-                nearest, i = max(nearest, value[i]), np.int64(after[i])
-            current, i = _bucket(nearest, top, width, lowest, discount), np.int64(head[RING])
-            while i >= 0:
-                following, bucket = np.int64(after[i]), _bucket(value[i], top, width, lowest, discount)
-                if bucket < current + RING:
-                    _move(i, np.int64(bucket % RING), slot_of, before, after, head, tail)
-                    waiting += 1
-                i = following
+        if waiting == 0:
+            current, waiting = _refill(value, (slot_of, before, after, head, tail), (top, width, lowest, discount))
         i = np.int64(head[current % RING])
         if i < 0:
             current += 1

@@ -222,22 +222,23 @@ def prove(game, bounds, members, value, height, exits, merged):
     (∞ if values above 0 are about), what a step costs at least, and the first residual.
     """
     error, relative, cost, residual = exits
+    lows, highs, _, place, rival = bounds
     for _ in range(ROUNDS):
         share = max(relative, residual / cost) if cost > 0.0 else np.inf
         widest = 0.0
         for x in members:
-            i = bounds.place[x]
+            i = place[x]
             if value[i] == -np.inf:
-                bounds.low[x], bounds.high[x] = -np.inf, -np.inf
+                lows[x], highs[x] = -np.inf, -np.inf
                 continue
             wide = min(error + residual * height[i], share * abs(value[i]))
             wide *= 1.0 + 8.0 * EPSILON
             widest = max(widest, wide)
-            bounds.low[x], bounds.high[x] = value[i] - wide, value[i] + wide
+            lows[x], highs[x] = value[i] - wide, value[i] + wide
         missing = lacking(game, bounds, members, merged)
         if missing == 0.0:
             for x in members:
-                bounds.rival[x] -= 2.0 * max(widest, error)
+                rival[x] -= 2.0 * max(widest, error)
             return True
         if not missing < np.inf:
             return False
