@@ -49,6 +49,16 @@ def test_random_play_never_overspends_within_the_steps(mdp, steps, random):
             shield.begin(start, need - 1)
 
 
+def test_no_budget_pays_for_what_is_forbidden():
+    rows = [(0, 0, 0, 1, 0, 0), (0, 1, 1, 1, 0, 0), (1, 0, 1, 1, 0, 1)]
+    mdp = asure.from_transitions(*zip(*rows, strict=True), labels={"forbidden": [1]})
+    shield = HorizonShield(minimal_budget(mdp, horizon=5))
+    for remaining in (0, 1, asure.INFINITE - 1, asure.INFINITE, 2**40):
+        assert shield.allowed(0, remaining, 5).tolist() == [0]
+        with pytest.raises(NoSafeAction, match="of state 1 is safe .*no finite budget suffices"):
+            shield.allowed(1, remaining, 5)
+
+
 def test_many_runs_are_each_one_run():
     mdp = asure.example("quicksand")
     shield = HorizonShield(minimal_budget(mdp, horizon=30))
