@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import almostsure as asure
 from almostsure.abstract.upper import UpperBudget
+from almostsure.budget import HorizonBudget
 from almostsure.errors import AlmostSureError
 from almostsure.learn import OnlineShield, count_outcomes
 from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
@@ -38,6 +39,14 @@ def budgets() -> Kind:
 def shields() -> Kind:
     shield = asure.Shield(asure.minimal_budget(MODEL))
     return Kind(shield.save, lambda path: budget_of(asure.Shield.load(path, MODEL).minimal))
+
+
+def horizon_budgets() -> Kind:
+    def read(path: Path) -> Any:
+        found = HorizonBudget.load(path, MODEL)
+        return found.horizon, found.cap, found.settled, [found.at(steps).of_state.tolist() for steps in range(4)]
+
+    return Kind(asure.minimal_budget(MODEL, horizon=3).save, read)
 
 
 def horizon_shields() -> Kind:
@@ -146,6 +155,6 @@ def tables() -> Kind:
 
 
 KINDS = [
-    budgets, shields, horizon_shields, risk_shields, policies, checkpoints, online_shields, upper_budgets, ledgers,
-    models, tables,
+    budgets, shields, horizon_budgets, horizon_shields, risk_shields, policies, checkpoints, online_shields,
+    upper_budgets, ledgers, models, tables,
 ]  # fmt: skip

@@ -19,6 +19,7 @@ import almostsure as asure
 from almostsure import files
 from almostsure.errors import FileError, ModelError
 from almostsure.learn import FunctionSampler, count_outcomes
+from almostsure.learn.comparison.run import compare
 from almostsure.learn.ledger import Episode, Ledger
 from almostsure.report import write_report
 
@@ -107,6 +108,20 @@ def pages() -> Kind:
     return Kind(write, lambda path: path.read_bytes()[:100])  # what comes then says how long it took
 
 
+def comparisons() -> Kind:
+    found = compare(MODEL, 2, ["shielded"], steps=50, seeds=[1])
+    return Kind(found.to_csv, Path.read_bytes)
+
+
+def deep_agents() -> Kind:
+    pytest.importorskip("sb3_contrib")
+    from almostsure.gym.deep import Settings, load_agent, train_maskable_ppo
+
+    small = Settings(n_envs=2, n_steps=16, batch_size=16, net_arch=(2,))
+    agent = train_maskable_ppo(MODEL, 2, total_timesteps=32, settings=small)
+    return Kind(agent.save, lambda path: load_agent(path, MODEL).policy())
+
+
 def write_as(path: Path, ending: str, write: Callable[[Path], object]) -> None:
     """Write to a name with the ending that the writer wants, which is a link to the path."""
     link = path.with_suffix(ending)
@@ -119,7 +134,15 @@ def beside(path: Path) -> list[str]:
     return sorted(name for name in os.listdir(path.parent) if name.endswith(".tmp"))
 
 
-WRITERS = [*(kind for kind in KINDS if kind is not ledgers), storm_schedulers, drn_models, c_headers, pages]
+WRITERS = [
+    *(kind for kind in KINDS if kind is not ledgers),
+    storm_schedulers,
+    drn_models,
+    c_headers,
+    pages,
+    comparisons,
+    deep_agents,
+]
 EVENTS = (writes, renames, flushes, allocations)
 CASES = [
     pytest.param(kind, event, id=f"{kind.__name__}-{event.__name__}")

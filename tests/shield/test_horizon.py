@@ -55,7 +55,7 @@ def test_no_budget_pays_for_what_is_forbidden():
     shield = HorizonShield(minimal_budget(mdp, horizon=5))
     for remaining in (0, 1, asure.INFINITE - 1, asure.INFINITE, 2**40):
         assert shield.allowed(0, remaining, 5).tolist() == [0]
-        with pytest.raises(NoSafeAction, match="of state 1 is safe .*no finite budget suffices"):
+        with pytest.raises(NoSafeAction, match=r"of state 1 is safe .*no finite budget suffices"):
             shield.allowed(1, remaining, 5)
 
 
