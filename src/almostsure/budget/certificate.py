@@ -1,4 +1,4 @@
-"""Checking a budget without trusting whoever computed it.
+"""Checking a budget without trusting the solver that computed it.
 
 This module shares no code with the engines; it is meant to be read in one sitting.  Write v(s) for the claimed
 budget of a state, k(s,a) for that of a choice, ρ(s) for its rank, and C for what ∞ stands for (with a cap Δ,
@@ -94,8 +94,8 @@ def check_upper(mdp: Bounded, values: npt.ArrayLike) -> Any: ...
 def check_upper(mdp: Model | Bounded, values: npt.ArrayLike) -> Any:
     """Verify that ``values`` are enough for a shield, whoever computed them.
 
-    That is so where v(s) ≥ min over a of max over outcomes of d + v(s'): whoever always plays a minimiser keeps at
-    least v of the budget, so v is at least k*.
+    That is so where v(s) ≥ min over a of max over outcomes of d + v(s'): an agent that always plays a minimiser keeps
+    at least v of the budget, so v is at least k*.
 
     Parameters
     ----------

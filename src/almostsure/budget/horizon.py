@@ -78,7 +78,7 @@ class HorizonBudget:
         return less.verified() if self.checked else less
 
     def verified(self) -> HorizonBudget:
-        """Mark this budget as one to be trusted; for whoever has just solved or verified it."""
+        """Mark this budget as verified; for code that has just solved or verified it."""
         object.__setattr__(self, "checked", True)
         return self
 

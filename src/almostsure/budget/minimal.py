@@ -61,7 +61,7 @@ class MinimalBudget:
             raise ModelError(f"cap must be 0 … {NO_CAP}, or None; got {self.cap}")
 
     def verified(self) -> MinimalBudget:
-        """Mark this budget as verified; for whoever has just verified it."""
+        """Mark this budget as verified; for code that has just verified it."""
         object.__setattr__(self, "checked", True)
         return self
 

@@ -118,11 +118,11 @@ def reproduce(
     Parameters
     ----------
     folder
-        Is created where it does not exist; files in it are replaced one by one, each all at once.
+        Created if it does not exist; each file in it is replaced atomically.
     mdp
         A model of at most 500 states: the claims that can be are checked on it, and there are tables only.
     seed
-        Of the random policies and samples that are tried, and of the simulated episodes.
+        Seed of the random policies and samples that are tried, and of the simulated episodes.
     progress
         Show a progress bar, if someone is looking at a terminal.
 

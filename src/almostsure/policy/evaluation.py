@@ -120,7 +120,7 @@ def evaluate(mdp: Model, policy: Any, *, budget: int | None = None, discount: fl
         The starting budget; by default the policy's.  For a stationary policy it changes nothing but
         ``overspends``.
     discount
-        Of the return.  Damage counts in full, except in ``discounted_damage``.
+        The discount factor of the return.  Damage counts in full, except in ``discounted_damage``.
 
     Raises
     ------

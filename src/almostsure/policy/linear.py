@@ -66,7 +66,7 @@ class Leaking:
     Parameters
     ----------
     row, column
-        Of the entries of A, [m]; several may belong together, and those on the diagonal are ignored.
+        Where the entries of A stand, [m]; repeated entries add up, and those on the diagonal are ignored.
     weight
         The entries, [m].
     leak

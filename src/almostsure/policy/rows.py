@@ -18,7 +18,7 @@ class Rest:
     """Where and how a policy comes to rest."""
 
     probability: Floats  # [layers, num_states], of coming to rest on arrival
-    choice: npt.NDArray[Any]  # [num_states], what is played for ever after; −1 where nobody rests
+    choice: npt.NDArray[Any]  # [num_states], what is played for ever after; −1 where the policy does not rest
 
 
 def check_blocks(block: npt.ArrayLike) -> npt.NDArray[np.int32]:
@@ -59,7 +59,7 @@ def check_choices(mdp: MDP, choice: npt.NDArray[Any]) -> None:
 
 
 def check_rest(mdp: MDP, rest: Rest, table: npt.NDArray[Any] | None) -> None:
-    """Raise PolicyError unless whoever comes to rest can go on for ever without damage."""
+    """Raise PolicyError unless a policy that comes to rest can go on for ever without damage."""
     assert table is not None
     if rest.probability.shape != (len(table), mdp.num_states) or rest.choice.shape != (mdp.num_states,):
         raise PolicyError("rest must have one probability per layer and state and one choice per state")

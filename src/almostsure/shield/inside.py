@@ -27,7 +27,7 @@ from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
 from almostsure.policy.explore import Played, explore
 from almostsure.shield.checks import require_budget
 
-FREE = 1_000_000  # outcomes for which nobody asks whether they fit
+FREE = 1_000_000  # outcomes up to which memory is not checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

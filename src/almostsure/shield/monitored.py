@@ -31,7 +31,7 @@ class MonitoredShield:
     Parameters
     ----------
     guard
-        Of a product, such as ``Shield(minimal_budget(product(mdp, monitor)))``, ``RiskShield(product(…), …)`` or a
+        The shield of a product: ``Shield(minimal_budget(product(mdp, monitor)))``, ``RiskShield(product(…), …)`` or a
         ``HorizonShield``; the product may be one of a product.
 
     Examples

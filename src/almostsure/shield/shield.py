@@ -342,7 +342,7 @@ class Shield:
         Parameters
         ----------
         path
-            Of the module, ``robot/shield_table.py`` for example; the table lies beside it, with ``.npz`` instead.
+            Where the module goes, ``robot/shield_table.py`` for example; the table lies beside it, as ``.npz``.
         budget
             The largest remaining budget that it will be asked about; more is refused there.  By default 2³¹ − 2, or
             the budget's cap.
@@ -362,7 +362,7 @@ class Shield:
         Parameters
         ----------
         path
-            Of the header.
+            Where the header goes.
         budget
             The largest remaining budget that it will be asked about; more is refused there.  By default 2³¹ − 2, or
             the budget's cap.

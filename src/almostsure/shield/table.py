@@ -21,7 +21,7 @@ from almostsure.model.arrays import spans
 from almostsure.model.mdp import Bools, Ints
 from almostsure.model.space import Space
 
-DENSE_ANYWAY = 1 << 20  # entries up to which nobody minds a dense table
+DENSE_ANYWAY = 1 << 20  # entries up to which the table is dense in any case
 DENSE_SHARE = 8  # otherwise at least one entry in so many must be a choice
 
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]

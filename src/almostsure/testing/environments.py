@@ -42,7 +42,7 @@ def check_shielded_env(env: Any, *, episodes: int = 20, steps: int = 200, seed: 
     episodes, steps
         How many episodes to play, and at most how many steps of each.
     seed
-        Of the environment and of what is played.
+        Seed of the environment and of the actions that are played.
 
     Returns
     -------

@@ -45,7 +45,7 @@ def garnet(
         Sizes.  Successors are drawn with replacement, so a choice may have a few outcomes less, or several to
         one successor.
     seed
-        Of everything random.
+        Seed of the random numbers.
     damage_rate, max_damage
         Share of outcomes that hurt, and the largest damage; damages are uniform in 1 … max_damage.
     terminal_rate
@@ -125,7 +125,7 @@ def chain(length: int, *, damage: int = 1, connected: bool = False, shuffled_see
     length
         How many steps it is to the end, at least 1.
     damage
-        Of every step.
+        The damage of every step.
     connected
         Add the resets that make the model one strongly connected component, but for its end.
     shuffled_seed

@@ -608,7 +608,7 @@ def with_index(**system: Any) -> Members:
         (with_index(**{"#branches": 5}), r"branch-to-target.bin' must have 40 bytes, as the index says; it has 32"),
         (with_index(**{"#states": 10**18}), "state-to-choices.bin' must have 8,000,000,000,000,000,008 bytes"),
         (with_index(**{"#choices": 0, "#branches": 0, "branch-probability-type": None}), "without probabilities"),
-        (with_index(**{"#states": -1}), "no UMB index"),
+        (with_index(**{"#states": -1}), "not a UMB index"),
         (with_index(**{"#initial-states": 2}), "must mark 2 states, as the index says; it marks 1"),
         (with_index(**{"#initial-states": 0}), "must have an initial state"),
         (with_index(**{"#choice-actions": 2}) | {"actions/choices/values.bin": bytes(11)}, "must have 12 bytes"),
@@ -623,11 +623,11 @@ def with_index(**system: Any) -> Members:
         (foreign_members(branch_to_probability=f8(0.5, 0.4, 1, 1)), r"model.umb: probabilities of .* must sum to 1"),
         (foreign_members(branch_to_probability=f8(0.5, np.nan, 1, 1)), "probabilities must lie"),
         (foreign_members(state_is_initial=bytes(9)), "must have 8 bytes"),
-        ({"index.json": b"{"}, "no UMB index"),
-        ({"index.json": b"[" * 100_000}, "no UMB index"),
-        ({"index.json": b"\xff\xfe"}, "no UMB index"),
-        ({"index.json": b"{}"}, "no UMB index"),
-        ({"index.json": b"[]"}, r"no UMB index \(the index must be an object; got \[\]"),
+        ({"index.json": b"{"}, "not a UMB index"),
+        ({"index.json": b"[" * 100_000}, "not a UMB index"),
+        ({"index.json": b"\xff\xfe"}, "not a UMB index"),
+        ({"index.json": b"{}"}, "not a UMB index"),
+        ({"index.json": b"[]"}, r"not a UMB index \(the index must be an object; got \[\]"),
         (with_index(time="sometimes"), "transition-system/time must be one of discrete, stochastic"),
         (with_index(**{"#states": 0}), "transition-system/#states must be an integer 1 … 18446744073709551615; got 0"),
         (with_index(**{"#states": True}), "transition-system/#states must be an integer"),
@@ -704,7 +704,7 @@ def test_every_truncation_is_noticed(path: Path) -> None:
     whole = path.read_bytes()
     for length in range(0, len(whole) - 1024, 256):
         path.write_bytes(whole[:length])
-        with pytest.raises(CorruptFile, match=r"model\.umb: .*(truncated|damaged|missing|no UMB|does not have)"):
+        with pytest.raises(CorruptFile, match=r"model\.umb: .*(truncated|damaged|missing|not a UMB|does not have)"):
             load(path)
 
 
@@ -740,7 +740,7 @@ def test_a_small_file_cannot_unpack_to_gigabytes(
 
 def test_files_that_are_no_archives(path: Path, tmp_path: Path) -> None:
     path.write_text("mdp\nmodule m\n")
-    with pytest.raises(CorruptFile, match="no UMB file"):
+    with pytest.raises(CorruptFile, match="not a UMB file"):
         load(path)
     with pytest.raises(FileError, match=r"cannot read.*No such file"):
         load(tmp_path / "absent.umb")

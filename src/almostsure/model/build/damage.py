@@ -147,7 +147,7 @@ def _frozen_lake(lake: Any) -> Damage:
     return partial(_into_hole, frozenset(at for at, cell in enumerate(lake.desc.ravel().tolist()) if cell == b"H"))
 
 
-# What these make is no lambda: environments may be pickled.
+# These make functions that can be pickled, as environments may be; lambdas cannot.
 KNOWN: dict[str, Callable[[Any], Damage]] = {
     "FrozenLakeEnv": _frozen_lake,
     "CliffWalkingEnv": lambda _: DamageRule(RULES["CliffWalking"]),

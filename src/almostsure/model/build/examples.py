@@ -149,7 +149,7 @@ def archipelago(*, size: int = 40, seed: int = 6, slip: float = 0.05) -> MDP:
     size
         Rows and columns of the sea; there is an island every ten of them.
     seed
-        Of the coast lines and whirlpools.
+        Seed of the random coast lines and whirlpools.
     slip
         Probability of drifting to the left, and to the right.
     """

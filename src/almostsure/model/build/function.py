@@ -10,7 +10,7 @@ environment whose observations are the same values can be shielded without a tra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -20,6 +20,7 @@ from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, Limit
 from almostsure.model.build.transitions import build
 from almostsure.model.build.validate import SUM_TOLERANCE
 from almostsure.model.mdp import MDP
+from almostsure.model.naming import distinct
 from almostsure.progress import Bar
 from almostsure.wording import brief
 
@@ -196,7 +197,7 @@ class _Search:
             num_states=len(self.states),
             terminal=self.terminal,
             initial=initial,
-            state_names=list(_distinct(self.states)),
+            state_names=_names(self.states),
             action_names=names,
             labels={name: [bool(holds(state)) for state in self.states] for name, holds in labels.items()},
             encode=self.encode if key is None else lambda observation: self.encode(key(observation)),
@@ -231,18 +232,13 @@ def _numbered(actions: list[Any]) -> tuple[list[int], list[str] | None]:
     """The id of each action, and the names where the actions are not ids themselves."""
     if all(isinstance(a, (int, np.integer)) and not isinstance(a, bool) and a >= 0 for a in actions):
         return [int(action) for action in actions], None
-    return list(range(len(actions))), list(_distinct(actions))
+    return list(range(len(actions))), _names(actions)
 
 
-def _distinct(values: list[Any]) -> Iterator[str]:
+def _names(values: list[Any]) -> list[str]:
     """Names of values: as ``str`` shows them, or as ``repr`` does, with a number where two look the same."""
     names = list(map(str, values))
-    if len(set(names)) < len(names):
-        names = list(map(repr, values))
-    seen: dict[str, int] = {}
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        yield name if seen[name] == 1 else f"{name} ({seen[name]})"
+    return names if len(set(names)) == len(names) else distinct(map(repr, values))
 
 
 def _place(state: Any, action: Any) -> str:

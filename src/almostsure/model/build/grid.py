@@ -2,12 +2,12 @@
 
 ======  =====================================================================================
 ``.``   floor
-``#``   wall; walls and the edge of the map block, whoever runs into them stays where they are
+``#``   wall; walls and the edge of the map block: a step into them leaves the agent where it is
 ``S``   start; several starts are equally likely
 ``G``   goal: terminal, with the goal's reward for entering
 ``1``…  hazard, ``1`` to ``9``: every step that ends in the cell does that much damage
 ``~``   hazard with damage 1, as water looks
-``X``   pit: nobody leaves it, and every step in it does damage 1, so no finite budget suffices
+``X``   pit: it cannot be left, and every step in it does damage 1, so no finite budget suffices
 ``<``   one-way cells ``<``, ``>``, ``^``, ``v``: the only action is the one that points that way
 ======  =====================================================================================
 
@@ -52,11 +52,11 @@ class Cell:
     Attributes
     ----------
     wall, start, terminal
-        Nobody enters a wall; episodes begin in a start, and end in a terminal cell.
+        A wall cannot be entered; episodes begin in a start, and end in a terminal cell.
     stuck
-        Nobody leaves: every action stays.
+        It cannot be left: every action stays.
     damage, reward
-        Of every step that ends in the cell; the reward comes on top of the step's own.
+        What every step that ends in the cell does and pays, beside the reward of the step itself.
     exits
         The actions that the cell has, as letters of ``"NESW"``.
     """
@@ -360,7 +360,7 @@ def grid_family(
     n
         Rows and columns, at least 2.
     seed
-        Of everything random in the map.
+        Seed of the random numbers.
     hazard
         Share of cells that are water on their own.
     lakes, largest_lake

@@ -12,6 +12,7 @@ episode even where the state it names has outcomes of its own (as in Taxi), so i
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -127,7 +128,7 @@ def from_gymnasium(
     >>> from_gymnasium("CliffWalking-v1", lambda s, a, s2, r, terminated: int(r == -100))
     <MDP: 48 states, 189 choices, 189 outcomes, starts in r3c0>
     """
-    with _Opened(env_or_id, make_kwargs) as env:
+    with _opened(env_or_id, make_kwargs) as env:
         table = table_of(env)
         hurts = damage_of(env, damage)
         names = _names_of(env, len(table))
@@ -282,26 +283,18 @@ def _assemble(rows: Sequence[_Row], **options: Any) -> MDP:
 # ---------------------------------------------------------------------- Gymnasium's environments
 
 
-class _Opened:
+@contextmanager
+def _opened(env_or_id: Any, make_kwargs: Mapping[str, Any]) -> Iterator[Any]:
     """An environment, made from its id and closed again, or the caller's own and left alone."""
+    if isinstance(env_or_id, str):
+        import gymnasium
 
-    def __init__(self, env_or_id: Any, make_kwargs: Mapping[str, Any]) -> None:
-        self.mine = isinstance(env_or_id, str)
-        if self.mine:
-            import gymnasium
-
-            self.env = gymnasium.make(env_or_id, **make_kwargs)
-        elif make_kwargs:
-            raise ModelError(f"{', '.join(make_kwargs)} must go with an environment's id; got an environment itself")
-        else:
-            self.env = env_or_id
-
-    def __enter__(self) -> Any:
-        return getattr(self.env, "unwrapped", self.env)
-
-    def __exit__(self, *_: object) -> None:
-        if self.mine:
-            self.env.close()
+        with closing(gymnasium.make(env_or_id, **make_kwargs)) as made:
+            yield made.unwrapped
+    elif make_kwargs:
+        raise ModelError(f"{', '.join(make_kwargs)} must go with an environment's id; got an environment itself")
+    else:
+        yield getattr(env_or_id, "unwrapped", env_or_id)
 
 
 def table_of(env: Any) -> Mapping[Any, Any]:
@@ -363,7 +356,7 @@ def _names_of(env: Any, num_states: int) -> dict[str, tuple[str, ...]]:
 
 
 def _layout_of(env: Any, num_states: int) -> Layout | None:
-    """The map of the environments that have one and one state a cell."""
+    """The map of the environments that have one and one state per cell."""
     if type(env).__name__ not in ("FrozenLakeEnv", "CliffWalkingEnv"):
         return None
     text = _map_of(env)

@@ -1,7 +1,7 @@
 """``from_prism``: models in the languages that Storm reads (PRISM, JANI, DRN).
 
 Needs the extra ``storm`` (stormpy).  Storm runs in a process of its own (:mod:`almostsure.model.storm.process`) and
-hands the model over as a UMB file, so that one reader (:mod:`almostsure.model.umb.foreign`) serves everybody.
+hands the model over as a UMB file, so that one reader (:mod:`almostsure.model.umb.foreign`) serves all of them.
 
 **Damage** is named by
 

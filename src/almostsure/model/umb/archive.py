@@ -152,7 +152,9 @@ class Archive:
             with unpack(file, "rb") as stream:  # type: ignore[operator]
                 return self._unpacked(stream, size)
         if start[257:262] != b"ustar":
-            self.fail("this is no UMB file (it is no tar archive)", "Pass a file written by save, Storm or PRISM.")
+            self.fail(
+                "this is not a UMB file (it is not a tar archive)", "Pass a file written by save, Storm or PRISM."
+            )
         return file.read() if size < SMALL else None
 
     def _unpacked(self, stream: Any, size: int) -> bytes:

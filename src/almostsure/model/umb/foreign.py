@@ -265,7 +265,7 @@ def scaled(damages: Floats, scale: Scale | None) -> Floats:
 
 
 def _added(umb: Umb, source: Ints) -> Bools:
-    """Which branches are the self-loops of deadlocks: nobody takes such a step."""
+    """Which branches are the self-loops of deadlocks, which are not steps of the model."""
     if DEADLOCK not in umb.names("label"):
         return np.zeros(umb.sizes.outcomes, np.bool_)
     stays: Bools = umb.label(DEADLOCK)[source] & (umb.successor() == source)

@@ -289,7 +289,7 @@ def _read_index(archive: Archive) -> Index:
     try:
         index = read_index(json.loads(archive.read("index.json", limit=INDEX_LIMIT)))
     except (ValueError, RecursionError) as error:
-        archive.fail(f"member 'index.json' is no UMB index ({error})")
+        archive.fail(f"member 'index.json' is not a UMB index ({error})")
     if index.version > NEWEST_FORMAT:
         raise FileError(
             f"{archive.shown}: the file has UMB version {index.version}; "

@@ -309,7 +309,7 @@ def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: 
             at = slice(*piece)
             play(tables, rules, Streams(start[at], step[at]), results.part(*piece))
 
-        # A thread that is done takes the next piece, so one with long episodes holds nobody up.
+        # A thread that is done takes the next piece, so that long episodes do not hold up the others.
         pieces = _pieces(count, max(1, min(4096, count // 16, PIECE // rules.max_steps)))
         with Bar("playing", count) as bar, _pool(threads or os.cpu_count() or 1) as pool:
             for piece, _ in zip(pieces, pool.map(part, pieces), strict=True):
@@ -331,7 +331,7 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def _play_together(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew) -> Results:
-    """Let a crew play pieces; whoever plays an episode, it is the same."""
+    """Let a crew play pieces; the episodes do not depend on who plays them."""
     results, done = no_results(count), 0
     pieces = _pieces(count, max(1, min(65536, count // 16, PIECE // rules.max_steps)))
     try:
