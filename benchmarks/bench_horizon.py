@@ -180,7 +180,7 @@ def simulated(size: int, steps: int = 10**8) -> dict[str, Any]:
 # ---------------------------------------------------------------------- learners
 
 
-def learners(size: int, steps: int = 3_000_000, deep: int = 100_000) -> dict[str, Any]:
+def learners(size: int, steps: int = 30_000_000, deep: int = 100_000) -> dict[str, Any]:
     """Return against risk; where the return has no bound or nothing is feasible, nothing is shown."""
     from almostsure.gym.deep.learners import ShieldedPPO
     from almostsure.gym.envs.warehouse import warehouse
