@@ -7,7 +7,7 @@ SHELL := /bin/sh
 PYTHON ?=
 VENV ?= .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 RUN := $(VENV)/bin/python
-SOURCES := src tests benchmarks docs examples scripts .ci
+SOURCES := src tests benchmarks docs examples publishing scripts .ci
 
 # The pins hold for the packages and for the build backend, whichever of the two variables pip knows.  Everything is
 # installed from files with known hashes, but for PyTorch, whose files differ between machines.
