@@ -207,8 +207,10 @@ class Component:
             return self._unknown()
         if self.engine.discount == 1 and self.most > 0 and self._gains():
             return None
-        if self.engine.discount == 1 and self.most >= 0 and self._collapse():
-            self._cut()
+        if self.engine.discount == 1 and self.most >= 0:
+            self.hint = None  # where staying is free, choices that look as good may never leave
+            if self._collapse():
+                self._cut()
         self._arrange()
         if self.part.ptr.size == 1:
             self._lose(np.ones(members.size, np.bool_))
