@@ -30,9 +30,10 @@ DAMAGE = {
 HEAD = """\
 # Minimal budgets of public models
 
-Models of the Quantitative Verification Benchmark Set (CC-BY 4.0), goals absorbing, as UMB files. k\\* is the least damage budget that holds with probability one;
-∞ means that none does, ever. `python publishing/public_models.py FOLDER` makes this table, and verifies the certificate of each row. The fingerprint is that of the
-model as almostsure reads it, so that the same row can be asked of another tool about the same model.
+Models of the Quantitative Verification Benchmark Set (CC-BY 4.0), goals absorbing, as UMB files. k\\* is the least
+damage budget that holds with probability one; ∞ means that none does, ever. `python publishing/public_models.py FOLDER`
+makes this table, and verifies the certificate of each row. The fingerprint is that of the model as almostsure reads it,
+so that the same row can be asked of another tool about the same model.
 
 | model | damage | states | outcomes | k\\* at the start | largest finite k\\* | states with ∞ | fingerprint |
 | --- | --- | --- | --- | --- | --- | --- | --- |"""
