@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import almostsure as asure
+from almostsure.abstract.pictures import example_run
 from almostsure.errors import ArgumentError, UnknownName
 from almostsure.testing.systems import arrival, contraction, double_integrator
 
@@ -44,6 +46,29 @@ def test_a_page_has_a_slider_and_allows_nothing_from_outside(cart: asure.UpperBu
     assert "<figure>" in cart._repr_html_()
     assert "<figure>" in asure.minimal_budget(arrival())._repr_html_()
     assert "<figure>" not in asure.minimal_budget(contraction())._repr_html_()
+
+
+def test_a_page_shows_a_run_of_allowed_actions(tmp_path: Path) -> None:
+    start = ((-0.1, -0.1), (0.1, 0.1))
+    for model in (double_integrator(pattern=2, initial=start), arrival(initial=((0.0, 0.0), (0.1, 0.1)))):
+        minimal = asure.minimal_budget(model)
+        run = example_run(minimal, steps=40)
+        assert run is not None
+        for before, after in itertools.pairwise(run):
+            assert any(np.allclose(model.step(tuple(before), a), after) for a in model.actions)
+        spent = model.damage(run[1:]).sum()
+        assert spent <= minimal.smallest_budget()
+        assert model.goal is None or model.goal(tuple(run[-1]))
+        minimal.to_html(tmp_path / "run.html")
+        assert "<img " in (tmp_path / "run.html").read_text()
+    assert example_run(asure.minimal_budget(double_integrator())) is None  # it does not say where it starts
+
+
+def test_a_run_that_wraps_around_is_drawn_with_a_gap() -> None:
+    minimal = asure.minimal_budget(arrival())
+    line = minimal.plot(0, 1, trajectory=[(0.8, 0.0), (0.95, 0.1), (1.1, 0.2)]).axes[0].lines[0]
+    assert np.isnan(line.get_xydata()[2]).all()
+    assert line.get_xydata()[3].tolist() == pytest.approx([0.1, 0.2])
 
 
 def test_bad_requests_are_named(cart: asure.UpperBudget) -> None:

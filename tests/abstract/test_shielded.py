@@ -6,12 +6,13 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode
-from gymnasium.wrappers import TransformAction
+from gymnasium.wrappers import TimeLimit, TransformAction
 
 import almostsure as asure
 from almostsure.abstract import Grid
 from almostsure.errors import ModelError, ModelMismatch, NoSafeAction
 from almostsure.gym import ShieldedEnv, ShieldedVectorEnv
+from almostsure.testing.systems import double_integrator
 
 
 def torques(**options):
@@ -196,3 +197,54 @@ def test_one_environment_of_many_that_leaves_the_enclosure_is_a_mismatch(cart_po
         go()
     with pytest.raises(ModelMismatch, match=r"which is outside the enclosure by 0\.3 in x1 \(1 of \d steps\)"):
         go()
+
+
+class Point(gymnasium.Env):
+    """Position and velocity on a line, as the abstraction has it; the wall at 0.8 hurts, and a far one ends it."""
+
+    observation_space = gymnasium.spaces.Box(-2.0, 2.0, (2,), np.float64)
+    action_space = Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = self.np_random.uniform(-0.1, 0.1, 2)
+        return self.state.copy(), {}
+
+    def step(self, action):
+        x, v = self.state
+        self.state = np.array([x + 0.2 * v, v + 0.3 * (int(action) - 1)])
+        return self.state.copy(), 0.0, False, False, {"damage": int(abs(self.state[0]) > 0.8)}
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+@pytest.mark.parametrize("budget", [4, 8])
+def test_vectors_show_masks_and_what_remains(mode, budget):
+    model = double_integrator((24, 20), 2, initial=((-0.1, -0.1), (0.1, 0.1)))
+    shield = asure.Shield(asure.minimal_budget(model))
+
+    def make():
+        return TimeLimit(Point(), 25)
+
+    vector = ShieldedVectorEnv(
+        gymnasium.vector.SyncVectorEnv([make] * 5, autoreset_mode=mode), shield, budget, normalised=True
+    )
+    singles = [ShieldedEnv(make(), shield, budget, normalised=True) for _ in range(5)]
+    seen, infos = vector.reset(seed=7)
+    ones = [env.reset(seed=7 + at) for at, env in enumerate(singles)]
+    spent = np.zeros(5, int)
+    for _ in range(24):
+        assert np.allclose(seen, [one[0] for one in ones])
+        assert seen[:, -1].tolist() == pytest.approx(1 - spent / budget)
+        masks = vector.action_masks()
+        assert masks.tolist() == [env.action_masks().tolist() for env in singles]
+        assert np.array_equal(infos["action_mask"], masks)
+        actions = np.argmax(masks * [1, 2, 3], axis=1)  # towards the wall
+        seen, _, _, truncated, infos = vector.step(actions)
+        ones = [env.step(action) for env, action in zip(singles, actions.tolist(), strict=True)]
+        spent += infos["damage"]
+        assert infos["remaining"].tolist() == (budget - spent).tolist() == [one[-1]["remaining"] for one in ones]
+        assert not truncated.any()
+    assert 0 < spent.max() <= budget
+    assert not vector.action_masks().all()
+    with pytest.raises(NoSafeAction, match=r"is not allowed at cell \d+ \(x in"):
+        vector.step(np.argmin(vector.action_masks(), axis=1))

@@ -277,7 +277,7 @@ def _least(abstraction: Abstraction, point: Floats, push: Floats) -> int:
     for _ in range(DEEPEST):
         if not 0 < len(states) * abstraction.num_actions <= BRANCHES:
             break
-        after = [_stepped(abstraction, states, action) + push for action in abstraction.actions]
+        after = [stepped(abstraction, states, action) + push for action in abstraction.actions]
         states = np.concatenate(after)
         damage = abstraction.damage(states)
         spent = np.minimum(np.tile(spent, abstraction.num_actions) + damage, INFINITE)
@@ -291,7 +291,7 @@ def _least(abstraction: Abstraction, point: Floats, push: Floats) -> int:
     return int(min(spent.min(initial=INFINITE), arrived))
 
 
-def _stepped(abstraction: Abstraction, states: Floats, action: Any) -> Floats:
+def stepped(abstraction: Abstraction, states: Floats, action: Any) -> Floats:
     """One step of points; of several next states the first, and of an enclosure its middle."""
     assert abstraction.step is not None
     after = call("step", abstraction.step, tuple(states.T), action)

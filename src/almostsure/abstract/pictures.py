@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.abstract.diagnosis import stepped
+from almostsure.abstract.evaluate import call
+from almostsure.abstract.interval import Interval
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, UnknownName
 from almostsure.files import atomic_write
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from almostsure.abstract.upper import UpperBudget
     from almostsure.plots import Figure
 
+Floats = npt.NDArray[np.float64]
 SAFE, SOME, OPEN, PATH = "#2f7d6d", "#b5d3c8", "#f1ede5", "#c8374d"  # proved; elsewhere; nowhere; trajectories
 FRAMES = 21  # of a slider, at most
 SCRIPT = """for (const slider of document.querySelectorAll("input[type=range]")) {
@@ -58,31 +62,37 @@ def plot(
     if most:
         figure.colorbar(image, label="needs at most")
     if trajectory is not None:
-        path = np.asarray(trajectory, np.float64)
-        if path.ndim != 2 or path.shape[1] != grid.num_coordinates:
-            raise ArgumentError(
-                f"trajectory must be [steps, {grid.num_coordinates}] states; got shape {list(path.shape)}"
-            )
-        axes.plot(path[:, across], path[:, up], color=PATH, linewidth=1.2)
-        axes.plot(path[0, across], path[0, up], "o", color=PATH, markersize=4)
+        path = _path(minimal, trajectory, across, up)
+        axes.plot(path[:, 0], path[:, 1], color=PATH, linewidth=1.2)
+        axes.plot(path[0, 0], path[0, 1], "o", color=PATH, markersize=4)
     axes.set(xlabel=grid.names[across], ylabel=grid.names[up], title=_title(minimal, across, up, fixed))
     return figure
 
 
-def page(minimal: UpperBudget, x: str | int, y: str | int, *, slider: str | int | None, at: Any) -> str:
+def page(
+    minimal: UpperBudget,
+    x: str | int,
+    y: str | int,
+    *,
+    slider: str | int | None = None,
+    at: Any = None,
+    path: Any = None,
+) -> str:
     """A figure with a slider for a third coordinate, as HTML without anything from outside."""
     grid = minimal.abstraction.grid
     across, up = _axis(minimal, x), _axis(minimal, y)
     others = [axis for axis in range(grid.num_coordinates) if axis not in (across, up)]
+    run = example_run(minimal) if path is None else path
     if not others:
-        return f"<figure>{_frame(minimal, across, up, at or {})}</figure>"
+        return f"<figure>{_frame(minimal, across, up, at or {}, run)}</figure>"
     along = others[0] if slider is None else _axis(minimal, slider)
     if along not in others:
         raise ArgumentError(f"slider must be a coordinate beside x and y; got {grid.names[along]}")
     middles = grid.edges[along][:-1] + np.diff(grid.edges[along]) / 2
     shown = middles[np.unique(np.linspace(0, middles.size - 1, FRAMES).astype(int))]
     name = html.escape(grid.names[along])
-    frames = "".join(_frame(minimal, across, up, {**(at or {}), grid.names[along]: float(value)}) for value in shown)
+    places = [{**(at or {}), grid.names[along]: float(value)} for value in shown]
+    frames = "".join(_frame(minimal, across, up, place, run) for place in places)
     control = f'<input type="range" min="0" max="{shown.size - 1}" value="{shown.size // 2}" aria-label="{name}">'
     return f"<figure>{frames}<figcaption><label>{name} {control}</label></figcaption></figure>"
 
@@ -101,6 +111,41 @@ def write_page(path: str | PathLike[str], minimal: UpperBudget, figure: str) -> 
         file.write(text.encode())
 
 
+# ---------------------------------------------------------------------- a run
+
+
+def example_run(minimal: UpperBudget, steps: int = 200, seed: int = 0) -> Floats | None:
+    """States of random allowed play from the middle of the start; None where it is not said or nothing was proved."""
+    abstraction, budget = minimal.abstraction, minimal.smallest_budget()
+    if abstraction.initial is None or abstraction.step is None or budget == INFINITE:
+        return None
+    shield, rng, shown = minimal.shield(), np.random.default_rng(seed), abstraction.observation
+    push = 0.0 if abstraction.disturbance is None else np.mean(abstraction.disturbance, axis=1)
+    states = [shown.rounded_to(Interval.of(_fixed(minimal, None))).low]
+    run = shield.begin(tuple(states[0]), budget)
+    for _ in range(steps):
+        action = int(rng.choice(shield.allowed(*run)))
+        after = stepped(abstraction, states[-1][None], abstraction.actions[action])[0] + push
+        states.append(shown.rounded_to(Interval.of(after)).low)
+        if abstraction.goal is not None and bool(np.asarray(call("goal", abstraction.goal, tuple(after)))):
+            break
+        run = shield.after(run, action, tuple(states[-1]), int(abstraction.damage(states[-1][None])[0]))
+    return np.array(states)
+
+
+def _path(minimal: UpperBudget, trajectory: npt.ArrayLike, across: int, up: int) -> Floats:
+    """Two coordinates of a trajectory; a gap where one wraps around."""
+    grid, states = minimal.abstraction.grid, np.asarray(trajectory, np.float64)
+    if states.ndim != 2 or states.shape[1] != grid.num_coordinates:
+        raise ArgumentError(
+            f"trajectory must be [steps, {grid.num_coordinates}] states; got shape {list(states.shape)}"
+        )
+    turned = [grid.unwound(j, states[:, j]) if j in grid.periodic else states[:, j] for j in (across, up)]
+    wide = [grid.high[j] - grid.low[j] if j in grid.periodic else np.inf for j in (across, up)]
+    jumps = [np.abs(np.diff(values)) > period / 2 for values, period in zip(turned, wide, strict=True)]
+    return np.insert(np.stack(turned, axis=1), np.flatnonzero(jumps[0] | jumps[1]) + 1, np.nan, axis=0)
+
+
 # ---------------------------------------------------------------------- pieces
 
 
@@ -115,11 +160,11 @@ def _axis(minimal: UpperBudget, coordinate: str | int) -> int:
     return int(coordinate)
 
 
-def _fixed(minimal: UpperBudget, at: Mapping[str, float] | None) -> npt.NDArray[np.float64]:
+def _fixed(minimal: UpperBudget, at: Mapping[str, float] | None) -> Floats:
     """A point that the picture passes through: the start's middle where there is one, else the box's."""
     abstraction = minimal.abstraction
     low, high = abstraction.initial or (abstraction.grid.low, abstraction.grid.high)
-    point: npt.NDArray[np.float64] = (np.array(low) + np.array(high)) / 2
+    point: Floats = (np.array(low) + np.array(high)) / 2
     for name, value in (at or {}).items():
         point[_axis(minimal, name)] = value
     if abstraction.grid.cell(point.tolist()) < 0:
@@ -127,7 +172,7 @@ def _fixed(minimal: UpperBudget, at: Mapping[str, float] | None) -> npt.NDArray[
     return point
 
 
-def _slice(minimal: UpperBudget, across: int, up: int, fixed: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+def _slice(minimal: UpperBudget, across: int, up: int, fixed: Floats) -> npt.NDArray[np.int32]:
     grid = minimal.abstraction.grid
     index: list[Any] = list(np.unravel_index(grid.cell(fixed.tolist()), grid.cells))
     index[across] = index[up] = slice(None)
@@ -156,15 +201,15 @@ def _colours(most: int) -> Any:
     return LinearSegmentedColormap.from_list("needs", [SAFE, "#8fb8a8", "#efc88b", "#c26a4a"])
 
 
-def _title(minimal: UpperBudget, across: int, up: int, fixed: npt.NDArray[np.float64]) -> str:
+def _title(minimal: UpperBudget, across: int, up: int, fixed: Floats) -> str:
     grid = minimal.abstraction.grid
     rest = [f"{grid.names[j]} {fixed[j]:.3g}" for j in range(grid.num_coordinates) if j not in (across, up)]
     return ", ".join(["upper budgets", *rest]) if len(rest) < 2 else "upper budgets at " + ", ".join(rest)
 
 
-def _frame(minimal: UpperBudget, across: int, up: int, at: Mapping[str, float]) -> str:
+def _frame(minimal: UpperBudget, across: int, up: int, at: Mapping[str, float], run: Any) -> str:
     buffer = io.BytesIO()
-    plot(minimal, across, up, at=at, trajectory=None).savefig(buffer, format="png", dpi=90)
+    plot(minimal, across, up, at=at, trajectory=run).savefig(buffer, format="png", dpi=90)
     data = base64.b64encode(buffer.getvalue()).decode()
     where = ", ".join(f"{name} {value:.3g}" for name, value in at.items())
     return f'<img src="data:image/png;base64,{data}" alt="cells with an upper budget; {html.escape(where)}">'

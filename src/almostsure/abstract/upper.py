@@ -157,11 +157,15 @@ class UpperBudget:
         *,
         slider: str | int | None = None,
         at: Mapping[str, float] | None = None,
+        trajectory: npt.ArrayLike | None = None,
     ) -> None:
-        """Write a page with the picture of two coordinates and a slider for a third: by default the first other one."""
+        """Write a page with the picture of two coordinates and a slider for a third: by default the first other one.
+
+        The trajectory is by default one of 200 random allowed actions from the middle of the start.
+        """
         from almostsure.abstract.pictures import page, write_page
 
-        write_page(path, self, page(self, x, y, slider=slider, at=at))
+        write_page(path, self, page(self, x, y, slider=slider, at=at, path=trajectory))
 
     def _repr_html_(self) -> str:
         """In a notebook: the facts, and the picture with its slider where there are two coordinates and Matplotlib."""
@@ -174,7 +178,7 @@ class UpperBudget:
         if count == 1:
             return facts
         try:
-            return f"{facts}{page(self, -2 % count, -1 % count, slider=None, at=None)}<script>{SCRIPT}</script>"
+            return f"{facts}{page(self, count - 2, count - 1)}<script>{SCRIPT}</script>"
         except MissingExtra:
             return facts
 

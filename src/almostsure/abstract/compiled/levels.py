@@ -248,12 +248,23 @@ UNSETTLED = 2**31 - 1
 
 
 @nb.njit(cache=True, nogil=True)
+def member(low: Ints, count: Ints, shape: Ints, number: int) -> np.int64:
+    """One of the cells of a box, by its number in C order; the box may wrap around."""
+    target, scale = np.int64(0), np.int64(1)
+    for j in range(shape.size - 1, -1, -1):
+        index = low[j] + number % count[j]
+        number //= count[j]
+        target += (index if index < shape[j] else index - shape[j]) * scale
+        scale *= shape[j]
+    return target
+
+
+@nb.njit(cache=True, nogil=True)
 def arrive(images: Images, watch: Watch, scratch: Scratch, cap: int) -> None:
     """Settle cells in the order of their values, each at the least cost of its choices.
 
-    The choice that is looked at next is one that waited for the cell settled last; else, in the beginning, the next of
-    all choices; else the next one whose turn it is to settle its cell.  What is looked at goes on through its image to
-    the next unsettled cell and waits there, or, at the end of its image, in the bucket of its cost.
+    Looked at next is a choice that waited for the cell settled last; else, in the beginning, the next of all choices;
+    else one whose turn it is to settle its cell.  It waits at the next unsettled cell, or in the bucket of its cost.
     """
     shape, value, link, head, bucket = watch.shape, watch.value, watch.link, watch.head, watch.bucket
     position, costs, low, count, offset = watch.position, watch.cost, scratch.low, scratch.counts, scratch.offset
@@ -261,7 +272,7 @@ def arrive(images: Images, watch: Watch, scratch: Scratch, cap: int) -> None:
     damages, damage_starts, damage_stride = images.damage, images.damage_start, images.damage_stride[shape.size - 1]
     n, patterns, boxes = shape.size, watch.patterns, images.boxes
     width, ended = shape[n - 1], np.int64(np.iinfo(counts.dtype).max)
-    waiting, turn, fresh, row, level, empty = -1, -1, 0, -1, 0, 0
+    waiting, turn, fresh, row, level, empty, waits = -1, -1, 0, -1, 0, 0, False
     while True:
         if waiting >= 0:
             choice, waiting = waiting, link[waiting]
@@ -285,13 +296,7 @@ def arrive(images: Images, watch: Watch, scratch: Scratch, cap: int) -> None:
         if cell // width != row:
             row = cell // width
             place(images, shape, row, offset)
-        k, seen, cost, before, waits = (
-            cell % width,
-            np.int64(position[choice]),
-            np.int64(costs[choice]),
-            np.int64(0),
-            False,
-        )
+        k, seen, cost, before = cell % width, np.int64(position[choice]), np.int64(costs[choice]), np.int64(0)
         for q in range(choice % patterns * boxes, (choice % patterns + 1) * boxes):
             d = np.int64(damages[damage_starts[q] + offset[n] + k * damage_stride])
             size = np.int64(1)
@@ -303,12 +308,7 @@ def arrive(images: Images, watch: Watch, scratch: Scratch, cap: int) -> None:
             size = np.int64(0) if count[0] == ended else size
             cost = max(cost, d)
             while seen < before + size:
-                rest, target, scale = seen - before, np.int64(0), np.int64(1)
-                for j in range(n - 1, -1, -1):
-                    index = low[j] + rest % count[j]
-                    rest //= count[j]
-                    target += (index if index < shape[j] else index - shape[j]) * scale
-                    scale *= shape[j]
+                target = member(low, count, shape, seen - before)
                 if value[target] == UNSETTLED:
                     link[choice], head[target], waits = head[target], choice, True
                     break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from almostsure.cli.options import check_output
 from almostsure.cli.output import bar, emit, facts, heading, need, needs, next_step, say, table
 from almostsure.files import TENSORS
 from almostsure.wording import percent
+
+if TYPE_CHECKING:
+    from almostsure.abstract import UpperBudget
 
 LEVELS = 12  # rows of a table of budgets
 
@@ -51,42 +54,51 @@ def abstract(
     if picture is not None:
         count = model.grid.num_coordinates
         found.to_html(picture, count - 2, count - 1)
-    finite = sum(count for value, count in found.histogram().items() if need(value) != "inf")
     if json:
-        sizes = {"states": model.num_cells, "choices": model.num_cells * model.patterns.count, "outcomes": None}
-        levels = [{"minimal_budget": need(value), "cells": count} for value, count in found.histogram().items()]
-        emit(
-            "abstract",
-            {"name": system, "fingerprint": model.fingerprint, **sizes},
-            minimal_budget=need(found.smallest_budget()),
-            upper_bound=True,
-            cap=found.cap,
-            proved_cells=finite,
-            histogram=levels,
-            engine=found.engine,
-            output=output,
-        )
+        _emit(system, found, output)
     else:
-        choices = f"{model.patterns.count} patterns of up to {model.patterns.longest} steps"
-        heading(f"{system}: {model.num_cells:,} cells, {choices}")
-        start = found.smallest_budget()
-        enough = "no budget was proved to suffice" if need(start) == "inf" else f"needs a budget of at most {start}"
-        facts([
-            ("the start", enough),
-            ("proved", f"{finite:,} cells ({percent(finite / model.num_cells)})"),
-            ("the proof", f"upper bounds by the {found.engine}, verified in one pass"),
-        ])  # fmt: skip
-        _levels(found.histogram(), model.num_cells)
-        for file in (output, picture):
-            if file is not None:
-                say(f"\nSaved as {file}.")
-        next_step(
-            f"almostsure abstract {system} --pattern {model.patterns.longest + 1}", note="longer patterns prove more"
-        )
+        _tell(system, found, [file for file in (output, picture) if file is not None])
     if need(found.smallest_budget()) == "inf":
         if not json:
             say(f"\n{found.explain()}")
         raise Rejected
+
+
+def _finite(found: UpperBudget) -> int:
+    return sum(count for value, count in found.histogram().items() if need(value) != "inf")
+
+
+def _emit(system: str, found: UpperBudget, output: Path | None) -> None:
+    model = found.abstraction
+    sizes = {"states": model.num_cells, "choices": model.num_cells * model.patterns.count, "outcomes": None}
+    emit(
+        "abstract",
+        {"name": system, "fingerprint": model.fingerprint, **sizes},
+        minimal_budget=need(found.smallest_budget()),
+        upper_bound=True,
+        cap=found.cap,
+        proved_cells=_finite(found),
+        histogram=[{"minimal_budget": need(value), "cells": count} for value, count in found.histogram().items()],
+        engine=found.engine,
+        output=output,
+    )
+
+
+def _tell(system: str, found: UpperBudget, files: list[Path]) -> None:
+    model, start, finite = found.abstraction, found.smallest_budget(), _finite(found)
+    heading(
+        f"{system}: {model.num_cells:,} cells, {model.patterns.count} patterns of up to {model.patterns.longest} steps"
+    )
+    enough = "no budget was proved to suffice" if need(start) == "inf" else f"needs a budget of at most {start}"
+    facts([
+        ("the start", enough),
+        ("proved", f"{finite:,} cells ({percent(finite / model.num_cells)})"),
+        ("the proof", f"upper bounds by the {found.engine}, verified in one pass"),
+    ])  # fmt: skip
+    _levels(found.histogram(), model.num_cells)
+    for file in files:
+        say(f"\nSaved as {file}.")
+    next_step(f"almostsure abstract {system} --pattern {model.patterns.longest + 1}", note="longer patterns prove more")
 
 
 def _levels(histogram: dict[int, int], total: int) -> None:
