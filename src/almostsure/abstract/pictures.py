@@ -35,6 +35,15 @@ SCRIPT = """for (const slider of document.querySelectorAll("input[type=range]"))
   show();
 }"""
 
+STYLE = f"""body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }}
+pre {{ white-space: pre-wrap; }}
+figure {{ margin: 0; }}
+img {{ max-width: 100%; }}
+label {{ display: flex; gap: 1rem; }}
+input {{ flex: 1; accent-color: {SAFE}; }}"""
+LEGEND = "Dark: proved where the other coordinates are as the title says. Pale: proved for other values of them."
+RUN = " The line is a run of allowed actions, in which all coordinates move."
+
 
 def plot(
     minimal: UpperBudget,
@@ -85,6 +94,7 @@ def page(
     run = example_run(minimal) if path is None else path
     if not others:
         return f"<figure>{_frame(minimal, across, up, at or {}, run)}</figure>"
+    legend = LEGEND if run is None else LEGEND + RUN
     along = others[0] if slider is None else _axis(minimal, slider)
     if along not in others:
         raise ArgumentError(f"slider must be a coordinate beside x and y; got {grid.names[along]}")
@@ -94,18 +104,20 @@ def page(
     places = [{**(at or {}), grid.names[along]: float(value)} for value in shown]
     frames = "".join(_frame(minimal, across, up, place, run) for place in places)
     control = f'<input type="range" min="0" max="{shown.size - 1}" value="{shown.size // 2}" aria-label="{name}">'
-    return f"<figure>{frames}<figcaption><label>{name} {control}</label></figcaption></figure>"
+    return f"<figure>{frames}<figcaption><label>{name} {control}</label><p>{legend}</p></figcaption></figure>"
 
 
 def write_page(path: str | PathLike[str], minimal: UpperBudget, figure: str) -> None:
     """Write a figure as a page of its own, with a policy that allows nothing but itself."""
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    policy = f"default-src 'none'; img-src data:; script-src 'sha256-{digest}'"
+    script, style = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (SCRIPT, STYLE))
+    policy = f"default-src 'none'; img-src data:; script-src 'sha256-{script}'; style-src 'sha256-{style}'"
     title = html.escape(minimal.abstraction.name or "upper budgets")
+    facts = html.escape(repr(minimal).removeprefix("<UpperBudget: ").removesuffix(">"))
     text = (
         f'<!doctype html><html lang="en"><meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<title>{title}</title>\n'
-        f"<h1>{title}</h1>\n<pre>{html.escape(repr(minimal))}</pre>\n{figure}\n<script>{SCRIPT}</script></html>\n"
+        f"<style>{STYLE}</style>\n<h1>{title}</h1>\n<pre>{facts}</pre>\n{figure}\n<script>{SCRIPT}</script></html>\n"
     )
     with atomic_write(path) as file:
         file.write(text.encode())
