@@ -114,7 +114,7 @@ def test_on_a_model_of_the_users_there_are_tables_only(tmp_path, monkeypatch):
     assert [one.name for one in found.claims] == ["Theorem 2", "Theorem 3"]
     assert found.passed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["claims.csv", "claims.json", "claims.txt"]
-    with pytest.raises(ArgumentError, match="at most 500 states"):
+    with pytest.raises(ArgumentError, match="at most 1,000 states"):
         paper.reproduce(tmp_path, mdp="archipelago")
 
 

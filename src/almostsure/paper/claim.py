@@ -25,7 +25,7 @@ LOOSE = "loose"  # the idea is right, but not as it is printed: the comment says
 FAILS = "fails"
 EXAMPLES = ("paper", "corridor", "quicksand")  # on which claims are checked where no model is given
 LARGEST_SEED = 2**32 - 1
-MOST_STATES = 500  # of a model on which a claim is checked: everything is tried
+MOST_STATES = 1_000  # of a model on which a claim is checked: everything is tried
 CLOSE = 1e-9
 
 
@@ -152,7 +152,7 @@ def small_model(given: Model) -> MDP:
     mdp = as_model(given)
     if mdp.num_states > MOST_STATES:
         raise ArgumentError(
-            f"claims are checked by trying everything, on models of at most {MOST_STATES} states; got "
+            f"claims are checked by trying everything, on models of at most {MOST_STATES:,} states; got "
             f"{mdp.num_states:,}. check_minimal_budget proves minimal budgets of any size."
         )
     return mdp

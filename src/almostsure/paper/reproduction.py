@@ -43,7 +43,7 @@ def check(claim: str, mdp: Model | None = None, *, seed: int = 0) -> Claim:
     claim
         Its name, ``"Theorem 2"``, or its key, ``"theorem_2"``; ``CLAIMS`` lists them.
     mdp
-        A model of at most 500 states, an example's name, or a file.
+        A model of at most 1,000 states, an example's name, or a file.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def reproduce(
     folder
         Created if it does not exist; each file in it is replaced atomically.
     mdp
-        A model of at most 500 states: the claims that can be are checked on it, and there are tables only.
+        A model of at most 1,000 states on which the claims are checked instead; then there are tables only.
     seed
         Seed of the random policies and samples that are tried, and of the simulated episodes.
     progress

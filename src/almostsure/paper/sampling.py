@@ -23,8 +23,15 @@ DELTA = 0.05
 
 
 def _support(mdp: MDP) -> set[tuple[int, int, int]]:
-    """The outcomes (choice, next state, damage) that have positive probability."""
-    return set(zip(mdp.outcome_choices().tolist(), mdp.successor.tolist(), mdp.damage.tolist(), strict=True))
+    """The outcomes (choice, next state, damage) that have positive probability and can be sampled."""
+    last = int(mdp.outcome_ptr[_sampled(mdp)])
+    columns = (mdp.outcome_choices()[:last], mdp.successor[:last], mdp.damage[:last])
+    return set(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _sampled(mdp: MDP) -> int:
+    """How many choices are sampled: all but those of a state that stands for the end of episodes."""
+    return int(mdp.choice_ptr[mdp.num_observed])
 
 
 def _seen(counts: Counts) -> set[tuple[int, int, int]]:
@@ -59,7 +66,7 @@ def algorithm_2(trial: Trial) -> str:
         true = minimal_budget(mdp).of_choice
         for samples in (1, 3, 10, 400):
             counted = count_outcomes(mdp, samples, seed=_seed(trial), workers=1)
-            counts = np.bincount(counted.choice, counted.times, minlength=mdp.num_choices)
+            counts = np.bincount(counted.choice, counted.times, minlength=_sampled(mdp))
             trial.expect(bool((counts == samples).all()), "every choice must be sampled N times")
             trial.expect(_seen(counted) <= _support(mdp), "what is not possible must not be seen")
             learned = minimal_budget(counted.to_mdp()).of_choice
