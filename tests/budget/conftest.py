@@ -12,88 +12,53 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from almostsure import INFINITE, MDP, MinimalBudget, from_transitions
+from almostsure import INFINITE, MDP, MinimalBudget
 from almostsure.budget.minimal import NO_CAP
 from almostsure.budget.reference import budget_operator
-
-DAMAGE_RATES = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0)  # of whole models: nothing damaging … everything damaging
-TERMINAL_RATES = (0.0, 0.1, 0.4)
-NEARBY = (0.0, 0.5, 0.95)  # how often an outcome leads to the next state instead of anywhere: random … chains
+from almostsure.testing import random_union
+from almostsure.testing.unions import Union
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Crowd:
-    mdp: MDP
-    sizes: np.ndarray  # states of each model
-    largest: np.ndarray  # the largest damage that each may have
+    union: Union
 
     @cached_property
-    def first(self) -> np.ndarray:
-        return np.cumsum(self.sizes) - self.sizes
+    def mdp(self) -> MDP:
+        return self.union.build()
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.union.first)
 
     @cached_property
     def choice_states(self) -> np.ndarray:
-        return self.mdp.choice_states()
+        return self.union.choice_states
 
     def model(self, number: int) -> MDP:
-        mdp, begin = self.mdp, int(self.first[number])
-        end = begin + int(self.sizes[number])
-        choices = slice(int(mdp.choice_ptr[begin]), int(mdp.choice_ptr[end]))
-        outcomes = slice(int(mdp.outcome_ptr[choices.start]), int(mdp.outcome_ptr[choices.stop]))
-        per_choice = np.diff(mdp.outcome_ptr[choices.start : choices.stop + 1])
-        return from_transitions(
-            np.repeat(self.choice_states[choices] - begin, per_choice),
-            np.repeat(mdp.choice_action[choices], per_choice),
-            mdp.successor[outcomes] - begin,
-            mdp.probability[outcomes],
-            mdp.reward[outcomes],
-            mdp.damage[outcomes],
-            num_states=end - begin,
-        )
+        return self.union.model(number).build()
 
     def part(self, number: int, values: np.ndarray) -> np.ndarray:
         """What an array of the crowd's states or choices says about one of its models."""
-        begin = int(self.first[number])
-        end = begin + int(self.sizes[number])
+        begin, end = self.union.first[number : number + 2]
         if values.size == self.mdp.num_choices:
-            begin, end = int(self.mdp.choice_ptr[begin]), int(self.mdp.choice_ptr[end])
+            begin, end = self.union.choice_ptr[[begin, end]]
         return values[begin:end]
 
 
 def random_crowd(
     count: int, seed: int, *, max_damage: int = 1, max_states: int = 7, max_choices: int = 3, max_outcomes: int = 3
 ) -> Crowd:
-    rng = np.random.default_rng([seed, count, max_damage])
-    sizes = rng.integers(1, max_states + 1, count)
-    largest = rng.integers(1, max_damage + 1, count)
-    of_state = np.repeat(np.arange(count), sizes)
-    number = int(sizes.sum())
-    first = (np.cumsum(sizes) - sizes)[of_state]
-
-    def per_model(values):
-        return rng.choice(values, count)[of_state]
-
-    is_end = rng.random(number) < per_model(TERMINAL_RATES)
-    living = np.flatnonzero(~is_end)
-    state = np.repeat(living, rng.integers(1, max_choices + 1, living.size))
-    action = np.arange(state.size) - np.searchsorted(state, state)
-    per_choice = rng.integers(1, max_outcomes + 1, state.size)
-    s, a = np.repeat(state, per_choice), np.repeat(action, per_choice)
-    t = first[s] + rng.integers(0, sizes[of_state[s]])
-    follows = rng.random(s.size) < per_model(NEARBY)[s]
-    t = np.where(follows, first[s] + (s - first[s] + 1) % sizes[of_state[s]], t)
-    hurts = rng.random(s.size) < per_model(DAMAGE_RATES)[s]
-    d = np.where(hurts, rng.integers(1, largest[of_state[s]] + 1), 0)
-    mdp = from_transitions(
-        s, a, t, np.ones(s.size), rng.integers(0, 2, s.size), d,
-        num_states=number, terminal=np.flatnonzero(is_end), normalise=True,
-    )  # fmt: skip
-    return Crowd(mdp=mdp, sizes=sizes, largest=largest)
+    rng, damages = np.random.default_rng([seed, count, max_damage]), range(1, max_damage + 1)
+    return Crowd(
+        random_union(rng, count, states=max_states, actions=max_choices, outcomes=max_outcomes, damages=damages)
+    )
 
 
 def by_algorithm_1(crowd: Crowd):
-    """Algorithm 1 on all models at once: what exceeds |S| · max d *of its own model* is ∞."""
-    bound = np.repeat(crowd.sizes * crowd.largest, crowd.sizes)[crowd.choice_states]
+    """Algorithm 1 on all models at once: what exceeds |S| · max d, with the S *of its own model*, is ∞."""
+    most = crowd.sizes * max(int(crowd.mdp.damage.max()), 1)
+    bound = np.repeat(most, crowd.sizes)[crowd.choice_states]
     k = np.zeros(crowd.mdp.num_choices, np.int64)
     while True:
         following = budget_operator(crowd.mdp, k)

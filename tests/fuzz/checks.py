@@ -1,4 +1,4 @@
-"""What is compared with the plain twins of ``unions.py``; a difference is an AssertionError that says where.
+"""What is compared with the plain twins of ``twins.py``; a difference is an AssertionError that says where.
 
 Each check takes a union, the same as a model, and the twin's minimal budgets, and returns what it counted.
 """
@@ -10,15 +10,16 @@ from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
-from unions import NEVER, Ints, Union, forced_within, least_risks, minimal_budgets
+from twins import NEVER, Ints, forced_within, least_risks, minimal_budgets
 
 import almostsure as asure
-from almostsure import INFINITE, MDP, Policy, Shield, check_minimal_budget, from_transitions, minimal_budget
+from almostsure import INFINITE, MDP, Policy, Shield, check_minimal_budget, minimal_budget
 from almostsure.abstract import Grid, abstract
 from almostsure.errors import AlmostSureError, NoSafeAction
 from almostsure.model import Monitor, product
 from almostsure.plan import RiskShield
 from almostsure.policy.simulation import simulate as simulation
+from almostsure.testing.unions import Union
 
 simulation.PLAIN_STEPS = 0  # the compiled player from the first step on
 CLOSE = 1e-6  # to the least risk, whose tolerance is far smaller
@@ -40,8 +41,11 @@ def case_of(union: Union, budget: int) -> Case:
     of_state, of_choice = minimal_budgets(union)
     enough = (of_state <= budget).astype(np.float64)
     initial = enough / enough.sum() if enough.any() else 0
-    mdp = from_transitions(*union.columns, num_states=union.num_states, terminal=union.terminal, initial=initial)
-    return Case(union, mdp, *(np.where(values == NEVER, INFINITE, values) for values in (of_state, of_choice)))
+    return Case(
+        union,
+        union.build(initial=initial),
+        *(np.where(values == NEVER, INFINITE, values) for values in (of_state, of_choice)),
+    )
 
 
 def differ(what: str, found: np.ndarray, wanted: np.ndarray) -> None:

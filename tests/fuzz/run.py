@@ -18,9 +18,9 @@ from pathlib import Path
 
 import checks
 import numpy as np
-from unions import random_union
 
 from almostsure.files import atomic_write
+from almostsure.testing import random_union
 
 MODELS = 2000  # of a batch
 KINDS = (  # of models: their states at most, and the damages that they know

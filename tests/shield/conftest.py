@@ -7,6 +7,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.shield import Shield
+from almostsure.testing import random_union
 
 Make = Callable[[int], asure.MDP]
 
@@ -14,22 +15,9 @@ Make = Callable[[int], asure.MDP]
 def random_model(seed: int) -> asure.MDP:
     """One to seven states with different action sets, dead ends, damage-free cycles, unreachable parts, ∞."""
     rng = np.random.default_rng(seed)
-    count, width = int(rng.integers(1, 8)), int(rng.integers(1, 6))
-    harmless = rng.choice([0.3, 0.6, 0.85])
-    rows: list[tuple[int, int, int, float, float, int]] = []
-    ends = np.flatnonzero(rng.random(count) < 0.2)
-    for state in np.setdiff1d(np.arange(count), ends):
-        for action in rng.choice(width, int(rng.integers(1, width + 1)), replace=False):
-            branches = int(rng.integers(1, 4))
-            for _ in range(branches):
-                damage = 0 if rng.random() < harmless else int(rng.integers(1, 4))
-                rows.append((state, action, int(rng.integers(count)), 1 / branches, float(rng.normal()), damage))
-    columns = list(zip(*rows, strict=True)) or [[]] * 6
-    initial = rng.choice(count, int(rng.integers(1, min(count, 2) + 1)), replace=False)
-    return asure.from_transitions(
-        *columns, num_states=count, terminal=ends, initial={int(s): 1 / initial.size for s in initial},
-        normalise=True,
-    )  # fmt: skip
+    union = random_union(rng, actions=5, damages=(1, 2, 3))
+    initial = rng.choice(union.num_states, int(rng.integers(1, min(union.num_states, 2) + 1)), replace=False)
+    return union.build(initial={int(s): 1 / initial.size for s in initial})
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 - :func:`check_shielded_env` finds the classic mistakes of shielded Gymnasium environments;
 - :func:`mdps` and :func:`transitions` are Hypothesis strategies for small, hostile models
   (:mod:`almostsure.testing.models`); they need the extra ``test``;
+- :func:`random_union` draws thousands of small random models as one (:mod:`almostsure.testing.unions`);
 - :func:`chain`, :func:`garnet`, :func:`grid_family`, :func:`ladder` and :func:`rings` are seeded families of models of
   any size.
 """
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from almostsure.testing.environments import check_shielded_env
     from almostsure.testing.families import chain, garnet, ladder, rings
     from almostsure.testing.models import Transitions, mdps, transitions
+    from almostsure.testing.unions import random_union
 
 __all__ = [
     "Transitions",
@@ -25,6 +27,7 @@ __all__ = [
     "grid_family",
     "ladder",
     "mdps",
+    "random_union",
     "rings",
     "transitions",
 ]
@@ -37,5 +40,6 @@ __getattr__ = on_demand(
         "almostsure.model.build.grid": "grid_family",
         "almostsure.testing.environments": "check_shielded_env",
         "almostsure.testing.models": "Transitions mdps transitions",
+        "almostsure.testing.unions": "random_union",
     },
 )

@@ -17,7 +17,7 @@ from almostsure.errors import LimitReached, NoSafeAction, UnboundedReturn
 from almostsure.model.build.grid import grid_family
 from almostsure.plan.assured import engine, sweeps
 from almostsure.plan.assured.layers import solve_layers
-from almostsure.testing import mdps
+from almostsure.testing import mdps, random_union
 from almostsure.testing.families import garnet
 
 slow = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -173,23 +173,8 @@ def check_answer(mdp, budget, unfolded, wanted, lower, upper, choice):
 def random_model(seed):
     """A small model with many cycles; rewards negative, free, of one sign or mixed, terminal states or none."""
     rng = np.random.default_rng(seed)
-    count = int(rng.integers(1, 7))
     rewards = [(-1.0,), (0.0, -1.0), (0.0, 0.0, -2.0, 1.0), (0.0,), (1.0, 0.0), (-0.5, -3.0, 0.25)][rng.integers(6)]
-    rows, terminal = [], []
-    for s in range(count):
-        if rng.random() < 0.2:
-            terminal.append(s)
-            continue
-        for a in range(int(rng.integers(1, 4))):
-            to = rng.choice(count, size=min(count, int(rng.integers(1, 4))), replace=False)
-            weights = rng.integers(1, 5, to.size)
-            for t, w in zip(to, weights, strict=True):
-                damage = int(rng.integers(1, 3)) if rng.random() < 0.25 else 0
-                rows.append((s, a, t, w / weights.sum(), float(rng.choice(rewards)), damage))
-    if not rows:
-        terminal = list(range(count))
-    columns = list(zip(*rows, strict=True)) if rows else [[]] * 6
-    return from_transitions(*columns, num_states=count, terminal=terminal, normalise=True)
+    return random_union(rng, states=6, damages=(1, 2), rewards=rewards).build()
 
 
 @pytest.mark.parametrize("block", range(10))
