@@ -1,7 +1,8 @@
 """Sums, differences, products and absolute values of bounds, as compiled ufuncs: one pass over the data each.
 
-``down(x)`` is ``x − (|x| · 2⁻⁵² + 2⁻¹⁰²²)``.  A unit in the last place of x is at most ``|x| · 2⁻⁵²`` (or 2⁻¹⁰⁷⁴ for
-the smallest numbers), so the exact value lies at or below the float before x, and so does its rounding.
+Rounding x down gives ``x − (|x| · 2⁻⁵² + 2⁻¹⁰²²)``, and up the same with a plus.  A unit in the last place of x
+is at most ``|x| · 2⁻⁵²`` (or 2⁻¹⁰⁷⁴ for the smallest numbers), so what is rounded down lies at or below the float
+before x: the exact value cannot be less.
 """
 
 from __future__ import annotations
@@ -11,19 +12,7 @@ import numba as nb
 UNIT = 2.0**-52  # relative size of a unit in the last place, at most
 LEAST = 2.0**-1022
 
-ONE, TWO = ["float64(float64)"], ["float64(float64, float64)"]
-
-
-@nb.vectorize(ONE, cache=True)
-def down(x: float) -> float:
-    """At or below the float before x."""
-    return x - (abs(x) * UNIT + LEAST)
-
-
-@nb.vectorize(ONE, cache=True)
-def up(x: float) -> float:
-    """At or above the float after x."""
-    return x + (abs(x) * UNIT + LEAST)
+TWO = ["float64(float64, float64)"]
 
 
 @nb.vectorize(TWO, cache=True)
