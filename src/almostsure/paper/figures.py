@@ -32,7 +32,7 @@ FAINT = 1e-3  # smaller probabilities get no dot
 
 
 def experiment_figure(experiment: Experiment) -> Figure:
-    """One panel for each limit c: the damage (experiment 1) or the return (2) an episode, simulated and exact."""
+    """One panel for each limit c: the damage (experiment 1) or the return (2) per episode, simulated and exact."""
     from matplotlib import rc_context
 
     with rc_context(STYLE):

@@ -405,7 +405,7 @@ class Play:
         self.steps_left, self._resting = policy.horizon, False
 
     def act(self, state: int | str) -> int:
-        """The action to take now.  Ask once a step: asking may toss a coin."""
+        """The action to take now.  Ask once per step: each call may draw a random number."""
         policy, s = self.policy, self.policy.mdp.state(state)
         layer = policy.layer(self.remaining, self.steps_left)
         if policy.rest is not None and not self._resting and policy.rest.probability[layer, s] > 0:

@@ -136,7 +136,7 @@ def load(
     Raises
     ------
     CorruptFile
-        The file is truncated, damaged, hostile or no UMB file.
+        The file is truncated, damaged, hostile or not a UMB file.
     UnknownName
         The file has no such damage or reward; the message lists what it has.
     """
