@@ -99,7 +99,7 @@ def arrival(cells: tuple[int, int] = (5, 40), pattern: Any = 1, **more: Any) -> 
 
 
 def random_system(rng: np.random.Generator) -> Abstraction:
-    """A small random system of one or two coordinates: with waves, walls, disturbances, patterns and goals."""
+    """A small random system of one or two coordinates: waves, walls, disturbances, patterns, goals, split cells."""
     dims = int(rng.integers(1, 3))
     cells = rng.integers(3, 9, dims).tolist()
     mix, wave = rng.uniform(-0.9, 0.9, (dims, dims)), rng.uniform(-0.4, 0.4, dims)
@@ -120,6 +120,8 @@ def random_system(rng: np.random.Generator) -> Abstraction:
     else:
         damage = float(rng.integers(1, 3))
         more["unsafe"] = lambda s: np.where(np.abs(s[0]) > bound, damage, 0.0)
+    if rng.random() < 0.3:
+        more["split"] = rng.integers(1, 4, dims).tolist()
     around = [0] if rng.random() < 0.2 else []
     grid = Grid((-1.0,) * dims, (1.0,) * dims, cells, periodic=around)
     return abstract(step, grid, pushes, pattern=int(rng.integers(1, 3)), **more)
