@@ -51,7 +51,7 @@ def test_without_rewards_the_return_is_exactly_zero():
 
 
 def test_a_fair_walk_is_enclosed_even_where_the_tolerance_is_missed():
-    size = 4_000
+    size = 10_000
     rows = [(s, 0, s + step, 0.5, -1, 0) for s in range(1, size) for step in (1, -1)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[0, size], initial=size // 2)
     try:

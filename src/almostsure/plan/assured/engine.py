@@ -114,7 +114,8 @@ class Engine:
             np.empty(size), np.empty(size), np.empty(size, np.uint32), np.full(size, NOWHERE, np.uint32),
             np.zeros(size, np.float32),
         )  # fmt: skip
-        self.hint = np.full(self.mdp.num_states, np.nan)  # what each state was worth last, with less left
+        cyclic = self.order[0].size <= size  # whether any component has several pairs
+        self.hint = np.full(self.mdp.num_states if cyclic else 0, np.nan)  # what states were worth, with less left
         self.cycles: list[Ints] = []
         self.unproved = False
 
