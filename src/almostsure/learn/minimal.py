@@ -150,6 +150,8 @@ def learn_minimal_budget(
 ) -> LearnedBudget:
     """Learn the minimal budget from samples, as many as it takes and no more.
 
+    The shield of the result fits the environment that it was learned from: ``ShieldedEnv(env, learned.shield, 2)``.
+
     Parameters
     ----------
     sampler
@@ -161,10 +163,6 @@ def learn_minimal_budget(
         Learn only what the shield from the start with this budget needs: far fewer samples; the rest is refused.
     seed, identity, workers, checkpoint, checkpoint_seconds
         As for :func:`almostsure.learn.count_outcomes`; so are the errors.
-
-    Notes
-    -----
-    The shield of the result fits the environment that it was learned from: ``ShieldedEnv(env, learned.shield, 2)``.
 
     Raises
     ------
@@ -182,12 +180,12 @@ def learn_minimal_budget(
       469 of 533 choices are known; the other 64 are refused
     """
     source, mu, delta = as_sampler(sampler, identity=identity), unit("mu", mu), unit("delta", delta)
-    budget = None if budget is None else check_budget(budget)
+    goal = Goal(mu, delta, None if budget is None else check_budget(budget))
     uniform = uniform_samples(source.new_counts(None), mu, delta)
-    run = {"mu": repr(mu), "delta": repr(delta), "budget": str(budget)}
+    run = {"mu": repr(mu), "delta": repr(delta), "budget": str(goal.budget)}
     store = Checkpoint(checkpoint, source, run, checkpoint_seconds)
     counts, done = store.begin(seed, {"round": 0, "chunk": 0})
-    learner = _Learner(source, counts, done, Goal(mu, delta, budget))
+    learner = _Learner(source, counts, done, goal)
     try:
         with Bar("learning", uniform["sharp"], notice=f"at most {uniform['sharp']:,} samples or so") as bar:
             learner.run(store, sampling_crew(workers, source), bar)
@@ -196,7 +194,7 @@ def learn_minimal_budget(
         raise Interrupted(f"interrupted after {counts.total:,} samples{store.remark}.", kept=counts) from None
     store.write(counts, done)
     check_mu(counts, mu)
-    return learned_budget(counts, learner.known(), Goal(mu, delta, budget))
+    return learned_budget(counts, learner.known(), goal)
 
 
 def learned_budget(counts: Counts, known: Bools, goal: Goal, unknown: Unknown = "refuse") -> LearnedBudget:

@@ -85,41 +85,28 @@ def explore(
         ``get_state(env)`` takes a snapshot and ``set_state(env, snapshot)`` restores it, where copying the environment
         (``copy.deepcopy``) is not possible or slow.
     seed, max_states
-        Of the reset that begins; and how many states are too many.
+        The seed of the first reset; and how many states are too many.
 
     Raises
     ------
     ModelError
-        If the environment is not deterministic, if a key does not decide what comes next, or if a snapshot does not
-        restore; the state and the action are named.
+        If the environment is not deterministic, a key does not decide what comes next, or a snapshot does not restore.
 
     Examples
     --------
     >>> import almostsure as asure
-    >>> from almostsure.learn import explore
     >>> cliff = explore("CliffWalking-v1")
     >>> cliff.num_states, asure.minimal_budget(cliff).smallest_budget()
     (38, 0)
     """
     env = made(env) if isinstance(env, str) else env
-    size = getattr(getattr(env, "action_space", None), "n", None)
-    if size is None:
-        raise ArgumentError("env must be a Gymnasium environment with Discrete actions")
-    if (get_state is None) != (set_state is None):
-        raise ArgumentError("get_state and set_state must be given together")
     if (mu is None) != (delta is None):
         raise ArgumentError("mu and delta must be given together")
-    search = _Simulator(env, damage or known_damage(env), key or as_key, get_state, set_state)
+    search = _Simulator(env, damage, key or as_key, get_state, set_state)
     start = search.reset(seed)
-    actions = list(range(int(size)))
     sampled = None if mu is None or delta is None else _Sampled(search, start, check_mu_delta(mu, delta), seed)
-    model = from_function(
-        search.outcomes if sampled is None else sampled.outcomes,
-        initial=start,
-        actions=lambda state: [] if search.is_over(state) else actions,
-        key=search.shown,
-        max_states=max_states,
-    )
+    outcomes = search.outcomes if sampled is None else sampled.outcomes
+    model = from_function(outcomes, initial=start, actions=search.actions, key=search.shown, max_states=max_states)
     if sampled is not None:
         return sampled.learned(model)
     search.check_keys()
@@ -195,7 +182,13 @@ class _Simulator:
         get_state: Callable[[Any], Any] | None,
         set_state: Callable[[Any, Any], None] | None,
     ) -> None:
-        self.env, self.damage, self.key = env, damage, key
+        size = getattr(getattr(env, "action_space", None), "n", None)
+        if size is None:
+            raise ArgumentError("env must be a Gymnasium environment with Discrete actions")
+        if (get_state is None) != (set_state is None):
+            raise ArgumentError("get_state and set_state must be given together")
+        self.num_actions = int(size)
+        self.env, self.damage, self.key = env, damage or known_damage(env), key
         self.get_state, self.set_state = get_state, set_state
         self.snapshots: dict[Any, tuple[Any, Any]] = {}  # by state: the simulator there, and what it shows
         self.others: dict[Any, tuple[Any, Any]] = {}  # the same, from another way to the state
@@ -212,6 +205,10 @@ class _Simulator:
     def is_over(self, state: Any) -> bool:
         """Whether an episode ended there."""
         return isinstance(state, tuple) and len(state) == 2 and state[0] is ENDED
+
+    def actions(self, state: Any) -> range:
+        """What can be played in a state: everything, or nothing where an episode ended."""
+        return range(0 if self.is_over(state) else self.num_actions)
 
     def shown(self, observation: Any) -> Hashable:
         """The state that an observation shows, also where an episode ended."""

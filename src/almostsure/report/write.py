@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,60 +38,43 @@ def write_report(
 
     It shows what every state needs, the safe region as the budget shrinks, the best policies under the three kinds of
     constraint with their distributions, recorded episodes, and how to verify all of it.  The same arguments give the
-    same file.
+    same file.  A constraint that cannot be met, or a return without bound, is not an error: the report says so, and
+    why.  Above a few thousand states it groups states that cannot be drawn one by one.
 
     Parameters
     ----------
-    mdp
-        The model, an example's name, or a file.
-    path
-        Of the HTML file; it is replaced as a whole or not at all.
+    mdp, path
+        The model, an example's name, or a file; and the HTML file, which is replaced as a whole or not at all.
     budget
         The budget Δ.  By default the smallest one that earns two thirds of what more budget can add.
     limit, risk
         Of the plans to compare with: at most ``limit`` damage on average (by default ``budget``), and more than
         ``budget`` with a probability of at most ``risk`` (by default 0.05).
-    discount
-        Of the return; below 1 it is finite also where runs go on for ever.
-    seed
-        Of the simulated episodes.
+    discount, seed
+        Of the return, which is finite below 1 also where runs go on for ever; and of the simulated episodes.
     time_limit
         Seconds that each part may take.  They are estimated from the size of the model, so that the same arguments give
         the same file; what would take longer is left out, and the report says so.
-    command
-        What the report says it was made with; by default the call in Python.
-    name
-        What the report calls the model; by default the example's or the file's name.
+    command, name
+        What the report says it was made with, by default the call in Python; and what it calls the model, by default
+        the example's or the file's name.
     figures
         Pictures to append: title, bytes of a PNG file, and caption of each.
 
     Raises
     ------
-    FileError
-        The file cannot be written.
-    ArgumentError
-        A number is outside its range, or a figure is no PNG.
+    FileError, ArgumentError
+        The file cannot be written; a number is outside its range, or a figure is not a PNG file.
 
     Examples
     --------
-    >>> from almostsure.report import write_report
     >>> print(write_report("quicksand", "quicksand.html", budget=2))
     quicksand.html
-
-    Notes
-    -----
-    A constraint that cannot be met, or a return without bound, is not an error: the report says so, and why.  Above a
-    few thousand states a report groups states that cannot be drawn one by one.
     """
     model = as_model(mdp)
     source = None if isinstance(mdp, MDP) else Path(fspath(mdp)).name
-    minimal = None if budget is None else check_budget(budget)
-    _check(minimal, limit, risk, seed, time_limit)
-    found = study(
-        model, budget=minimal, limit=limit, risk=risk, discount=check_discount(discount), seed=int(seed),
-        time_limit=time_limit,
-    )  # fmt: skip
     given = {"budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed}
+    found = study(model, **_checked(given, time_limit))
     made = command if command is not None else _call(source, given)
     text = page(content(found, name=name or source or "a model", command=made, figures=figures))
     with atomic_write(path) as file:
@@ -98,8 +82,10 @@ def write_report(
     return Path(path)
 
 
-def _check(budget: int | None, limit: float | None, risk: float | None, seed: int, time_limit: float) -> None:
-    """Refuse what the constraints would refuse, before anything is solved."""
+def _checked(given: dict[str, Any], time_limit: float) -> dict[str, Any]:
+    """What was given, as Python's own numbers; what constraints would refuse is refused before anything is solved."""
+    budget, limit, risk, discount, seed = given.values()
+    budget = None if budget is None else check_budget(budget)
     if limit is not None:
         Expected(limit)
     if risk is not None:
@@ -108,6 +94,8 @@ def _check(budget: int | None, limit: float | None, risk: float | None, seed: in
         raise ArgumentError(f"seed must be a whole number, 0 … 2**64 − 1; got {seed!r}")
     if not time_limit > 0:
         raise ArgumentError(f"time_limit must be positive; got {time_limit!r}")
+    numbers = {"budget": budget, "discount": check_discount(discount), "seed": int(seed)}
+    return {**given, **numbers, "time_limit": time_limit}
 
 
 DEFAULTS = {"budget": None, "limit": None, "risk": None, "discount": 1.0, "seed": 0}
