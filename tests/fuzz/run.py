@@ -49,7 +49,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=float, default=1e6, help="how many models to compare")
     parser.add_argument("--steps", type=float, default=1e9, help="how many shielded steps to play")
-    parser.add_argument("--seed", type=int, help="of everything random; by default a new one")
+    parser.add_argument("--seed", type=int, help="seed of the random numbers; by default a new one")
     parser.add_argument("--state", type=Path, default=Path("out/fuzz.json"), help="where to keep what is done")
     parser.add_argument("--batch", type=int, help="run this batch alone, and show where it fails")
     given = parser.parse_args()

@@ -79,7 +79,7 @@ class DenseTable:
             wide: Bools = rows <= remaining.astype(dtype)[..., None]
             return wide
         rows = self._needed.reshape(-1).view(self._word).take(states, mode="clip").view(dtype)
-        if remaining.ndim:  # one copy an action, side by side in a word
+        if remaining.ndim:  # one copy per action, side by side in a word
             most = (remaining.astype(self._word) * self._word.type(self._ones)).view(dtype)
         else:
             most = remaining.astype(dtype)
