@@ -13,5 +13,6 @@ uv="$scratch/venv/bin/uv"
 grep -E '^(numpy|scipy|numba|highspy|safetensors|gymnasium|rich|typer)==' "$scratch/oldest.txt"
 printf 'pytest\nhypothesis\n' >"$scratch/tools.txt"
 "$uv" pip install -q --python "$scratch/venv/bin/python" -r "$scratch/oldest.txt" -r "$scratch/tools.txt"
-PYTHONPATH=src NUMBA_CACHE_DIR="$scratch/cache" "$scratch/venv/bin/python" -m pytest -q -p no:cacheprovider \
+"$uv" pip install -q --python "$scratch/venv/bin/python" --no-deps --editable .
+NUMBA_CACHE_DIR="$scratch/cache" "$scratch/venv/bin/python" -m pytest -q -p no:cacheprovider \
     tests/model tests/budget tests/policy tests/shield tests/cli/test_bad_input.py --ignore=tests/model/test_storm.py

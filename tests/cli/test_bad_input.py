@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -263,7 +264,7 @@ def test_a_reader_that_went_away(arguments: tuple[str, ...], environment: Callab
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize("arguments", ["models paper", "models paper --json", "--help"])
 def test_a_full_disk(arguments: str, environment: Callable[..., dict[str, str]]) -> None:
-    program = f"exec {sys.executable} -m almostsure {arguments} >/dev/full"
+    program = f"exec {shlex.quote(sys.executable)} -m almostsure {arguments} >/dev/full"
     done = subprocess.run(["sh", "-c", program], env=environment(), capture_output=True)
     assert done.returncode == 3
     assert b"Traceback" not in done.stderr
@@ -271,7 +272,7 @@ def test_a_full_disk(arguments: str, environment: Callable[..., dict[str, str]])
 
 
 def test_no_standard_output_at_all(environment: Callable[..., dict[str, str]]) -> None:
-    program = f"exec {sys.executable} -m almostsure models paper >&- 2>&-"
+    program = f"exec {shlex.quote(sys.executable)} -m almostsure models paper >&- 2>&-"
     assert subprocess.run(["sh", "-c", program], env=environment()).returncode == 0
 
 
