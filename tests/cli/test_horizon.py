@@ -20,6 +20,12 @@ def test_budgets_and_policies_for_a_number_of_steps(capsys, tmp_path):
     assert (tmp_path / "h.safetensors").exists()
     assert run(["budget", "quicksand", "--horizon", "5"]) == 0
     assert "5 steps" in capsys.readouterr().out
+    assert run(["solve", "hazard-map", "--budget", "3", "--horizon", "10"]) == 0
+    assert "never more than 3 damage" in capsys.readouterr().out
+    assert run(["budget", "quicksand", "--horizon", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "\\n" not in shown
+    assert "Next: almostsure solve quicksand --horizon 3" in shown
     solved = answer(capsys, "solve", "paper", "--budget", "2", "--horizon", "7")
     assert solved["value"] == pytest.approx(2)
     assert run(["simulate", "paper", "--budget", "2", "--horizon", "7", "-n", "50"]) == 0
@@ -54,6 +60,20 @@ def test_an_automaton_from_a_file(capsys, tmp_path):
     rule.unlink()
     assert run(use) == 3
     assert "cannot read the automaton" in capsys.readouterr().err
+
+
+def test_every_command_about_a_model_takes_monitors(capsys, tmp_path):
+    with_steps, saved = ["paper", "--monitor", "steps=3"], str(tmp_path / "b.safetensors")
+    assert run(["budget", *with_steps, "-o", saved]) == 0
+    assert f"almostsure check paper --monitor steps=3 {saved}" in " ".join(capsys.readouterr().out.split())
+    assert answer(capsys, "check", "paper", saved, "--monitor", "steps=3")["verdict"] == "verified"
+    assert run(["check", "paper", saved]) == 3  # a budget of another model
+    for command in (["explain"], ["suggest"], ["frontier"], ["convert"], ["export"], ["report", "-o"]):
+        name, *option = command
+        output = {"convert": "m.umb", "export": "s.h", "report": "r.html"}.get(name)
+        rest = [] if output is None else [*option, str(tmp_path / output)]
+        assert run([name, "paper", *rest, "--monitor", "steps=3"]) == 0, command
+    capsys.readouterr()
 
 
 def test_exports_of_risk_and_horizon_shields(capsys, tmp_path):

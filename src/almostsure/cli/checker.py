@@ -48,6 +48,10 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
     if kind not in CHECKS:
         raise FileError(f"{path!r} holds a {kind}, which has no certificate; a budget and a shield have one.")
     mdp = as_model(request["model"], **request["options"])
+    if request.get("monitors"):
+        from almostsure.cli.monitors import with_monitors
+
+        mdp = with_monitors(mdp, request["monitors"])
     claims, verify = CHECKS[kind](path, mdp, kind)
     sizes = {"states": mdp.num_states, "choices": mdp.num_choices, "outcomes": mdp.num_outcomes}
     result: dict[str, Any] = {

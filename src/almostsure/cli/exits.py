@@ -51,7 +51,7 @@ RIGHT_WORDS = {  # what people type who come from elsewhere
     "-t": "The budget Δ is --budget, or -b for short",
     "--delta": "The budget Δ is --budget",
     "--gamma": "The discount is --discount",
-    "--horizon": "The step after which an episode is cut is --max-steps, of simulate",
+    "--horizon": "budget, solve, simulate and export have it; an episode is cut by --max-steps, of simulate",
     "--epsilon": "The probability of overspending is --risk",
 }
 BUDGETS = ("--budget", "-b", "--total", "-t", "--delta")

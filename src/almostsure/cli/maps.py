@@ -139,9 +139,14 @@ def likely_route(mdp: MDP, policy: Policy, budget: int | None) -> list[tuple[int
     state, remaining = int(mdp.initial_states[np.argmax(mdp.initial_probabilities)]), budget
     is_terminal, seen, steps = mdp.is_terminal(), set[tuple[int, int | None]](), list[tuple[int, str, int]]()
     while not is_terminal[state] and (state, remaining) not in seen and len(steps) < LONGEST:
-        seen.add((state, remaining))
+        left = None if policy.block is None else policy.block.size - len(steps)  # steps of its horizon
+        if left is None:
+            seen.add((state, remaining))
+        elif left == 0:
+            break
         try:
-            action = int(np.argmax(policy.probabilities(state, None if policy.is_stationary else remaining)))
+            where = state, None if policy.is_stationary else remaining
+            action = int(np.argmax(policy.probabilities(*where, steps_left=left)))
         except (NoSafeAction, PolicyError):  # it says nothing here, or may come to rest
             break
         likely = max(mdp.outcomes(state, action), key=lambda outcome: outcome.probability)

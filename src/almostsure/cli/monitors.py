@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from almostsure.errors import ArgumentError, FileError, UnknownName
+from almostsure.model.mdp import MDP
 from almostsure.model.monitors import Automaton, MonitorLike, Refill, SecondBudget, Steps
+from almostsure.model.products import product
 
 AUTOMATON = """{"start": "new", "forbidden": ["trap"], "edges": [["new", "inspected", "fine"], …]}"""
 MOST_BYTES = 10**7  # of an automaton's file
+
+
+def with_monitors(mdp: MDP, texts: Sequence[str]) -> MDP:
+    """The model with all that ``--monitor`` names, in this order."""
+    for text in texts:
+        mdp = product(mdp, monitor_of(text))
+    return mdp
 
 
 def monitor_of(text: str) -> MonitorLike:

@@ -17,13 +17,12 @@ import typer
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
-from almostsure.cli.monitors import monitor_of
+from almostsure.cli.monitors import with_monitors
 from almostsure.cli.output import described, emit
 from almostsure.errors import AlmostSureError, ArgumentError, FileError, Infeasible, ModelError, UnknownName, nearest
 from almostsure.files import MODELS, STORM, TENSORS, atomic_write
 from almostsure.model.build.examples import example_names
 from almostsure.model.mdp import MDP
-from almostsure.model.products import product
 from almostsure.model.source import GYM, as_model
 
 if TYPE_CHECKING:
@@ -207,10 +206,7 @@ class Task:
     @cached_property
     def mdp(self) -> MDP:
         """The model, read when it is first needed, with what is to be remembered along a run."""
-        model = self._read()
-        for text in self.monitors:
-            model = product(model, monitor_of(text))
-        return model
+        return with_monitors(self._read(), self.monitors)
 
     def _read(self) -> MDP:
         self.require()

@@ -32,12 +32,13 @@ def suggest(
     goal: opt.Goal = None,
     scale: opt.Scale = None,
     constants: opt.Constants = None,
+    monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
     """Suggest a budget: the least that is safe, what each further unit returns, and where that stops paying."""
     from almostsure.plan import suggest_budget
 
-    task = Task("suggest", model, damage, reward, cost, goal, scale, constants, json)
+    task = Task("suggest", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(plot, *opt.PICTURES)
     least_budget(task)
     found = suggest_budget(task.mdp, most=most)
@@ -65,12 +66,13 @@ def frontier(
     goal: opt.Goal = None,
     scale: opt.Scale = None,
     constants: opt.Constants = None,
+    monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
     """Compare the best returns when damage is limited for certain, on average, and with a risk."""
     from almostsure.plan import frontier as find_frontier
 
-    task = Task("frontier", model, damage, reward, cost, goal, scale, constants, json)
+    task = Task("frontier", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(plot, *opt.PICTURES)
     highest = suggested_budget(task) if budget is None else budget
     found = find_frontier(task.mdp, highest, discount=discount)

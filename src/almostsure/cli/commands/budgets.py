@@ -79,7 +79,10 @@ def _within(task: Task, horizon: int, cap: int | None, output: Path | None) -> N
         shown = "no finite budget suffices" if least == INFINITE else f"needs a budget of {least:,}"
         facts([(f"{horizon:,} steps", shown), *([("saved", output)] if output is not None else [])])
         for state in task.mdp.initial_states[:1].tolist():
-            say(clean("\n".join(found.explain(int(state)).splitlines()[: STEPS + 1])))
+            for line in found.explain(int(state)).splitlines()[: STEPS + 1]:
+                say(clean(line))
+        saved = f"almostsure check {task.arguments} {word(output)}" if output is not None else ""
+        next_step(saved or f"almostsure solve {task.arguments} --horizon {horizon}")
     if least == INFINITE:
         raise Rejected
 
@@ -100,10 +103,11 @@ def explain(
     goal: opt.Goal = None,
     scale: opt.Scale = None,
     constants: opt.Constants = None,
+    monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
     """Explain why a state needs its budget: how the damage can be forced."""
-    task = Task("explain", model, damage, reward, cost, goal, scale, constants, json)
+    task = Task("explain", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     mdp = task.mdp
     found = minimal_budget(mdp)
     worst = mdp.initial_states[np.argmax(found.of_state[mdp.initial_states])]

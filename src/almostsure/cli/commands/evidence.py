@@ -46,10 +46,11 @@ def check(
     goal: opt.Goal = None,
     scale: opt.Scale = None,
     constants: opt.Constants = None,
+    monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
     """Verify a certificate, in a process of its own that loads the checker and the file readers only."""
-    task = Task("check", model, damage, reward, cost, goal, scale, constants, json)
+    task = Task("check", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     answer = run_checker(task, result)
     if json:
         emit("check", answer.pop("model"), **answer)
@@ -72,10 +73,11 @@ def convert(
     goal: opt.Goal = None,
     scale: opt.Scale = None,
     constants: opt.Constants = None,
+    monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
     """Write a model as a UMB file, which almostsure, Storm, PRISM and Modest read."""
-    task = Task("convert", model, damage, reward, cost, goal, scale, constants, json)
+    task = Task("convert", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(output, *UMB)
     task.mdp.save(output, relay=relay)
     size = output.stat().st_size
@@ -100,13 +102,14 @@ def export(
     goal: opt.Goal = None,
     scale: opt.Scale = None,
     constants: opt.Constants = None,
+    monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
     """Write the shield for programs without this package: as a C99 header, or as a module that needs NumPy only.
 
     --budget is the largest remaining budget that it will be asked about.
     """
-    task = Task("export", model, damage, reward, cost, goal, scale, constants, json)
+    task = Task("export", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(output, ".h", ".py")
     shield, more = _shield(task, budget, risk, horizon)
     if output.suffix.lower() == ".h":
@@ -119,7 +122,11 @@ def export(
         return
     heading(f"{task.title} → {' and '.join(map(str, files))}")
     say("The comments in it say how it is called. It refuses everything where no action is safe.")
-    next_step(f"almostsure budget {task.arguments} -o budget.safetensors", note="the proof that goes with it")
+    if risk is not None:
+        next_step(f"almostsure solve {task.arguments} --budget {budget} --risk {risk:g}")
+        return
+    steps = "" if horizon is None else f" --horizon {horizon}"
+    next_step(f"almostsure budget {task.arguments}{steps} -o budget.safetensors", note="the proof that goes with it")
 
 
 def _shield(task: Task, budget: int | None, risk: float | None, horizon: int | None) -> tuple[Any, tuple[Any, ...]]:
@@ -140,7 +147,13 @@ def run_checker(task: Task, result: Path) -> dict[str, Any]:
     """The answer of the trusted process."""
     task.require()
     request = json.dumps(
-        {"model": task.name, "result": str(result), "options": task.options, "libraries": _libraries()}
+        {
+            "model": task.name,
+            "result": str(result),
+            "options": task.options,
+            "monitors": list(task.monitors),
+            "libraries": _libraries(),
+        }
     )
     done = subprocess.run(
         [sys.executable, "-I", "-X", "utf8", checker.__file__, request],
@@ -204,6 +217,8 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
     )
     if good:
         say(f"\nProved: {PROVED[promise]}")
-        next_step(f"almostsure solve {task.arguments}")
+        steps = "" if answer.get("horizon") is None else f" --horizon {answer['horizon']}"
+        risk = f" --budget {answer['budget']} --risk {answer['risk']:g}" if "risk" in answer else ""
+        next_step(f"almostsure solve {task.arguments}{risk}{steps}")
     else:
         next_step(f"almostsure budget {task.arguments} -o {word(result)}", note="make a new one")

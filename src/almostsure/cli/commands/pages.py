@@ -40,12 +40,13 @@ def report(
     goal: opt.Goal = None,
     scale: opt.Scale = None,
     constants: opt.Constants = None,
+    monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
     """Write an interactive HTML report: one file, which opens offline."""
     from almostsure.report import write_report
 
-    task = Task("report", model, damage, reward, cost, goal, scale, constants, json)
+    task = Task("report", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(output, *HTML)
     options: Any = {
         "budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed, "time_limit": time_limit,
