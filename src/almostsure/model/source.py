@@ -71,10 +71,10 @@ def as_model(
         _refuse(given | ({"constants": constants} if constants else {}), "a model in memory has its own")
         return model
     if not isinstance(model, (str, PathLike)):
-        kind = type(model).__name__
-        cells = " Its files are read by UpperBudget.load and CellPolicy.load of almostsure.abstract."
-        hint = cells if kind == "Abstraction" else ""
-        raise TypeError(f"a model must be an MDP, an example's name or a path; got {kind}.{hint}")
+        raise TypeError(
+            f"a model must be an MDP, an example's name or a path; got {type(model).__name__}. (Files of a continuous "
+            "system are read by UpperBudget.load and CellPolicy.load of almostsure.abstract.)"
+        )
     name = fspath(model)
     if name.startswith(GYM):
         return _environment(name.removeprefix(GYM), given, read_constants(constants))
