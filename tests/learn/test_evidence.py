@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import almostsure as asure
 from almostsure.errors import ArgumentError
-from almostsure.learn import FunctionSampler
+from almostsure.learn import FunctionSampler, count_outcomes
 from almostsure.learn.bounds import samples_needed
 from almostsure.learn.counts import Counts
 from almostsure.learn.evidence import BY_COUNT, REFUTED, ZETA_3, Evidence, check_mu
@@ -130,8 +130,10 @@ def test_a_mu_that_the_counts_refute_is_refused():
         check_mu(seen(58, 30_000), 0.3)
     check_mu(seen(58, 30_000), 0.002)
     check_mu(seen(0, 30_000), 0.9)
-    check_mu(seen(1, 3), 0.9)  # three samples refute little
+    check_mu(seen(1, 3), 0.5)  # three samples refute little
     check_mu(Counts(asure.example("paper")), 0.5)
+    with pytest.raises(ArgumentError, match="showed 2 different outcomes, of which no more than 1 can be"):
+        check_mu(seen(1, 3), 0.9)  # two outcomes cannot both be that probable, however few the samples
 
 
 def test_the_test_is_exact():
@@ -161,3 +163,11 @@ def test_learners_and_logs_refuse_it():
     log = {"s": [0] * 30_000, "a": [0] * 30_000, "s'": [0] * 30_000, "d": [1] * 58 + [0] * 29_942}
     with pytest.raises(ArgumentError, match="58 of 30,000"):
         asure.learn_from_logs(log, mu=0.3, delta=0.05)
+
+
+def test_counts_promise_nothing_for_it():
+    with pytest.raises(ArgumentError, match="in 58 of 30,000 samples"):
+        seen(58, 30_000).confidence(0.3)
+    thirds = FunctionSampler(lambda s, a, rng: (0, 0.0, int(rng.integers(3))), 1, 1, max_damage=2)
+    with pytest.raises(ArgumentError, match="showed 3 different outcomes, of which no more than 2"):
+        count_outcomes(thirds, 100, seed=0).confidence(0.45)

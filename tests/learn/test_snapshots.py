@@ -167,3 +167,5 @@ def test_bad_input_about_chance():
         explore(Slippery(), mu=1.5, delta=0.1)
     with pytest.raises(ModelError, match="not deterministic"):
         explore(Slippery(0.5))
+    with pytest.raises(ArgumentError, match="showed 2 different outcomes, of which no more than 1 can be"):
+        explore(Slippery(0.5), mu=0.6, delta=0.1)

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, LimitReached, UnknownName
 from almostsure.learn.bounds import Confidence, confidence
+from almostsure.learn.evidence import check_mu
 from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
@@ -231,9 +232,10 @@ class Counts:
         return result
 
     def confidence(self, mu: float) -> Confidence:
-        """With which probability every outcome was seen, if none is rarer than ``mu``."""
+        """With which probability every outcome was seen, if none is rarer than ``mu``, which they must not refute."""
         samples = self.samples[~self.is_end()]
         result = confidence(samples, mu, num_states=self.space.num_states, num_damages=self.max_damage + 1)
+        check_mu(self, mu)
         return replace(result, caveat=self.caveat)
 
     def __str__(self) -> str:

@@ -44,7 +44,7 @@ At level M nothing can be unseen, and every choice is known.
 where each has probability at least μ happen with probability at most P(Bin(n, μ) ≤ k), the exact lower tail (the test
 that Clopper and Pearson's interval inverts).  If that is below ``REFUTED``, shared between all outcomes seen, μ is
 refused.  Where the number of samples depends on what was seen, a look after each of 10⁶ samples costs at most a factor
-of 10⁶, which the level allows for.
+of 10⁶, which the level allows for.  A choice that showed more than ⌊1/μ⌋ outcomes refutes μ for certain.
 """
 
 from __future__ import annotations
@@ -52,15 +52,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ArgumentError
 from almostsure.learn.bounds import UPWARD, most_outcomes, percent
-from almostsure.learn.counts import Counts
 from almostsure.model.mdp import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from almostsure.learn.counts import Counts
 
 REFUTED = 1e-9  # the probability with which a right μ is refused, at one look
 BY_COUNT = 0.25  # the share of δ that the first rule gets where both are used
@@ -135,17 +137,8 @@ class Evidence:
 
     def known_by_count(self, levels: Ints, samples: Ints) -> Bools:
         """Which choices the first rule makes known; unlike the second, it does not ask in which order samples came."""
-        self._check_mu(levels)
+        _check_levels(levels, self.mu)
         return np.asarray((samples > 0) & (samples >= self.by_count(levels)))
-
-    def _check_mu(self, levels: Ints) -> None:
-        """What was seen may prove that μ is too large: then nothing that follows from it is worth anything."""
-        most, seen = most_outcomes(self.mu), int(levels.max(initial=0))
-        if seen > most:
-            raise ArgumentError(
-                f"mu must be at most the probability of the rarest outcome; got {self.mu:g}, but one choice showed "
-                f"{seen} different outcomes, of which no more than {most} can be that probable. Choose a smaller one."
-            )
 
     def _known_by_silence(self, level: int, levels: Ints, silent: Ints, by_count: Bools) -> Bools:
         """Those at a level that are known by silence; the more of them, the easier for each."""
@@ -169,6 +162,7 @@ def check_mu(counts: Counts, mu: float) -> None:
     chance = bdtr(times, samples, mu)
     at = int(np.argmin(chance))
     if chance[at] * times.size >= REFUTED:
+        _check_levels(counts.outcomes_seen(), mu)
         return
     choice = int(counts.choice[at])
     raise ArgumentError(
@@ -178,3 +172,13 @@ def check_mu(counts: Counts, mu: float) -> None:
         f"({percent(times[at] / samples[at])}), which has a probability of at most {max(chance[at], 1e-300):.1g} if mu "
         "is right. Choose a smaller mu."
     )
+
+
+def _check_levels(levels: Ints, mu: float) -> None:
+    """Refuse a μ that so many outcomes of one choice cannot all have."""
+    most, seen = most_outcomes(mu), int(levels.max(initial=0))
+    if seen > most:
+        raise ArgumentError(
+            f"mu must be at most the probability of the rarest outcome; got {mu:g}, but one choice showed {seen} "
+            f"different outcomes, of which no more than {most} can be that probable. Choose a smaller one."
+        )
