@@ -1,5 +1,7 @@
 """Models of simulators that can be copied."""
 
+import pickle
+
 import gymnasium
 import numpy as np
 import pytest
@@ -58,6 +60,17 @@ def test_an_explored_model_shields_its_environment():
         assert info["damage"] == 0
         if terminated:
             _, info = env.reset()
+
+
+def test_what_was_explored_can_be_pickled():
+    learned = pickle.loads(pickle.dumps(explore(Room(), mu=0.4, delta=0.5)))
+    assert learned.minimal.of_state.tolist() == asure.minimal_budget(explore(Room())).of_state.tolist()
+    env = pickle.loads(pickle.dumps(ShieldedEnv(Room(), learned.shield, budget=0)))
+    env.reset(seed=0)
+    for action in (0, 0, 0, 1, 1, 1):  # along the walls to the far corner, where the episode ends
+        _, _, terminated, _, info = env.step(action)
+    assert terminated
+    assert info["remaining"] == 0
 
 
 def test_snapshots_of_ones_own():

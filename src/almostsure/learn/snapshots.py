@@ -106,11 +106,26 @@ def explore(
     start = search.reset(seed)
     sampled = None if mu is None or delta is None else _Sampled(search, start, check_mu_delta(mu, delta), seed)
     outcomes = search.outcomes if sampled is None else sampled.outcomes
-    model = from_function(outcomes, initial=start, actions=search.actions, key=search.shown, max_states=max_states)
+    shown = _Shown(search.key)
+    model = from_function(outcomes, initial=start, actions=search.actions, key=shown, max_states=max_states)
+    shown.running.update(search.snapshots)
     if sampled is not None:
         return sampled.learned(model)
     search.check_keys()
     return model
+
+
+@final
+class _Shown:
+    """The state that an observation shows, also where an episode ended; it holds no snapshots, and can be pickled."""
+
+    def __init__(self, key: Callable[[Any], Hashable]) -> None:
+        self.key = key
+        self.running: set[Any] = set()  # the states in which an episode goes on
+
+    def __call__(self, observation: Any) -> Hashable:
+        state = self.key(observation)
+        return state if state in self.running else (ENDED, state)
 
 
 class Rarity(NamedTuple):
@@ -209,11 +224,6 @@ class _Simulator:
     def actions(self, state: Any) -> range:
         """What can be played in a state: everything, or nothing where an episode ended."""
         return range(0 if self.is_over(state) else self.num_actions)
-
-    def shown(self, observation: Any) -> Hashable:
-        """The state that an observation shows, also where an episode ended."""
-        state = self.key(observation)
-        return state if state in self.snapshots else (ENDED, state)
 
     def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
         """The one outcome of an action, played several times."""

@@ -200,7 +200,7 @@ class _Search:
             state_names=_names(self.states),
             action_names=names,
             labels={name: [bool(holds(state)) for state in self.states] for name, holds in labels.items()},
-            encode=self.encode if key is None else lambda observation: self.encode(key(observation)),
+            encode=_Encode(self.index, key),
         )
 
     def _number_naturally(self) -> None:
@@ -214,8 +214,16 @@ class _Search:
         self.states = sorted(found)
         self.index = {state: state for state in self.states}
 
-    def encode(self, state: Any) -> int:
-        """The number of a state, given as the function knows it."""
+
+@final
+class _Encode:
+    """The number of a state, given as the function knows it, or as ``key`` makes one of it; it can be pickled."""
+
+    def __init__(self, index: dict[Any, int], key: Callable[[Any], Hashable] | None) -> None:
+        self.index, self.key = index, key
+
+    def __call__(self, shown: Any) -> int:
+        state = shown if self.key is None else self.key(shown)
         try:
             return self.index[state]
         except (KeyError, TypeError):
