@@ -145,7 +145,7 @@ def tables() -> Kind:
         exec(compile(module.read_text(), str(module), "exec"), space)
 
     def read(path: Path) -> Any:
-        space["_table"].cache_clear()
+        space["read_table"].cache_clear()
         try:
             return [space["allowed"](0, left).tolist() for left in (1, 2)]
         except space["DamagedTable"] as error:

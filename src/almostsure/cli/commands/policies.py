@@ -324,4 +324,5 @@ def _show_overspending(done: Episodes) -> None:
         say(f"\n{int(done.overspent.sum()):,} of {len(done):,} episodes took more than {done.budget} damage.")
     cut = int(done.truncated.sum())
     if cut:
-        say(f"{cut:,} episodes reached no terminal state: they came to rest, or were cut (--max-steps).", style="dim")
+        ends = "they came to rest, were cut (--max-steps), or used up their steps (--horizon)"
+        say(f"{cut:,} episodes reached no terminal state: {ends}.", style="dim")

@@ -227,7 +227,14 @@ class _Encode:
         try:
             return self.index[state]
         except (KeyError, TypeError):
-            raise ModelError(f"{brief(state)} was not reached when the model was explored from its start") from None
+            hint = (
+                ""
+                if isinstance(state, Hashable)
+                else " States are hashable values: pass state_of, tuple(…) for arrays."
+            )
+            raise ModelError(
+                f"{brief(state)} was not reached when the model was explored from its start.{hint}"
+            ) from None
 
 
 def _always(actions: Any) -> Callable[[Any], Iterable[Hashable]]:
