@@ -226,6 +226,8 @@ def test_environments_that_are_none():
         count_outcomes(EnvSampler(env, lambda env, s: None, lambda *_: 0, num_states=4, encode=lambda o: 1), 1)
     with pytest.raises(ModelError, match="set_state must put the environment into state 0; encode says"):
         count_outcomes(EnvSampler(env, lambda env, s: 9, lambda *_: 0, num_states=4, encode=lambda o: 1), 1)
+    with pytest.raises(ModelError, match=r"cannot be set .*asure\.explore\(env\).*OnlineShield\(env.*EnvSampler\("):
+        asure.learn_minimal_budget(gymnasium.make("Blackjack-v1"), mu=0.05, delta=0.1)
     with pytest.raises(ModelError, match="set_state must be a function"):
         EnvSampler(env, 3, "cost")
     with pytest.raises(ModelError, match="damage must be a function"):

@@ -125,7 +125,9 @@ def test_environments_without_a_table_are_refused_with_a_remedy():
         ModelError, match=r"CartPole-v1 must have a .*table env.unwrapped.P; it has none\. .* abstract\('CartPole-v1'\)"
     ):
         from_gymnasium("CartPole-v1", no_damage)
-    with pytest.raises(ModelError, match=r"it has none\. .* OnlineShield\(env, unknown='allow'\)"):
+    with pytest.raises(
+        ModelError, match=r"it has none\. .* asure\.explore\(env\) .* OnlineShield\(env, unknown='allow'\)"
+    ):
         from_gymnasium("Blackjack-v1")
     with pytest.raises(ModelError, match=r"the states of env.unwrapped.P must be 0 … 1; use from_table"):
         from_gymnasium(Table({0: {}, 5: {}}), no_damage)

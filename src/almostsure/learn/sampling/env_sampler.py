@@ -2,7 +2,8 @@
 
 The toy-text environments with a transition table (FrozenLake, CliffWalking, Taxi) need not be told how; of others
 :class:`EnvSampler` must be told.  An environment whose state cannot be set cannot be asked "what happens if I do this
-there?"; it can only be played in, and :class:`almostsure.OnlineShield` learns from that.
+there?", unless it can be copied (:func:`almostsure.explore`); it can only be played in, and
+:class:`almostsure.OnlineShield` learns from that.
 
 Damage has one convention everywhere: ``damage(s, a, s2, r, terminated)`` gets what the environment shows.  Without such
 a function the environment's own ``info["damage"]`` or ``info["cost"]`` is the damage (a
@@ -260,8 +261,8 @@ def _toy_state(env: Any) -> SetState:
     inner = env.unwrapped
     if not (hasattr(inner, "P") and hasattr(inner, "initial_state_distrib")):
         raise ModelError(
-            f"the state of {env} cannot be set without being told how: pass EnvSampler(env, set_state, damage). "
-            f"{without_model(env)}"
+            f"the state of {env} cannot be set without being told how. {without_model(env)} To say how, pass "
+            "EnvSampler(env, set_state, damage)."
         )
     if getattr(inner, "fickle_passenger", False):
         raise ModelError(f"{env} has a fickle passenger: what happens depends on more than its state. Make it without.")

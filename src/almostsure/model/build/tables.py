@@ -322,9 +322,10 @@ def without_model(env: Any) -> str:
             "abstract('CartPole-v1') of that and of other well-known ones."
         )
     return (
-        "An OnlineShield learns while an agent plays: ShieldedEnv(env, OnlineShield(env, unknown='allow'), budget). If "
-        "its state can be set, learn_minimal_budget learns from samples; if its outcomes can be listed, "
-        "from_transitions makes a model."
+        "If it can be copied, asure.explore(env) finds its model by playing, and with chance explore(env, mu=…, "
+        "delta=…). Else an OnlineShield learns while an agent plays: ShieldedEnv(env, OnlineShield(env, "
+        "unknown='allow'), budget). If its state can be set, learn_minimal_budget learns from samples; if its outcomes "
+        "can be listed, from_transitions makes a model."
     )
 
 
