@@ -173,6 +173,24 @@ def test_chance_is_sampled_into_a_learned_budget():
     env.reset(seed=0)
 
 
+class Battery(Slippery):
+    """A slippery room in which a battery that is not shown runs out, far from the start on the shortest ways."""
+
+    def reset(self, *, seed=None, options=None):
+        self.charge = 9
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        seen, reward, over, cut, info = super().step(action)
+        self.charge -= 1
+        return seen, reward, over or self.charge == 0, cut, info
+
+
+def test_observations_that_hide_something_are_noticed_among_chance():
+    with pytest.raises(ModelError, match=r"does not decide what comes next: .* never in \d+ plays .* or a smaller mu"):
+        explore(Battery(), mu=0.09, delta=0.05)
+
+
 def test_bad_input_about_chance():
     with pytest.raises(ArgumentError, match="mu and delta must be given together"):
         explore(Slippery(), mu=0.1)
