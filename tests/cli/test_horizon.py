@@ -50,8 +50,12 @@ def test_an_automaton_from_a_file(capsys, tmp_path):
     assert answer(capsys, *use)["minimal_budget"] == 0
     for text, message in (
         ("{", "is not JSON"),
-        ("[]", "is not an automaton. One reads"),
-        ('{"start": 0, "edges": [[1]]}', "is not an automaton. One reads"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "is not an automaton"),
+        ('{"start": 0, "edges": [[1]]}', "is not an automaton"),
+        ('{"start": "new", "forbiden": ["trap"], "edges": []}', "a key that means nothing"),
+        ('{"start": "a", "edges": [["a", "bridge", "b"], ["a", "bridge", "c"]]}', "two edges from one place"),
+        ('{"start": "new", "forbidden": ["tarp"], "edges": [["new", "bridge", "trap"]]}', "No edge leads there"),
         ('{"start": "new", "edges": [["new", "brigde", "trap"]]}', "unknown label 'brigde'"),
     ):
         rule.write_text(text)

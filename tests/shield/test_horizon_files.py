@@ -10,6 +10,7 @@ import pytest
 
 import almostsure as asure
 from almostsure import INFINITE, from_transitions, minimal_budget
+from almostsure.budget.horizon import horizon_budget
 from almostsure.errors import CertificateError, CorruptFile, ModelMismatch, NoSafeAction
 from almostsure.files import save_tensors
 from almostsure.shield import HorizonShield
@@ -128,3 +129,24 @@ def test_files_of_others_are_refused(tmp_path):
     save_tensors(tmp_path / "low", kind="horizon shield", model=mdp.fingerprint, arrays=rises, strings=strings)
     with pytest.raises(CorruptFile, match="does not hold a horizon shield of its model"):
         HorizonShield.load(tmp_path / "low", mdp)
+
+
+def test_steps_that_no_key_can_hold_are_refused(tmp_path):
+    """A rise after 2⁶² steps would overflow the keys by which needs are looked up."""
+    rows = [(0, 0, 2, 1, 0, 0), (0, 1, 3, 1, 0, 0), (1, 0, 1, 1, 0, 1), (2, 0, 3, 1, 0, 5), (3, 0, 3, 1, 0, 0)]
+    mdp = asure.from_transitions(*zip(*rows, strict=True))
+    ptr, step, value = map(np.asarray, asure.minimal_budget(mdp, horizon=10).rises)
+    end = int(ptr[2])
+    forged = {"ptr": np.r_[ptr[:2], ptr[2:] + 1], "step": np.insert(step.astype(np.int64), end, 2**62)}
+    forged["value"] = np.insert(value, end, 11).astype(np.int32)
+    strings = {"horizon": "10", "cap": "", "settled": ""}
+    save_tensors(tmp_path / "huge", kind="horizon shield", model=mdp.fingerprint, arrays=forged, strings=strings)
+    with pytest.raises(CorruptFile, match="with steps below"):
+        HorizonShield.load(tmp_path / "huge", mdp)
+
+
+def test_what_is_said_to_have_settled_is_verified():
+    pit = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [0, 0], [0, 1])
+    rises = asure.minimal_budget(pit, horizon=10).rises
+    with pytest.raises(CertificateError, match="more than 10 steps need more in places"):
+        asure.check_minimal_budget(pit, horizon_budget(pit, rises, 10, None, 10))

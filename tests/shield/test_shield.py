@@ -438,3 +438,19 @@ def test_what_is_unknown_is_called_unknown(tmp_path) -> None:
     lost = asure.MDP(mdp.arrays, initial=(np.array([2]), np.array([1.0])), end=1, unknown=2)
     with pytest.raises(Infeasible, match=r"no budget is known to be enough at the start: .* is unknown"):
         Shield(asure.minimal_budget(lost)).random_policy(3)
+
+
+def test_no_budget_however_large_pays_for_what_is_never_safe():
+    mdp = asure.from_transitions([0], [0], [0], [1], [0], [1])
+    shield = asure.Shield(asure.minimal_budget(mdp))
+    for remaining in (0, asure.INFINITE, 2**62, 2**63 - 1):
+        with pytest.raises(NoSafeAction, match="no finite budget suffices"):
+            shield.mask(np.array([0]), np.array([remaining]))
+
+
+def test_as_many_next_states_as_states():
+    mdp = asure.example("quicksand")
+    shield = asure.Shield(asure.minimal_budget(mdp))
+    run = shield.begin(np.array([mdp.initial_state] * 2), 2)
+    with pytest.raises(ValueError, match="as many states, actions and next states"):
+        shield.after(run, np.array([0, 0]), np.array([0, 0, 0]))

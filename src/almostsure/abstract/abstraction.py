@@ -277,7 +277,7 @@ def _made(
 def _pieces(split: Any, grid: Grid) -> tuple[int, ...]:
     if split is None:
         return (1,) * grid.num_coordinates
-    if isinstance(split, int) or len(split) != grid.num_coordinates:
+    if np.ndim(split) != 1 or len(split) != grid.num_coordinates:
         raise ArgumentError(f"split must be one number per coordinate, {grid.num_coordinates}; got {split!r}")
     pieces = tuple(whole("split", count) for count in split)
     if min(pieces) < 1:

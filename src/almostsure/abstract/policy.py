@@ -41,11 +41,11 @@ class CellPolicy:
     def __init__(self, minimal: UpperBudget, choice: npt.ArrayLike | None = None) -> None:
         finite = minimal.row >= 0
         if choice is None:
-            chosen = np.full(finite.size, -1, np.int16)
+            chosen = np.full(finite.size, -1, np.int32)
             chosen[finite] = minimal.needs.argmin(axis=1)
         else:
-            chosen = np.asarray(choice, np.int16)
-            if chosen.shape != finite.shape or not (chosen[finite] < minimal.needs.shape[1]).all():
+            chosen = np.asarray(choice, np.int32)
+            if chosen.shape != finite.shape or not ((chosen >= -1) & (chosen < minimal.needs.shape[1])).all():
                 raise ArgumentError(f"choice must number a pattern for each of {finite.size:,} cells")
             needs = minimal.needs[minimal.row[finite], chosen[finite]]
             wrong = np.flatnonzero((chosen[finite] < 0) | (needs > minimal.of_state[finite]))

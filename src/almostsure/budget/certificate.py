@@ -312,10 +312,12 @@ def check_rises(mdp: MDP, rises: Rises) -> None:
     whole = all(array.ndim == 1 and array.dtype.kind == "i" for array in rises)
     if not (whole and ptr.size == mdp.num_states + 1 and ptr[0] == 0 and ptr[-1] == step.size == value.size):
         raise CertificateError(f"rises must be integers for each of {mdp.num_states} states")
+    if (np.diff(ptr) < 0).any() or (step < 0).any() or (step >= INFINITE).any():
+        raise CertificateError("rises must be those of each state in turn, with steps below 2³¹")
     inside = np.ones(step.size, np.bool_)  # not the first of its state
     inside[ptr[:-1][ptr[:-1] < step.size]] = False
     falls = inside[1:] & ((np.diff(step) <= 0) | (np.diff(value) <= 0))
-    if (np.diff(ptr) < 0).any() or falls.any() or (step < 0).any() or not ((value >= 0) & (value <= INFINITE)).all():
+    if falls.any() or not ((value >= 0) & (value <= INFINITE)).all():
         raise CertificateError("rises must be ascending steps with ascending values, 0 or more")
 
 
@@ -417,3 +419,17 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
     of_choice = np.where(worst > limit, INFINITE, worst) if minimal.horizon else minimal.of_choice
     if not (np.array_equal(minimal.of_state, values) and np.array_equal(minimal.of_choice, of_choice)):
         raise CertificateError("of_state and of_choice must be what the rises say for the horizon. Solve again.")
+    if minimal.settled is not None:
+        _check_settled(mdp, minimal, limit)
+
+
+def _check_settled(mdp: MDP, minimal: HorizonBudget, limit: int) -> None:
+    """After the number of steps from which on nothing is said to rise, one more changes nothing."""
+    assert minimal.settled is not None
+    values = minimal.rises.at(minimal.settled).astype(np.int64)
+    cost = np.minimum(values[mdp.successor] + mdp.damage, INFINITE)
+    worst = np.maximum.reduceat(cost, mdp.outcome_ptr[:-1].astype(np.int64))
+    best = np.minimum.reduceat(worst, mdp.choice_ptr[:-1].astype(np.int64))
+    rises = np.flatnonzero(np.maximum(np.where(best > limit, INFINITE, best), values) != values)
+    if rises.size or (minimal.rises.step > minimal.settled).any():
+        raise CertificateError(f"more than {minimal.settled} steps need more in places, though nothing is said to rise")

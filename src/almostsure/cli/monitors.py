@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from almostsure.errors import ArgumentError, FileError, UnknownName
+from almostsure.errors import AlmostSureError, ArgumentError, FileError, UnknownName
 from almostsure.model.mdp import MDP
 from almostsure.model.monitors import Automaton, MonitorLike, Refill, SecondBudget, Steps
 from almostsure.model.products import product
@@ -42,15 +42,20 @@ def _automaton(path: str) -> Automaton:
             found = json.loads(file.read(MOST_BYTES))
     except OSError as error:
         raise FileError(f"cannot read the automaton {path}: {error.strerror}", path=path) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not JSON: {error}", path=path) from error
     try:
-        edges = {
-            (here, label if isinstance(label, str) else frozenset(label)): to for here, label, to in found["edges"]
-        }
+        if not found.keys() <= {"start", "forbidden", "edges"}:
+            raise ValueError("a key that means nothing")  # a misspelt "forbidden" would forbid nothing
+        rows = [(here, label if isinstance(label, str) else frozenset(label), to) for here, label, to in found["edges"]]
+        edges = {(here, label): to for here, label, to in rows}
+        if len(edges) < len(rows):
+            raise ValueError("two edges from one place for one label")
         return Automaton(edges, start=found["start"], forbidden=found.get("forbidden", ()))
+    except AlmostSureError:
+        raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FileError(f"{path} is not an automaton. One reads: {AUTOMATON}", path=path) from error
+        raise FileError(f"{path} is not an automaton ({error}). One reads: {AUTOMATON}", path=path) from error
 
 
 MONITORS: dict[

@@ -175,7 +175,7 @@ class Guarded:
         if self.state_of is None:
             return self.watching.point(observation)
         state = self.state_of(observation, env)
-        return None if isinstance(state, (int, np.integer)) else [float(value) for value in state]
+        return None if np.ndim(state) == 0 else [float(value) for value in state]
 
     def watch(self, points: Points, actions: Sequence[int], next_points: Points) -> None:
         """Refuse steps that leave the enclosure of a guard that watches: ModelMismatch."""

@@ -114,6 +114,9 @@ class Outcomes:
 
     def _look_up(self, states: Numbers, actions: Numbers, after: Numbers) -> Numbers:
         """The damages, and ASK where there are several, the transition is impossible, or an index is no index."""
+        if not states.shape == actions.shape == after.shape:
+            shapes = f"{states.shape}, {actions.shape} and {after.shape}"
+            raise ValueError(f"there must be as many states, actions and next states; got {shapes}")
         try:
             number = np.ravel_multi_index((states, actions, after), self._shape)
         except ValueError:

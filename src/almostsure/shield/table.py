@@ -92,11 +92,11 @@ class DenseTable:
             return _unless_empty(self.allows(states, np.clip(remaining, 0, self.highest)), remaining)
         if not self._least.size:
             self._wide = self._needed[:, : self._num_actions].astype(np.int64)
-            self._wide[self._wide > self.highest] = np.iinfo(np.int64).max
             self._least = self._wide.min(axis=1)
-        if np.count_nonzero(self._least.take(states) > remaining):  # faster than any() where there are few
+        most = np.minimum(remaining, self.highest)  # no budget pays for what is never safe
+        if np.count_nonzero(self._least.take(states) > most):  # faster than any() where there are few
             return None
-        allowed: Bools = self._wide.take(states, axis=0) <= remaining[:, None]
+        allowed: Bools = self._wide.take(states, axis=0) <= most[:, None]
         return allowed
 
 

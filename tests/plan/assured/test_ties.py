@@ -141,3 +141,18 @@ def test_who_need_not_end_ends_as_likely_as_can_be():
     result = found.evaluate()
     assert (found.lower, found.upper, result.ends) == (0, 0, 0.5)
     assert str(found).endswith("ends         with probability 0.5 only")
+
+
+def test_where_nothing_returns_a_number_it_ends_with_the_greatest_probability():
+    rows = [(0, 0, 0, 1, -1, 0), (0, 1, 1, 0.5, -1, 0), (0, 1, 2, 0.5, -1, 0), (2, 0, 2, 1, -1, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
+    assert solve_policy(mdp, AlmostSure(0)).evaluate().ends == 0.5
+
+
+def test_little_damage_at_the_end_of_a_long_way():
+    size = 150
+    rows = [(i, 0, i + 1, 1, -1, 0) for i in range(size)] + [(size - 1, 1, size, 1, -1, 1)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[size])
+    harmful_first = [(s, 1 - a if s == size - 1 else a, *rest) for s, a, *rest in rows]
+    for some in (mdp, from_transitions(*zip(*harmful_first, strict=True), terminal=[size])):
+        assert solve_policy(some, AlmostSure(1)).evaluate().expected_damage == 0

@@ -30,6 +30,8 @@ PROVED = {  # by what a file promises
     "promised with probability one.",
     "with a risk": "an agent that plays only what the shield allows overspends with a probability of at most the risk, "
     "learning or hostile. That no smaller risk can be promised is not claimed.",
+    "with a risk within steps": "an agent that plays only what the shield allows overspends within the steps with a "
+    "probability of at most the risk, learning or hostile. That no smaller risk can be promised is not claimed.",
 }
 LIBRARIES = ("numpy", "safetensors", "numba", "gymnasium", "stormpy")
 
@@ -195,7 +197,8 @@ def _claims(answer: dict[str, Any]) -> tuple[str, str]:
     horizon = answer.get("horizon")
     steps = "" if horizon is None else f" within {horizon:,} steps"
     if "risk" in answer:
-        return "with a risk", f"more than {answer['budget']} damage{steps} with probability at most {answer['risk']:g}"
+        numbers = f"more than {answer['budget']} damage{steps} with probability at most {answer['risk']:g}"
+        return f"with a risk{' within steps' if steps else ''}", numbers
     least = "∞" if answer["minimal_budget"] == "inf" else answer["minimal_budget"]
     cap = "" if answer["cap"] is None else f" (budgets up to {answer['cap']})"
     return "for ever" if horizon is None else "for some steps", f"the start needs {least}{steps}{cap}"

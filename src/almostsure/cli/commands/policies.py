@@ -163,6 +163,7 @@ def _solution_results(solution: Solution, result: Evaluation | None, worst: floa
         "value": solution.value,
         "lower": solution.lower,
         "upper": solution.upper,
+        "proved": solution.proved,
         "curve": solution.curve if isinstance(solution.constraint, AlmostSure) else None,
         "expected_damage": None if result is None else result.expected_damage,
         "worst_damage": worst,
@@ -223,7 +224,9 @@ def _best_return(solution: Solution) -> str:
         if not solution.policy.mdp.is_terminal().any():
             return "−∞: costs add up for ever, as no run ends; name where it does with --goal"
         return "−∞: within this budget costs add up for ever; a larger one may reach an end"
-    return f"{solution.value:.10g}, proved to lie in {solution.lower:.10g} … {solution.upper:.10g}"
+    bounds = f"{solution.lower:.10g} … {solution.upper:.10g}"
+    how = "proved to lie in" if solution.proved else "in bounds of which the upper is not proved:"
+    return f"{solution.value:.10g}, {how} {bounds}"
 
 
 def _course(result: Evaluation) -> list[tuple[str, object]]:

@@ -91,9 +91,7 @@ def from_matrices(
 
 def _entries(probabilities: Any) -> tuple[_Places, npt.NDArray[Any]]:
     """Where the probabilities are not zero, and how large they are there; NaN stays, and is refused."""
-    if _is_sparse(probabilities) or (
-        isinstance(probabilities, (list, tuple)) and any(_is_sparse(matrix) for matrix in probabilities)
-    ):
+    if _is_sparse(probabilities) or _holds_sparse(probabilities):
         parts = [matrix.tocoo() for matrix in _square("probabilities", probabilities)]
         a = np.repeat(np.arange(len(parts)), [part.data.size for part in parts])
         s, t, p = (np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "col", "data"))
@@ -121,7 +119,7 @@ class _Places:
             self._check_shape(name, quantity.shape, [(self.num_states, self.num_actions)])
             self._check_choices(name, quantity.tocsr())
             return _read(quantity, self.states, self.actions)
-        if isinstance(quantity, (list, tuple)) and any(_is_sparse(matrix) for matrix in quantity):
+        if _holds_sparse(quantity):
             return self._by_action(name, quantity)
         return self._from_array(name, _numbers(name, quantity))
 
@@ -193,6 +191,12 @@ def _numbers(name: str, values: Any) -> npt.NDArray[Any]:
     if array.dtype.kind not in "iufb":
         raise ModelError(f"{name} must be an array of numbers; got {array.dtype}")
     return array
+
+
+def _holds_sparse(matrices: Any) -> bool:
+    """Whether this is a row of matrices, some of them sparse: a list, a tuple, or an array of objects."""
+    is_row = isinstance(matrices, (list, tuple)) or (isinstance(matrices, np.ndarray) and matrices.dtype == object)
+    return is_row and any(_is_sparse(matrix) for matrix in matrices)
 
 
 def _is_sparse(matrix: Any) -> bool:

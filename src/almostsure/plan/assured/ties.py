@@ -59,9 +59,12 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
     rounding = ROUNDINGS * EPSILON * float(np.abs(low).max(initial=0.0))
     slack = max(float(left.min() if left.size else tolerance) / USUAL_LENGTH, rounding)
     for _ in range(ATTEMPTS):
-        if not (engine.bounds.rival <= slack).any() or _are_lengths(engine, low):
+        if not (engine.bounds.rival <= slack).any():
             return found
-        ties = _Ties(engine, found, starts, _tied(engine, slack))
+        tied = _tied(engine, slack)
+        if _are_lengths(engine, low) and not _hurts(engine, tied):
+            return found
+        ties = _Ties(engine, found, starts, tied)
         if not ties.exist:
             return found
         ties.shorten()
@@ -76,11 +79,18 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
 def _are_lengths(engine: Engine, low: Floats) -> bool:
     """Whether all steps cost the same, so that the best policies are shortest, and too long to see damage as well."""
     gain, cost = engine.game.gain, -float(engine.game.gain.min(initial=0.0))
-    if engine.discount < 1 or cost == 0 or (CLOSE * low >= -DAMAGE * cost).any():
+    if engine.discount < 1 or cost == 0 or not low.size or (CLOSE * low >= -DAMAGE * cost).any():
         return False
     others = np.flatnonzero(gain != -cost)
     owner = np.searchsorted(engine.mdp.choice_ptr, others, side="right") - 1
     return bool(engine.mdp.is_terminal()[owner].all())
+
+
+def _hurts(engine: Engine, tied: Bools) -> bool:
+    """Whether any tied choice may do damage, so that the shortest policies may differ in it."""
+    mdp = engine.mdp
+    hurting = np.logical_or.reduceat(mdp.damage > 0, mdp.outcome_ptr[:-1].astype(np.int64))
+    return bool(hurting[engine.graph.origin[tied]].any())
 
 
 class _Ties:
