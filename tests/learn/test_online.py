@@ -173,6 +173,8 @@ def test_enough_samples_make_it_safe(hazard):
     assert promise.statement.startswith("If no outcome is rarer than 10 %, this shield never overspends with")
     assert "promise nothing" in str(OnlineShield(hazard, unknown="allow").confidence(0.1))
     assert OnlineShield(hazard).confidence(0.1).delta == 1
+    with pytest.raises(ArgumentError, match="mu must be at most the probability of the rarest outcome"):
+        shield.confidence(0.6)
 
 
 # ---------------------------------------------------------------------- the ledger, files

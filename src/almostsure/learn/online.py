@@ -47,6 +47,7 @@ from almostsure.errors import ArgumentError, CorruptFile, ModelError, ModelMisma
 from almostsure.files import load_tensors, save_tensors
 from almostsure.learn.bounds import Confidence, count, delta_bought, unit
 from almostsure.learn.counts import ARRAYS, Counts, Unknown, check_unknown
+from almostsure.learn.evidence import check_mu
 from almostsure.learn.ledger import Ledger, Surprise, Violation
 from almostsure.learn.sampling.crew import uninterrupted
 from almostsure.learn.sampling.env_sampler import is_environment, space_of_env
@@ -451,6 +452,7 @@ class OnlineShield:
         if self.unknown == "allow":
             caveat = f"Every violation reveals a damaging outcome that was never seen before. {caveat}".strip()
             return Confidence(mu=mu, delta=1.0, subject=subject, caveat=caveat)
+        check_mu(self.counts, mu)
         size = self.space.num_states, self.space.num_actions
         delta = delta_bought(self.needed, *size, mu=mu, num_damages=MAX_DAMAGE + 1)
         return Confidence(mu=mu, delta=delta, subject=subject, caveat=caveat)
