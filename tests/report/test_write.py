@@ -287,3 +287,18 @@ def test_an_unknown_model_and_an_unwritable_place(tmp_path):
     with pytest.raises(FileError, match="not a file"):
         write_report("paper", tmp_path)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_continuous_system_has_a_page_too(tmp_path):
+    def step(state, action):
+        return state[0] + 0.1 * state[1], state[1] + 0.1 * action
+
+    system = asure.abstract(
+        step, asure.Grid([-1.0, -1.0], [1.0, 1.0], [20, 20]), [-1.0, 1.0], unsafe=lambda state: abs(state[0]) > 0.8
+    )
+    pages = [
+        write_report(some, tmp_path / name)
+        for some, name in ((system, "a.html"), (asure.minimal_budget(system), "b.html"))
+    ]
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+    assert "<svg" in pages[0].read_text("utf-8") or "data:image/png" in pages[0].read_text("utf-8")

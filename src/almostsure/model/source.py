@@ -21,6 +21,7 @@ from almostsure.model.mdp import MDP
 Model = MDP | str | PathLike[str]  #: what every function that takes a model accepts
 Constant = bool | int | float | str
 
+CELLS = "(Files of a continuous system: UpperBudget.load and CellPolicy.load of almostsure.abstract.)"
 GYM = "gym:"  # before the id of an environment
 ENVIRONMENT_ID = re.compile(r"([\w.-]+/)?[\w.-]+-v\d+")  # such as FrozenLake-v1
 
@@ -71,10 +72,7 @@ def as_model(
         _refuse(given | ({"constants": constants} if constants else {}), "a model in memory has its own")
         return model
     if not isinstance(model, (str, PathLike)):
-        raise TypeError(
-            f"a model must be an MDP, an example's name or a path; got {type(model).__name__}. (Files of a continuous "
-            "system are read by UpperBudget.load and CellPolicy.load of almostsure.abstract.)"
-        )
+        raise TypeError(f"a model must be an MDP, an example's name or a path; got {type(model).__name__}. {CELLS}")
     name = fspath(model)
     if name.startswith(GYM):
         return _environment(name.removeprefix(GYM), given, read_constants(constants))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from almostsure.abstract import Abstraction, UpperBudget
 from almostsure.arguments import check_budget, check_discount
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
@@ -21,7 +22,7 @@ from almostsure.report.study import TIME_LIMIT, study
 
 
 def write_report(
-    mdp: Model,
+    mdp: Model | Abstraction | UpperBudget,
     path: str | PathLike[str],
     *,
     budget: int | None = None,
@@ -45,6 +46,8 @@ def write_report(
     ----------
     mdp, path
         The model, an example's name, or a file; and the HTML file, which is replaced as a whole or not at all.
+        Of a continuous system or its upper budgets, the page shows two coordinates with a slider for a third, the safe
+        set and a run inside it; the other arguments are for models.
     budget
         The budget Δ.  By default the smallest one that earns two thirds of what more budget can add.
     limit, risk
@@ -59,18 +62,15 @@ def write_report(
         What the report says it was made with, by default the call in Python; and what it calls the model, by default
         the example's or the file's name.
     figures
-        Pictures to append: title, bytes of a PNG file, and caption of each.
-
-    Raises
-    ------
-    FileError, ArgumentError
-        The file cannot be written; a number is outside its range, or a figure is not a PNG file.
+        Pictures to append: title, bytes of a PNG file, and caption of each; ArgumentError if one is not a PNG file.
 
     Examples
     --------
     >>> print(write_report("quicksand", "quicksand.html", budget=2))
     quicksand.html
     """
+    if isinstance(mdp, (Abstraction, UpperBudget)):
+        return _page_of_cells(mdp, path)
     model = as_model(mdp)
     source = None if isinstance(mdp, MDP) else Path(fspath(mdp)).name
     given = {"budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed}
@@ -79,6 +79,13 @@ def write_report(
     text = page(content(found, name=name or source or "a model", command=made, figures=figures))
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
+    return Path(path)
+
+
+def _page_of_cells(system: Abstraction | UpperBudget, path: str | PathLike[str]) -> Path:
+    """The page of a continuous system."""
+    upper = system if isinstance(system, UpperBudget) else system.minimal_budget()
+    upper.to_html(path)
     return Path(path)
 
 
