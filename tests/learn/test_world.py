@@ -155,7 +155,7 @@ def test_observations_that_are_dictionaries():
 
 
 def test_what_cannot_be_sampled_is_told_what_works():
-    with pytest.raises(ModelError, match=r"EnvSampler\(env, set_state, damage\).*abstract\('CartPole-v1'\)"):
+    with pytest.raises(ModelError, match=r"abstract\('CartPole-v1'\).*EnvSampler\(env, set_state, damage\)"):
         asure.learn_minimal_budget("CartPole-v1", mu=0.1, delta=0.1)
     with pytest.raises(ModelError, match="no environment could be made of 'NoSuch-v1'"):
         asure.learn_minimal_budget("NoSuch-v1", mu=0.1, delta=0.1)

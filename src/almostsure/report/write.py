@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from almostsure.abstract import Abstraction, UpperBudget
 from almostsure.arguments import check_budget, check_discount
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
@@ -19,6 +18,9 @@ from almostsure.plan.constraints import Chance, Expected
 from almostsure.report.content import Figure, content
 from almostsure.report.page import page
 from almostsure.report.study import TIME_LIMIT, study
+
+if TYPE_CHECKING:
+    from almostsure.abstract import Abstraction, UpperBudget
 
 
 def write_report(
@@ -69,7 +71,7 @@ def write_report(
     >>> print(write_report("quicksand", "quicksand.html", budget=2))
     quicksand.html
     """
-    if isinstance(mdp, (Abstraction, UpperBudget)):
+    if not isinstance(mdp, (MDP, str, PathLike)):
         return _page_of_cells(mdp, path)
     model = as_model(mdp)
     source = None if isinstance(mdp, MDP) else Path(fspath(mdp)).name
@@ -84,7 +86,11 @@ def write_report(
 
 def _page_of_cells(system: Abstraction | UpperBudget, path: str | PathLike[str]) -> Path:
     """The page of a continuous system."""
-    upper = system if isinstance(system, UpperBudget) else system.minimal_budget()
+    from almostsure.abstract import Abstraction
+
+    upper = system.minimal_budget() if isinstance(system, Abstraction) else system
+    if not hasattr(upper, "to_html"):
+        as_model(system)  # type: ignore[arg-type]  # says what a model can be
     upper.to_html(path)
     return Path(path)
 
