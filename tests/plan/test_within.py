@@ -114,7 +114,7 @@ def test_what_repeats_is_kept_once_and_files_keep_it(paper, tmp_path):
     wrong.save(tmp_path / "wrong.safetensors")
     raw = (tmp_path / "wrong.safetensors").read_bytes()
     (tmp_path / "wrong.safetensors").write_bytes(raw.replace(b'"assured":"no"', b'"assured":"ye"'))
-    with pytest.raises(CorruptFile):  # noqa: PT011 - whichever check finds it first
+    with pytest.raises(CorruptFile, match="does not have the checksum"):
         Policy.load(tmp_path / "wrong.safetensors", mdp)
 
 
