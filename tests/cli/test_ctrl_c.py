@@ -58,7 +58,7 @@ POINTS = [  # the command, and what it is about to do
     (("budget", "quicksand", "-o", "b.safetensors"), "almostsure.budget.solve.check_minimal_budget"),
     (("budget", "quicksand", "-o", "b.safetensors"), "almostsure.files.os.fsync"),
     (("budget", "quicksand", "-o", "b.safetensors"), "almostsure.files.os.replace"),
-    (("solve", "quicksand", "-b", "2", "-o", "p.safetensors"), "almostsure.plan.solve.minimal_budget"),
+    (("solve", "quicksand", "-b", "2", "-o", "p.safetensors"), "almostsure.plan.almost_sure.minimal_budget"),
     (("simulate", "paper", "-b", "2"), "almostsure.policy.simulation.simulate.play_plain"),
     (("learn", "quicksand", "--mu", "0.1", "-o", "l.umb"), "almostsure.learn.sampling.count.Counter.count"),
     (("compare", "corridor", "--steps", "10", "-o", "c.csv"), "almostsure.learn.learners.tabular.new_book"),

@@ -22,7 +22,8 @@ from almostsure.model.build.examples import example
 from almostsure.model.mdp import MDP, Floats
 from almostsure.paper.claim import CLOSE, LOOSE, Trial, claim
 from almostsure.plan.constraints import AlmostSure, Expected
-from almostsure.plan.solve import Solution, solve_policy
+from almostsure.plan.solution import Solution
+from almostsure.plan.solve import solve_policy
 from almostsure.policy.augment import augment
 from almostsure.policy.evaluation import Evaluation, evaluate
 from almostsure.policy.policy import Policy

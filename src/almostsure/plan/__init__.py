@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
-    from almostsure.plan.budget_frontiers import BudgetFrontier, budget_frontier
     from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
-    from almostsure.plan.frontiers import Frontier, frontier
     from almostsure.plan.risk.shield import RiskShield
-    from almostsure.plan.solve import Solution, solve_policy
-    from almostsure.plan.suggest import Suggestion, suggest_budget
+    from almostsure.plan.solution import Solution
+    from almostsure.plan.solve import solve_policy
+    from almostsure.plan.tradeoff.budget_frontiers import BudgetFrontier, budget_frontier
+    from almostsure.plan.tradeoff.frontiers import Frontier, frontier
+    from almostsure.plan.tradeoff.suggest import Suggestion, suggest_budget
 
 __all__ = [
     "AlmostSure",
@@ -31,11 +32,12 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "almostsure.plan.budget_frontiers": "BudgetFrontier budget_frontier",
         "almostsure.plan.constraints": "AlmostSure Chance Constraint Expected",
-        "almostsure.plan.frontiers": "Frontier frontier",
         "almostsure.plan.risk.shield": "RiskShield",
-        "almostsure.plan.solve": "Solution solve_policy",
-        "almostsure.plan.suggest": "Suggestion suggest_budget",
+        "almostsure.plan.solution": "Solution",
+        "almostsure.plan.solve": "solve_policy",
+        "almostsure.plan.tradeoff.budget_frontiers": "BudgetFrontier budget_frontier",
+        "almostsure.plan.tradeoff.frontiers": "Frontier frontier",
+        "almostsure.plan.tradeoff.suggest": "Suggestion suggest_budget",
     },
 )

@@ -14,7 +14,7 @@ import numpy as np
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError
 from almostsure.plan.constraints import Chance, Expected
-from almostsure.plan.frontiers import Frontier
+from almostsure.plan.tradeoff.frontiers import Frontier
 from almostsure.report.episodes import distributions, recorded, visited_states
 from almostsure.report.packing import number
 from almostsure.report.states import cut, described_states, highest, likeliest_run, shown_layers, state_data

@@ -21,8 +21,9 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.errors import AlmostSureError, CertificateError, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
-from almostsure.plan.frontiers import Frontier, frontier
-from almostsure.plan.solve import Solution, solve_policy
+from almostsure.plan.solution import Solution
+from almostsure.plan.solve import solve_policy
+from almostsure.plan.tradeoff.frontiers import Frontier, frontier
 from almostsure.policy.evaluation import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulation.simulate import Episodes, simulate

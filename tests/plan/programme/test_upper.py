@@ -137,7 +137,7 @@ def test_without_rewards_the_return_is_exactly_zero(constraint):
 
 def test_a_bound_that_is_not_proved_says_so(monkeypatch):
     """Where the priced problem has no finite value, the dual values of the programme are a bound up to rounding."""
-    from almostsure.plan import solve
+    from almostsure.plan.programme import solve
 
     rows = [(0, 0, 1, 1, 1, 1), (0, 1, 1, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), num_states=2, terminal=[1])

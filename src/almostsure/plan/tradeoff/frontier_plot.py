@@ -11,7 +11,7 @@ from almostsure.plots import panels, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from almostsure.plan.frontiers import Frontier
+    from almostsure.plan.tradeoff.frontiers import Frontier
 
 ASSURED, EXPECTED, CHANCE = "#1b6ca8", "#d1603d", "#6a4c93"
 

@@ -5,7 +5,7 @@ import pytest
 
 from almostsure import example, from_transitions
 from almostsure.errors import ArgumentError
-from almostsure.plan.frontiers import frontier
+from almostsure.plan.tradeoff.frontiers import frontier
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ from almostsure.errors import ArgumentError, Infeasible, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
 from almostsure.plan.constraints import Chance, Expected
-from almostsure.plan.curve import assured_curve
 from almostsure.plan.programme.flow import layered_flow, plain_flow
 from almostsure.plan.programme.occupation import Programme
-from almostsure.plan.solve import solve_programme
+from almostsure.plan.programme.solve import solve_programme
+from almostsure.plan.tradeoff.curve import assured_curve
 from almostsure.wording import number
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Frontier:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw return against damage on the axes given, or on new ones with return against risk beside it."""
-        from almostsure.plan.frontier_plot import draw
+        from almostsure.plan.tradeoff.frontier_plot import draw
 
         return draw(self, ax)
 

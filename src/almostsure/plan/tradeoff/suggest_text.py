@@ -11,7 +11,7 @@ import numpy as np
 from almostsure.wording import number
 
 if TYPE_CHECKING:
-    from almostsure.plan.suggest import Suggestion
+    from almostsure.plan.tradeoff.suggest import Suggestion
 
 WIDTH = 24  # of the longest bar
 ROWS = 16  # at most

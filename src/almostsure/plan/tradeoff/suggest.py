@@ -22,8 +22,8 @@ from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
 from almostsure.plan.assured.plateau import without_budget
 from almostsure.plan.constraints import AlmostSure
-from almostsure.plan.curve import assured_curve
 from almostsure.plan.solve import solve_policy
+from almostsure.plan.tradeoff.curve import assured_curve
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes
@@ -60,7 +60,7 @@ class Suggestion:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the curve on Matplotlib axes, by default on new ones; they are returned."""
-        from almostsure.plan.suggest_plot import draw
+        from almostsure.plan.tradeoff.suggest_plot import draw
 
         return draw(self, ax)
 
@@ -70,7 +70,7 @@ class Suggestion:
         return text_card("Suggestion", repr(self).removeprefix("<Suggestion: ").removesuffix(">"))
 
     def __repr__(self) -> str:
-        from almostsure.plan.suggest_text import text
+        from almostsure.plan.tradeoff.suggest_text import text
 
         return text(self)
 

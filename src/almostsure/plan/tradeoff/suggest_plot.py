@@ -12,7 +12,7 @@ from almostsure.plots import axes_for, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from almostsure.plan.suggest import Suggestion
+    from almostsure.plan.tradeoff.suggest import Suggestion
 
 CURVE, LIMIT, PAYS = "#1b6ca8", "#777777", "#d1603d"
 

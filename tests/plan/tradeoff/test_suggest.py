@@ -6,8 +6,8 @@ from hypothesis import assume, given, settings
 
 from almostsure import AlmostSure, example, from_transitions, minimal_budget, solve_policy
 from almostsure.errors import AlmostSureError, ArgumentError, Infeasible
-from almostsure.plan.curve import assured_curve
-from almostsure.plan.suggest import suggest_budget
+from almostsure.plan.tradeoff.curve import assured_curve
+from almostsure.plan.tradeoff.suggest import suggest_budget
 from almostsure.testing import mdps
 
 

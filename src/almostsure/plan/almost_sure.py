@@ -1,0 +1,148 @@
+"""The best return when no trajectory takes more than a budget: what is asked of :mod:`almostsure.plan.assured`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from almostsure.budget.minimal import INFINITE, MinimalBudget
+from almostsure.budget.solve import minimal_budget
+from almostsure.errors import Infeasible, Interrupted
+from almostsure.memory import require
+from almostsure.model.mdp import MDP, Ints
+from almostsure.plan.constraints import AlmostSure
+from almostsure.plan.instead import instead
+from almostsure.plan.solution import Solution, at_start, check_gap, middle
+from almostsure.plan.within import solve_within
+from almostsure.policy.policy import Policy
+from almostsure.progress import Bar
+
+if TYPE_CHECKING:
+    from almostsure.plan.assured.layers import Layers
+
+BYTES_PER_PAIR = 9  # of state and remaining budget, reachable or not: a number and a choice
+
+
+def solve_assured(
+    mdp: MDP, constraint: AlmostSure, discount: float, tolerance: float, *, everywhere: bool = False
+) -> Solution:
+    """The best policy for a budget; see :func:`almostsure.plan.solve_policy`."""
+    from almostsure.plan.assured.plateau import is_large, solve_budgets
+
+    budget = constraint.budget
+    minimal = minimal_budget(mdp, cap=budget)
+    if minimal.smallest_budget() > budget:
+        raise _too_little(mdp, budget)
+    require(
+        BYTES_PER_PAIR * (budget + 1) * mdp.num_states, f"the best policy for budgets up to {budget:,}",
+        "Solve for a smaller budget: a policy for it keeps larger ones too.",
+    )  # fmt: skip
+    layers, options = None, {"discount": discount, "tolerance": tolerance}
+    choice: Ints
+    try:
+        with Bar("solving", None) as bar:
+            shown: dict[str, Any] = {**options, "report": _shown(bar)}
+            if everywhere or is_large(mdp, minimal.of_choice, budget):
+                layers = solve_budgets(mdp, minimal.of_choice, budget, **shown)
+                choice, bounds = layers.choice, (layers.lower[-1], layers.upper[-1])
+                lower, upper = (at_start(mdp, side[mdp.initial_states]) for side in bounds)
+            else:
+                choice, lower, upper = _from_the_start(mdp, minimal.of_choice, budget, shown)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "interrupted before the best policy was found; .kept is a solution whose policy keeps the budget, and "
+            "whose bounds say nothing.",
+            kept=_assured_solution(mdp, constraint, _safe_table(minimal, budget), (-math.inf, math.inf), options),
+        ) from None
+    solution = _assured_solution(mdp, constraint, choice, (lower[0], upper[1]), options, layers)
+    check_gap(solution)
+    return solution
+
+
+def solve_assured_within(
+    mdp: MDP, constraint: AlmostSure, horizon: int, discount: float, tolerance: float, *, everywhere: bool
+) -> Solution:
+    """The best policy for a budget and a number of steps."""
+    budget = constraint.budget
+    minimal = minimal_budget(mdp, horizon=horizon)
+    needed = minimal.smallest_budget()
+    if needed > budget:
+        worst = int(mdp.initial_states[np.argmax(minimal.of_state[mdp.initial_states])])
+        raise Infeasible(
+            f"a budget of {budget} does not suffice for {horizon:,} steps.\n{minimal.explain(worst)}",
+            needed=math.inf if needed == INFINITE else needed,
+        )
+    try:
+        policy, within = solve_within(mdp, budget, horizon, discount=discount, everywhere=everywhere)
+    except KeyboardInterrupt:
+        raise Interrupted("the search for the best policy was stopped; nothing of it is kept") from None
+    returns = within.returns[-1] + 0.0
+    returns[~np.isfinite(returns)] = np.nan
+    means = [at_start(mdp, row) for row in returns]
+    curve = np.array([middle(*mean) for mean in means])
+    lower, upper = means[-1][0] - within.error[-1], means[-1][1] + within.error[-1]
+    solution = Solution(
+        mdp=mdp, constraint=constraint, value=middle(lower, upper), lower=lower, upper=upper, policy=policy,
+        discount=discount, tolerance=tolerance, used=float(budget), price=math.nan, within=within,
+        _kept={"curve": curve},
+    )  # fmt: skip
+    check_gap(solution)
+    return solution
+
+
+def _assured_solution(
+    mdp: MDP, constraint: AlmostSure, choice: Ints, bounds: tuple[float, float], options: dict[str, float],
+    layers: Layers | None = None,
+) -> Solution:  # fmt: skip
+    budget = constraint.budget
+    return Solution(
+        mdp=mdp, constraint=constraint, value=middle(*bounds), lower=bounds[0], upper=bounds[1],
+        policy=Policy(mdp, choice=choice, budget=budget), discount=options["discount"], tolerance=options["tolerance"],
+        used=float(budget), price=math.nan, layers=layers,
+    )  # fmt: skip
+
+
+def _safe_table(minimal: MinimalBudget, budget: int) -> Ints:
+    """The choice of each state that needs the least budget, wherever that suffices; −1 elsewhere."""
+    mdp = minimal.mdp
+    order = np.lexsort((minimal.of_choice, mdp.choice_states()))
+    first = order[mdp.choice_ptr[:-1]]
+    enough = minimal.of_choice[first] <= np.arange(budget + 1)[:, None]
+    return np.where(enough, first, -1).astype(np.int32)
+
+
+def _shown(bar: Bar) -> Callable[[int, int], None]:
+    def report(done: int, components: int) -> None:
+        bar.update(done, f"{done:,} of {components:,} components")
+
+    return report
+
+
+def _from_the_start(
+    mdp: MDP, of_choice: Ints, budget: int, options: dict[str, Any]
+) -> tuple[Ints, tuple[float, float], tuple[float, float]]:
+    """The table of choices, and the bounds at the start, by solving what can be reached from there."""
+    from almostsure.plan.assured import layers
+
+    starts = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
+    pairs = layers.solve_pairs(mdp, of_choice, starts, **options)
+    at = pairs.at(starts)
+    layers.check_bounded(mdp, pairs, at)
+    choice = layers.choice_table(pairs, (budget + 1, mdp.num_states))
+    return choice, at_start(mdp, pairs.lower[at]), at_start(mdp, pairs.upper[at])
+
+
+def _too_little(mdp: MDP, budget: int) -> Infeasible:
+    minimal = minimal_budget(mdp)
+    worst = int(mdp.initial_states[np.argmax(minimal.of_state[mdp.initial_states])])
+    needed = minimal.smallest_budget()
+    if needed == INFINITE:
+        text = f"no budget suffices from {mdp.describe_state(worst)}: damage can be forced again and again"
+    else:
+        shown = mdp.show_damage(needed)
+        text = f"a budget of {budget} does not suffice from {mdp.describe_state(worst)}; {shown} would"
+    help_ = "".join(f"\n{line}" for line in instead(minimal))
+    return Infeasible(f"{text}.\n{minimal.explain(worst)}{help_}", needed=math.inf if needed == INFINITE else needed)

@@ -1,0 +1,149 @@
+"""The best return under a limit of the expected damage or of the risk, with a policy and bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from almostsure.budget.solve import minimal_budget
+from almostsure.errors import Infeasible, LimitReached, UnboundedReturn
+from almostsure.model.mdp import MDP, Ints
+from almostsure.plan.almost_sure import solve_assured
+from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
+from almostsure.plan.programme.extract import TINY, extract
+from almostsure.plan.programme.flow import Flow, reachable
+from almostsure.plan.programme.lagrange import Answer, Proof
+from almostsure.plan.programme.occupation import Endless, NoEnd, Programme
+from almostsure.plan.programme.upper import upper_bound
+from almostsure.plan.solution import Solution, at_start, check_gap
+from almostsure.policy.evaluation import evaluate
+from almostsure.policy.policy import Policy
+
+SHY = 2.0**-44  # the share of a limit that is not used, so that rounding does not exceed it
+ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
+
+
+def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> Solution:
+    """Solve one limit of a programme, and prove the answer."""
+    limit = constraint.limit if isinstance(constraint, Expected) else constraint.risk
+    try:
+        answer = programme.solve(limit - SHY * limit)
+        flow = programme.flow
+    except Endless as endless:
+        raise _unbounded(mdp, endless.states % mdp.num_states, constraint) from None
+    except NoEnd as stuck:
+        return _hopeless(mdp, constraint, _no_end(constraint, stuck.free), programme.discount, tolerance)
+    if answer is None:
+        reason = _above_limit(constraint, programme.least_cost())
+        return _hopeless(mdp, constraint, reason, programme.discount, tolerance)
+    proof = Proof(programme.priced, answer.price, answer.potential)
+    budget = constraint.budget if isinstance(constraint, Chance) else None
+    policy = extract(mdp, flow, answer, proof, budget)
+    value, used, lower = _achieved(mdp, policy, constraint, programme.discount, proof.price)
+    upper, proved = _most(mdp, constraint, proof, answer.price, programme.discount, tolerance)
+    if not mdp.reward.any():
+        value, lower, upper, proved = 0.0, 0.0, 0.0, True
+    if upper < lower:
+        raise LimitReached(
+            f"the policy's return, {lower:.12g}, is above what was proved to be the most, {upper:.12g}: HiGHS was too "
+            "inexact. Scale the rewards, or report this."
+        )
+    if upper - lower > tolerance * max(1.0, abs(lower)):
+        _check_attained(mdp, flow, answer, upper)
+    solution = Solution(
+        mdp=mdp, constraint=constraint, value=min(value, upper), lower=lower, upper=upper, policy=policy,
+        discount=programme.discount, tolerance=tolerance, used=used, price=answer.price, proved=proved,
+    )  # fmt: skip
+    check_gap(solution)
+    return solution
+
+
+def _most(
+    mdp: MDP, constraint: Expected | Chance, proof: Proof, price: float, discount: float, tolerance: float
+) -> tuple[float, bool]:
+    """What no policy within the limit exceeds, and whether that allows for every rounding.
+
+    Where rewards and the price cancel out on a cycle, no price makes the problem without a limit finite in floating
+    point; then the dual values of the linear programme, raised by its roundings, are what there is.
+    """
+    limit, budget = (
+        (constraint.limit, None) if isinstance(constraint, Expected) else (constraint.risk, constraint.budget)
+    )
+    free, values, paid = upper_bound(mdp, price, limit, budget=budget, discount=discount, tolerance=tolerance)
+    upper = at_start(free, values)[1]
+    return (proof.upper(limit), False) if upper == math.inf else (math.nextafter(upper + paid, math.inf), True)
+
+
+def _hopeless(
+    mdp: MDP, constraint: Expected | Chance, reason: Infeasible, discount: float, tolerance: float
+) -> Solution:
+    """No policy within the limit has a finite return: −∞ with an assured one, if there is any, or else the reason."""
+    needed = minimal_budget(mdp).smallest_budget()
+    budget, limit = (constraint.budget,) * 2 if isinstance(constraint, Chance) else (needed, constraint.limit)
+    if discount < 1 or needed > limit:
+        raise reason from None
+    assured = solve_assured(mdp, AlmostSure(budget), discount, tolerance)
+    if assured.value != -math.inf:
+        raise reason from None
+    used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().expected_damage
+    return replace(assured, constraint=constraint, used=used, layers=None, _kept={})
+
+
+def _achieved(
+    mdp: MDP, policy: Policy, constraint: Expected | Chance, discount: float, price: float
+) -> tuple[float, float, float]:
+    """What the policy returns, how much of the limit it uses, and what it surely returns within the limit."""
+    result = evaluate(mdp, policy, discount=discount)
+    if isinstance(constraint, Expected):
+        used, limit = result.discounted_damage, constraint.limit
+    else:
+        used, limit = result.overspends, constraint.risk
+    excess = used + result.accuracy - limit
+    if not excess <= ROUNDING * max(1.0, limit):
+        raise LimitReached(
+            f"the policy found uses {used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this."
+        )
+    lower = result.lower - price * max(excess, 0.0)
+    return result.expected_return, used, lower
+
+
+def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:
+    """A flow that goes round where nothing arrives stands for ever rarer and ever longer visits: a limit, no policy."""
+    used = flow.keep(np.ones(flow.num_states, np.bool_), answer.flow > TINY)
+    there = np.bincount(flow.owner, answer.flow, minlength=flow.num_states) > TINY
+    apart = flow.state[there & ~reachable(used)]
+    if apart.size:
+        shown = ", ".join(mdp.state_name(s) for s in np.unique(apart % mdp.num_states)[:6].tolist())
+        raise LimitReached(
+            f"no policy attains the best return, {upper:.10g}; it is approached by ever rarer and ever longer visits "
+            f"to {shown}. Use a discount below 1, or end the episode there."
+        )
+
+
+def _unbounded(mdp: MDP, states: Ints, constraint: Constraint) -> UnboundedReturn:
+    cycle = tuple(np.unique(states).tolist())
+    shown = ", ".join(mdp.state_name(s) for s in cycle[:6]) + (f", … ({len(cycle)} states)" if len(cycle) > 6 else "")
+    return UnboundedReturn(
+        f"with {constraint} the return has no bound: reward can be collected for ever in {shown}. "
+        "Use a discount below 1, or end the episode there.",
+        cycle=cycle,
+    )
+
+
+def _no_end(constraint: Expected | Chance, free: bool) -> Infeasible:
+    if free:
+        return Infeasible(
+            f"with {constraint} every policy has a return of minus infinity, or none: it must collect rewards for ever "
+            "that do not add up. Use a discount below 1."
+        )
+    return Infeasible("no policy has a finite expected damage: damage can be forced again and again.", needed=math.inf)
+
+
+def _above_limit(constraint: Expected | Chance, needed: float) -> Infeasible:
+    if isinstance(constraint, Expected):
+        what = f"the expected damage cannot be held at {constraint.limit:g}"
+    else:
+        what = f"the risk of more than {constraint.budget} damage cannot be held at {constraint.risk:g}"
+    return Infeasible(f"{what} (with a finite return); {needed:.10g} is the least.", needed=needed)

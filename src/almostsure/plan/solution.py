@@ -1,0 +1,136 @@
+"""``Solution``: the best return under a constraint, a policy that attains it, and how they are known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from almostsure.errors import AlmostSureError, LimitReached
+from almostsure.model.mdp import MDP, Floats
+from almostsure.plan.constraints import Chance, Constraint, Expected
+from almostsure.policy.evaluation import Evaluation, evaluate
+from almostsure.policy.policy import Policy
+
+if TYPE_CHECKING:
+    from almostsure.plan.assured.layers import Layers
+    from almostsure.plan.within import Within
+
+ASKED = 100_000  # pairs up to which printing a solution evaluates its policy
+SURELY = 1e-9  # an end that is missed with no more probability than this is sure
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Solution:
+    """The best return under a constraint, a policy that attains it, and how they are known."""
+
+    mdp: MDP
+    constraint: Constraint
+    value: float  # at the initial state or distribution
+    lower: float
+    upper: float
+    policy: Policy
+    discount: float
+    tolerance: float
+    used: float  # the policy's expected damage, or its risk; for AlmostSure the most damage that it may take
+    price: float  # what one more unit of the limit or of the risk would add to the return; NaN for AlmostSure
+    layers: Layers | None = None  # AlmostSure everywhere: bounds for every remaining budget and state
+    within: Within | None = None  # AlmostSure with a horizon: returns for every number of steps left
+    proved: bool = True  # whether the bounds allow for every rounding; only Expected and Chance may say no
+    _kept: dict[str, Floats] = field(default_factory=dict)  # the curve, once it was asked for
+
+    def __post_init__(self) -> None:
+        if any(map(math.isnan, (self.value, self.lower, self.upper))):
+            raise LimitReached("the return is beyond what floating-point numbers hold. Scale the rewards down.")
+
+    @property
+    def curve(self) -> Floats:
+        """The best return for the budgets 0 … budget; NaN where infeasible.  It is computed when it is first asked for.
+
+        For Expected: for the limits 0, 1, … up to the limit.
+        """
+        if "curve" not in self._kept:
+            from almostsure.plan.tradeoff.curve import curve_of
+
+            self._kept["curve"] = curve_of(self)
+        return self._kept["curve"]
+
+    def evaluate(self) -> Evaluation:
+        """Evaluate the policy exactly."""
+        return evaluate(self.mdp, self.policy, discount=self.discount)
+
+    def __repr__(self) -> str:
+        return f"<Solution: return {self.value:.10g} with {self.constraint}>"
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<13}{text}" for name, text in self._facts())
+
+    def _repr_html_(self) -> str:
+        from almostsure.model.show.html import card
+        from almostsure.policy.text import curve_table, policy_map
+
+        return card("Solution", self._facts(), curve_table(self._kept.get("curve")), policy_map(self.policy))
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What there is to say, by name."""
+        steps = "" if self.policy.horizon is None else f", within {self.policy.horizon:,} steps"
+        facts = [
+            ("best return", f"{self.value:.10g}" + (f" (discount {self.discount:g})" if self.discount < 1 else "")),
+            ("constraint", f"{self.constraint}{steps}"),
+            ("bounds", f"{self.lower:.12g} … {self.upper:.12g}{'' if self.proved else ', the upper one not proved'}"),
+            ("policy", self.policy.description()),
+        ]
+        match self.constraint:
+            case Expected(limit=limit):
+                worth = f"another unit is worth {self.price:.6g}"
+                facts.append(("damage", f"{self.used:.6g} of {limit:g} on average, {worth}"))
+            case Chance(risk=risk):
+                worth = "" if math.isnan(self.price) else f", another per cent is worth {self.price / 100:.6g}"
+                facts.append(("risk", f"{self.used:.6g} of {risk:g} is used{worth}"))
+        return [*facts, *self._may_never_end()]
+
+    def _may_never_end(self) -> list[tuple[str, str]]:
+        """What to say of policies that do not surely end, where that is cheap to know."""
+        if self.policy.horizon is not None or self.policy.num_layers * self.mdp.num_states > ASKED:
+            return []
+        if self.value == -math.inf and not self.mdp.is_terminal().any():
+            return [("ends", "never, and costs add up for ever: name a goal when you read the model")]
+        try:
+            ends = self.evaluate().ends
+        except AlmostSureError:
+            return []
+        return [("ends", f"with probability {ends:.6g} only")] if ends < 1 - SURELY else []
+
+
+def check_gap(solution: Solution) -> None:
+    """Raise, with the whole solution, where the bounds are too far apart."""
+    lower, upper, tolerance = solution.lower, solution.upper, solution.tolerance
+    if lower == upper or (math.isfinite(lower) and upper - lower <= tolerance * max(1.0, abs(lower))):
+        return
+    remedy = "Pass a larger tolerance" if math.isfinite(upper - lower) else "Scale the rewards down"
+    raise LimitReached(
+        f"the bounds {lower:.12g} … {upper:.12g} are further apart than the tolerance {tolerance:g} allows. "
+        f"{remedy}; the error's solution has these bounds.",
+        solution=solution,
+    )
+
+
+def at_start(mdp: MDP, values: Floats) -> tuple[float, float]:
+    """The mean over the initial distribution, from below and from above; NaN if one initial state is infeasible."""
+    if values.size == 1 or not np.isfinite(values).all():
+        mean = float(values @ mdp.initial_probabilities) if values.size > 1 else float(values[0])
+        return mean, mean
+    chance = mdp.initial_probabilities
+    mean, size = (float(side @ chance) / float(chance.sum()) for side in (values, np.abs(values)))
+    rounding = (values.size + 4) * float(np.finfo(np.float64).eps) * size
+    return mean - rounding, mean + rounding
+
+
+def middle(lower: float, upper: float) -> float:
+    """The value that is shown for two bounds."""
+    if lower == -math.inf < upper == math.inf:
+        return 0.0  # nothing is known
+    return lower if lower == upper else lower / 2 + upper / 2

@@ -1,0 +1,85 @@
+"""The best return against the budget, also where it is infeasible or has no bound."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from almostsure.budget.solve import minimal_budget
+from almostsure.errors import Infeasible, UnboundedReturn
+from almostsure.model.mdp import MDP, Floats
+from almostsure.plan.constraints import AlmostSure, Chance, Expected
+from almostsure.plan.solution import Solution, at_start, middle
+from almostsure.plan.solve import solve_policy
+
+
+def assured_curve(mdp: MDP, budget: int, *, discount: float = 1.0, tolerance: float = 1e-8) -> Floats:
+    """The best assured return for the budgets 0 … budget; NaN where infeasible, plus infinity where it has no bound.
+
+    More budget never returns less.  So if the return has no bound at ``budget``, halving finds from where on.
+    """
+
+    def solve(minimal: int) -> Floats | None:
+        try:
+            return solve_policy(mdp, AlmostSure(minimal), discount=discount, tolerance=tolerance).curve
+        except Infeasible:
+            return np.full(minimal + 1, math.nan)
+        except UnboundedReturn:
+            return None
+
+    below = solve(budget)
+    if below is not None:
+        return below
+    below, bounded, unbounded = np.zeros(0), -1, budget
+    while unbounded - bounded > 1:
+        middle = (bounded + unbounded) // 2
+        found = solve(middle)
+        if found is None:
+            unbounded = middle
+        else:
+            below, bounded = found, middle
+    return np.concatenate([below, np.full(budget - bounded, math.inf)])
+
+
+def curve_of(solution: Solution) -> Floats:
+    """The best returns for all budgets or whole limits up to a solution's; NaN where infeasible."""
+    match solution.constraint:
+        case Expected(limit=limit):
+            return np.array([_value_at(solution, Expected(step)) for step in range(math.floor(limit) + 1)])
+        case Chance(budget=budget, risk=risk) if risk > 0:
+            return np.array([_value_at(solution, Chance(step, risk)) for step in range(budget + 1)])
+    return _assured_curve(solution)
+
+
+def _value_at(solution: Solution, at: Expected | Chance) -> float:
+    if at == solution.constraint:
+        return solution.value
+    discount, tolerance, horizon = solution.discount, solution.tolerance, solution.policy.horizon
+    try:
+        return solve_policy(solution.mdp, at, discount=discount, tolerance=tolerance, horizon=horizon).value
+    except Infeasible:
+        return math.nan
+
+
+def _assured_curve(solution: Solution) -> Floats:
+    """The best return at the start for the budgets 0 … budget."""
+    from almostsure.plan.assured import layers
+
+    mdp, budget = solution.mdp, solution.policy.budget or 0
+    found = solution.layers
+    if found is not None:
+        lower, upper = (side[:, mdp.initial_states] for side in (found.lower, found.upper))
+    else:
+        minimal = minimal_budget(mdp, cap=budget)
+        first = minimal.smallest_budget()
+        codes = np.arange(first, budget + 1)[:, None] * mdp.num_states + mdp.initial_states.astype(np.int64)
+        pairs = layers.solve_pairs(
+            mdp, minimal.of_choice, codes.ravel(), discount=solution.discount, tolerance=solution.tolerance,
+            values_only=True,
+        )  # fmt: skip
+        at = pairs.at(codes)
+        above = np.full((first, mdp.initial_states.size), np.nan)
+        lower, upper = (np.concatenate([above, side[at]]) for side in (pairs.lower, pairs.upper))
+    bounds = ((at_start(mdp, below)[0], at_start(mdp, over)[1]) for below, over in zip(lower, upper, strict=True))
+    return np.array([middle(*both) for both in bounds])
