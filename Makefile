@@ -64,7 +64,7 @@ oldest:  ## the tests of the core, with the oldest versions that pyproject.toml 
 
 .PHONY: mutants
 mutants: $(DEV)  ## whether the tests notice small changes of the code: a random sample, under an hour
-	@$(PIP) 'cosmic-ray>=8.4'
+	@$(PIP) 'cosmic-ray>=8.4' 'pytest-cov>=7'
 	@$(RUN) scripts/mutants.py $(ARGS)
 
 .PHONY: docs

@@ -1,11 +1,12 @@
 """``make mutants``: does a test fail when the code is wrong?  Mutation testing with Cosmic Ray, on a random sample.
 
 Cosmic Ray knows every small change of a file (an operator, a number, a condition, a decorator).  A seeded sample of
-them is applied, one at a time, to a copy of the sources, and the tests that concern the file run until the first fails:
-those named after it, then those of its room.  A change that no test notices has *survived*: a test is missing, or the
-change makes no difference and is listed in ``scripts/mutants.txt``.
+them is applied, one at a time, to a copy of the sources, and the tests of its room that run the changed line are run
+until the first fails: those named after the file, then the others.  A change that no test notices has *survived*: a
+test is missing, or the change makes no difference and is listed in ``scripts/mutants.txt``.
 
-Before that, the tests of each room must pass as they are.  Files with compiled loops are tested as plain Python
+Before that, the tests of each room must pass as they are, and coverage tells which of them run which line.  Lines that
+run when a file is imported belong to all of them.  Files with compiled loops are tested as plain Python
 (``NUMBA_DISABLE_JIT``), since Numba's cache does not notice that a function which another file calls has changed; of
 them, only the tests that compare engines are run.
 """
@@ -30,6 +31,7 @@ from cosmic_ray.mutating import mutate_and_test
 from cosmic_ray.testing import run_tests
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec, TestOutcome
+from coverage import CoverageData
 
 ROOMS = ("model", "budget", "policy", "shield")
 KERNELS = {  # files with compiled loops, and the tests that compare them with their plain twins
@@ -40,6 +42,7 @@ KERNELS = {  # files with compiled loops, and the tests that compare them with t
 }
 # Not looked at: pages and pictures, a process of its own with Storm in it, and what has no effect when it runs.
 WITHOUT = ("show/", "storm/", "__init__.py", "examples.py", "text.py")
+OPTIONS = "-x -q -p no:cacheprovider --no-header --ignore=tests/model/test_storm.py"
 EQUIVALENT = Path(__file__).with_suffix(".txt")
 
 
@@ -58,16 +61,18 @@ def main() -> int:
         root = copy_of_sources(Path(name))
         mutants = sample(root, seed, given.count, given.only)
         print(f"seed {seed}: {len(mutants)} mutants; first the tests as they are", flush=True)
-        for command in sorted({test_command(root, room_of(root, mutant.module_path)) for mutant in mutants}):
+        rooms = {mutant.module_path.relative_to(root / "src/almostsure").parts[0] for mutant in mutants}
+        for command in (watched(room) for room in sorted(rooms)):
             if run_tests(command, 20 * given.timeout)[0] != TestOutcome.SURVIVED:
                 print(f"the tests must pass before anything is changed; they do not: {command}")
                 return 1
+        print(f"     {time.monotonic() - start:6.0f} s  they pass", flush=True)
         for number, mutant in enumerate(mutants, 1):
             if time.monotonic() - start > 60 * given.minutes:
                 print(f"time is up; {len(mutants) - number + 1} mutants were not tried")
                 break
             where = f"{mutant.module_path.relative_to(root / 'src/almostsure')}:{mutant.start_pos[0]}"
-            result = mutate_and_test([mutant], test_command(root, mutant.module_path), given.timeout)
+            result = mutate_and_test([mutant], test_command(root, mutant), given.timeout)
             outcome = judged(result, known)
             outcomes[outcome] += 1
             print(
@@ -94,12 +99,6 @@ def copy_of_sources(root: Path) -> Path:
     changes = {"PYTHONPATH": str(root / "src"), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_CACHE_DIR": str(root / "cache")}
     os.environ.update(changes)
     return root
-
-
-def room_of(root: Path, module: Path) -> Path:
-    """The folder of a module's room."""
-    package = root / "src/almostsure"
-    return package / Path(module).relative_to(package).parts[0]
 
 
 def sample(root: Path, seed: int, count: int, only: str) -> list[MutationSpec]:
@@ -148,20 +147,33 @@ def is_protocol(node: ast.AST) -> bool:
     return isinstance(node, ast.ClassDef) and any(ast.unparse(base).startswith("Protocol") for base in node.bases)
 
 
-def test_command(root: Path, module: Path) -> str:
-    """The tests named after a module, then those of its folder and room, until the first fails."""
-    tests, inside = root / "tests", Path(module).relative_to(root / "src/almostsure")
+def watched(room: str) -> str:
+    """All tests of a room, and what coverage writes about which of them runs which line."""
+    cover = f"--cov=src/almostsure/{room} --cov-context=test --cov-report= --cov-config=/dev/null"
+    return f"env COVERAGE_FILE=coverage-{room} {sys.executable} -m pytest {OPTIONS} {cover} tests/{room}"
+
+
+def test_command(root: Path, mutant: MutationSpec) -> str:
+    """The tests that run what is changed, those named after its file first, until the first fails."""
+    inside = mutant.module_path.relative_to(root / "src/almostsure")
     kernel = next((places for name, places in KERNELS.items() if str(inside).startswith(name)), None)
     if kernel is not None:
-        places = [tests / place for place in kernel]
-    else:
-        room, folder = tests / inside.parts[0], tests / inside.parent
-        near = [folder] if folder.is_dir() and folder != tests else []
-        places = [*sorted(room.rglob(f"test_{inside.stem}.py")), *near, room]
-    shown = " ".join(str(place.relative_to(root)) for place in places)
-    plain = "NUMBA_DISABLE_JIT=1" if kernel is not None else "NUMBA_DISABLE_JIT=0"
-    options = "-x -q -p no:cacheprovider --no-header --ignore=tests/model/test_storm.py"
-    return f"env {plain} {sys.executable} -m pytest {options} {shown}"
+        places = " ".join(f"tests/{place}" for place in kernel)
+        return f"env NUMBA_DISABLE_JIT=1 {sys.executable} -m pytest {OPTIONS} {places}"
+    chosen = root / "chosen"
+    chosen.write_text("\n".join(running(root, mutant) or [f"tests/{inside.parts[0]}"]))
+    return f"{sys.executable} -m pytest {OPTIONS} @{chosen}"
+
+
+def running(root: Path, mutant: MutationSpec) -> list[str]:
+    """The tests that run some line of a change; none where it runs on import, or never."""
+    lines = range(mutant.start_pos[0], mutant.end_pos[0] + 1)
+    inside = mutant.module_path.relative_to(root / "src/almostsure")
+    data = CoverageData(str(root / f"coverage-{inside.parts[0]}"))
+    data.read()
+    by_line = data.contexts_by_lineno(str(mutant.module_path.resolve()))
+    tests = {context.rpartition("|")[0] for line in lines for context in by_line.get(line, ())}
+    return [] if "" in tests else sorted(tests, key=lambda test: (f"test_{inside.stem}.py" not in test, test))
 
 
 def judged(result: object, known: set[str]) -> str:
