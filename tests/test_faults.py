@@ -17,10 +17,13 @@ import pytest
 
 import almostsure as asure
 from almostsure import files
+from almostsure.cli.options import save_figure
 from almostsure.errors import FileError, ModelError
 from almostsure.learn import FunctionSampler, count_outcomes
 from almostsure.learn.comparison.run import compare
 from almostsure.learn.ledger import Episode, Ledger
+from almostsure.paper.claim import HOLDS, Claim
+from almostsure.paper.reproduction import Reproduction
 from almostsure.report import write_report
 
 from .kinds import KINDS, MODEL, Kind, ledgers
@@ -122,6 +125,31 @@ def deep_agents() -> Kind:
     return Kind(agent.save, lambda path: load_agent(path, MODEL).policy())
 
 
+def paper_claims() -> Kind:
+    """The tables of the paper's claims: the one asked for is a link into the folder of all."""
+
+    def write(path: Path) -> None:
+        folder = path.parent / "claims"
+        folder.mkdir(exist_ok=True)
+        link = folder / "claims.csv"
+        if not link.is_symlink():
+            link.symlink_to(path)
+        claim = Claim(name="Lemma 1", title="t", statement="s", value="1", verdict=HOLDS, comment="none")
+        Reproduction(folder=folder, seed=1, unchecked=0, claims=[claim]).write_tables()
+
+    return Kind(write, Path.read_bytes)
+
+
+def pictures() -> Kind:
+    figures = pytest.importorskip("matplotlib.figure")
+
+    def write(path: Path) -> None:
+        figure = figures.Figure(figsize=(1, 1))
+        write_as(path, ".svg", lambda name: save_figure(figure, name))
+
+    return Kind(write, lambda path: path.read_bytes()[:40])
+
+
 def write_as(path: Path, ending: str, write: Callable[[Path], object]) -> None:
     """Write to a name with the ending that the writer wants, which is a link to the path."""
     link = path.with_suffix(ending)
@@ -131,7 +159,7 @@ def write_as(path: Path, ending: str, write: Callable[[Path], object]) -> None:
 
 
 def beside(path: Path) -> list[str]:
-    return sorted(name for name in os.listdir(path.parent) if name.endswith(".tmp"))
+    return sorted(str(name) for name in path.parent.rglob("*.tmp"))
 
 
 WRITERS = [
@@ -142,13 +170,15 @@ WRITERS = [
     pages,
     comparisons,
     deep_agents,
+    paper_claims,
+    pictures,
 ]
 EVENTS = (writes, renames, flushes, allocations)
 CASES = [
     pytest.param(kind, event, id=f"{kind.__name__}-{event.__name__}")
     for kind in WRITERS
     for event in EVENTS
-    if (kind, event) != (pages, allocations)  # a report makes hundreds of arrays before it writes
+    if event is not allocations or kind not in (pages, pictures)  # hundreds of arrays are made before these are written
 ]
 
 
