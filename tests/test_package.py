@@ -8,11 +8,14 @@ import inspect
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 import almostsure
+
+TESTS = Path(__file__).parent
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(almostsure.__file__).parent
@@ -153,3 +156,10 @@ def test_no_module_stands_in_the_way_of_an_export() -> None:
     program += "assert callable(getattr(sys.modules[p], n))"
     for package, name in names:
         subprocess.run([sys.executable, "-c", program, package, name], check=True)
+
+
+def test_no_test_lies_in_a_folder_that_is_left_out(pytestconfig: pytest.Config) -> None:
+    folders = {folder for path in TESTS.rglob("test_*.py") for folder in path.relative_to(TESTS).parts[:-1]}
+    assert "build" in folders
+    left_out = [name for name in folders if any(fnmatch(name, rule) for rule in pytestconfig.getini("norecursedirs"))]
+    assert not left_out
