@@ -130,7 +130,7 @@ class _Failure:
     def of_usage(self, error: Any) -> int:
         """A command line that could not be understood."""
         context = getattr(error, "ctx", None)
-        path = "almostsure" if context is None else context.command_path
+        path = f"almostsure {self.command}" if context is None else context.command_path
         self.command = path.rpartition(" ")[2]
         message = _in_words(error.format_message())
         if not message:  # the help was shown instead: no command was given

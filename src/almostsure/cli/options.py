@@ -35,6 +35,7 @@ MOST_OFFERED = 200  # completions of a state's name
 NOBODY = "almostsure_has_no_such_name"  # in place of a damage, to be told which names there are
 LONGEST_NUMBER = 18  # digits; no model has more states
 LONGEST_NAME = 255  # bytes of a file's name
+PARAMETERS = ", or name those that are to stay unknown with parameters="  # which no command has
 OPTION = re.compile(r"\b(damage|reward|cost|goal|scale|constants)=([^=\d])")  # in messages of the library
 
 # ---------------------------------------------------------------------- completion
@@ -293,6 +294,7 @@ def _require_file(name: str) -> None:
 
 def as_typed(message: str) -> str:
     """A message of the library, with its options named as they are typed here."""
+    message = message.replace(PARAMETERS, "")
     return OPTION.sub(lambda found: f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}", message)
 
 
