@@ -18,8 +18,8 @@ def bog():
 
 def test_the_error_and_the_suggestion_say_what_would_help(bog):
     words = (
-        r"damage can be forced again and again in bog\.\nA number of steps has a budget: 50 for 100 steps and 500 for "
-        r"1,000 steps .*\nA risk that is accepted helps, too: the least probability of overspending is 0\.1 with 1, "
+        r"damage can be forced again and again in bog\.\nFor a number of steps, a finite budget suffices: 50 for 100 "
+        r"steps and 500 for 1,000 steps .*\nOr accept a risk: the least probability of overspending is 0\.1 with 1, "
         r"0\.1 with 2, 0\.1 with 5"
     )
     for ask in (lambda: asure.solve_policy(bog, asure.AlmostSure(3)), lambda: suggest_budget(bog)):
@@ -31,7 +31,7 @@ def test_the_error_and_the_suggestion_say_what_would_help(bog):
 def test_where_a_budget_suffices_nothing_is_said():
     assert instead(minimal_budget("quicksand")) == []
     pit = from_transitions([0], [0], [0], [1], [0], [1])
-    assert instead(minimal_budget(pit))[-1].startswith("More damage than any budget is certain")
+    assert instead(minimal_budget(pit))[-1].startswith("In the long run every budget is exceeded")
     assert instead(minimal_budget(pit, cap=3)) == []
     forbidden = from_transitions([0], [0], [0], [1], [0], [1], labels={"forbidden": [0]})
     assert len(instead(minimal_budget(forbidden))) == 2  # no number of steps helps

@@ -321,15 +321,15 @@ def sampled_mean(page):
     return float(re.search(r"mean ([−\d.,]+)", text)[1].replace("−", "-").replace(",", ""))
 
 
-@pytest.mark.parametrize("name", ["hazard-map", "paper", "corridor", "archipelago", "gym:FrozenLake-v1"])
+@pytest.mark.parametrize("name", [*asure.model.example_names(), "gym:FrozenLake-v1", "gym:CliffWalking-v1"])
 def test_headline_player_and_histogram_are_about_one_policy(visit, tmp_path, content_of, name):
     path = write_report(name, tmp_path / "report.html")
     content = content_of(path)
     assured = content["plans"][0]
-    assert assured["played"] == pytest.approx(assured["value"], rel=1e-7, abs=1e-7)
+    assert assured["played"] == pytest.approx(assured["value"], rel=1e-9, abs=1e-9)
     mdp = as_model(name)
     again = asure.solve_policy(mdp, asure.AlmostSure(content["budget"]))
-    assert assured["value"] == pytest.approx(again.value, abs=1e-7)
+    assert assured["value"] == pytest.approx(again.value, rel=1e-9, abs=1e-9)
     page = visit(path)
     assert show(assured["value"]) in page.text_content("#headline")
     returns = content["distributions"]["plans"][0]["return"]
@@ -417,11 +417,9 @@ def test_a_model_of_variables_has_axes_and_sliders(visit, tmp_path):
     assert page.locator("#variables input[type=range]").count() == 1
 
 
-@pytest.mark.parametrize("width", [320, 360, 390])
-def test_on_a_phone_no_text_is_small_and_nothing_sticks_out(visit, hazard, width):
-    page = visit(hazard, viewport={"width": width, "height": 780})
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    small = page.evaluate("""() => {
+def small_text(page):
+    """The texts of the page that are smaller than 11 pixels."""
+    return page.evaluate("""() => {
       const found = [];
       for (const element of document.querySelectorAll("body *")) {
         const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
@@ -432,10 +430,60 @@ def test_on_a_phone_no_text_is_small_and_nothing_sticks_out(visit, hazard, width
       }
       return found;
     }""")
-    assert small == []
+
+
+@pytest.mark.parametrize("width", [320, 360, 390])
+def test_on_a_phone_no_text_is_small_and_nothing_sticks_out(visit, hazard, width):
+    page = visit(hazard, viewport={"width": width, "height": 780})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert small_text(page) == []
 
 
 def test_the_code_on_the_page_is_code_that_runs(visit, quicksand):
     page = visit(quicksand)
     code = page.locator("#proof pre").first.text_content()
     exec(code, {"mdp": asure.example("quicksand")})
+
+
+# ---------------------------------------------------------------------- plain sentences whatever the model is
+
+LONG = "x" * 10_000
+
+
+def test_names_of_any_length_and_direction_leave_the_page_in_order(visit, tmp_path):
+    mdp = asure.from_transitions(
+        [0, 0, 1, 3], [0, 1, 0, 0], [1, 2, 3, 2], [1] * 4, [1, 2, -1, 0], [0, 3, 1, 0], terminal=[2],
+        state_names=["<script>alert(1)</script>\n\"a\" 'b'", "\u202eright to left", LONG, "two\nlines"],
+        action_names=["a\"b'c<b>", LONG],
+    )  # fmt: skip
+    path = write_report(mdp, tmp_path / "report.html", name=LONG)
+    for width in (1180, 360):
+        page = visit(path, viewport={"width": width, "height": 780})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.inner_text("#details h3").startswith("<script>alert(1)</script>\\n\"a\" 'b'")
+        shown = page.inner_text("body")
+        assert "\u202e" not in shown
+        assert "\\u202eright to left" in shown
+        assert LONG[:119] + "…" in shown
+        assert LONG[:121] not in shown
+        assert small_text(page) == []
+
+
+def test_no_finite_budget_and_no_finite_return_are_said(visit, tmp_path):
+    hopeless = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, 1], [1, 1])
+    page = visit(write_report(hopeless, tmp_path / "hopeless.html"), viewport={"width": 360, "height": 780})
+    assert "no finite budget suffices: damage can be forced again and again" in page.inner_text("h1")
+    assert page.inner_text("#budget-says") == "0 of 2 states are safe. The start is not safe with that."
+    assert "No finite budget suffices from the start" in page.inner_text("#returns-lead")
+    assert "NaN" not in page.inner_text("body")
+    assert small_text(page) == []
+    free = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 1], terminal=[1])
+    page = visit(write_report(free, tmp_path / "free.html", budget=2))
+    assert "reward can be collected for ever" in page.inner_text("#sentences")
+    assert page.inner_text("#budget-says").endswith("From the start the return has no bound.")
+    assert page.inner_text("#returns-lead") == "No budget that was looked at has a finite return to show."
+    endless = asure.from_transitions([0], [0], [0], [1], [-1], [0])
+    page = visit(write_report(endless, tmp_path / "endless.html"))
+    assert "The return is −∞: within the budget no policy is sure to reach an end" in page.inner_text("#sentences")
+    assert page.inner_text("#budget-says").startswith("The only state is safe.")
+    assert "NaN" not in page.inner_text("body")

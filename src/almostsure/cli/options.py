@@ -28,7 +28,7 @@ from almostsure.model.source import GYM, as_model
 if TYPE_CHECKING:
     from almostsure.plan.constraints import Constraint
 
-ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1", "gym:Taxi-v3", "gym:almostsure/Warehouse-v0")  # offered
+ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1", "gym:Taxi-v4", "gym:almostsure/Warehouse-v0")  # offered
 OWN = "gym:almostsure/"  # environments of this package, which know their models
 PICTURES = (".png", ".pdf", ".svg")
 MOST_OFFERED = 200  # completions of a state's name

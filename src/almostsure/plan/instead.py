@@ -61,7 +61,7 @@ def _with_steps(mdp: MDP) -> list[str]:
     if INFINITE in needs:
         return []  # something forbidden is forced
     shown = " and ".join(f"{need:,} for {steps:,} steps" for need, steps in zip(needs, STEPS, strict=True))
-    return [f"A number of steps has a budget: {shown} (minimal_budget(mdp, horizon=T), HorizonShield)."]
+    return [f"For a number of steps, a finite budget suffices: {shown} (minimal_budget(mdp, horizon=T), HorizonShield)."]
 
 
 def _with_risk(mdp: MDP) -> list[str]:
@@ -74,6 +74,6 @@ def _with_risk(mdp: MDP) -> list[str]:
     starts, weights = mdp.initial_states.astype(np.int64), mdp.initial_probabilities
     risks = [float(shield.least_risks(starts, np.full(starts.size, k)) @ weights) for k in BUDGETS]
     if min(risks) >= 1 - 1e-9:
-        return ["More damage than any budget is certain in the long run, so a stated risk does not help."]
+        return ["In the long run every budget is exceeded with certainty, so accepting a risk does not help."]
     shown = ", ".join(f"{risk:.3g} with {k}" for k, risk in zip(BUDGETS, risks, strict=True))
-    return [f"A risk that is accepted helps, too: the least probability of overspending is {shown} (RiskShield)."]
+    return [f"Or accept a risk: the least probability of overspending is {shown} (RiskShield)."]

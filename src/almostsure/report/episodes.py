@@ -126,8 +126,8 @@ def _return_bins(samples: list[Floats]) -> Floats:
     if not values.size:
         return np.array([-0.5, 0.5])
     low, high = float(values.min()), float(values.max())
+    if high == low:  # a bar with room on both sides
+        return low + np.array([-1.5, -0.5, 0.5, 1.5])
     if high - low < MOST_BARS and (values == np.round(values)).all():
         return np.arange(math.floor(low), math.ceil(high) + 2, dtype=np.float64) - 0.5
-    if high == low:
-        return np.array([low - 0.5, low + 0.5])
     return np.linspace(low, high, RETURN_BINS + 1).astype(np.float64)

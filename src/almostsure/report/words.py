@@ -94,7 +94,7 @@ def _about_budget(study: Study) -> list[str]:
     if study.least == INFINITE:
         witness = "The witness below shows how. Parts of the model may still be safe: see what each state needs."
         return [witness, *instead(study.minimal)]
-    least = f"The least budget that can be kept from there is {study.least:,}"
+    least = f"The least budget that can be kept from the start is {study.least:,}"
     if study.least > study.budget:
         return [f"{least}. The witness below shows how more than {study.budget:,} can be forced."]
     if study.asked:
@@ -175,8 +175,9 @@ def _about_model(study: Study) -> list[str]:
     size = study.mdp.num_states
     if size == 1:
         return ["The model has one state."]
+    starts = study.mdp.initial_states.size
     how_many = "all are" if safe == size else "1 is" if safe == 1 else f"{safe:,} are"
     text = f"Of {size:,} states, {how_many} safe with {study.budget:,} left"
     if stuck:
         text += f"; {stuck:,} {'is' if stuck == 1 else 'are'} not safe with any budget"
-    return [f"{text}."]
+    return [f"{text}.", *([f"Runs start in one of {starts:,} states; returns are averages over them."] * (starts > 1))]

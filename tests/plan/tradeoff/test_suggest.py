@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -25,6 +26,13 @@ def test_where_more_stops_paying_on_the_hazard_map():
     assert found.pays_until == 9 == int(np.argmax(curve >= found.limit - slack))
     assert found.most == 11
     assert "next: solve_policy(mdp, AlmostSure(9))" in repr(found)
+
+
+def test_rounding_is_no_gain():
+    found = suggest_budget(model((0, 0, 1, 1, 10, 0), terminal=[1]), most=2)
+    noisy = dataclasses.replace(found, curve=10 + np.array([0, 3.55e-15, 3.55e-15]), pays_until=2)
+    assert "+" not in repr(noisy)
+    assert "adds nothing" in repr(found)
 
 
 def test_each_unit_pays_in_the_paper_and_it_says_so(paper):

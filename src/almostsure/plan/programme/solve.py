@@ -135,8 +135,8 @@ def _unbounded(mdp: MDP, states: Ints, constraint: Constraint) -> UnboundedRetur
 def _no_end(constraint: Expected | Chance, free: bool) -> Infeasible:
     if free:
         return Infeasible(
-            f"with {constraint} every policy has a return of minus infinity, or none: it must collect rewards for ever "
-            "that do not add up. Use a discount below 1."
+            f"with {constraint} every policy has a return of minus infinity, or one that is not defined: the run never "
+            "ends, and its rewards add up to no finite number. Use a discount below 1, or end the episode somewhere."
         )
     return Infeasible("no policy has a finite expected damage: damage can be forced again and again.", needed=math.inf)
 

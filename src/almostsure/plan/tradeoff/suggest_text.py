@@ -17,6 +17,7 @@ WIDTH = 24  # of the longest bar
 ROWS = 16  # at most
 EIGHTHS = "▏▎▍▌▋▊▉█"
 SEEN = 1e-4  # a gain below this share of the whole gain has no row of its own
+ROUNDING = 1e-9  # times the largest return, if above 1: less is no gain
 
 
 def text(suggestion: Suggestion) -> str:
@@ -46,7 +47,7 @@ def _remarks(suggestion: Suggestion) -> list[str]:
 def _table(suggestion: Suggestion) -> list[str]:
     budgets = _shown(suggestion)
     values = suggestion.curve[budgets]
-    gains = ["", *(_gain(now - before) for before, now in pairwise(values))]
+    gains = ["", *(_gain(before, now) for before, now in pairwise(values))]
     cells = [("budget", "best return", "gain")]
     cells += [(str(k), _number(v), gain) for k, v, gain in zip(budgets, values, gains, strict=True)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -61,7 +62,8 @@ def _shown(suggestion: Suggestion) -> list[int]:
     """The least budget, those that add something to the one before, and where it ends; not too many."""
     curve, least = suggestion.curve, suggestion.least
     finite = curve[np.isfinite(curve)]
-    seen = SEEN * (float(finite.max() - finite.min()) if finite.size else 0.0)
+    gained = float(finite.max() - finite.min()) if finite.size else 0.0
+    seen = max(SEEN * gained, _rounding(finite))
     budgets = [least]
     for budget in range(least + 1, len(curve)):
         if curve[budget] > curve[budgets[-1]] + seen or (budget == suggestion.pays_until != budgets[-1]):
@@ -93,5 +95,11 @@ def _number(value: float) -> str:
     return "no bound" if value == math.inf else number(value)
 
 
-def _gain(gain: float) -> str:
-    return f"+{gain:.3g}" if math.isfinite(gain) else ""
+def _gain(before: float, now: float) -> str:
+    gain = now - before
+    return f"+{gain:.3g}" if math.isfinite(gain) and gain > _rounding(np.array([now])) else ""
+
+
+def _rounding(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    """What is no difference between returns of this size."""
+    return ROUNDING * max(1.0, float(np.abs(values).max(initial=0.0)))

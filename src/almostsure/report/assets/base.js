@@ -55,6 +55,11 @@ function show(value) {
   else text = x.toLocaleString("en", { maximumFractionDigits: size < 1 ? 4 : 2 });
   return text.replace("-", "−");
 }
+// Text of others: what would turn the writing around or break a line is shown as its escape.
+const plain = (text) => String(text).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => (c === "\n" ? "\\n" : `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`));
+const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+const LONGEST_NAME = 120;
+const nameOf = (text) => shorten(plain(text.length > LONGEST_NAME ? text.slice(0, LONGEST_NAME + 1) : text), LONGEST_NAME);
 const showNeed = (need) => (need === INFINITE || need === null ? "∞" : String(need));
 const count = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 

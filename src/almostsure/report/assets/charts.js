@@ -104,7 +104,7 @@ function drawKinds() {
   const heads = ["Constraint", "return", "mean damage", "worst damage", `P(damage > ${DATA.budget})`, "the policy"];
   const rows = DATA.plans.map((plan) => {
     const name = make("td", { class: `c-${plan.kind}` }, make("i", { class: `key ${plan.kind}`, "aria-hidden": "true" }), make("strong", null, PLANS[plan.kind].title), make("div", { class: "dim" }, plan.constraint));
-    if (plan.problem || plan.value === null) return make("tr", null, name, make("td", { colspan: 5, class: "dim" }, plan.problem));
+    if (plan.problem || plan.value === null) return make("tr", null, name, make("td", { colspan: 5, class: "dim" }, plain(plan.problem)));
     const over = toNumber(plan.overspends) > 0;
     return make("tr", null, name, make("td", { class: "number" }, DATA.rewarded ? show(plan.value) : "–"), make("td", { class: "number" }, show(plan.meanDamage)),
       make("td", { class: "number" }, plan.worst === null ? "no limit" : plan.worst), make("td", { class: `number${over ? " hurt" : ""}` }, plan.kind === "assured" ? "0, proved" : percent(plan.overspends)),
@@ -131,7 +131,7 @@ function drawKinds() {
     chartTool(`return-${d.kind}`, returnChart(d.kind, d.return, highest))))));
 }
 
-const SMALL = { width: Math.min(330, room()), height: 190, left: 40, right: 8, top: 14, bottom: 36 };
+const SMALL = { width: Math.min(330, room()), height: 204, left: 46, right: 8, top: 32, bottom: 36 };
 
 function smallFrame(label, xTitle, most) {
   const { width, height, left, right, top, bottom } = SMALL;
@@ -166,10 +166,9 @@ function damageChart(kind, damage, size, slots, most) {
   const every = Math.ceil(size / 9);
   for (let d = 0; d < size - (slots > size ? 1 : 0); d += every) svg.append(draw("text", { x: left + (d + 0.5) * step, y: height - bottom + 14, "text-anchor": "middle" }, starts[d]));
   const place = starts.findIndex((first) => first > DATA.budget), wall = left + (place < 0 ? size : place) * step;
-  if (place < 0 && DATA.budget >= starts[size - 1] + 1) svg.append(draw("text", { class: "halo", x: width - right, y: top, "text-anchor": "end" }, `Δ = ${DATA.budget} →`));
-  else svg.append(draw("line", { class: "mark-line", x1: wall, x2: wall, y1: top - 8, y2: height - bottom }), draw("text", { class: "halo", x: wall + 5, y: top, "text-anchor": "start" }, `Δ = ${DATA.budget}`));
-  if (kind !== "assured" || over > 0) svg.append(draw("text", { class: `${over > 0 ? "f-harm" : `f-${kind}`} halo`, x: width - right, y: top + 18, "text-anchor": "end" }, over > 0 ? `${percent(over)} overspend` : "none overspends"));
-  else svg.append(draw("text", { class: "f-assured halo", x: width - right, y: top + 18, "text-anchor": "end" }, "none overspends"));
+  if (place < 0 && DATA.budget >= starts[size - 1] + 1) svg.append(draw("text", { class: "halo", x: width - right, y: top - 6, "text-anchor": "end" }, `Δ = ${DATA.budget} →`));
+  else svg.append(draw("line", { class: "mark-line", x1: wall, x2: wall, y1: top - 16, y2: height - bottom }), draw("text", { class: "halo", x: wall + (wall > width - 60 ? -5 : 5), y: top - 6, "text-anchor": wall > width - 60 ? "end" : "start" }, `Δ = ${DATA.budget}`));
+  svg.append(draw("text", { class: `${over > 0 ? "f-harm" : `f-${kind}`} halo`, x: width - right, y: 12, "text-anchor": "end" }, over > 0 ? `${percent(over)} overspend` : "none overspends"));
   return svg;
 }
 
@@ -180,6 +179,6 @@ function returnChart(kind, data, most) {
   data.share.forEach((p, i) => { if (p > 0) { const bar = draw("rect", { class: `f-${kind}`, x: X(edges[i]) + 0.5, y: Y(p), width: Math.max(1, X(edges[i + 1]) - X(edges[i]) - 1), height: height - bottom - Y(p) }); bar.append(draw("title", null, `${show(edges[i])} … ${show(edges[i + 1])}: ${percent(p)}`)); svg.append(bar); } });
   for (const x of ticks(low, high, 5)) svg.append(draw("text", { x: X(x), y: height - bottom + 14, "text-anchor": "middle" }, show(x)));
   const mean = toNumber(data.mean);
-  if (Number.isFinite(mean)) svg.append(draw("line", { class: "mark-line", x1: X(mean), x2: X(mean), y1: top - 6, y2: height - bottom }), draw("text", { class: "halo", x: X(mean) + (mean > (low + high) / 2 ? -5 : 5), y: top + 2, "text-anchor": mean > (low + high) / 2 ? "end" : "start" }, `mean ${show(mean)}`));
+  if (Number.isFinite(mean)) svg.append(draw("line", { class: "mark-line", x1: X(mean), x2: X(mean), y1: top - 16, y2: height - bottom }), draw("text", { class: "halo", x: X(mean) + (mean > (low + high) / 2 ? -5 : 5), y: top - 6, "text-anchor": mean > (low + high) / 2 ? "end" : "start" }, `mean ${show(mean)}`));
   return svg;
 }

@@ -56,7 +56,11 @@ function finder() {
 
 function choiceTable(state, left) {
   const best = playAt(state, app.layer), rows = choicesOf(state);
-  const values = rows.map((choice) => (choice.need <= left ? choiceValue(choice, app.layer) : NaN));
+  const valueOf = (choice) => { // of the best action, that of the state: it is in this file where those of its outcomes are not
+    const value = choiceValue(choice, app.layer);
+    return Number.isNaN(value) && choice.place === best ? valueAt(state, app.layer) : value;
+  };
+  const values = rows.map((choice) => (choice.need <= left ? valueOf(choice) : NaN));
   const valued = DATA.rewarded && values.some((x) => !Number.isNaN(x));
   return make("table", null,
     make("thead", null, make("tr", null, make("th", { scope: "col" }, "Action"), make("th", { scope: "col", class: "number" }, "needs"),

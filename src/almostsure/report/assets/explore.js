@@ -84,6 +84,7 @@ function saysBudget(left) {
   const start = DATA.least === null || left < DATA.least
     ? "The start is not safe with that." : `From the start${CURVE.get(left) === Infinity ? " the return has no bound." : DATA.rewarded && CURVE.has(left) && !Number.isNaN(CURVE.get(left)) ? `, the best return is ${show(CURVE.get(left))}.` : " it can be kept."}`;
   const size = DATA.model.states;
+  if (size === 1) return `The only state is ${safe ? "" : "not "}safe. ${start}`;
   return `${safe === size ? `All ${size.toLocaleString("en")}` : `${safe.toLocaleString("en")} of ${size.toLocaleString("en")}`} states are safe. ${start}`;
 }
 

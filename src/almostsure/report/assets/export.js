@@ -14,8 +14,8 @@ function saveStates() {
   const rows = [["state", "name", "needs", "safe", "action", "return", "terminal"]];
   for (let i = 0; i < STATES.count; i++) {
     const state = idOf(i), play = playAt(state, app.layer), value = valueAt(state, app.layer);
-    rows.push([state, quoted(stateName(state)), needOf(state) === INFINITE ? "inf" : needOf(state), needOf(state) <= remaining(),
-      play < 0 || isTerminal(state) ? "" : quoted(actionName(choicesOf(state)[play].action)), Number.isNaN(value) ? "" : value, isTerminal(state)]);
+    rows.push([state, quoted(fullName(state)), needOf(state) === INFINITE ? "inf" : needOf(state), needOf(state) <= remaining(),
+      play < 0 || isTerminal(state) ? "" : quoted(fullAction(choicesOf(state)[play].action)), Number.isNaN(value) ? "" : value, isTerminal(state)]);
   }
   save(fileName(".csv"), "text/csv", rows.map((row) => row.join(",")).join("\r\n") + "\r\n");
 }

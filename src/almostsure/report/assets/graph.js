@@ -18,7 +18,7 @@ class Graph {
     this.labels = draw("g");
     this.svg = draw("svg", { viewBox: [this.left, this.top, this.width, this.height].join(" "), width: this.width, role: onSelect ? "application" : "img",
       "aria-label": label, tabindex: onSelect ? 0 : null }, this.edges.map((edge) => [edge.line, edge.arrow]), [...this.nodes.values()].map((node) => node.group), this.labels);
-    this.svg.style.setProperty("--least", `${Math.round(0.8 * this.width)}px`);
+    this.svg.style.setProperty("--least", `${Math.ceil(0.92 * this.width)}px`);
     this.label(-1);
     if (onSelect) this.svg.addEventListener("keydown", (event) => this.key(event, onSelect));
     put(stage, this.svg);
@@ -210,7 +210,6 @@ function along(points, t) {
   return points.length === 1 ? points[0] : along(points.slice(1).map((p, i) => [0, 1].map((k) => points[i][k] + (p[k] - points[i][k]) * t)), t);
 }
 
-const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 const boxAt = (x, y, width, height) => ({ x, y, left: x - width / 2, right: x + width / 2, top: y - height / 2, bottom: y + height / 2 });
 const overlap = (a, b) => Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
 

@@ -19,12 +19,12 @@ const at = (state) => (STATES.place ? (STATES.place.has(state) ? STATES.place.ge
 const idOf = (i) => (STATES.ids ? STATES.ids[i] : i);
 const known = (state) => at(state) >= 0;
 
-function stateName(state) {
-  const i = at(state);
-  return STATES.names && i >= 0 ? STATES.names[i] : `state ${state.toLocaleString("en")}`;
-}
-const actionName = (action) =>
+// Names as the model has them, and as the page shows them.
+const fullName = (state) => (STATES.names && known(state) ? STATES.names[at(state)] : `state ${state.toLocaleString("en")}`);
+const fullAction = (action) =>
   (DATA.model.actions && action < DATA.model.actions.length ? DATA.model.actions[action] : `action ${action}`);
+const stateName = (state) => nameOf(fullName(state));
+const actionName = (action) => nameOf(fullAction(action));
 const needOf = (state) => STATES.need[at(state)];
 const isTerminal = (state) => known(state) && STATES.terminal[at(state)] === 1;
 const isStart = (state) => DATA.model.starts.some(([start]) => start === state);

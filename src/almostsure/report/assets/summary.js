@@ -1,9 +1,9 @@
 // ------------------------------------------------------------------ the summary, the proof, and what is left out
 
 function drawSummary() {
-  byId("name").textContent = DATA.name;
+  byId("name").textContent = nameOf(DATA.name);
   byId("headline").textContent = DATA.headline;
-  put(byId("sentences"), DATA.sentences.map((sentence) => make("p", null, sentence)));
+  put(byId("sentences"), DATA.sentences.map((sentence) => make("p", null, plain(sentence))));
   put(byId("facts"), DATA.facts.map((fact) => make("div", null, make("dt", null, fact.label), make("dd", { class: "figure" }, fact.value), make("dd", { class: "note" }, fact.note))));
   put(byId("sections"), [["explore", "Where it is safe"], ["play", "Watch it play"], ["returns", "Larger budgets"], ["kinds", "Three promises"], ["figures", "Figures"], ["proof", "Proof"]]
     .filter(([id]) => !byId(id).hidden).map(([id, title]) => make("a", { href: `#${id}` }, title)));
@@ -23,7 +23,7 @@ function pairs(entries) {
 function drawProof() {
   const p = DATA.proof, m = DATA.model;
   const verdict = p.broken
-    ? [make("span", { class: "badge no" }, "✕ broken"), ` The certificate does not hold: ${p.broken}`]
+    ? [make("span", { class: "badge no" }, "✕ broken"), ` The certificate does not hold: ${plain(p.broken)}`]
     : [make("span", { class: "badge yes" }, "✓ verified"), " The minimal budgets of all states and choices carry a certificate. It was checked when this report was made, by code that shares nothing with the solver: it proves that they are neither too small nor too large."];
   put(byId("proof-body"),
     make("div", { class: "card" }, make("h3", null, "Certificate"), make("p", null, verdict),
@@ -33,7 +33,7 @@ function drawProof() {
       make("p", { class: "sub" }, "or with files, in a process that loads nothing but the checker and the file readers:"),
       make("pre", null, "mdp.save(\"model.umb\"); minimal.save(\"budget.safetensors\")\n$ almostsure check model.umb budget.safetensors")),
     make("div", { class: "card" }, make("h3", null, "Reproduction"),
-      pairs([["Version", `almostsure ${p.version}, Python ${p.python}, NumPy ${p.numpy}`], ["Seed", p.seed], ["Made with", make("code", null, p.command)]]),
+      pairs([["Version", `almostsure ${p.version}, Python ${p.python}, NumPy ${p.numpy}`], ["Seed", p.seed], ["Made with", make("code", null, plain(p.command))]]),
       make("p", { class: "sub" }, "The same command gives the same file, byte for byte, with the same versions."),
-      DATA.notes.length ? [make("h3", null, "What is not in this report"), make("ul", { class: "notes", id: "notes" }, DATA.notes.map((note) => make("li", null, note)))] : ""));
+      DATA.notes.length ? [make("h3", null, "What is not in this report"), make("ul", { class: "notes", id: "notes" }, DATA.notes.map((note) => make("li", null, plain(note))))] : ""));
 }
