@@ -48,8 +48,10 @@ def files(tmp_path: Path) -> None:
     (tmp_path / "folder.umb").mkdir()
 
 
-BAD_MODELS = ("nowhere.umb", "nowhere.prism", "corrupt.umb", "binary.txt", "empty.txt", "folder.umb", "quicksnad",
-              "", "gym:", "gym:Nothing-v7", "gym:almostsure/Nothing-v0", "\udcff\x1b[31m\u202e<script>", "x" * 10_000)  # fmt: skip
+BAD_MODELS = (
+    "nowhere.umb", "nowhere.prism", "corrupt.umb", "binary.txt", "empty.txt", "folder.umb", "quicksnad", "", "gym:",
+    "gym:Nothing-v7", "gym:almostsure/Nothing-v0", "\udcff\x1b[31m\u202e<script>", "x" * 10_000,
+)  # fmt: skip
 
 
 @pytest.mark.usefixtures("files")

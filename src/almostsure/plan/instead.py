@@ -61,7 +61,8 @@ def _with_steps(mdp: MDP) -> list[str]:
     if INFINITE in needs:
         return []  # something forbidden is forced
     shown = " and ".join(f"{need:,} for {steps:,} steps" for need, steps in zip(needs, STEPS, strict=True))
-    return [f"For a number of steps, a finite budget suffices: {shown} (minimal_budget(mdp, horizon=T), HorizonShield)."]
+    how = "minimal_budget(mdp, horizon=T), HorizonShield"
+    return [f"For a number of steps, a finite budget suffices: {shown} ({how})."]
 
 
 def _with_risk(mdp: MDP) -> list[str]:
