@@ -137,8 +137,8 @@ Cost = Annotated[
 Goal = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME|CONDITION",
-        help="Where a run ends: a label or a condition of a file.",
+        metavar="NAME|RULE",
+        help="Where a run ends: a label, or a condition ('x=3'), of a file.",
         rich_help_panel="The model",
     ),
 ]
@@ -179,7 +179,7 @@ Monitors = Annotated[
         "--monitor",
         metavar="NAME=…",
         help="What is remembered along a run, once or more: steps=T; second=LABEL:BUDGET, where entering the label "
-        "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL, a tank that is filled there; automaton=FILE.json.",
+        "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL is a tank that is filled there; automaton=FILE.json.",
         rich_help_panel="The model",
     ),
 ]

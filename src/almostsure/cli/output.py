@@ -27,7 +27,8 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.model.mdp import MDP
 
 BAR = 30  # columns of a bar
-NARROW = 60  # columns of a terminal, below which a table may not fit
+NARROW = 60  # columns of a terminal, below which the lines of a table are not wrapped
+PADDING = 2  # columns between those of a table
 WIDEST = 10_000
 MOST = 10_000  # entries of a list that has one for each state; larger ones are in the file that -o writes
 
@@ -109,22 +110,36 @@ def facts(rows: Sequence[tuple[str, object]]) -> None:
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:
     """A table; the columns in ``right`` are numbers, and aligned as such.
 
-    On a narrow terminal that it does not fit, each row becomes a block: words broken across columns cannot be read.
+    Where it does not fit, its lines are wrapped; on a narrow terminal, and where words would have to be broken, each
+    row becomes a block.
     """
-    result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for at, name in enumerate(head):
-        result.add_column(Text(clean(name)), justify="right" if at in right else "left", overflow="fold")
-    for row in rows:
-        result.add_row(*map(_cell, row))
-    if console().width < NARROW and _widest(result) > console().width:
+    cells = [list(map(_cell, row)) for row in (head, *rows)]
+    widths = _widths(cells, console().width - PADDING * (len(head) - 1))
+    if widths is None:
         _blocks(head, rows)
-    else:
-        console().print(result)
+        return
+    result = Table(box=None, pad_edge=False, padding=(0, PADDING, 0, 0), header_style="bold")
+    for at, (name, width) in enumerate(zip(cells[0], widths, strict=True)):
+        result.add_column(name, justify="right" if at in right else "left", width=width)
+    for row in cells[1:]:
+        result.add_row(*row)
+    console().print(result)
 
 
-def _widest(result: Table) -> int:
-    """The width of a table whose lines are not broken."""
-    return Measurement.get(console(), console().options.update(width=WIDEST), result).maximum
+def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
+    """How wide the columns are, without a broken word; None where each row had better be a block."""
+    sizes = [Measurement.get(console(), console().options.update(width=WIDEST), cell) for row in rows for cell in row]
+    columns = [sizes[at :: len(rows[0])] for at in range(len(rows[0]))]
+    widths = [max(cell.minimum for cell in column) for column in columns]
+    wanted = [max(cell.maximum for cell in column) - width for column, width in zip(columns, widths, strict=True)]
+    spare = room - sum(widths)
+    if spare < 0 or (spare < sum(wanted) and console().width < NARROW):
+        return None
+    for rank, at in enumerate(sorted(range(len(widths)), key=wanted.__getitem__)):  # who wants little gets it
+        more = min(wanted[at], spare // (len(widths) - rank))
+        widths[at] += more
+        spare -= more
+    return widths
 
 
 def _blocks(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
