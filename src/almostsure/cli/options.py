@@ -179,7 +179,8 @@ Monitors = Annotated[
         "--monitor",
         metavar="NAME=…",
         help="What is remembered along a run, once or more: steps=T; second=LABEL:BUDGET, where entering the label "
-        "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL is a tank that is filled there; automaton=FILE.json.",
+        "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL is a tank that is filled there; "
+        "automaton=FILE.json.",
         rich_help_panel="The model",
     ),
 ]
