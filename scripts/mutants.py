@@ -1,12 +1,12 @@
 """``make mutants``: does a test fail when the code is wrong?  Mutation testing with Cosmic Ray, on a random sample.
 
 Cosmic Ray knows every small change of a file (an operator, a number, a condition, a decorator).  A seeded sample of
-them is applied, one at a time, to a copy of the sources, and the tests of its room that run the changed line are run
-until the first fails: those named after the file, then the others.  A change that no test notices has *survived*: a
-test is missing, or the change makes no difference and is listed in ``scripts/mutants.txt``.
+them is applied, one at a time, to a copy of the sources, and the tests that run the changed line are run until the
+first fails: those named after the file, then the others.  A change that no test notices has *survived*: a test is
+missing, or the change makes no difference and is listed in ``scripts/mutants.txt``.
 
-Before that, the tests of each room must pass as they are, and coverage tells which of them run which line.  Lines that
-run when a file is imported belong to all of them.  Files with compiled loops are tested as plain Python
+Before that, the tests must pass as they are, and coverage tells which of them run which line.  Lines that run when a
+file is imported belong to all of them.  Files with compiled loops are tested as plain Python
 (``NUMBA_DISABLE_JIT``), since Numba's cache does not notice that a function which another file calls has changed; of
 them, only the tests that compare engines are run.
 """
@@ -34,6 +34,8 @@ from cosmic_ray.work_item import MutationSpec, TestOutcome
 from coverage import CoverageData
 
 ROOMS = ("model", "budget", "policy", "shield")
+# Their tests, and those elsewhere that are about what they compute and write.
+TESTS = [f"tests/{name}" for name in (*ROOMS, "paper", "test_faults.py", "test_files.py", "cli/test_horizon.py")]
 KERNELS = {  # files with compiled loops, and the tests that compare them with their plain twins
     "budget/compiled": ("budget/compiled", "budget/test_agreement.py", "budget/test_certificate.py"),
     "budget/horizon_kernel": ("budget/test_horizon.py",),
@@ -43,6 +45,10 @@ KERNELS = {  # files with compiled loops, and the tests that compare them with t
 # Not looked at: pages and pictures, a process of its own with Storm in it, and what has no effect when it runs.
 WITHOUT = ("show/", "storm/", "__init__.py", "examples.py", "text.py")
 OPTIONS = "-x -q -p no:cacheprovider --no-header --ignore=tests/model/test_storm.py"
+WATCHED = (  # coverage writes which test runs which line
+    f"env COVERAGE_FILE=coverage {sys.executable} -m pytest {OPTIONS} --cov-context=test --cov-report= "
+    f"--cov-config=/dev/null {' '.join(f'--cov=src/almostsure/{room}' for room in ROOMS)} {' '.join(TESTS)}"
+)
 EQUIVALENT = Path(__file__).with_suffix(".txt")
 
 
@@ -61,11 +67,10 @@ def main() -> int:
         root = copy_of_sources(Path(name))
         mutants = sample(root, seed, given.count, given.only)
         print(f"seed {seed}: {len(mutants)} mutants; first the tests as they are", flush=True)
-        rooms = {mutant.module_path.relative_to(root / "src/almostsure").parts[0] for mutant in mutants}
-        for command in (watched(room) for room in sorted(rooms)):
-            if run_tests(command, 20 * given.timeout)[0] != TestOutcome.SURVIVED:
-                print(f"the tests must pass before anything is changed; they do not: {command}")
-                return 1
+        outcome, output = run_tests(WATCHED, 20 * given.timeout)
+        if outcome != TestOutcome.SURVIVED:
+            print(f"{output[-2000:]}\nthe tests must pass before anything is changed; they do not: {WATCHED}")
+            return 1
         print(f"     {time.monotonic() - start:6.0f} s  they pass", flush=True)
         for number, mutant in enumerate(mutants, 1):
             if time.monotonic() - start > 60 * given.minutes:
@@ -92,7 +97,7 @@ def main() -> int:
 def copy_of_sources(root: Path) -> Path:
     """A copy that may be changed; nothing happens to the sources themselves."""
     here = Path(__file__).parents[1]
-    for folder in ("src", "tests"):
+    for folder in ("src", "tests", "docs", "scripts"):
         shutil.copytree(here / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(here / "pyproject.toml", root)
     os.chdir(root)
@@ -147,12 +152,6 @@ def is_protocol(node: ast.AST) -> bool:
     return isinstance(node, ast.ClassDef) and any(ast.unparse(base).startswith("Protocol") for base in node.bases)
 
 
-def watched(room: str) -> str:
-    """All tests of a room, and what coverage writes about which of them runs which line."""
-    cover = f"--cov=src/almostsure/{room} --cov-context=test --cov-report= --cov-config=/dev/null"
-    return f"env COVERAGE_FILE=coverage-{room} {sys.executable} -m pytest {OPTIONS} {cover} tests/{room}"
-
-
 def test_command(root: Path, mutant: MutationSpec) -> str:
     """The tests that run what is changed, those named after its file first, until the first fails."""
     inside = mutant.module_path.relative_to(root / "src/almostsure")
@@ -161,7 +160,7 @@ def test_command(root: Path, mutant: MutationSpec) -> str:
         places = " ".join(f"tests/{place}" for place in kernel)
         return f"env NUMBA_DISABLE_JIT=1 {sys.executable} -m pytest {OPTIONS} {places}"
     chosen = root / "chosen"
-    chosen.write_text("\n".join(running(root, mutant) or [f"tests/{inside.parts[0]}"]))
+    chosen.write_text("\n".join(running(root, mutant) or TESTS))
     return f"{sys.executable} -m pytest {OPTIONS} @{chosen}"
 
 
@@ -169,7 +168,7 @@ def running(root: Path, mutant: MutationSpec) -> list[str]:
     """The tests that run some line of a change; none where it runs on import, or never."""
     lines = range(mutant.start_pos[0], mutant.end_pos[0] + 1)
     inside = mutant.module_path.relative_to(root / "src/almostsure")
-    data = CoverageData(str(root / f"coverage-{inside.parts[0]}"))
+    data = CoverageData(str(root / "coverage"))
     data.read()
     by_line = data.contexts_by_lineno(str(mutant.module_path.resolve()))
     tests = {context.rpartition("|")[0] for line in lines for context in by_line.get(line, ())}
