@@ -39,7 +39,7 @@ TESTS = [f"tests/{name}" for name in (*ROOMS, "paper", "test_faults.py", "test_f
 KERNELS = {  # files with compiled loops, and the tests that compare them with their plain twins
     "budget/compiled": ("budget/compiled", "budget/test_agreement.py", "budget/test_certificate.py"),
     "budget/horizon_kernel": ("budget/test_horizon.py",),
-    "policy/linear": ("policy/test_linear.py", "policy/test_exactness.py"),
+    "policy/evaluation/linear": ("policy/evaluation",),
     "policy/simulation/kernel": ("policy/simulation",),
 }
 # Not looked at: pages and pictures, a process of its own with Storm in it, and what has no effect when it runs.

@@ -13,7 +13,7 @@ from almostsure.plan.constraints import AlmostSure, Chance, Expected
 from almostsure.plan.programme import occupation
 from almostsure.plan.solve import solve_policy
 from almostsure.policy.augment import augment
-from almostsure.policy.evaluation import evaluate
+from almostsure.policy.evaluation.evaluate import evaluate
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulation.simulate import simulate
 from almostsure.testing import mdps

@@ -12,7 +12,7 @@ from almostsure import AlmostSure, Chance, Expected, Policy, evaluate, from_tran
 from almostsure.errors import AlmostSureError, ArgumentError, CorruptFile, Infeasible, NoSafeAction, PolicyError
 from almostsure.model import Steps, product
 from almostsure.plan import within as module
-from almostsure.policy.worst import worst_damage
+from almostsure.policy.evaluation.worst import worst_damage
 from almostsure.shield import HorizonShield
 from almostsure.testing import mdps
 

@@ -19,7 +19,7 @@ import numpy as np
 from almostsure.learn.learners.world import Playground
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.mdp import MDP
-from almostsure.policy.evaluation import evaluate
+from almostsure.policy.evaluation.evaluate import evaluate
 from almostsure.policy.policy import Policy
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from almostsure.plan.constraints import AlmostSure, Expected
 from almostsure.plan.solution import Solution
 from almostsure.plan.solve import solve_policy
 from almostsure.policy.augment import augment
-from almostsure.policy.evaluation import Evaluation, evaluate
+from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulation.simulate import Episodes, simulate
 

@@ -19,7 +19,7 @@ from almostsure.paper.search import History, follow, overspends, stationary, unr
 from almostsure.plan.constraints import AlmostSure
 from almostsure.plan.solve import solve_policy
 from almostsure.policy.augment import augment
-from almostsure.policy.evaluation import evaluate
+from almostsure.policy.evaluation.evaluate import evaluate
 from almostsure.policy.policy import Policy
 from almostsure.shield.shield import Shield
 

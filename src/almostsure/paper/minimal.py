@@ -20,7 +20,7 @@ from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.paper.claim import LOOSE, Trial, claim
 from almostsure.paper.search import MOST_POLICIES, History, follow, overspends, policies, unrolled
-from almostsure.policy.evaluation import evaluate
+from almostsure.policy.evaluation.evaluate import evaluate
 from almostsure.policy.policy import Policy
 from almostsure.shield.shield import Shield
 

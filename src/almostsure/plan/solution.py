@@ -11,7 +11,7 @@ import numpy as np
 from almostsure.errors import AlmostSureError, LimitReached
 from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import Chance, Constraint, Expected
-from almostsure.policy.evaluation import Evaluation, evaluate
+from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 
 if TYPE_CHECKING:

@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING
 from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
-    from almostsure.policy.evaluation import Evaluation, evaluate
+    from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
+    from almostsure.policy.evaluation.worst import worst_damage
     from almostsure.policy.policy import Policy
     from almostsure.policy.simulation.simulate import Episodes, Trajectory, simulate
-    from almostsure.policy.worst import worst_damage
 
 __all__ = ["Episodes", "Evaluation", "Policy", "Trajectory", "evaluate", "simulate", "worst_damage"]
 
 __getattr__ = on_demand(
     __name__,
     {
-        "almostsure.policy.evaluation": "Evaluation evaluate",
+        "almostsure.policy.evaluation.evaluate": "Evaluation evaluate",
         "almostsure.policy.policy": "Policy",
         "almostsure.policy.simulation.simulate": "Episodes Trajectory simulate",
-        "almostsure.policy.worst": "worst_damage",
+        "almostsure.policy.evaluation.worst": "worst_damage",
     },
 )

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from almostsure.errors import CorruptFile, NoSafeAction, PolicyError
 from almostsure.files import load_tensors, save_tensors
 from almostsure.model.mdp import MDP
+from almostsure.policy.evaluation.worst import worst_damage
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
-from almostsure.policy.worst import worst_damage
 
 ARRAYS = {"choice": "i", "probability": "f", "rest_probability": "f", "rest_choice": "i", "block": "i"}
 

@@ -14,7 +14,7 @@ from almostsure.arguments import whole
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.errors import ArgumentError
 from almostsure.model.mdp import MDP
-from almostsure.policy.chain import rule_of
+from almostsure.policy.evaluation.chain import rule_of
 from almostsure.policy.explore import explore
 from almostsure.policy.policy import Policy, as_policy, unwrapped
 from almostsure.policy.read import rule_of_function

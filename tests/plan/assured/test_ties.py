@@ -11,7 +11,7 @@ from almostsure.model.build.grid import grid_family
 from almostsure.plan.assured import engine, layers, ties
 from almostsure.testing.families import garnet
 
-from ...policy.exact import evaluate_exactly
+from ...policy.evaluation.exact import evaluate_exactly
 
 POLICIES = 300  # a model with more of them is left out
 

@@ -9,7 +9,7 @@ import pytest
 from almostsure import Chance, Expected, Policy, from_transitions, solve_policy
 from almostsure.errors import Infeasible, LimitReached, UnboundedReturn
 
-from ...policy.exact import evaluate_exactly
+from ...policy.evaluation.exact import evaluate_exactly
 
 POLICIES = 200  # a model with more of them is left out
 

@@ -69,7 +69,7 @@ def _introduce() -> None:
 def _promises(mdp: MDP) -> list[Promise]:
     from almostsure.plan.constraints import AlmostSure, Expected
     from almostsure.plan.solve import solve_policy
-    from almostsure.policy.worst import worst_damage
+    from almostsure.policy.evaluation.worst import worst_damage
 
     found = []
     for title, constraint in (

@@ -27,7 +27,7 @@ from almostsure.gym.deep.training_env import Source, TrainingEnv, shielded_in, t
 from almostsure.learn.learners.training import Training
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.source import as_model
-from almostsure.policy.evaluation import Evaluation, evaluate
+from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.shield.protocol import Guard
 from almostsure.shield.shield import Shield

@@ -18,7 +18,7 @@ import torch
 from almostsure.errors import AlmostSureError, PolicyError
 from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.policy.evaluation import evaluate
+from almostsure.policy.evaluation.evaluate import evaluate
 from almostsure.policy.policy import Policy
 
 CHUNK = 1 << 14  # pairs that the network is asked about at once

@@ -18,7 +18,7 @@ from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components
 from almostsure.plan.programme.occupation import FEASIBLE, loses, mean_gain
-from almostsure.policy.linear import SuperLU
+from almostsure.policy.evaluation.linear import SuperLU
 
 NEARLY = 1e-6  # by how much a choice may seem to lose, times the rewards' size, to be tried
 ROUNDING = 2e-15  # what is left of a reward that cancels out, times the size of what it was computed from

@@ -27,8 +27,8 @@ from almostsure.plan.assured.steps import NOWHERE, Bounds, Game
 from almostsure.plan.graph import surely_leave
 from almostsure.plan.programme.flow import Flow, choice_graph, end_components
 from almostsure.plan.programme.occupation import FEASIBLE, gainful, loses
-from almostsure.policy.chain import add_up
-from almostsure.policy.linear import SuperLU
+from almostsure.policy.evaluation.chain import add_up
+from almostsure.policy.evaluation.linear import SuperLU
 
 UNPROVED = "the bounds could not be proved in 64-bit numbers. Pass a larger tolerance."
 MAX_ITERATIONS = 1000

@@ -27,7 +27,7 @@ from almostsure.plan.assured import sweep_kernels as kernels
 from almostsure.plan.assured.approach import MIXED_ROUNDS, approach
 from almostsure.plan.assured.steps import Part
 from almostsure.plan.assured.sweep_kernels import CHUNK, Limits, Run, Search
-from almostsure.policy.linear import SuperLU
+from almostsure.policy.evaluation.linear import SuperLU
 
 REFINEMENTS = 2  # steps after a factorisation
 LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality

@@ -26,8 +26,8 @@ import numpy as np
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components
-from almostsure.policy.chain import add_up
-from almostsure.policy.linear import SuperLU
+from almostsure.policy.evaluation.chain import add_up
+from almostsure.policy.evaluation.linear import SuperLU
 
 TIGHT = 1e-7  # slack below this share of the values' size counts as none where a way to a stop is looked for
 ROUNDS = 1_000

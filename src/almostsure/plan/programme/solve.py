@@ -18,7 +18,7 @@ from almostsure.plan.programme.lagrange import Answer, Proof
 from almostsure.plan.programme.occupation import Endless, NoEnd, Programme
 from almostsure.plan.programme.upper import upper_bound
 from almostsure.plan.solution import Solution, at_start, check_gap
-from almostsure.policy.evaluation import evaluate
+from almostsure.policy.evaluation.evaluate import evaluate
 from almostsure.policy.policy import Policy
 
 SHY = 2.0**-44  # the share of a limit that is not used, so that rounding does not exceed it

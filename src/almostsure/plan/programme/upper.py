@@ -18,7 +18,7 @@ import numpy as np
 
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints
 from almostsure.plan.assured.layers import solve_pairs
-from almostsure.policy.wide import two_product, two_sum
+from almostsure.policy.evaluation.wide import two_product, two_sum
 
 RAISES = (0.0, 1e-15, 1e-13, 1e-11, 1e-10, 1e-9)  # by how much a price is raised, times the price if above 1
 SHARE = 0.1  # of the tolerance

@@ -9,8 +9,8 @@ the distribution, until less than 1e-13 of the finite damage is unaccounted for.
 
 Accuracy.  Probabilities are what is stored, divided by its exact sum.  Every value is a sum of two floats, its
 equation's residual is computed with twice the digits, and a bound on its error is proved, rounding included
-(:mod:`almostsure.policy.linear`).  ``lower`` and ``upper`` enclose the return; ``accuracy`` is the largest error of
-any number in the result, so that a long expected length, which floats cannot hold more exactly, shows in it.
+(:mod:`almostsure.policy.evaluation.linear`).  ``lower`` and ``upper`` enclose the return; ``accuracy`` is the largest
+error of any number in the result, so that a long expected length, which floats cannot hold more exactly, shows in it.
 
 What goes on for ever.  Undiscounted, a policy may end in a recurrent class that is not terminal.  If no step of it has
 an expected reward and none does damage, nothing is added; its length is infinite.  If it takes damage, the total
@@ -23,26 +23,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
 from almostsure.arguments import check_budget, check_discount, names_right_word
 from almostsure.errors import ArgumentError
-from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.source import Model, as_model
-from almostsure.policy.chain import Block, Moves, add_up, block, layers_of, normalised
+from almostsure.policy.evaluation.chain import layers_of, normalised
+from almostsure.policy.evaluation.layer import Flow, Layer, Number, Values, mean_of
+from almostsure.policy.evaluation.within import evaluate_within
 from almostsure.policy.explore import OVERSPENT
-from almostsure.policy.linear import EPS, Leaking
 from almostsure.policy.policy import Policy, as_policy
-from almostsure.policy.wide import LOST, TINY, Groups, Wide, add, multiply, put, wide
-from almostsure.policy.within import evaluate_within
 
 LEVELS = 1_000
 WORK = 10_000_000
 NEGLIGIBLE = 1e-13
-EXACT = 40  # states of a class whose drift is computed in fractions, where nothing else decides it
 
 RETURN, DAMAGE, STEPS, ENDS, HURTS = range(5)  # the columns that are solved for together
 
@@ -139,35 +136,17 @@ def evaluate(mdp: Model, policy: Any, *, budget: int | None = None, discount: fl
     return _Evaluator(mdp, policy, start, discount).run()
 
 
-class Values(NamedTuple):
-    """What is collected from states on, or from moves on, and how much each number may be wrong by."""
-
-    value: Wide  # [n, columns]
-    error: Floats  # [n, columns]
-
-    def at(self, places: Any) -> Values:
-        """Those of some states."""
-        return Values(self.value[places], self.error[places])
-
-
-class Number(NamedTuple):
-    """A number, and how much it may be wrong by."""
-
-    value: float
-    error: float
-
-
 class _Evaluator:
     """One evaluation: explore downwards, values upwards, masses downwards, then the stationary part's distribution."""
 
     def __init__(self, mdp: MDP, policy: Policy, start: int | None, discount: float) -> None:
         self.mdp, self.policy, self.start, self.discount = mdp, policy, start, discount
-        self.layers: dict[int, _Layer] = {}  # by remaining budget, OVERSPENT for the stationary part
+        self.layers: dict[int, Layer] = {}  # by remaining budget, OVERSPENT for the stationary part
         self.lost = 0.0  # mass
 
     def run(self) -> Evaluation:
         for moves in layers_of(self.mdp, self.policy, self.start):
-            self.layers[moves.remaining] = _Layer(self.mdp, moves, moves.stays, self.discount)
+            self.layers[moves.remaining] = Layer(self.mdp, moves, moves.stays, self.discount)
         for remaining in sorted(self.layers):
             self._value_layer(remaining)
         first = self.layers[max(self.layers)]
@@ -178,8 +157,8 @@ class _Evaluator:
         initial[first.moves.position(self.mdp.initial_states)] = probability.high
         distribution, beyond = self._masses(initial)
         starts = first.moves.position(self.mdp.initial_states)
-        numbers = [_mean(probability, first.values.at((starts, column))) for column in range(5)]
-        discounted = [_mean(probability, first.discounted.at((starts, column))) for column in (RETURN, DAMAGE)]
+        numbers = [mean_of(probability, first.values.at((starts, column))) for column in range(5)]
+        discounted = [mean_of(probability, first.discounted.at((starts, column))) for column in (RETURN, DAMAGE)]
         return self._result(numbers, discounted, distribution, beyond)
 
     def _result(
@@ -223,14 +202,14 @@ class _Evaluator:
     def _value_layer(self, remaining: int) -> None:
         layer = self.layers[remaining]
         damage, successor = layer.moves.damage, layer.moves.successor
-        after, discounted = _nothing(damage.size, 5), _nothing(damage.size, 2)
+        after, discounted = Values.zeros(damage.size, 5), Values.zeros(damage.size, 2)
         for hurt in np.unique(damage[~layer.stays]).tolist():
             target = self.layers.get(max(remaining - hurt, OVERSPENT))
             if target is not None:
                 at = np.flatnonzero(~layer.stays & (damage == hurt))
                 place = target.moves.position(successor[at])
-                _write(after, at, target.values.at(place))
-                _write(discounted, at, target.discounted.at(place))
+                after.put(at, target.values.at(place))
+                discounted.put(at, target.discounted.at(place))
         layer.solve(after, discounted)
 
     # ------------------------------------------------------------------ masses, from above
@@ -258,7 +237,7 @@ class _Evaluator:
             return ended, float(sum(mass.sum() for _, _, mass in spilled))
         return self._levels(spilled, ended.tolist())
 
-    def _account(self, layer: _Layer, mass: Floats) -> _Flow:
+    def _account(self, layer: Layer, mass: Floats) -> Flow:
         """What becomes of the mass that enters a layer; what is lost of it is noted."""
         flow = layer.flow(mass)
         self.lost += flow.lost
@@ -268,7 +247,7 @@ class _Evaluator:
         """The distribution of damage of the stationary part, level by level."""
         tail = self.layers[OVERSPENT]
         moves, size = tail.moves, tail.moves.states.size
-        layer = _Layer(self.mdp, moves, moves.damage == 0, 1.0)
+        layer = Layer(self.mdp, moves, moves.damage == 0, 1.0)
         finite = 1 - np.clip(tail.values.value.high[:, HURTS], 0.0, 1.0)
         waiting: dict[int, Floats] = {}
         for level, reached, mass in entering:
@@ -284,188 +263,6 @@ class _Evaluator:
             for damage, reached, mass in flow.left:
                 np.add.at(waiting.setdefault(level + damage, np.zeros(size)), moves.position(reached), mass)
         return np.array(ended), float(sum(x.sum() for x in waiting.values()))
-
-
-class _Flow(NamedTuple):
-    """What becomes of the mass that enters a layer."""
-
-    ended: float  # never leaves it
-    left: list[tuple[int, Ints, Floats]]  # damage, states reached and their masses
-    lost: float  # bound on what is missing or too much
-
-
-class _Layer:
-    """One layer with its equations and its values."""
-
-    def __init__(self, mdp: MDP, moves: Moves, stays: Bools, discount: float) -> None:
-        self.moves, self.stays, self.discount = moves, stays, discount
-        self.block = block(moves, stays)
-        self.discounting = block(moves, stays, discount=discount) if discount < 1 else self.block
-        closed, label = ~self.block.transient, self.block.label
-        hurting = np.zeros(label.max() + 1, np.bool_)
-        hurting[label[moves.row[stays & (moves.damage > 0)]]] = True
-        self.hurting = closed & hurting[label]
-        self.hurts_for_ever = bool(self.hurting.any())
-        self.goes_on = bool((closed & ~moves.is_terminal).any() or (moves.rests > 0).any())
-        self.overspends = bool((moves.damage[~stays] > moves.remaining).any())
-        self.drifts = set() if discount < 1 else _drifts(mdp, moves, self.block)
-        _, arrivals = np.unique(moves.successor[~stays], return_counts=True)
-        self._most = 16 + int(arrivals.max(initial=0)) + math.log2(moves.row.size + 2)  # additions to a number
-
-    def solve(self, after: Values, discounted: Values) -> None:
-        """Values of every state, given those of the states in other layers that each move leads to."""
-        moves, closed = self.moves, ~self.block.transient
-        nobody = np.zeros(moves.states.size)
-        known = [nobody, nobody, nobody, (closed & moves.is_terminal).astype(float), self.hurting.astype(float)]
-        gains = [moves.reward, moves.damage.astype(float), np.ones(moves.row.size), None, None]
-        self.values = self._solved(self.block, gains, known, after, 1.0)
-        if self.discount < 1:
-            self.discounted = self._solved(self.discounting, gains[:2], known[:2], discounted, self.discount)
-        else:
-            self.discounted = self.values.at((slice(None), slice(2)))
-
-    def _solved(
-        self, solved: Block, gains: list[Floats | None], known: list[Floats], after: Values, discount: float
-    ) -> Values:
-        """The columns' values; ``known`` are those of the states that are not transient."""
-        moves, t = self.moves, solved.transient
-        mine, stays = t[moves.row], np.flatnonzero(self.stays & solved.leaving)
-        target = moves.position(moves.successor[stays])
-        weight, row = moves.weight[mine], (np.cumsum(t) - 1)[moves.row[mine]]
-        count = int(np.count_nonzero(t))
-        groups = Groups(row, count)
-        right, slack = Wide(*np.zeros((2, count, len(gains)))), np.zeros((count, len(gains)))
-        for column, gain in enumerate(gains):
-            onward, error = Wide(*(x[:, column].copy() for x in after.value)), after.error[:, column]
-            onward.high[stays] = known[column][target]
-            if discount < 1:
-                onward = multiply(onward, wide(np.array(discount)))
-            collected = onward if gain is None else add(wide(gain), onward)
-            put(right, (slice(None), column), groups.add_up(multiply(weight, collected[mine])))
-            size = (onward.size if gain is None else onward.size + np.abs(gain)) * (groups.rounds + 16) * TINY
-            slack[:, column] = add_up(row, 1.01 * weight.high * (size + error)[mine], count)
-        found, result = solved.system.solve(right, slack), _nothing(moves.states.size, len(gains))
-        _write(result, np.flatnonzero(t), Values(*found))
-        result.value.high[~t] = np.stack(known, axis=1)[~t]
-        return result
-
-    def flow(self, mass: Floats) -> _Flow:
-        """What becomes of the mass that enters the layer."""
-        moves, solved, t = self.moves, self.block, self.block.transient
-        visits = mass.copy()
-        visits[t], lost = solved.system.visits(mass[t])
-        out = solved.leaving
-        leaving = visits[moves.row[out]] * moves.weight.high[out]
-        closed = self.stays[out]  # leads to where nothing is ever left
-        ended = float(mass[~t].sum() + leaving[closed].sum() + visits[t] @ moves.rests[t])
-        damage, reached, gone = moves.damage[out][~closed], moves.successor[out][~closed], leaving[~closed]
-        left = [(d, reached[damage == d], gone[damage == d]) for d in np.unique(damage).tolist()]
-        return _Flow(ended, left, lost + self._most * EPS * float(mass.sum()))
-
-
-# ---------------------------------------------------------------------- drifts
-
-
-def _drifts(mdp: MDP, moves: Moves, solved: Block) -> set[int]:
-    """For each recurrent class with rewards: 1 or −1 if the return drifts that way, 0 if it has no value."""
-    closed = ~solved.transient
-    rewarding = np.zeros(moves.states.size, np.bool_)
-    rewarding[moves.row[moves.reward != 0]] = True
-    result = set()
-    for label in np.unique(solved.label[closed & rewarding]).tolist():
-        chain = _Class(mdp, moves, np.flatnonzero(solved.label == label))
-        if chain.is_busy():
-            result.add(chain.drift())
-    return result
-
-
-class _Class:
-    """A recurrent class: who is in it, and what is expected of a step in each state."""
-
-    def __init__(self, mdp: MDP, moves: Moves, members: Ints) -> None:
-        self.mdp, self.moves, self.members = mdp, moves, members
-        at = np.flatnonzero(np.isin(moves.row, members))
-        self._at, self._row = at, np.searchsorted(members, moves.row[at])
-        self._column = np.searchsorted(members, moves.position(moves.successor[at]))
-        self._weight = moves.weight[at]
-        groups = Groups(self._row, members.size)
-        self.mean = groups.add_up(multiply(self._weight, wide(moves.reward[at])))
-        size = add_up(self._row, self._weight.high * np.abs(moves.reward[at]), members.size)
-        self.slack: Floats = (groups.rounds + 16) * TINY * size + LOST
-
-    def is_busy(self) -> bool:
-        """Whether some step has an expected reward."""
-        if (np.abs(self.mean.high) > self.slack).any():
-            return True
-        rewarding = np.unique(self._row[self.moves.reward[self._at] != 0])
-        return any(self._exact(row)[0] != 0 for row in rewarding.tolist())
-
-    def drift(self) -> int:
-        """The sign of what is collected from one visit of the first member to the next."""
-        size = self.members.size - 1
-        others = (self._row > 0) & (self._column > 0)
-        home = (self._row > 0) & (self._column == 0)
-        leak = Groups(self._row[home] - 1, size).add_up(self._weight[home])
-        system = Leaking(self._row[others] - 1, self._column[others] - 1, self._weight[others], leak)
-        value, error = system.solve(self.mean[1:, None], self.slack[1:, None])
-        first = (self._row == 0) & (self._column > 0)
-        ahead = Values(value[self._column[first] - 1, 0], error[self._column[first] - 1, 0])
-        step = _mean(self._weight[first], ahead) if first.any() else Number(0.0, 0.0)
-        total = math.fsum([float(self.mean.high[0]), float(self.mean.low[0]), step.value])
-        if abs(total) > 2 * (step.error + float(self.slack[0]) + EPS * abs(total)):
-            return 1 if total > 0 else -1
-        return self._exact_drift() if size < EXACT else 0
-
-    def _exact(self, row: int) -> tuple[Fraction, dict[int, Fraction]]:
-        """The expected reward of a step, and where it leads, in fractions."""
-        at = self._at[self._row == row]
-        mdp, outcome = self.mdp, self.moves.outcome[at]
-        choice = np.searchsorted(mdp.outcome_ptr, outcome, side="right") - 1
-        shares = dict(zip(choice.tolist(), map(Fraction, self.moves.share[at].tolist()), strict=True))
-        totals = {c: sum(map(Fraction, mdp.probability[slice(*mdp.outcome_ptr[c : c + 2])].tolist())) for c in shares}
-        played, mean = sum(shares.values()), Fraction(0)
-        leads: dict[int, Fraction] = {}
-        for i, c, column in zip(
-            outcome.tolist(), choice.tolist(), self._column[self._row == row].tolist(), strict=True
-        ):
-            weight = shares[c] * Fraction(float(mdp.probability[i])) / (played * totals[c])
-            mean += weight * Fraction(float(mdp.reward[i]))
-            leads[column] = leads.get(column, Fraction(0)) + weight
-        return mean, leads
-
-    def _exact_drift(self) -> int:
-        """The same in fractions: states are left out one by one, what is collected there going to who leads there."""
-        rows = [self._exact(row) for row in range(self.members.size)]
-        means, leads = [mean for mean, _ in rows], [dict(lead) for _, lead in rows]
-        for k in range(self.members.size - 1, 0, -1):
-            back = leads[k].pop(k, Fraction(0))
-            for i in range(k):
-                share = leads[i].pop(k, Fraction(0)) / (1 - back)
-                if share:
-                    means[i] += share * means[k]
-                    for j, weight in leads[k].items():
-                        leads[i][j] = leads[i].get(j, Fraction(0)) + share * weight
-        return (means[0] > 0) - (means[0] < 0)
-
-
-# ---------------------------------------------------------------------- pieces
-
-
-def _nothing(size: int, columns: int) -> Values:
-    return Values(Wide(np.zeros((size, columns)), np.zeros((size, columns))), np.zeros((size, columns)))
-
-
-def _write(values: Values, at: Ints, given: Values) -> None:
-    values.value.high[at], values.value.low[at], values.error[at] = *given.value, given.error
-
-
-def _mean(weight: Wide, values: Values) -> Number:
-    """The weighted sum of values."""
-    groups = Groups(np.zeros(weight.high.size, np.int64), 1)
-    total = groups.add_up(multiply(weight, values.value))
-    size = float(weight.high @ values.value.size)
-    error = 1.01 * float(weight.high @ values.error) + (groups.rounds + 16) * TINY * size
-    return Number(float(total.high[0]), error + abs(float(total.low[0])))
 
 
 def _share(number: Number) -> Number:

@@ -7,8 +7,8 @@ layer or leave it; a state whose moves can neither leave nor reach a state from 
     values      V = b + A V        what is collected from each state on
     visits      n = m + Aᵀ n       how often each state is visited when the layer is entered with the masses m
 
-have one solution (A: the moves inside); :mod:`almostsure.policy.linear` finds it, with a proved error.  Recurrence is
-read off the graph, never off the numbers.
+have one solution (A: the moves inside); :mod:`almostsure.policy.evaluation.linear` finds it, with a proved error.
+Recurrence is read off the graph, never off the numbers.
 
 What probabilities mean: those of a choice are the stored floats divided by their exact sum, and so are those of a
 policy in a state and those of the initial states.  A move's weight is computed with twice the digits.
@@ -26,10 +26,10 @@ import numpy.typing as npt
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy import read
+from almostsure.policy.evaluation.linear import Leaking
+from almostsure.policy.evaluation.wide import Groups, Wide, add, divide, multiply, two_sum, wide
 from almostsure.policy.explore import OVERSPENT, Played, Rule, Step, explore
-from almostsure.policy.linear import Leaking
 from almostsure.policy.policy import Policy
-from almostsure.policy.wide import Groups, Wide, add, divide, multiply, two_sum, wide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -13,8 +13,8 @@ beside it.  So every entry of (I − A)⁻¹ keeps its digits, whatever the cond
 out of n changes each entry that is left by a factor within (1 ± ε)^(n+4), if that bounds every operation.  By the
 matrix-tree theorem an entry of the inverse is a quotient of two sums of products of at most n entries each, so it
 changes by a factor within (1 ± ε)^(2n(n+4)), and over all states by one within (1 ± ε)^((n+4)³).  All of it is done
-with twice the digits (:mod:`almostsure.policy.wide`), so this is nothing.  The error of x is that factor times
-(I − A)⁻¹ |b|.
+with twice the digits (:mod:`almostsure.policy.evaluation.wide`), so this is nothing.  The error of x is that factor
+times (I − A)⁻¹ |b|.
 
 *Factorisation* by SuperLU, and *refinement*: the residual of the equation is computed with twice the digits, solved for
 and added, until it cannot be told from rounding.  Proof: if u ≥ 0 satisfies leak u + Σ A (u(i) − u(j)) ≥ |residual|
@@ -33,7 +33,19 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from almostsure.model.mdp import Floats, Ints
-from almostsure.policy.wide import LOST, TINY, Groups, Wide, add, divide, multiply, put, subtract, total, wide
+from almostsure.policy.evaluation.wide import (
+    LOST,
+    TINY,
+    Groups,
+    Wide,
+    add,
+    divide,
+    multiply,
+    put,
+    subtract,
+    total,
+    wide,
+)
 
 EPS = 2.0**-52
 ELIMINATED = 16  # states up to which a system is eliminated at once

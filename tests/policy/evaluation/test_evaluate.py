@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from almostsure import from_transitions
 from almostsure.errors import ArgumentError, NoSafeAction
-from almostsure.policy.evaluation import evaluate
+from almostsure.policy.evaluation.evaluate import evaluate
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
 from almostsure.policy.simulation.simulate import simulate

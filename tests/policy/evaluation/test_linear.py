@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from almostsure.policy.linear import Eliminated, Leaking, Refining, SuperLU
-from almostsure.policy.wide import wide
+from almostsure.policy.evaluation.linear import Eliminated, Leaking, Refining, SuperLU
+from almostsure.policy.evaluation.wide import wide
 
 
 def system(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -43,7 +43,7 @@ class Left(NamedTuple):
 
 
 def evaluate_within(policy: Policy, budget: int | None, discount: float) -> dict[str, Any]:
-    """The fields of an :class:`almostsure.policy.evaluation.Evaluation`."""
+    """The fields of an :class:`almostsure.policy.evaluation.evaluate.Evaluation`."""
     mdp, top = policy.mdp, _levels(policy, budget)
     sums: dict[str, list[float]] = {name: [] for name in ("gain", "size", "damage", "discounted", "steps", "ends")}
     distribution, loss, step, silent = np.zeros(top + 1), 0.0, -1, False

@@ -19,10 +19,10 @@ from almostsure.errors import NoSafeAction
 from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.source import Model, as_model
-from almostsure.policy.chain import rule_of
+from almostsure.policy.evaluation.chain import rule_of
+from almostsure.policy.evaluation.within import worst_within
 from almostsure.policy.explore import Waiting, explore
 from almostsure.policy.policy import Policy, as_policy
-from almostsure.policy.within import worst_within
 
 
 def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float:
@@ -40,7 +40,7 @@ def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float
     Examples
     --------
     >>> import almostsure as asure
-    >>> from almostsure.policy.worst import worst_damage
+    >>> from almostsure.policy.evaluation.worst import worst_damage
     >>> worst_damage("paper", asure.solve_policy("paper", asure.AlmostSure(5)))
     5.0
     >>> worst_damage("paper", asure.solve_policy("paper", asure.Expected(5)))

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from almostsure import AlmostSure, Chance, Expected, example, from_transitions, minimal_budget, simulate, solve_policy
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import NoSafeAction
-from almostsure.policy import worst
-from almostsure.policy.evaluation import evaluate
+from almostsure.policy.evaluation import worst
+from almostsure.policy.evaluation.evaluate import evaluate
+from almostsure.policy.evaluation.worst import worst_damage
 from almostsure.policy.explore import explore
 from almostsure.policy.policy import Policy
-from almostsure.policy.worst import worst_damage
 from almostsure.shield import Shield
 from almostsure.testing import mdps
 
@@ -74,7 +74,7 @@ def test_layers_that_repeat_are_skipped_with_the_same_result(mdp, budget, more):
     policy = Shield(minimal).random_policy(budget)
     quick = worst_damage(mdp, policy, budget=budget + more)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("almostsure.policy.worst._Cycle.skip", lambda _, waiting: waiting)
+        patch.setattr("almostsure.policy.evaluation.worst._Cycle.skip", lambda _, waiting: waiting)
         assert worst_damage(mdp, policy, budget=budget + more) == quick
 
 

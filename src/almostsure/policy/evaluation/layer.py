@@ -1,0 +1,211 @@
+"""One layer of an evaluation: its equations and values, what becomes of mass, and where returns drift for ever."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.policy.evaluation.chain import Block, Moves, add_up, block
+from almostsure.policy.evaluation.linear import EPS, Leaking
+from almostsure.policy.evaluation.wide import LOST, TINY, Groups, Wide, add, multiply, put, wide
+
+EXACT = 40  # states of a class whose drift is computed in fractions, where nothing else decides it
+
+
+class Values(NamedTuple):
+    """What is collected from states on, or from moves on, and how much each number may be wrong by."""
+
+    value: Wide  # [n, columns]
+    error: Floats  # [n, columns]
+
+    def at(self, places: Any) -> Values:
+        """Those of some states."""
+        return Values(self.value[places], self.error[places])
+
+    @classmethod
+    def zeros(cls, size: int, columns: int) -> Values:
+        """Nothing is collected anywhere."""
+        return cls(Wide(np.zeros((size, columns)), np.zeros((size, columns))), np.zeros((size, columns)))
+
+    def put(self, at: Any, given: Values) -> None:
+        """Write those of some states."""
+        self.value.high[at], self.value.low[at], self.error[at] = *given.value, given.error
+
+
+class Number(NamedTuple):
+    """A number, and how much it may be wrong by."""
+
+    value: float
+    error: float
+
+
+class Flow(NamedTuple):
+    """What becomes of the mass that enters a layer."""
+
+    ended: float  # never leaves it
+    left: list[tuple[int, Ints, Floats]]  # damage, states reached and their masses
+    lost: float  # bound on what is missing or too much
+
+
+class Layer:
+    """One layer with its equations and its values."""
+
+    def __init__(self, mdp: MDP, moves: Moves, stays: Bools, discount: float) -> None:
+        self.moves, self.stays, self.discount = moves, stays, discount
+        self.block = block(moves, stays)
+        self.discounting = block(moves, stays, discount=discount) if discount < 1 else self.block
+        closed, label = ~self.block.transient, self.block.label
+        hurting = np.zeros(label.max() + 1, np.bool_)
+        hurting[label[moves.row[stays & (moves.damage > 0)]]] = True
+        self.hurting = closed & hurting[label]
+        self.hurts_for_ever = bool(self.hurting.any())
+        self.goes_on = bool((closed & ~moves.is_terminal).any() or (moves.rests > 0).any())
+        self.overspends = bool((moves.damage[~stays] > moves.remaining).any())
+        self.drifts = set() if discount < 1 else _drifts(mdp, moves, self.block)
+        _, arrivals = np.unique(moves.successor[~stays], return_counts=True)
+        self._most = 16 + int(arrivals.max(initial=0)) + math.log2(moves.row.size + 2)  # additions to a number
+
+    def solve(self, after: Values, discounted: Values) -> None:
+        """Values of every state, given those of the states in other layers that each move leads to."""
+        moves, closed = self.moves, ~self.block.transient
+        nobody = np.zeros(moves.states.size)
+        known = [nobody, nobody, nobody, (closed & moves.is_terminal).astype(float), self.hurting.astype(float)]
+        gains = [moves.reward, moves.damage.astype(float), np.ones(moves.row.size), None, None]
+        self.values = self._solved(self.block, gains, known, after, 1.0)
+        if self.discount < 1:
+            self.discounted = self._solved(self.discounting, gains[:2], known[:2], discounted, self.discount)
+        else:
+            self.discounted = self.values.at((slice(None), slice(2)))
+
+    def _solved(
+        self, solved: Block, gains: list[Floats | None], known: list[Floats], after: Values, discount: float
+    ) -> Values:
+        """The columns' values; ``known`` are those of the states that are not transient."""
+        moves, t = self.moves, solved.transient
+        mine, stays = t[moves.row], np.flatnonzero(self.stays & solved.leaving)
+        target = moves.position(moves.successor[stays])
+        weight, row = moves.weight[mine], (np.cumsum(t) - 1)[moves.row[mine]]
+        count = int(np.count_nonzero(t))
+        groups = Groups(row, count)
+        right, slack = Wide(*np.zeros((2, count, len(gains)))), np.zeros((count, len(gains)))
+        for column, gain in enumerate(gains):
+            onward, error = Wide(*(x[:, column].copy() for x in after.value)), after.error[:, column]
+            onward.high[stays] = known[column][target]
+            if discount < 1:
+                onward = multiply(onward, wide(np.array(discount)))
+            collected = onward if gain is None else add(wide(gain), onward)
+            put(right, (slice(None), column), groups.add_up(multiply(weight, collected[mine])))
+            size = (onward.size if gain is None else onward.size + np.abs(gain)) * (groups.rounds + 16) * TINY
+            slack[:, column] = add_up(row, 1.01 * weight.high * (size + error)[mine], count)
+        found, result = solved.system.solve(right, slack), Values.zeros(moves.states.size, len(gains))
+        result.put(np.flatnonzero(t), Values(*found))
+        result.value.high[~t] = np.stack(known, axis=1)[~t]
+        return result
+
+    def flow(self, mass: Floats) -> Flow:
+        """What becomes of the mass that enters the layer."""
+        moves, solved, t = self.moves, self.block, self.block.transient
+        visits = mass.copy()
+        visits[t], lost = solved.system.visits(mass[t])
+        out = solved.leaving
+        leaving = visits[moves.row[out]] * moves.weight.high[out]
+        closed = self.stays[out]  # leads to where nothing is ever left
+        ended = float(mass[~t].sum() + leaving[closed].sum() + visits[t] @ moves.rests[t])
+        damage, reached, gone = moves.damage[out][~closed], moves.successor[out][~closed], leaving[~closed]
+        left = [(d, reached[damage == d], gone[damage == d]) for d in np.unique(damage).tolist()]
+        return Flow(ended, left, lost + self._most * EPS * float(mass.sum()))
+
+
+def _drifts(mdp: MDP, moves: Moves, solved: Block) -> set[int]:
+    """For each recurrent class with rewards: 1 or −1 if the return drifts that way, 0 if it has no value."""
+    closed = ~solved.transient
+    rewarding = np.zeros(moves.states.size, np.bool_)
+    rewarding[moves.row[moves.reward != 0]] = True
+    result = set()
+    for label in np.unique(solved.label[closed & rewarding]).tolist():
+        chain = _Class(mdp, moves, np.flatnonzero(solved.label == label))
+        if chain.is_busy():
+            result.add(chain.drift())
+    return result
+
+
+class _Class:
+    """A recurrent class: who is in it, and what is expected of a step in each state."""
+
+    def __init__(self, mdp: MDP, moves: Moves, members: Ints) -> None:
+        self.mdp, self.moves, self.members = mdp, moves, members
+        at = np.flatnonzero(np.isin(moves.row, members))
+        self._at, self._row = at, np.searchsorted(members, moves.row[at])
+        self._column = np.searchsorted(members, moves.position(moves.successor[at]))
+        self._weight = moves.weight[at]
+        groups = Groups(self._row, members.size)
+        self.mean = groups.add_up(multiply(self._weight, wide(moves.reward[at])))
+        size = add_up(self._row, self._weight.high * np.abs(moves.reward[at]), members.size)
+        self.slack: Floats = (groups.rounds + 16) * TINY * size + LOST
+
+    def is_busy(self) -> bool:
+        """Whether some step has an expected reward."""
+        if (np.abs(self.mean.high) > self.slack).any():
+            return True
+        rewarding = np.unique(self._row[self.moves.reward[self._at] != 0])
+        return any(self._exact(row)[0] != 0 for row in rewarding.tolist())
+
+    def drift(self) -> int:
+        """The sign of what is collected from one visit of the first member to the next."""
+        size = self.members.size - 1
+        others = (self._row > 0) & (self._column > 0)
+        home = (self._row > 0) & (self._column == 0)
+        leak = Groups(self._row[home] - 1, size).add_up(self._weight[home])
+        system = Leaking(self._row[others] - 1, self._column[others] - 1, self._weight[others], leak)
+        value, error = system.solve(self.mean[1:, None], self.slack[1:, None])
+        first = (self._row == 0) & (self._column > 0)
+        ahead = Values(value[self._column[first] - 1, 0], error[self._column[first] - 1, 0])
+        step = mean_of(self._weight[first], ahead) if first.any() else Number(0.0, 0.0)
+        total = math.fsum([float(self.mean.high[0]), float(self.mean.low[0]), step.value])
+        if abs(total) > 2 * (step.error + float(self.slack[0]) + EPS * abs(total)):
+            return 1 if total > 0 else -1
+        return self._exact_drift() if size < EXACT else 0
+
+    def _exact(self, row: int) -> tuple[Fraction, dict[int, Fraction]]:
+        """The expected reward of a step, and where it leads, in fractions."""
+        at = self._at[self._row == row]
+        mdp, outcome = self.mdp, self.moves.outcome[at]
+        choice = np.searchsorted(mdp.outcome_ptr, outcome, side="right") - 1
+        shares = dict(zip(choice.tolist(), map(Fraction, self.moves.share[at].tolist()), strict=True))
+        totals = {c: sum(map(Fraction, mdp.probability[slice(*mdp.outcome_ptr[c : c + 2])].tolist())) for c in shares}
+        played, mean = sum(shares.values()), Fraction(0)
+        leads: dict[int, Fraction] = {}
+        for i, c, column in zip(
+            outcome.tolist(), choice.tolist(), self._column[self._row == row].tolist(), strict=True
+        ):
+            weight = shares[c] * Fraction(float(mdp.probability[i])) / (played * totals[c])
+            mean += weight * Fraction(float(mdp.reward[i]))
+            leads[column] = leads.get(column, Fraction(0)) + weight
+        return mean, leads
+
+    def _exact_drift(self) -> int:
+        """The same in fractions: states are left out one by one, what is collected there going to who leads there."""
+        rows = [self._exact(row) for row in range(self.members.size)]
+        means, leads = [mean for mean, _ in rows], [dict(lead) for _, lead in rows]
+        for k in range(self.members.size - 1, 0, -1):
+            back = leads[k].pop(k, Fraction(0))
+            for i in range(k):
+                share = leads[i].pop(k, Fraction(0)) / (1 - back)
+                if share:
+                    means[i] += share * means[k]
+                    for j, weight in leads[k].items():
+                        leads[i][j] = leads[i].get(j, Fraction(0)) + share * weight
+        return (means[0] > 0) - (means[0] < 0)
+
+
+def mean_of(weight: Wide, values: Values) -> Number:
+    """The weighted sum of values."""
+    groups = Groups(np.zeros(weight.high.size, np.int64), 1)
+    total = groups.add_up(multiply(weight, values.value))
+    size = float(weight.high @ values.value.size)
+    error = 1.01 * float(weight.high @ values.error) + (groups.rounds + 16) * TINY * size
+    return Number(float(total.high[0]), error + abs(float(total.low[0])))
