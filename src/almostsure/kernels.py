@@ -40,8 +40,23 @@ class Kernel:
                 from numba import njit as numba_njit
 
                 self.dispatcher = numba_njit(**self.options)(self.py_func)
+                _forget_what_moved(self.dispatcher)
                 names = self.py_func.__globals__
                 for name, value in list(names.items()):
                     if isinstance(value, Kernel):
                         names[name] = value.compiled()
             return self.dispatcher
+
+
+def _forget_what_moved(dispatcher: Any) -> None:
+    """Empty the cache on disk if another version of the package left it with types that are now elsewhere.
+
+    Numba reads the whole index before it looks at the stamp of the source, and fails at a type that it cannot import.
+    """
+    cache = getattr(dispatcher, "_cache", None)
+    index = getattr(cache, "_cache_file", None)
+    try:
+        if index is not None:
+            index._load_index()
+    except (ImportError, AttributeError):
+        cache.flush()  # type: ignore[union-attr]
