@@ -29,7 +29,7 @@ import numpy as np
 
 import almostsure as asure
 from almostsure import Grid
-from almostsure.abstract.images import Images
+from almostsure.abstract.enclosure.images import Images
 
 SCOTS = {"dcdc": "0.30 s, 593,089 cells, 49 MB", "vehicle": "2.4 s, 48,018 cells, 252 MB"}
 

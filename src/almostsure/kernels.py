@@ -1,6 +1,6 @@
 """``njit``, but Numba is imported only when a kernel is first called compiled: small models never wait for it.
 
-A kernel is then also an ordinary function, ``kernel.py_func``, that small models run as it is.  When one of a module's
+A kernel is also an ordinary function, :func:`plain`, that small models run as it is.  When one of a module's
 kernels is called compiled for the first time, all kernels that the module knows become Numba's dispatchers, since
 compiled code can call nothing else.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, final
 
 LOCK = threading.RLock()
@@ -46,6 +47,16 @@ class Kernel:
                     if isinstance(value, Kernel):
                         names[name] = value.compiled()
             return self.dispatcher
+
+
+@functools.cache
+def plain(kernel: Any) -> Any:
+    """A kernel as an ordinary function, and so are all those that it calls."""
+    function = kernel.py_func
+    names = {name: function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__}
+    here = dict(function.__globals__)
+    here |= {name: plain(value) for name, value in names.items() if hasattr(value, "py_func")}
+    return FunctionType(function.__code__, here, function.__name__, function.__defaults__)
 
 
 def _forget_what_moved(dispatcher: Any) -> None:

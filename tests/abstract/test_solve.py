@@ -52,7 +52,7 @@ def test_images_that_are_computed_again_give_the_same(name, monkeypatch):
     model = MODELS[name]()
     kept = asure.minimal_budget(model).of_state
     monkeypatch.setattr(solve, "available", lambda: 0)
-    monkeypatch.setattr("almostsure.abstract.images.BLOCK", 20)
+    monkeypatch.setattr("almostsure.abstract.enclosure.images.BLOCK", 20)
     assert asure.minimal_budget(MODELS[name]()).of_state.tolist() == kept.tolist()
 
 
@@ -65,7 +65,7 @@ def test_windows_that_do_not_fit_are_looped_over(name, monkeypatch):
 
 
 def test_many_blocks_and_long_rows(monkeypatch):
-    monkeypatch.setattr("almostsure.abstract.images.BLOCK", 300)
+    monkeypatch.setattr("almostsure.abstract.enclosure.images.BLOCK", 300)
     model = double_integrator((8, 150), unsafe=lambda s: s[0] > 0.7)
     assert len(solve.Blocks(model).edges) > 2
     assert asure.minimal_budget(model).of_state.tolist() == asure.minimal_budget(as_mdp(model)).of_state[:-2].tolist()

@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from almostsure.abstract.abstraction import Abstraction, abstract
+from almostsure.abstract.enclosure.interval import Interval, Maybe
 from almostsure.abstract.grid import Grid
-from almostsure.abstract.interval import Interval, Maybe
-from almostsure.abstract.policy import CellPolicy
+from almostsure.abstract.shield.policy import CellPolicy
 from almostsure.abstract.upper import UpperBudget
 
 __all__ = ["Abstraction", "CellPolicy", "Grid", "Interval", "Maybe", "UpperBudget", "abstract"]

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.evaluate import call, check_function
+from almostsure.abstract.enclosure.evaluate import call, check_function
+from almostsure.abstract.enclosure.images import Images, image_block, open_cells
+from almostsure.abstract.enclosure.interval import Interval, Maybe
 from almostsure.abstract.grid import Grid
-from almostsure.abstract.images import Images, image_block, open_cells
-from almostsure.abstract.interval import Interval, Maybe
 from almostsure.abstract.observation import Observation
 from almostsure.abstract.patterns import Patterns
 from almostsure.arguments import whole
@@ -140,7 +140,7 @@ class Abstraction:
         ModelMismatch
             If a next state lies outside the enclosure; it names the point, the action and by how much.
         """
-        from almostsure.abstract.inclusion import check_step
+        from almostsure.abstract.enclosure.inclusion import check_step
 
         check_step(self, states, actions, next_states, observed=observed)
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.compiled.needs import patterns_need
-from almostsure.abstract.images import Images, blocks
+from almostsure.abstract.enclosure.images import Images, blocks
 from almostsure.abstract.upper import UpperBudget
 from almostsure.arguments import whole_array
 from almostsure.budget.minimal import INFINITE

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.evaluate import call, coordinates
+from almostsure.abstract.enclosure.evaluate import call, coordinates
+from almostsure.abstract.enclosure.images import open_cells, ranges_from
+from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.grid import OUTSIDE, Grid
-from almostsure.abstract.images import open_cells, ranges_from
-from almostsure.abstract.interval import Interval
 from almostsure.abstract.patterns import MOST, Patterns
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from almostsure.abstract.enclosure.interval import Interval, down, up
 from almostsure.abstract.grid import Grid
-from almostsure.abstract.interval import Interval, down, up
 from almostsure.errors import ArgumentError
 
 HALF_UNIT = 2.0**-24  # a float32 differs from what it was rounded from by at most this, relatively

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.diagnosis import stepped
-from almostsure.abstract.evaluate import call
-from almostsure.abstract.interval import Interval
+from almostsure.abstract.enclosure.evaluate import call
+from almostsure.abstract.enclosure.interval import Interval
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, UnknownName
 from almostsure.files import atomic_write

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from almostsure.abstract.certificate import verified
 from almostsure.abstract.compiled import levels as kernels
-from almostsure.abstract.images import Images, Packed, block_ranges, blocks
+from almostsure.abstract.enclosure.images import Images, Packed, block_ranges, blocks
 from almostsure.arguments import whole
 from almostsure.budget.minimal import INFINITE, NO_CAP
 from almostsure.errors import ArgumentError

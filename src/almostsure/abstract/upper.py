@@ -17,8 +17,8 @@ from almostsure.files import load_tensors, save_tensors
 if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
     from almostsure.abstract.diagnosis import Diagnosis, Tightness
-    from almostsure.abstract.guard import CellShield
-    from almostsure.abstract.policy import CellPolicy
+    from almostsure.abstract.shield.policy import CellPolicy
+    from almostsure.abstract.shield.shield import CellShield
     from almostsure.plots import Figure
 
 
@@ -86,13 +86,13 @@ class UpperBudget:
 
     def shield(self) -> CellShield:
         """The shield.  ``almostsure.Shield(minimal)`` is the same."""
-        from almostsure.abstract.guard import CellShield
+        from almostsure.abstract.shield.shield import CellShield
 
         return CellShield(self)
 
     def policy(self) -> CellPolicy:
         """The strategy that the proof is about, as a policy that can be played, saved and exported."""
-        from almostsure.abstract.policy import CellPolicy
+        from almostsure.abstract.shield.policy import CellPolicy
 
         return CellPolicy(self)
 

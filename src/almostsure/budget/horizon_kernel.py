@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from almostsure.budget.minimal import INFINITE
+from almostsure.kernels import njit
 
 
 def iterate_compiled(support: Any, start: Any, steps: int, cap: int) -> tuple[Any, Any, Any, int]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from almostsure.abstract import Abstraction, Grid, abstract
 from almostsure.abstract.diagnosis import forced
-from almostsure.abstract.images import Images
+from almostsure.abstract.enclosure.images import Images
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import CertificateError

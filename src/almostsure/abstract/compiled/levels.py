@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.images import Images
+from almostsure.abstract.enclosure.images import Images
+from almostsure.kernels import njit
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -56,7 +56,7 @@ class Scratch(NamedTuple):
     at: Ints  # [coordinates]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def span_inside(bits: Words, start: int, first: int, end: int) -> bool:
     """Whether the cells ``first … end − 1`` of a row are all in the set."""
     one, full = np.uint64(1), ~np.uint64(0)
@@ -73,7 +73,7 @@ def span_inside(bits: Words, start: int, first: int, end: int) -> bool:
     return True
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def row_inside(bits: Words, start: int, first: int, end: int, width: int) -> bool:
     """Whether the cells ``first … end − 1`` of a row are in the set; those from ``width`` on wrap around."""
     if not span_inside(bits, start, first, min(end, width)):
@@ -81,7 +81,7 @@ def row_inside(bits: Words, start: int, first: int, end: int, width: int) -> boo
     return end <= width or span_inside(bits, start, 0, end - width)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def rows_inside(sets: Sets, shape: Ints, start: int, scratch: Scratch) -> bool:
     """The same for all rows of the box in ``scratch``, along the coordinates whose windows are looped over."""
     low, count, at = scratch.low, scratch.counts, scratch.at
@@ -108,7 +108,7 @@ def rows_inside(sets: Sets, shape: Ints, start: int, scratch: Scratch) -> bool:
             return True
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def place(images: Images, shape: Ints, row: int, offset: Ints) -> None:
     """Where the entries of a row of cells begin, one coordinate after the other, and then where its damages do."""
     n = shape.size
@@ -122,7 +122,7 @@ def place(images: Images, shape: Ints, row: int, offset: Ints) -> None:
         offset[n] += index * images.damage_stride[axis]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def reaches(before: npt.NDArray[np.int32], steps: Ints, reach: npt.NDArray[np.int16]) -> bool:
     """Whether a box of words holds one that has changed."""
     total = np.int64(0)
@@ -137,7 +137,7 @@ def reaches(before: npt.NDArray[np.int32], steps: Ints, reach: npt.NDArray[np.in
     return bool(total > 0)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def sweep(images: Images, sets: Sets, task: Task, scratch: Scratch, first_row: int, num_rows: int) -> int:
     """Take out of ``task.alive`` the cells of some rows that no pattern keeps in the sets; how many there were.
 
@@ -168,7 +168,7 @@ def sweep(images: Images, sets: Sets, task: Task, scratch: Scratch, first_row: i
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def search(images: Images, sets: Sets, task: Task, scratch: Scratch, word: tuple[int, int, int]) -> int:
     """Find the next pattern that holds for cells of a word, and take out those that have none; how many these are.
 
@@ -218,7 +218,7 @@ def search(images: Images, sets: Sets, task: Task, scratch: Scratch, word: tuple
     return found
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def widen(reach: npt.NDArray[np.int16], low: Ints, count: Ints, shape: Ints) -> None:
     """Make ``reach`` hold the words of an outcome; all along a coordinate if it wraps around."""
     for j in range(shape.size):
@@ -247,7 +247,7 @@ class Watch(NamedTuple):
 UNSETTLED = 2**31 - 1
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def member(low: Ints, count: Ints, shape: Ints, number: int) -> np.int64:
     """One of the cells of a box, by its number in C order; the box may wrap around."""
     target, scale = np.int64(0), np.int64(1)
@@ -259,7 +259,7 @@ def member(low: Ints, count: Ints, shape: Ints, number: int) -> np.int64:
     return target
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def arrive(images: Images, watch: Watch, scratch: Scratch, cap: int) -> None:
     """Settle cells in the order of their values, each at the least cost of its choices.
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.images import Images
+from almostsure.abstract.enclosure.images import Images
+from almostsure.kernels import njit
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def patterns_need(images: Images, shape: Ints, tables: Any, row: Rows, needs: Any, block: tuple[int, int]) -> None:
     """Fill the rows of a block's finite cells: for every pattern max over its outcomes of d + v.
 
@@ -66,7 +66,7 @@ def patterns_need(images: Images, shape: Ints, tables: Any, row: Rows, needs: An
                 needs[row[cell], p] = worst
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def largest_in(tables: Any, shape: Ints, low: Ints, count: Ints, at: Ints) -> np.int64:
     """The largest value among the cells of a box; the search ends where that is ∞.
 

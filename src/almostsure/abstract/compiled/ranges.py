@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
+
+from almostsure.kernels import njit
 
 Floats = npt.NDArray[np.float64]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def cell_along(value: float, edges: Floats, inverse: float) -> int:
     """The cell of a value that lies between the first and the last edge: a guess, corrected by the edges themselves."""
     last = edges.size - 2
@@ -24,7 +25,7 @@ def cell_along(value: float, edges: Floats, inverse: float) -> int:
     return guess
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def ranges(low: Floats, high: Floats, edges: Floats, around: bool, rounded: bool, first: Any, count: Any) -> None:
     """Which cells of one coordinate the intervals touch: ``count`` of them from ``first``; 0 where one leaves the box.
 

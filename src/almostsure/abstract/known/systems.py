@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from almostsure.abstract.abstraction import Abstraction, abstract
+from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.grid import Grid
-from almostsure.abstract.interval import Interval
 
 Pattern = int | Sequence[Sequence[int]] | None
 State = tuple[Any, ...]

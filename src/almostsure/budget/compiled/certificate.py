@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from almostsure.kernels import njit
 
 INFINITE = 2**31 - 1
 unsigned = np.uint64  # for indices: Numba then spares the test for negative ones

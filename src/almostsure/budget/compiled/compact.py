@@ -9,7 +9,6 @@ See :mod:`almostsure.budget.compiled.parts`.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from almostsure.budget.compiled.parts import (
     ALIVE,
@@ -21,6 +20,7 @@ from almostsure.budget.compiled.parts import (
     NOWHERE,
     unsigned,
 )
+from almostsure.kernels import njit
 
 
 @njit(cache=True, nogil=True)

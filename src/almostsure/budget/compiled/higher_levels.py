@@ -9,7 +9,6 @@ There may be a million levels, so what happens at each is inlined: a call would 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from almostsure.budget.compiled.parts import (
     BUCKETS,
@@ -30,6 +29,7 @@ from almostsure.budget.compiled.parts import (
     WIDEN,
     unsigned,
 )
+from almostsure.kernels import njit
 
 
 @njit(cache=True, nogil=True)

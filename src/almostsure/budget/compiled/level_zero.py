@@ -10,9 +10,9 @@ array is taken out of a tuple, and passes arrays to a function field by field.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from almostsure.budget.compiled.parts import DOOMED, INFINITE, NOWHERE, unsigned
+from almostsure.kernels import njit
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,6 @@ go on looking where they had stopped (``reached``); it is quicker for small ones
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from almostsure.budget.compiled.parts import (
     DOOMED,
@@ -29,6 +28,7 @@ from almostsure.budget.compiled.parts import (
     UNSETTLED,
     unsigned,
 )
+from almostsure.kernels import njit
 
 NEVER = np.int64(2**40)  # a cost that nothing affords; finite ones are below 2³²
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import NoSafeAction
+from almostsure.kernels import plain
 from almostsure.learn.bounds import count as at_least
-from almostsure.learn.learners import steps as plain
+from almostsure.learn.learners import steps
 from almostsure.learn.learners.allowance import Allowance, Step
 from almostsure.learn.learners.steps import (
     CLOCK,
@@ -75,7 +76,7 @@ class Session:
             self._play_sampled(book)
             return
         is_small = self.rules.steps * self.allowance.layers <= PLAIN_WORK
-        learn = plain.learn if is_small else _compiled()
+        learn = plain(steps.learn) if is_small else _compiled
         for draws, ended in self._blocks():
             learn(self.world, self.allowed, book, self.envs, self.rules, self.count, draws, ended)
             if self.rules.watching and self.count[SURPRISE] >= 0:
@@ -116,16 +117,16 @@ class Session:
             draw, turn = draws[count[DRAWN]], int(count[TURN])
             remaining = int(self.envs.remaining[turn])
             state = int(self.envs.state[turn])
-            played = plain.choose(world, self.allowed, book, state, remaining, rules.explore, draw, count)
+            played = plain(steps.choose)(world, self.allowed, book, state, remaining, rules.explore, draw, count)
             if played >= 0:
                 target, reward, damage = source.draw(np.array([played]), self.rng)
                 world.successor[0], world.reward[0], world.damage[0] = target[0], reward[0], damage[0]
-                plain.teach(world, self.allowed, book, played, 0, rules.penalty)
-                plain.move(world, self.envs, 0, count)
+                plain(steps.teach)(world, self.allowed, book, played, 0, rules.penalty)
+                plain(steps.move)(world, self.envs, 0, count)
                 step = Step(played, int(target[0]), float(reward[0]), int(damage[0]))
                 self._see(step, remaining, seen)
             if played < 0 or world.is_terminal[self.envs.state[turn]] or self.envs.steps[turn] >= rules.max_steps:
-                plain.restart(world, book, self.envs, rules, draw[3], count, ended)
+                plain(steps.restart)(world, book, self.envs, rules, draw[3], count, ended)
             count[DRAWN] += 1
             count[TURN] = (turn + 1) % self.envs.state.size
         for (choice, target_state, lost), (times, total) in seen.items():
@@ -157,14 +158,7 @@ class Session:
         )
 
 
-def _compiled() -> Callable[..., None]:
+def _compiled(*arguments: Any) -> None:
     """The compiled steps; whoever waits for them to be compiled is told why."""
-    from almostsure.learn.learners import steps_kernel
-
-    kernel = steps_kernel.learn
-
-    def call(*arguments: Any) -> None:
-        with contextlib.nullcontext() if kernel.signatures else compiling("the learners"):
-            kernel(*arguments)
-
-    return call
+    with contextlib.nullcontext() if getattr(steps.learn, "signatures", None) else compiling("the learners"):
+        steps.learn(*arguments)

@@ -1,7 +1,7 @@
 """One block of steps of tabular Q-learning on (state, remaining), for several environments that share a table.
 
-This is the plain twin; :mod:`almostsure.learn.learners.steps_kernel` compiles the very same functions.  Random numbers
-come in as an array, so that both give the same result to the bit.
+Short trainings call them plain (:func:`almostsure.kernels.plain`), long ones compiled.  Random numbers come in as an
+array, so that both give the same result to the bit.
 
 Environments move in turn, one step each, and each step is learned from at once: what one was taught is known to the
 next, and a surprise of one stops the block before another can repeat it.
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
+
+from almostsure.kernels import njit
 
 CLOCK, TURN, EPISODES, RESTRICTED, DRAWN, SURPRISE, WAS_LEFT = range(7)  # what ``count`` holds
 COUNTS = 7
@@ -75,6 +77,7 @@ class Rules(NamedTuple):
     watching: bool = False  # whether a surprise stops a block
 
 
+@njit(cache=True, nogil=True)
 def learn(
     world: World, allowed: Any, book: Book, envs: Envs, rules: Rules, count: Any, draws: Any, ended: Ended
 ) -> None:
@@ -100,13 +103,14 @@ def learn(
             break
 
 
+@njit(cache=True, nogil=True)
 def choose(
     world: World, allowed: Any, book: Book, state: int, remaining: int, explore: float, draw: Any, count: Any
 ) -> int:
     """What to play: the best so far, or with probability ``explore`` anything allowed; −1 if nothing is."""
     first, last = world.choice_ptr[state], world.choice_ptr[state + 1]
     row = layer_of(remaining, allowed.shape[0])
-    played = best(allowed[row], book.value[row], book.damage[row], book.price[0], first, last)
+    played: int = best(allowed[row], book.value[row], book.damage[row], book.price[0], first, last)
     if played >= 0:
         number = number_of(allowed[row], first, last)
         count[RESTRICTED] += number < last - first
@@ -115,6 +119,7 @@ def choose(
     return played
 
 
+@njit(cache=True, nogil=True)
 def move(world: World, envs: Envs, outcome: int, count: Any) -> None:
     """Let an outcome happen to the environment whose turn it is."""
     turn = count[TURN]
@@ -126,6 +131,7 @@ def move(world: World, envs: Envs, outcome: int, count: Any) -> None:
     count[CLOCK] += 1
 
 
+@njit(cache=True, nogil=True)
 def restart(world: World, book: Book, envs: Envs, rules: Rules, draw: float, count: Any, ended: Ended) -> None:
     """Note the episode that has ended, set the price of damage by it, and begin another."""
     turn, episode = count[TURN], count[EPISODES]
@@ -138,6 +144,7 @@ def restart(world: World, book: Book, envs: Envs, rules: Rules, draw: float, cou
     envs.remaining[turn], envs.steps[turn], envs.reward[turn], envs.damage[turn] = rules.budget, 0, 0.0, 0
 
 
+@njit(cache=True, nogil=True)
 def teach(world: World, allowed: Any, book: Book, played: int, outcome: int, penalty: float) -> None:
     """Move the values of a choice towards what an outcome says, in every layer in which it is allowed."""
     layers, after, lost = allowed.shape[0], world.successor[outcome], int(world.damage[outcome])
@@ -163,6 +170,7 @@ def teach(world: World, allowed: Any, book: Book, played: int, outcome: int, pen
         damage[row, played] += step * (loss - damage[row, played])
 
 
+@njit(cache=True, nogil=True)
 def layer_of(remaining: int, layers: int) -> int:
     """The row of a remaining budget: the only one, or the last for the overspent."""
     if layers == 1:
@@ -170,6 +178,7 @@ def layer_of(remaining: int, layers: int) -> int:
     return remaining if remaining >= 0 else layers - 1
 
 
+@njit(cache=True, nogil=True)
 def best(allowed: Any, value: Any, damage: Any, price: float, first: int, last: int) -> int:
     """The first allowed choice with the best score, or −1 if none is allowed."""
     found, score = -1, -math.inf
@@ -179,6 +188,7 @@ def best(allowed: Any, value: Any, damage: Any, price: float, first: int, last: 
     return found
 
 
+@njit(cache=True, nogil=True)
 def number_of(allowed: Any, first: int, last: int) -> int:
     """How many choices of a range are allowed."""
     number = 0
@@ -187,6 +197,7 @@ def number_of(allowed: Any, first: int, last: int) -> int:
     return number
 
 
+@njit(cache=True, nogil=True)
 def pick(allowed: Any, first: int, last: int, skip: int) -> int:
     """The allowed choice after ``skip`` others."""
     for choice in range(first, last):
@@ -197,6 +208,7 @@ def pick(allowed: Any, first: int, last: int, skip: int) -> int:
     return -1
 
 
+@njit(cache=True, nogil=True)
 def first_above(cumulative: Any, at: int, draw: float) -> int:
     """The first index whose cumulative probability exceeds the draw; the last one of a range always does."""
     while cumulative[at] <= draw:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
+from almostsure.kernels import njit
 from almostsure.policy.simulation.kernel import first_above, mix, uniform
 
 

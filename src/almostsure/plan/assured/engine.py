@@ -15,15 +15,14 @@ Small models run the same code without compiling it, so that nobody waits for a 
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from almostsure.errors import LimitReached
+from almostsure.kernels import plain
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.assured import approach, explore, parts, places, steps, sums
 from almostsure.plan.assured.explore import Graph, Moves
@@ -66,16 +65,6 @@ def call(kernel: Any, *arguments: Any, plainly: bool) -> Any:
         return kernel(*arguments)
     with np.errstate(all="ignore"):
         return plain(kernel)(*arguments)
-
-
-@functools.cache
-def plain(kernel: Any) -> Any:
-    """A kernel as an ordinary function, and so are all those that it calls."""
-    function = kernel.py_func
-    names = {name: function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__}
-    here = dict(function.__globals__)
-    here |= {name: plain(value) for name, value in names.items() if hasattr(value, "py_func")}
-    return FunctionType(function.__code__, here, function.__name__, function.__defaults__)
 
 
 def unsigned(array: Ints) -> Ints:

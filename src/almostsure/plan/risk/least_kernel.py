@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from almostsure.kernels import njit
 from almostsure.plan.risk.sums import TINY
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from almostsure.abstract import Interval, Maybe
-from almostsure.abstract.interval import FUNCTIONS
+from almostsure.abstract.enclosure.interval import FUNCTIONS
 from almostsure.errors import ModelError
 
 NUMBERS = st.floats(-1e3, 1e3)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.evaluate import added, evaluate
-from almostsure.abstract.interval import Interval
+from almostsure.abstract.enclosure.evaluate import added, evaluate
+from almostsure.abstract.enclosure.interval import Interval
 from almostsure.errors import ModelError, ModelMismatch
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from almostsure.shield.export.write import Identity, narrow, write_header, write_module
 
 if TYPE_CHECKING:
-    from almostsure.abstract.policy import CellPolicy
+    from almostsure.abstract.shield.policy import CellPolicy
 
 
 def _entries(policy: CellPolicy) -> dict[str, npt.NDArray[Any]]:

@@ -111,13 +111,13 @@ class CellPolicy:
 
         It has ``act(point, rest=0)``, which returns the action and the rest.  Returns both paths.
         """
-        from almostsure.abstract.export import export_numpy
+        from almostsure.abstract.shield.export import export_numpy
 
         return export_numpy(self, path)
 
     def export_c(self, path: str | PathLike[str], *, name: str = "almostsure") -> None:
         """Write a self-contained C99 header; its comments explain it."""
-        from almostsure.abstract.export import export_c
+        from almostsure.abstract.shield.export import export_c
 
         export_c(self, path, name=name)
 

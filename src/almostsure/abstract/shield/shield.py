@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.cells import Cells
-from almostsure.abstract.evaluate import harm_range
+from almostsure.abstract.enclosure.evaluate import harm_range
 from almostsure.abstract.patterns import WORD
+from almostsure.abstract.shield.cells import Cells
 from almostsure.arguments import and_more, check_budget, whole
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction

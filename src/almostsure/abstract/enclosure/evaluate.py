@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.interval import Interval, Maybe, down, line_of, up
+from almostsure.abstract.enclosure.interval import Interval, Maybe, down, up
+from almostsure.abstract.enclosure.refusal import OURS, line_of
 from almostsure.errors import AlmostSureError, ModelError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         raise
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        theirs = [frame for frame in frames if not frame.filename.startswith(str(Path(__file__).parent))]
+        theirs = [frame for frame in frames if not frame.filename.startswith(OURS)]
         at = line_of(theirs[-1].filename, theirs[-1].lineno or 0) if theirs else "its call"
         kind = type(error).__name__
         raise ModelError(f"{name} must work on interval arrays; {kind} at {at}: {error}") from error
@@ -114,7 +114,7 @@ def check_function(abstraction: Abstraction) -> None:
 
 def harm_range(abstraction: Abstraction) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     """The least and the largest damage of entering a state of each cell, [cells] each."""
-    from almostsure.abstract.images import open_cells
+    from almostsure.abstract.enclosure.images import open_cells
 
     state = open_cells(abstraction, 0, abstraction.grid.cells[0])
     answer = call("unsafe", abstraction.unsafe or (lambda s: np.False_), state)

@@ -16,17 +16,15 @@ treats it so.  Whatever is not listed in ``FUNCTIONS`` is an error that names th
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.compiled import rounding
+from almostsure.abstract.enclosure.refusal import refuse, where_in_user_code
+from almostsure.abstract.enclosure.sharing import remembered
 from almostsure.errors import ModelError
 
 Floats = npt.NDArray[np.float64]
@@ -34,54 +32,6 @@ Bools = npt.NDArray[np.bool_]
 LIBRARY = 4  # units in the last place allowed for functions of the mathematical library
 WAVE = 2.0**-50  # absolute error allowed for sin and cos
 FAR = 1e6  # beyond this, sin and cos are anything in [−1, 1]
-
-
-class Remembered:
-    """What was computed for which operands, by their identity.
-
-    The actions of a system share much of their arithmetic: the cosine of an angle is the same whatever the force.
-    Entries are added until :meth:`close`; what the first action does not compute is not shared by all.
-    """
-
-    def __init__(self) -> None:
-        self.found: dict[Any, tuple[Any, Any]] = {}
-        self.closed = False
-
-    def close(self) -> None:
-        """Add nothing more."""
-        self.closed = True
-
-
-class _Present(threading.local):
-    table: Remembered | None = None
-
-
-_PRESENT = _Present()
-
-
-@contextmanager
-def remembering() -> Iterator[Remembered]:
-    """Compute what is asked for again with the very same operands only once."""
-    _PRESENT.table = table = Remembered()
-    try:
-        yield table
-    finally:
-        _PRESENT.table = None
-        table.found.clear()
-
-
-def remembered(function: Callable[..., Any], *operands: Any, key: Any = None) -> Any:
-    """``function(*operands)``; inside :func:`remembering`, what it gave for these operands before."""
-    table = _PRESENT.table
-    if table is None:
-        return function(*operands)
-    name = (key or function, *((x,) if type(x) in (int, float) else id(x) for x in operands))
-    if name in table.found:
-        return table.found[name][1]
-    result = function(*operands)
-    if not table.closed:
-        table.found[name] = (operands, result)  # the operands are kept, so that their ids remain theirs
-    return result
 
 
 class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
@@ -197,35 +147,6 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __repr__(self) -> str:
         return f"Interval({self.low}, {self.high})"
-
-
-# ---------------------------------------------------------------------- errors that name the line
-
-
-def where_in_user_code() -> str:
-    """The file, line and text of the innermost frame that is neither ours nor NumPy's."""
-    ours, numpy = str(Path(__file__).parent), str(Path(np.__file__).parent)
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((ours, numpy)):
-        frame = frame.f_back
-    return line_of(frame.f_code.co_filename, frame.f_lineno)
-
-
-def line_of(file: str, number: int) -> str:
-    """A line of code as messages name it."""
-    import linecache
-
-    text = linecache.getline(file, number).strip()
-    return f"{Path(file).name}, line {number}{f': {text}' if text else ''}"
-
-
-def refuse(operation: str, remedy: str) -> NoReturn:
-    """Say which operation intervals do not have, where it stands, and what to do."""
-    raise ModelError(f"{operation} cannot be applied to intervals, at {where_in_user_code()}. {_capital(remedy)}.")
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 # ---------------------------------------------------------------------- rounding

@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.compiled.ranges import ranges
-from almostsure.abstract.evaluate import added, call, evaluate, harm, possibly
-from almostsure.abstract.interval import Interval, Maybe, remembered, remembering
+from almostsure.abstract.enclosure.evaluate import added, call, evaluate, harm, possibly
+from almostsure.abstract.enclosure.interval import Interval, Maybe
+from almostsure.abstract.enclosure.sharing import remembered, remembering
 from almostsure.errors import ModelError
 
 if TYPE_CHECKING:

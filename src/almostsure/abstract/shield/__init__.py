@@ -1,0 +1,1 @@
+"""Shields and policies of continuous systems, which read real-valued states."""
