@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, Infeasible, ModelMismatch, NoSafeAction, NotEnoughMemory
-from almostsure.learn import OnlineShield, count_outcomes, learn_minimal_budget
+from almostsure.learn import FunctionSampler, OnlineShield, count_outcomes, learn_minimal_budget
+from almostsure.learn.deployment import deployment
 from almostsure.learn.learners import (
     LagrangianQ,
     MaskedQ,
@@ -18,6 +19,7 @@ from almostsure.learn.learners import (
     learners,
     session,
 )
+from almostsure.learn.learners.world import playground
 from almostsure.testing import mdps
 
 SHIELDED = [ShieldedQ]
@@ -186,6 +188,23 @@ def test_a_seed_gives_one_result_compiled_or_not(kind, hazard, monkeypatch):
     assert not same(runs[0], kind(max_steps=100).train(hazard, 2, steps=800, seed=6))
 
 
+def test_replays_give_one_result_compiled_or_not(hazard, monkeypatch):
+    learner = ShieldedQ(max_steps=100, explore=0.1, discount=0.99, replays=3)
+    runs = []
+    for work in (10**9, 0):
+        monkeypatch.setattr(session, "PLAIN_WORK", work)
+        runs.append(learner.train(hazard, 2, steps=800, seed=5))
+    assert same(*runs)
+
+
+def test_replays_need_fewer_steps(hazard):
+    best = asure.solve_policy(hazard, asure.AlmostSure(2)).value
+    short = [ShieldedQ(replays=replays).train(hazard, 2, steps=20_000, seed=0).policy for replays in (0, 8)]
+    plain, replayed = (deployment(playground(hazard), policy, 2).reward for policy in short)
+    assert plain < replayed
+    assert best - 0.5 < replayed <= best + 1e-6
+
+
 @pytest.mark.parametrize("kind", SHIELDED)
 def test_online_shields_give_one_result_too(kind, hazard, monkeypatch):
     runs, shields = [], [optimistic(hazard), optimistic(hazard)]
@@ -296,6 +315,15 @@ def test_too_large_tables_are_refused(kind, hazard):
 
 
 def test_other_settings_are_checked():
+    with pytest.raises(ArgumentError, match="explore must be a share"):
+        ShieldedQ(explore=1.5)
+    with pytest.raises(ArgumentError, match=r"discount must lie in \(0, 1\]"):
+        ShieldedQ(discount=0.0)
+    with pytest.raises(ArgumentError, match="replays must be at least 0"):
+        ShieldedQ(replays=-1)
+    sampler = FunctionSampler(lambda state, action, rng: (0, 0.0, 0), 1, 1)
+    with pytest.raises(ArgumentError, match="replays must be 0 where there is no model"):
+        ShieldedQ(replays=1).train(sampler, 0, steps=10, seed=0)
     with pytest.raises(ArgumentError, match="price_rate must be positive"):
         LagrangianQ(price_rate=-1.0)
     with pytest.raises(ArgumentError, match="penalty must be a number; got NaN"):

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 import almostsure as asure
 from almostsure import Policy, RiskShield, Shield, evaluate, minimal_budget
 from almostsure.errors import ArgumentError, ModelMismatch
+from almostsure.learn.deployment import deployment
 from almostsure.learn.learners import ShieldedQ
+from almostsure.learn.learners.world import playground
 from almostsure.testing import mdps
 
 
@@ -62,6 +64,28 @@ def test_q_learning_inside_keeps_the_risk():
         ShieldedQ(shield=shield).train(mdp, 2, steps=10, seed=0)
     with pytest.raises(ModelMismatch, match="belongs to another model"):
         ShieldedQ(shield=shield).train(asure.example("paper"), 1, steps=10, seed=0)
+
+
+@given(mdps(max_states=4, max_damage=2), st.sampled_from([0.5, 1.0]))
+def test_outcomes_inside_are_outcomes_of_the_model(mdp, risk):
+    inside = RiskShield(mdp, 2, max(risk, RiskShield(mdp, 2, 1.0).least[2].max())).restrict(levels=4)
+    of, model = inside.outcomes(mdp), inside.mdp
+    choices, theirs = model.outcome_choices(), mdp.outcome_choices()[of]
+    assert np.array_equal(mdp.choice_states()[theirs], inside.states[model.choice_states()[choices]])
+    assert np.array_equal(mdp.successor[of], inside.states[model.successor])
+    goes_on = ~model.is_terminal()[model.choice_states()[choices]]
+    assert np.array_equal(mdp.choice_action[theirs][goes_on], model.choice_action[choices][goes_on])
+    for column in ("probability", "reward", "damage"):
+        assert np.array_equal(getattr(mdp, column)[of], getattr(model, column))
+
+
+def test_q_learning_inside_returns_more_than_is_possible_without_risk():
+    mdp, budget, risk = asure.example("hazard-map"), 2, 0.1
+    learner = ShieldedQ(shield=RiskShield(mdp, budget, risk), explore=0.05, discount=0.99, replays=8)
+    policy = learner.train(mdp, budget, steps=200_000, seed=0).policy
+    found = deployment(playground(policy.mdp), policy, budget)
+    assert found.reward > asure.solve_policy(mdp, asure.AlmostSure(budget)).value + 1.5
+    assert found.overspends <= risk
 
 
 def test_bad_levels():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from almostsure.arguments import check_real
@@ -17,7 +17,7 @@ from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.learn.bounds import count
 from almostsure.learn.learners.allowance import Everything, OneStep, Shielded
 from almostsure.learn.learners.baselines import saute_penalty
-from almostsure.learn.learners.steps import Rules
+from almostsure.learn.learners.steps import EXPLORE, Rules
 from almostsure.learn.learners.tabular import train
 from almostsure.learn.learners.training import Training
 from almostsure.learn.learners.world import playground
@@ -47,24 +47,52 @@ class ShieldedQ:
         makes one of these for each run.
     max_steps
         Episodes are truncated after so many steps.
+    explore
+        The share of random steps.
+    discount
+        Of later rewards.  Where time costs nothing, one below 1 keeps the learner from putting off what it wants.
+    replays
+        How many choices are valued anew after each step, from all that was seen of them (Dyna).  It finds what is far
+        away in far fewer steps; it needs a model to play in, though it learns from what it sees alone.
     """
 
     name: str = "shielded Q-learning"
     shield: Given = None
     max_steps: int = MAX_STEPS
+    explore: float = EXPLORE
+    discount: float = 1.0
+    replays: int = 0
 
     def __post_init__(self) -> None:
         count("max_steps", self.max_steps)
+        count("replays", self.replays, least=0)
+        if not 0 <= check_real("explore", self.explore) <= 1:
+            raise ArgumentError(f"explore must be a share, 0 … 1; got {self.explore!r}")
+        if not 0 < check_real("discount", self.discount) <= 1:
+            raise ArgumentError(f"discount must lie in (0, 1]; got {self.discount!r}")
 
     def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         ground = playground(world)
+        if self.replays and ground.model is None:
+            raise ArgumentError("replays must be 0 where there is no model to play in, only something to sample")
         shield = self.shield(world) if callable(self.shield) else self.shield
+        allowance: Everything | Shielded
         if isinstance(shield, RiskShield):
-            inside = UnconstrainedQ(max_steps=self.max_steps)
-            return inside.train(inside_of(shield, ground.model, budget).mdp, budget, steps=steps, seed=seed)
-        allowance = Shielded(ground, budget, shield)
-        return train(ground, allowance, Rules(allowance.budget, steps, self.max_steps), seed=seed)
+            inside = inside_of(shield, ground.model, budget)
+            ground = replace(playground(inside.mdp), same=inside.outcomes(shield.mdp))
+            allowance = Everything(ground, budget, sees_budget=False)
+        else:
+            allowance = Shielded(ground, budget, shield)
+        rules = Rules(
+            allowance.budget,
+            steps,
+            self.max_steps,
+            explore=float(self.explore),
+            discount=float(self.discount),
+            replays=self.replays,
+        )
+        return train(ground, allowance, rules, seed=seed)
 
 
 @final

@@ -75,7 +75,7 @@ class Session:
         if self.ground.source is not None:
             self._play_sampled(book)
             return
-        is_small = self.rules.steps * self.allowance.layers <= PLAIN_WORK
+        is_small = self.rules.steps * self.allowance.layers * (1 + self.rules.replays) <= PLAIN_WORK
         learn = plain(steps.learn) if is_small else _compiled
         for draws, ended in self._blocks():
             learn(self.world, self.allowed, book, self.envs, self.rules, self.count, draws, ended)
@@ -112,6 +112,7 @@ class Session:
         assert source is not None
         one = np.zeros(1, np.int64)
         world = self.world._replace(successor=one, reward=np.zeros(1), damage=one.copy())
+        book.seen[0] = 1  # the outcome that is filled in at each step
         seen: dict[tuple[int, int, int], tuple[int, float]] = {}  # times and reward, after the first time
         for draws, ended in self._blocks():
             draw, turn = draws[count[DRAWN]], int(count[TURN])
@@ -121,7 +122,7 @@ class Session:
             if played >= 0:
                 target, reward, damage = source.draw(np.array([played]), self.rng)
                 world.successor[0], world.reward[0], world.damage[0] = target[0], reward[0], damage[0]
-                plain(steps.teach)(world, self.allowed, book, played, 0, rules.penalty)
+                plain(steps.teach)(world, self.allowed, book, played, 0, 1, rules)
                 plain(steps.move)(world, self.envs, 0, count)
                 step = Step(played, int(target[0]), float(reward[0]), int(damage[0]))
                 self._see(step, remaining, seen)

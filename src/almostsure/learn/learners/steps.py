@@ -8,6 +8,11 @@ next, and a surprise of one stops the block before another can repeat it.
 
 A step teaches *every* remaining budget at once: what happens does not depend on the budget, and what would be left of
 each is arithmetic.
+
+With ``replays`` this is Dyna (Sutton, 1991).  The value of a choice is then the mean of what its outcomes promise, each
+as often as it was seen, and after each step some choices are valued anew, in turn, so that news spread without being
+lived through again.  Outcomes may share a count (``World.same``): inside a risk shield, what happens does not depend on
+the risk that is left either.
 """
 
 from __future__ import annotations
@@ -17,8 +22,9 @@ from typing import Any, NamedTuple
 
 from almostsure.kernels import njit
 
-CLOCK, TURN, EPISODES, RESTRICTED, DRAWN, SURPRISE, WAS_LEFT = range(7)  # what ``count`` holds
-COUNTS = 7
+CLOCK, TURN, EPISODES, RESTRICTED, DRAWN, SURPRISE, WAS_LEFT, REPLAYED = range(8)  # what ``count`` holds
+COUNTS = 8
+EXPLORE = 0.2
 DRAWS = 4  # random numbers per step: explore or not, what, the outcome, and the next start
 
 
@@ -34,6 +40,7 @@ class World(NamedTuple):
     is_terminal: Any  # [num_states]
     initial: Any  # [starts]
     initial_cumulative: Any  # [starts]
+    same: Any  # [num_outcomes], the place in ``Book.seen`` at which each is counted
 
 
 class Book(NamedTuple):
@@ -42,7 +49,7 @@ class Book(NamedTuple):
     value: Any  # [layers, num_choices], expected return
     damage: Any  # [layers, num_choices], expected damage
     tries: Any  # [layers, num_choices]
-    seen: Any  # [num_outcomes], how often
+    seen: Any  # how often each kind of outcome happened: see ``World.same``
     rate: Any  # step sizes by the number of tries
     price: Any  # [1], the multiplier on damage
 
@@ -73,8 +80,10 @@ class Rules(NamedTuple):
     max_steps: int  # of an episode
     penalty: float = 0.0  # replaces the reward of a step that leaves one overspent; 0: none
     price_rate: float = 0.0  # of the multiplier on damage; 0: damage has no price
-    explore: float = 0.2  # the share of random steps
+    explore: float = EXPLORE  # the share of random steps
     watching: bool = False  # whether a surprise stops a block
+    discount: float = 1.0
+    replays: int = 0  # choices that are valued anew after each step, from what was seen of them; 0: plain Q-learning
 
 
 @njit(cache=True, nogil=True)
@@ -91,9 +100,14 @@ def learn(
         played = choose(world, allowed, book, envs.state[turn], remaining, rules.explore, draw, count)
         if played >= 0:
             outcome = first_above(world.cumulative, world.outcome_ptr[played], draw[2])
-            count[SURPRISE], count[WAS_LEFT] = (outcome if book.seen[outcome] == 0 else -1), remaining
-            book.seen[outcome] += 1
-            teach(world, allowed, book, played, outcome, rules.penalty)
+            place = world.same[outcome]
+            count[SURPRISE], count[WAS_LEFT] = (outcome if book.seen[place] == 0 else -1), remaining
+            book.seen[place] += 1
+            for again in range(rules.replays + 1):
+                choice = turned(count, allowed.shape[1]) if again else played
+                begin, end = world.outcome_ptr[choice], world.outcome_ptr[choice + 1]
+                first, last = (begin, end) if rules.replays else (outcome, outcome + 1)
+                teach(world, allowed, book, choice, first, last, rules)
             move(world, envs, outcome, count)
         if played < 0 or world.is_terminal[envs.state[turn]] or envs.steps[turn] >= rules.max_steps:
             restart(world, book, envs, rules, draw[3], count, ended)
@@ -145,29 +159,50 @@ def restart(world: World, book: Book, envs: Envs, rules: Rules, draw: float, cou
 
 
 @njit(cache=True, nogil=True)
-def teach(world: World, allowed: Any, book: Book, played: int, outcome: int, penalty: float) -> None:
-    """Move the values of a choice towards what an outcome says, in every layer in which it is allowed."""
-    layers, after, lost = allowed.shape[0], world.successor[outcome], int(world.damage[outcome])
-    gained, price, ends = world.reward[outcome], book.price[0], world.is_terminal[after]
-    first, last = world.choice_ptr[after], world.choice_ptr[after + 1]
-    value, damage, tries, rate = book.value, book.damage, book.tries, book.rate
-    for row in range(layers):
-        if not allowed[row, played]:
+def teach(world: World, allowed: Any, book: Book, choice: int, first: int, last: int, rules: Rules) -> None:
+    """Move the values of a choice towards what some outcomes say, in every layer in which it is allowed.
+
+    Each outcome counts as often as it was seen.  One outcome moves them by the step size; with replays, all outcomes
+    together set them.
+    """
+    layers, value, damage, tries, price = allowed.shape[0], book.value, book.damage, book.tries, book.price[0]
+    times = 0
+    for outcome in range(first, last):
+        times += book.seen[world.same[outcome]]
+    for row in range(layers if times else 0):
+        if not allowed[row, choice]:
             continue
-        remaining = row - lost if row < layers - 1 else -1
-        target, loss = gained, float(lost)
-        if penalty > 0.0 and remaining < 0:
-            target = -penalty
-        if not ends:  # truncation is not termination: only a terminal state has nothing to come
-            below = layer_of(remaining, layers)
-            follow = best(allowed[below], value[below], damage[below], price, first, last)
-            if follow >= 0:
-                target += value[below, follow]
-                loss += damage[below, follow]
-        step = rate[min(tries[row, played], rate.size - 1)]
-        tries[row, played] += 1
-        value[row, played] += step * (target - value[row, played])
-        damage[row, played] += step * (loss - damage[row, played])
+        target, loss = 0.0, 0.0
+        for outcome in range(first, last):
+            share = book.seen[world.same[outcome]] / times
+            if share == 0.0:
+                continue
+            after, lost = world.successor[outcome], int(world.damage[outcome])
+            remaining = row - lost if row < layers - 1 else -1
+            gained, lost_later = world.reward[outcome], float(lost)
+            if rules.penalty > 0.0 and remaining < 0:
+                gained = -rules.penalty
+            if not world.is_terminal[after]:  # truncation is not termination: only a terminal state has nothing to come
+                below = layer_of(remaining, layers)
+                ahead, end = world.choice_ptr[after], world.choice_ptr[after + 1]
+                follow = best(allowed[below], value[below], damage[below], price, ahead, end)
+                if follow >= 0:
+                    gained += rules.discount * value[below, follow]
+                    lost_later += damage[below, follow]
+            target += share * gained
+            loss += share * lost_later
+        step = 1.0 if rules.replays else book.rate[min(tries[row, choice], book.rate.size - 1)]
+        tries[row, choice] += 1
+        value[row, choice] += step * (target - value[row, choice])
+        damage[row, choice] += step * (loss - damage[row, choice])
+
+
+@njit(cache=True, nogil=True)
+def turned(count: Any, number: int) -> int:
+    """The choice whose turn it is: forwards through all of them, then backwards."""
+    at: int = count[REPLAYED]
+    count[REPLAYED] = (at + 1) % (2 * number)
+    return at if at < number else 2 * number - 1 - at
 
 
 @njit(cache=True, nogil=True)

@@ -42,7 +42,7 @@ def new_book(ground: Playground, layers: int) -> Book:
         value=np.full(shape, max(0.0, ground.rewards[1])),
         damage=np.zeros(shape),
         tries=np.zeros(shape, np.int64),
-        seen=np.zeros(ground.mdp.num_outcomes, np.int64),
+        seen=np.zeros(ground.mdp.num_outcomes if ground.same is None else int(ground.same.max()) + 1, np.int64),
         rate=np.maximum(np.arange(1, RATES + 1) ** -FADING, SMALLEST),
         price=np.zeros(1),
     )

@@ -10,7 +10,7 @@ import numpy as np
 from almostsure.learn.learners.steps import World
 from almostsure.learn.sampling.count import running_sums
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
-from almostsure.model.arrays import Bools
+from almostsure.model.arrays import Bools, Ints
 from almostsure.model.mdp import MDP
 
 
@@ -23,6 +23,7 @@ class Playground:
     source: CheckedSampler | None  # None: there is a model
     is_terminal: Bools  # [num_states]
     rewards: tuple[float, float]  # the least and the most; of a sampler, of one sample of each choice
+    same: Ints | None = None  # [num_outcomes], outcomes that are equally likely by their nature have one number
 
     @property
     def model(self) -> MDP | None:
@@ -59,4 +60,5 @@ def world_of(ground: Playground) -> World:
         is_terminal=ground.is_terminal,
         initial=mdp.initial_states.astype(np.int64),
         initial_cumulative=running_sums(mdp.initial_probabilities, starts),
+        same=np.arange(mdp.num_outcomes) if ground.same is None else ground.same,
     )

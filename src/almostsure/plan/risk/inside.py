@@ -35,6 +35,17 @@ class Risked:
     remaining: Ints  # [mdp.num_states] what is left of the budget; −1 once overspent
     risk: Floats  # [mdp.num_states] what is left of the risk
 
+    def outcomes(self, of: MDP) -> Ints:
+        """Which outcome of the other model ``of`` each outcome is, [mdp.num_outcomes]."""
+        inside, wanted = self.mdp, self.states[self.mdp.choice_states()].astype(np.int64)
+        keys = of.choice_states().astype(np.int64) * of.num_actions + of.choice_action
+        choices = np.searchsorted(keys, wanted * of.num_actions + inside.choice_action)
+        theirs = np.lexsort((of.reward, of.damage, of.successor, of.outcome_choices()))
+        ours = np.lexsort((inside.reward, inside.damage, self.states[inside.successor], inside.outcome_choices()))
+        result = np.empty(inside.num_outcomes, np.int64)
+        result[ours] = theirs[spans(of.outcome_ptr, choices)[0]]
+        return result
+
     def __repr__(self) -> str:
         return f"<Risked: mdp {repr(self.mdp)[6:-1]}; states, remaining and risk say what each stands for>"
 
