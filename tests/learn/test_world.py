@@ -97,6 +97,29 @@ def learned_from(name):
     return asure.learn_minimal_budget(make(name), mu=TOYS[name][1], delta=0.05, budget=1, seed=1)
 
 
+@cache
+def logged_from(name):
+    """What is learned from a log of random play."""
+    if name == "buggy":
+        return asure.learn_from_logs(log_of(make("buggy"), 3_000), mu=0.2, delta=0.05, encode=encode, actions=2)
+    env = DamageTracker(make(name), known_damage(make(name)))
+    return asure.learn_from_logs(log_of(env, 40_000), mu=TOYS[name][1], delta=0.05, num_states=16, actions=4)
+
+
+def train(make, shield, num_envs):
+    """A few hundred steps of MaskablePPO in one environment, or in several at once; none overspends a budget of 1."""
+    contrib = pytest.importorskip("sb3_contrib")
+    vectors = pytest.importorskip("stable_baselines3.common.vec_env")
+    safe = [ShieldedEnv(make(), shield, budget=1) for _ in range(num_envs)]
+    env = safe[0] if num_envs == 1 else vectors.DummyVecEnv([lambda one=one: one for one in safe])
+    kind = "MultiInputPolicy" if isinstance(safe[0].observation_space, gymnasium.spaces.Dict) else "MlpPolicy"
+    small = {"n_steps": 96 // num_envs, "batch_size": 96, "n_epochs": 1, "policy_kwargs": {"net_arch": [16]}}
+    contrib.MaskablePPO(kind, env, seed=0, device="cpu", **small).learn(192)
+    for one in safe:
+        assert one.ledger.worst <= 1
+    assert sum(one.ledger.episodes for one in safe) > 2
+
+
 def log_of(env, steps):
     """Random play as a table."""
     rng, rows, episode = np.random.default_rng(1), [], 0
@@ -148,8 +171,7 @@ def test_observations_that_are_dictionaries():
     learned = learned_from("buggy")
     assert learned.mdp.initial_states.tolist() == [0, 1]  # its own starts
     assert "256 resets" in learned.statement
-    logged = asure.learn_from_logs(log_of(make("buggy"), 3_000), mu=0.2, delta=0.05, encode=encode, actions=2)
-    for shield in (learned.shield, logged.shield):
+    for shield in (learned.shield, logged_from("buggy").shield):
         assert play(ShieldedEnv(make("buggy"), shield, budget=1), 30, 1) > 30
         play_many(lambda: make("buggy"), shield, 1)
 
@@ -168,7 +190,7 @@ def test_what_cannot_be_sampled_is_told_what_works():
 
 def test_a_log_and_its_environment():
     env = DamageTracker(make("FrozenLake-v1"), known_damage(make("FrozenLake-v1")))
-    learned = asure.learn_from_logs(log_of(env, 40_000), mu=0.3, delta=0.05, num_states=16, actions=4)
+    learned = logged_from("FrozenLake-v1")
     assert learned.mdp.unknown is not None
     assert play(ShieldedEnv(env, learned.shield, budget=1), 20, 1) > 20
     play_many(lambda: make("FrozenLake-v1"), learned.shield, 1)
@@ -193,7 +215,13 @@ def test_minari_through_our_own_tracker(tmp_path, monkeypatch):
     assert learned.counts.damage.max() == 1
     assert np.array_equal(learned.shield.space.choice_ptr[:17], np.arange(0, 65, 4))
     assert play(ShieldedEnv(env, learned.shield, budget=1), 5, 1) > 5
-    play_many(lambda: gymnasium.make("FrozenLake-v1", is_slippery=False), learned.shield, 1)
+
+    def firm_lake():
+        return gymnasium.make("FrozenLake-v1", is_slippery=False, max_episode_steps=60)
+
+    play_many(firm_lake, learned.shield, 1)
+    for num_envs in (1, 3):
+        train(firm_lake, learned.shield, num_envs)
 
 
 # ---------------------------------------------------------------------- learners
@@ -210,12 +238,12 @@ def test_a_learned_shield_in_tabular_learners():
     assert result.rows[0]["deployed_overspend"] == 0
 
 
-@pytest.mark.parametrize("name", [*TOYS, "buggy"])
-def test_masked_ppo_trains_in_it(name):
-    contrib = pytest.importorskip("sb3_contrib")
-    safe = ShieldedEnv(make(name), learned_from(name).shield, budget=1)
-    policy = "MultiInputPolicy" if name == "buggy" else "MlpPolicy"
-    agent = contrib.MaskablePPO(policy, safe, n_steps=64, batch_size=32, n_epochs=1, seed=0, device="cpu")
-    agent.learn(256)
-    assert safe.ledger.worst <= 1
-    assert safe.ledger.episodes > 2
+@pytest.mark.parametrize(("name", "num_envs"), [*((name, 1) for name in TOYS), ("FrozenLake-v1", 3), ("buggy", 3)])
+def test_masked_ppo_trains_in_it(name, num_envs):
+    train(lambda: make(name), learned_from(name).shield, num_envs)
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "buggy"])
+def test_masked_ppo_trains_in_what_a_log_taught(name, num_envs):
+    train(lambda: make(name), logged_from(name).shield, num_envs)
