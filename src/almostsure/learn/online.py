@@ -43,7 +43,7 @@ from almostsure.arguments import check_budget, whole, whole_array
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
-from almostsure.errors import ArgumentError, CorruptFile, ModelError, ModelMismatch, NoSafeAction, UnknownName
+from almostsure.errors import ArgumentError, CorruptFile, ModelError, ModelMismatch
 from almostsure.files import load_tensors, save_tensors
 from almostsure.learn.bounds import Confidence, count, delta_bought, unit
 from almostsure.learn.counts import ARRAYS, Counts, Unknown, check_unknown
@@ -55,6 +55,8 @@ from almostsure.learn.sampling.samplers import as_sampler
 from almostsure.model.arrays import Bools
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.space import Actions, Encode, Initial, Space
+from almostsure.shield.lookups import look_ups, no_safe_action
+from almostsure.shield.outcomes import damage_said
 from almostsure.shield.protocol import Run
 from almostsure.shield.shield import Shield
 from almostsure.shield.table import SparseTable, Table, table_of
@@ -212,7 +214,7 @@ class OnlineShield:
             What was left of the budget before it, if violations are to be noted.
         """
         choice, target = self._choice(state, action), self.space.state(next_state)
-        loss, gain = self._damage(damage, choice), self._reward(reward, choice)
+        loss, gain = damage_said(self.space, choice, damage), self._reward(reward, choice)
         left = None if remaining is None else whole("remaining", remaining)
         self._check_process()
         was_allowed = left is None or bool(self._now().of_choice[choice] <= min(left, INFINITE - 1))
@@ -256,7 +258,7 @@ class OnlineShield:
             If the transition was never watched: that would be a surprise, and must be told by :meth:`watch`.
         """
         choice, target = self._choice(state, action), self.space.state(next_state)
-        loss = self._damage(damage, choice)
+        loss = damage_said(self.space, choice, damage)
         if not self.counts.has_seen(choice, target, loss):
             where = self.space.describe_choice(choice)
             rule = f"an outcome of {where} must have been watched before it is repeated"
@@ -330,16 +332,6 @@ class OnlineShield:
             self._index[state, action] = choice
             return choice
 
-    def _damage(self, damage: object, choice: int) -> int:
-        try:
-            loss = whole("damage", int(damage) if isinstance(damage, (bool, np.bool_)) else damage)
-        except ArgumentError:
-            loss = -1
-        if not 0 <= loss <= MAX_DAMAGE:
-            where = self.space.describe_choice(choice)
-            raise ModelError(f"damage must be an integer 0 … {MAX_DAMAGE}; got {damage!r} at {where}", choice=choice)
-        return loss
-
     def _reward(self, reward: object, choice: int) -> float:
         try:
             number = float(reward)  # type: ignore[arg-type]
@@ -375,21 +367,12 @@ class OnlineShield:
         NoSafeAction
             If any row would be empty.
         """
-        s, left = whole_array("states", states), whole_array("remaining", remaining)
-        try:
-            s, left = np.broadcast_arrays(s, left)
-        except ValueError:
-            shapes = f"{list(s.shape)} and {list(left.shape)}"
-            raise ArgumentError(f"states and remaining must have shapes that fit together; got {shapes}") from None
-        shape, s, left = s.shape, s.ravel().astype(np.int64), left.ravel().astype(np.int64)
-        if s.size and not (s.min() >= 0 and s.max() < self.space.num_states):
-            bad = s[(s < 0) | (s >= self.space.num_states)]
-            raise UnknownName("state", int(bad[0]), (), f"States are 0 … {self.space.num_states - 1}.")
+        s, left, shape = look_ups(self.space, states, remaining)
         growing = self._now()
         stuck = (growing.of_state[s] > np.minimum(left, INFINITE - 1)) | (left < 0)
         if stuck.any():
             at = int(np.argmax(stuck))
-            self._refuse(int(s[at]), int(left[at]))
+            self._refuse(int(s[at]), int(left[at] if left.ndim else left))
         table = self._current_table(growing, s.size)
         return table.allows(s, np.minimum(left, table.highest)).reshape(*shape, self.space.num_actions)
 
@@ -422,13 +405,7 @@ class OnlineShield:
                 why = f"{rest}some of its actions are unknown, and refused (unknown='allow' would allow them)"
             elif needs >= INFINITE and not known.all():
                 why = "its actions may lead to what is unknown"
-        if remaining < 0:
-            why = f"the budget is overspent by {-remaining}"
-        raise NoSafeAction(
-            f"no action of {self.space.describe_state(state)} is safe with {remaining} left: {why}.",
-            state=state,
-            remaining=remaining,
-        )
+        raise no_safe_action(self.space, state, remaining, why)
 
     # ------------------------------------------------------------------ what is known
 

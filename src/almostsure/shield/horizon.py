@@ -18,10 +18,11 @@ from almostsure.arguments import check_budget, names_right_word, whole, whole_ar
 from almostsure.budget.certificate import check_never_too_small_within
 from almostsure.budget.horizon import HorizonBudget, check_steps, read_within, write_within
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction
+from almostsure.errors import ArgumentError, CertificateError, CorruptFile
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
+from almostsure.shield.lookups import check_states, check_steps_left, no_safe_action
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 
@@ -114,18 +115,9 @@ class HorizonShield:
             whole_array(n, x) for n, x in (("states", states), ("remaining", remaining), ("steps_left", steps_left))
         )
         s, left, steps = np.broadcast_arrays(*map(np.atleast_1d, given))
-        if s.size and not (s.min() >= 0 and s.max() < self.mdp.num_states):
-            self.mdp.state(int(s[(s < 0) | (s >= self.mdp.num_states)][0]))  # says what is wrong
-        if steps.size and steps.min() <= 0:
-            at = int(np.argmin(steps))
-            raise NoSafeAction(
-                f"no step is left of the horizon {self.minimal.horizon} at {self.mdp.describe_state(int(s[at]))}: "
-                "nothing is promised beyond it. End the episode there (max_episode_steps).",
-                state=int(s[at]),
-                remaining=int(left[at]),
-            )
+        check_states(self.mdp, s)
+        check_steps_left(self.mdp, s, left, steps, self.horizon)
         if steps.size:
-            self._steps(int(steps.min()))
             self._steps(int(steps.max()))
         choices, owner = spans(self.mdp.choice_ptr, s)
         safe = self._needed(choices, steps[owner]) <= np.minimum(left[owner], INFINITE - 1)
@@ -163,13 +155,7 @@ class HorizonShield:
     def _refuse(self, state: int, remaining: int, steps: int) -> NoReturn:
         need = int(self._values(np.array([state]), np.array([steps]))[0])
         why = "no finite budget suffices" if need >= INFINITE else f"it needs {need}"
-        if remaining < 0:
-            why = f"the budget is overspent by {-remaining}"
-        raise NoSafeAction(
-            f"no action of {self.mdp.describe_state(state)} is safe for {steps} steps with {remaining} left: {why}.",
-            state=state,
-            remaining=remaining,
-        )
+        raise no_safe_action(self.mdp, state, remaining, why, during=f" for {steps} steps")
 
     # ------------------------------------------------------------------ runs
 

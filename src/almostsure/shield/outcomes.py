@@ -19,12 +19,13 @@ import numpy.typing as npt
 
 from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
+from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
+from almostsure.model.space import Space
 
 Numbers = npt.NDArray[np.int64]
 
 ASK: Final = -1
-MOST_DAMAGE: Final = 255
 DENSE = 1 << 22  # entries of a table with one for each number
 LARGEST = 2**62  # numbers
 
@@ -54,7 +55,7 @@ class Outcomes:
         mdp, choice = self._mdp, self._mdp.choice(state, action)
         outcomes = slice(int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1]))
         possible = set(mdp.damage[outcomes][mdp.successor[outcomes] == after].tolist())
-        damage = self._only(possible, choice, after) if said is None else self._checked(said, choice)
+        damage = self._only(possible, choice, after) if said is None else damage_said(self._mdp, choice, said)
         if damage not in possible:
             self._impossible(choice, after, damage)
         if said is None or isinstance(said, (int, np.integer)):
@@ -73,19 +74,6 @@ class Outcomes:
                 choice=choice,
             )
         return next(iter(possible))
-
-    def _checked(self, said: Any, choice: int) -> int:
-        try:
-            damage = whole("damage", int(said) if isinstance(said, (bool, np.bool_)) else said)
-        except ArgumentError:
-            damage = -1
-        if not 0 <= damage <= MOST_DAMAGE:
-            raise ModelError(
-                f"damage must be an integer 0 … {MOST_DAMAGE}; got {said!r} at {self._mdp.describe_choice(choice)}. "
-                "Scale or round it in DamageTracker(env, damage).",
-                choice=choice,
-            )
-        return damage
 
     def _impossible(self, choice: int, after: int, damage: int | None) -> NoReturn:
         hurt = "" if damage is None else f" with damage {damage}"
@@ -147,3 +135,18 @@ class Outcomes:
             self._table = np.full(math.prod(shape), ASK, np.int16)
             self._table[self._number] = self._damage
         self._ready = True
+
+
+def damage_said(space: Space, choice: int, said: Any) -> int:
+    """What an environment says about the damage of a step, as a number; True is 1."""
+    try:
+        damage = whole("damage", int(said) if isinstance(said, (bool, np.bool_)) else said)
+    except ArgumentError:
+        damage = -1
+    if not 0 <= damage <= MAX_DAMAGE:
+        raise ModelError(
+            f"damage must be an integer 0 … {MAX_DAMAGE}; got {said!r} at {space.describe_choice(choice)}. "
+            "Scale or round it in DamageTracker(env, damage).",
+            choice=choice,
+        )
+    return damage

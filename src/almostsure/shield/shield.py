@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import names_right_word, whole, whole_array
+from almostsure.arguments import names_right_word, whole
 from almostsure.budget.certificate import check_never_too_small
 from almostsure.budget.minimal import INFINITE, MinimalBudget, known_budget, read_minimal, write_minimal
-from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction, UnknownName
+from almostsure.errors import ArgumentError, CertificateError, CorruptFile
 from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.policy.policy import Policy
 from almostsure.shield import checks
 from almostsure.shield.feasible import Violation, first_violation
+from almostsure.shield.lookups import look_ups, no_safe_action
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.shield.table import Table, table_of
@@ -157,7 +158,7 @@ class Shield:
         """
         if _plain(states) and _plain(remaining) and states.shape == remaining.shape and 0 < states.size <= FEW:
             return self._mask_few(states, remaining)
-        s, left, shape = self._look_ups(states, remaining)
+        s, left, shape = look_ups(self.mdp, states, remaining)
         table, needed = self._ready_table(), self.minimal.of_state
         most = np.minimum(left, table.highest)
         result = np.empty((s.size, self.mdp.num_actions), np.bool_)
@@ -211,7 +212,7 @@ class Shield:
             if self.minimal.of_state[s] > min(remaining, INFINITE - 1):
                 self._refuse(s, remaining)
             return s, remaining
-        states, _, _ = self._look_ups(state, remaining)
+        states, _, _ = look_ups(self.mdp, state, remaining)
         left = np.full(states.shape, remaining, np.int64)
         if (self.minimal.of_state[states] > min(remaining, INFINITE - 1)).any():
             self._refuse_first(states, left)
@@ -385,47 +386,11 @@ class Shield:
         """The mask of so few look-ups that checking and preparing them would take the most of the time."""
         table = self._table or self._ready_table()
         if np.count_nonzero(states.view(np.uint64) >= self.mdp.num_states):  # negative ones read as huge
-            self._look_ups(states, remaining)  # says which
+            look_ups(self.mdp, states, remaining)  # says which
         allowed = table.few(states, remaining)
         if allowed is None:
             self._refuse_first(states, remaining)
         return allowed
-
-    def _look_ups(self, states: npt.ArrayLike, remaining: npt.ArrayLike) -> tuple[Ints, Ints, tuple[int, ...]]:
-        """States, one per look-up; what remains, one per look-up or one for all; and their common shape.  Checked."""
-        s = whole_array("states", self._indices(states))
-        # A Python integer may be larger than any NumPy one, and nobody needs more than INFINITE.
-        left = whole_array("remaining", min(remaining, INFINITE) if type(remaining) is int else remaining)
-        if left.dtype == np.uint64:
-            left = np.minimum(left, INFINITE)
-        s, left = s.astype(np.intp, copy=False), left.astype(np.int64, copy=False)
-        if s.size and s.view(np.uintp).max() >= self.mdp.num_states:  # negative ones read as huge
-            bad = s[(s < 0) | (s >= self.mdp.num_states)]
-            raise UnknownName("state", int(bad[0]), (), f"States are 0 … {self.mdp.num_states - 1}.")
-        if left.ndim == 0 or s.shape == left.shape:  # the common cases, at once: agents ask in small batches
-            return s.ravel(), left.ravel() if left.ndim else left, s.shape
-        try:
-            shape = np.broadcast_shapes(s.shape, left.shape)
-        except ValueError:
-            raise ArgumentError(
-                f"states and remaining must have shapes that fit together; got {list(s.shape)} and {list(left.shape)}"
-            ) from None
-        return np.broadcast_to(s, shape).ravel(), np.broadcast_to(left, shape).ravel(), shape
-
-    def _indices(self, states: npt.ArrayLike) -> npt.ArrayLike:
-        """States as indices, where they are names; other things are left to be checked."""
-        if isinstance(states, str):
-            return self.mdp.state(states)
-        if isinstance(states, (int, np.generic)) or (isinstance(states, np.ndarray) and states.dtype.kind in "iu"):
-            return states
-        try:
-            named = np.asarray(states).dtype.kind == "U"
-        except (ValueError, OverflowError):
-            named = False
-        if not named:
-            return states
-        flat = np.asarray(states, np.object_)  # a list may mix names and indices
-        return np.array([self.mdp.state(state) for state in flat.ravel().tolist()], np.int64).reshape(flat.shape)
 
     def _refuse_first(self, states: Ints, remaining: Ints) -> NoReturn:
         """Name the first look-up that has no safe action, and say how many there are."""
@@ -435,16 +400,9 @@ class Shield:
         self._refuse(int(states[at]), int(remaining[at] if remaining.ndim else remaining), count)
 
     def _refuse(self, state: int, remaining: int, count: str = "") -> NoReturn:
-        if remaining < 0:
-            why = f"the budget is overspent by {-remaining}"
-        else:
-            need = checks.need_in_words(self.minimal, int(self.minimal.of_state[state]))
-            why = "no finite budget suffices there" if need == "needs ∞" else f"it {need}"
-        raise NoSafeAction(
-            f"no action of {self.mdp.describe_state(state)} is safe with {remaining} left{count}: {why}.",
-            state=state,
-            remaining=remaining,
-        )
+        need = checks.need_in_words(self.minimal, int(self.minimal.of_state[state]))
+        why = "no finite budget suffices there" if need == "needs ∞" else f"it {need}"
+        raise no_safe_action(self.mdp, state, remaining, why, count=count)
 
     # ------------------------------------------------------------------ for people
 

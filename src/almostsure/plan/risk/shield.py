@@ -56,6 +56,7 @@ from almostsure.plan.risk.certificate import (
 )
 from almostsure.plan.risk.least import least_risk, least_within
 from almostsure.plan.risk.sums import Sums, risks_of, risks_within, sums_of
+from almostsure.shield.lookups import check_states, check_steps_left
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 
@@ -219,20 +220,12 @@ class RiskShield:
             whole_array("remaining", remaining),
             np.asarray(risk, np.float64),
         )
-        if s.size and not (s.min() >= 0 and s.max() < self.mdp.num_states):
-            self.mdp.state(int(s[(s < 0) | (s >= self.mdp.num_states)][0]))  # says what is wrong
+        check_states(self.mdp, s)
         odd = ~((rho >= 0) & (rho <= 1))
         if odd.any():
             check_risk(float(rho[np.argmax(odd)]))  # says what is wrong
         steps = self._steps(s.size, steps_left)
-        if steps.size and steps.min() < 1:
-            at = int(np.argmin(steps))
-            raise NoSafeAction(
-                f"no step is left of the horizon {self.horizon} at {self.mdp.describe_state(int(s[at]))}: nothing is "
-                "promised beyond it. End the episode there (max_episode_steps).",
-                state=int(s[at]),
-                remaining=int(left[at]),
-            )
+        check_steps_left(self.mdp, s, left, steps, self.horizon)
         choices, owner = spans(self.mdp.choice_ptr, s)
         safe = self._risks(left[owner], choices, steps[owner]) <= rho[owner]
         result = np.zeros((s.size, self.mdp.num_actions), np.bool_)

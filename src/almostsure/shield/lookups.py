@@ -1,0 +1,78 @@
+"""What the guards of models share: reading look-ups, and how a refusal is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.arguments import whole_array
+from almostsure.budget.minimal import INFINITE
+from almostsure.errors import ArgumentError, NoSafeAction, UnknownName
+from almostsure.model.arrays import Ints
+from almostsure.model.space import Space
+
+
+def look_ups(space: Space, states: npt.ArrayLike, remaining: npt.ArrayLike) -> tuple[Ints, Ints, tuple[int, ...]]:
+    """States, one per look-up; what remains, one per look-up or one for all; and their common shape.  Checked."""
+    s = whole_array("states", _indices(space, states))
+    # A Python integer may be larger than any NumPy one, and nobody needs more than INFINITE.
+    left = whole_array("remaining", min(remaining, INFINITE) if type(remaining) is int else remaining)
+    if left.dtype == np.uint64:
+        left = np.minimum(left, INFINITE)
+    s, left = s.astype(np.intp, copy=False), left.astype(np.int64, copy=False)
+    check_states(space, s)
+    if left.ndim == 0 or s.shape == left.shape:  # the common cases, at once: agents ask in small batches
+        return s.ravel(), left.ravel() if left.ndim else left, s.shape
+    try:
+        shape = np.broadcast_shapes(s.shape, left.shape)
+    except ValueError:
+        raise ArgumentError(
+            f"states and remaining must have shapes that fit together; got {list(s.shape)} and {list(left.shape)}"
+        ) from None
+    return np.broadcast_to(s, shape).ravel(), np.broadcast_to(left, shape).ravel(), shape
+
+
+def check_states(space: Space, states: Ints) -> None:
+    """Raise UnknownName if one of many whole numbers is not a state."""
+    if states.size and states.astype(np.intp, copy=False).view(np.uintp).max() >= space.num_states:  # −1 reads as huge
+        bad = states[(states < 0) | (states >= space.num_states)]
+        raise UnknownName("state", int(bad[0]), (), f"States are 0 … {space.num_states - 1}.")
+
+
+def _indices(space: Space, states: npt.ArrayLike) -> npt.ArrayLike:
+    """States as indices, where they are names; other things are left to be checked."""
+    if isinstance(states, str):
+        return space.state(states)
+    if isinstance(states, (int, np.generic)) or (isinstance(states, np.ndarray) and states.dtype.kind in "iu"):
+        return states
+    try:
+        named = np.asarray(states).dtype.kind == "U"
+    except (ValueError, OverflowError):
+        named = False
+    if not named:
+        return states
+    flat = np.asarray(states, np.object_)  # a list may mix names and indices
+    return np.array([space.state(state) for state in flat.ravel().tolist()], np.int64).reshape(flat.shape)
+
+
+def no_safe_action(
+    space: Space, state: int, remaining: int, why: str, *, during: str = "", count: str = ""
+) -> NoSafeAction:
+    """The error that no action is safe: for whom, ``during`` which steps, among how many (``count``), and why."""
+    why = why if remaining >= 0 else f"the budget is overspent by {-remaining}"
+    where = space.describe_state(state)
+    return NoSafeAction(
+        f"no action of {where} is safe{during} with {remaining} left{count}: {why}.", state=state, remaining=remaining
+    )
+
+
+def check_steps_left(space: Space, states: Ints, remaining: Ints, steps: Ints, horizon: int | None) -> None:
+    """Raise NoSafeAction if a run has no step left of its horizon."""
+    if steps.size and steps.min() < 1:
+        at = int(np.argmin(steps))
+        raise NoSafeAction(
+            f"no step is left of the horizon {horizon} at {space.describe_state(int(states[at]))}: nothing is promised "
+            "beyond it. End the episode there (max_episode_steps).",
+            state=int(states[at]),
+            remaining=int(remaining[at]),
+        )
