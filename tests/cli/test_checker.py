@@ -125,7 +125,9 @@ def test_horizons_and_risks_are_checked_and_forgeries_rejected(
     answer = here("check", "model.umb", path.name, "--json").json
     assert answer["verdict"] == "verified"
     assert {**answer, **claims} == answer
-    assert not any(name.rpartition(".")[2] in ENGINES | {"least", "shield"} for name in answer["trusted"]["modules"])
+    assert not any(
+        name.rpartition(".")[2] in ENGINES | {"least", "shield", "sums"} for name in answer["trusted"]["modules"]
+    )
     arrays, strings = load_tensors(path, kind=stored, model=mdp.fingerprint)
     later = {"step": arrays["step"] + 1} if "step" in arrays else {"least": arrays["least"] / 2}  # too small a claim
     kept = {name: strings[name] for name in ("budget", "risk", "horizon", "cap", "settled") if name in strings}

@@ -1,22 +1,32 @@
 """Files of risk shields, and what makes one safe: the table of p̄ is its own certificate.
 
-This module reads and verifies; it does not solve.
+This module reads and verifies; it does not solve, and it shares no sums with the solver or the shield.  Floats are
+whole numbers over a power of two, so everything is compared in whole numbers, without any rounding:
+
+- p̄(s, K) ≥ Σ p · p̄(s', K − d) for some action, where p̄ = 1 once overspent.  So, by induction over the steps, p̄ is never
+  below the least probability of overspending, and one who starts with a risk ρ ≥ p̄ can keep it;
+- p̄ = 0 exactly where k*(s) ≤ K.  That nothing else is 0 follows from the first condition.  That all of it is 0 is found
+  by striking out: as long as some pair with p̄ > 0 is still thought to be safe, one of them must have no action that
+  keeps it among those that are;
+- p̄ at the start is at most the risk that is promised.
 """
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from itertools import pairwise
 from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from almostsure.arguments import check_budget, check_real
 from almostsure.budget.horizon import check_steps, first_values
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, ModelError
 from almostsure.files import load_tensors, save_tensors
-from almostsure.model.mdp import MDP, Floats
-from almostsure.plan.risk.sums import EPSILON, risks_of, risks_within, sums_of
+from almostsure.model.mdp import MDP, Bools, Floats
 
 KIND = "risk shield"
 
@@ -49,29 +59,90 @@ def read_risks(path: str | PathLike[str], mdp: MDP) -> Promise:
         raise CorruptFile(f"{path!s} does not hold a {KIND} of its model: {error}", path=path) from error
 
 
-def check_risks(mdp: MDP, promise: Promise) -> None:
-    """What the proof asks of p̄: at least the least q̄ of the state's actions, and at the start no more than the risk."""
-    budget, risk, horizon, least = promise
-    rows = (budget + 1) * (1 if horizon is None else horizon + 1)
+def _check_table(mdp: MDP, promise: Promise) -> None:
+    """Refuse what is no table of probabilities for the model, with 1 for what is forbidden."""
+    rows = (promise.budget + 1) * (1 if promise.horizon is None else promise.horizon + 1)
+    least = promise.least
     if least.shape != (rows, mdp.num_states) or least.dtype != np.float64:
         raise CertificateError(f"risks must be {rows} rows of {mdp.num_states} numbers; got {least.shape}")
     if not ((least >= 0) & (least <= 1)).all():
         raise CertificateError("risks must be probabilities, 0 … 1")
-    first = 0 if horizon is None else budget + 1  # with no step left nothing is asked of them
-    if first and (least[:first, first_values(mdp) > 0] < 1).any():
+    if promise.horizon is not None and (least[: promise.budget + 1, first_values(mdp) > 0] < 1).any():
         raise CertificateError("what is forbidden must have a risk of 1")
-    sums, choices, begin = sums_of(mdp), np.arange(mdp.num_choices), mdp.choice_ptr[:-1].astype(np.int64)
-    for row in range(first, rows):
-        left = np.full(choices.size, row % (budget + 1))
-        if horizon is None:
-            found = risks_of(sums, least, left, choices)
-        else:
-            found = risks_within(sums, least, left, choices, np.full(choices.size, row - row % (budget + 1) - first))
-        short = np.flatnonzero(np.minimum.reduceat(found, begin) > least[row])
+
+
+def check_risks(mdp: MDP, promise: Promise) -> None:
+    """Verify all that a file promises: see the module's docstring."""
+    _check_table(mdp, promise)
+    _check_zeros(mdp, promise)
+    _check_sums(mdp, promise)
+    whole, one = _whole(np.append(promise.least[-1, mdp.initial_states], promise.risk))
+    shares, _ = _whole(mdp.initial_probabilities)
+    if (shares * whole[:-1]).sum() > shares.sum() * whole[-1]:
+        needed = float(Fraction((shares * whole[:-1]).sum(), shares.sum() * one))
+        raise CertificateError(f"at the start the risk is {needed!r}, more than the {promise.risk:g} promised")
+
+
+def _check_sums(mdp: MDP, promise: Promise) -> None:
+    """p̄ is at least Σ p · p̄' of some action, in every row of the table."""
+    rows = promise.budget + 1
+    values, one = _whole(promise.least)
+    shares, _ = _whole(mdp.probability)
+    outcomes, choices = mdp.outcome_ptr[:-1].astype(np.int64), mdp.choice_ptr[:-1].astype(np.int64)
+    total, owner = np.add.reduceat(shares, outcomes), mdp.choice_states()
+    for row in range(0 if promise.horizon is None else rows, len(values)):
+        ahead = 0 if promise.horizon is None else row - row % rows - rows  # where the rows with one step less begin
+        left = row % rows - mdp.damage.astype(np.int64)
+        after = np.where(left < 0, one, values[ahead + np.maximum(left, 0), mdp.successor])
+        enough = np.add.reduceat(shares * after, outcomes) <= values[row][owner] * total
+        short = np.flatnonzero(~np.logical_or.reduceat(enough.astype(np.bool_), choices))
         if short.size:
-            raise CertificateError(f"the risk of {mdp.describe_state(int(short[0]))} is too small")
-    if (needed := risk_at_start(mdp, least)) > risk:
-        raise CertificateError(f"at the start the risk is {needed!r} (rounded up), more than the {risk:g} promised")
+            raise CertificateError(
+                f"the risk of {mdp.describe_state(int(short[0]))} with {row % rows} left is too small: every action "
+                f"has a larger one than {float(promise.least[row, short[0]])!r}"
+            )
+
+
+def _check_zeros(mdp: MDP, promise: Promise) -> None:
+    """p̄ is 0 wherever the budget suffices for certain."""
+    rows = promise.budget + 1
+    blocks = promise.least.reshape(-1, rows, mdp.num_states) > 0
+    if promise.horizon is None:
+        unsafe = np.zeros_like(blocks[0])
+        while (found := _lost(mdp, unsafe, blocks[0] & ~unsafe)).any():
+            unsafe |= found
+        _none_left(mdp, blocks[0] & ~unsafe)
+        return
+    _none_left(mdp, blocks[0] & (first_values(mdp) == 0))
+    for before, now in pairwise(blocks):
+        _none_left(mdp, now & ~_lost(mdp, before, now))
+
+
+def _lost(mdp: MDP, unsafe: Bools, asked: Bools) -> Bools:
+    """Which of the pairs that are asked about have an outcome that overspends or is unsafe, whatever is played."""
+    outcomes, choices = mdp.outcome_ptr[:-1].astype(np.int64), mdp.choice_ptr[:-1].astype(np.int64)
+    result = np.zeros_like(asked)
+    for row in np.flatnonzero(asked.any(axis=1)).tolist():
+        left = row - mdp.damage.astype(np.int64)
+        bad = (left < 0) | unsafe[np.maximum(left, 0), mdp.successor]
+        result[row] = np.logical_and.reduceat(np.logical_or.reduceat(bad, outcomes), choices)
+    return result & asked
+
+
+def _none_left(mdp: MDP, safe: Bools) -> None:
+    """Refuse a table if a pair that is safe has a risk."""
+    if safe.any():
+        left, state = (int(x[0]) for x in np.nonzero(safe))
+        raise CertificateError(f"the risk of {mdp.describe_state(state)} must be 0: {left} left suffices there")
+
+
+def _whole(numbers: Floats) -> tuple[npt.NDArray[np.object_], int]:
+    """Floats as whole numbers, exactly, and the power of two that stands for 1."""
+    found, place = np.unique(numbers, return_inverse=True)
+    ratios = [number.as_integer_ratio() for number in found.tolist()]
+    one = max(below for _, below in ratios)
+    whole = np.array([above * (one // below) for above, below in ratios], dtype=np.object_)
+    return whole[place].reshape(numbers.shape), one
 
 
 def risk_at_start(mdp: MDP, least: Floats) -> float:
@@ -79,7 +150,7 @@ def risk_at_start(mdp: MDP, least: Floats) -> float:
     states, found = mdp.initial_states, least[-1, mdp.initial_states]  # the last row has all steps and all the budget
     if states.size == 1:
         return float(found[0])
-    return min(math.fsum(mdp.initial_probabilities * found) * (1 + (states.size + 4) * EPSILON), 1.0)
+    return min(math.fsum(mdp.initial_probabilities * found) * (1 + (states.size + 4) * math.ulp(1.0)), 1.0)
 
 
 def check_risk(risk: object) -> float:

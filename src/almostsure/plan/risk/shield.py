@@ -354,17 +354,27 @@ class RiskShield:
 
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: Model) -> RiskShield:
-        """Read a shield of ``mdp``.  A file whose risks are too small anywhere is refused."""
+        """Read a shield of ``mdp``.  A file with a risk that is too small, or not 0 where it must be, is refused."""
         model, result = as_model(mdp), cls.__new__(cls)
         promise = read_risks(path, known_probabilities(model))
         result.mdp, result.budget, result.risk = model, promise.budget, promise.risk
         result.horizon, result.least = promise.horizon, promise.least
         try:
             check_risks(model, promise)
+            result._check_sums()
             result._prepare()
         except (CertificateError, Infeasible) as error:
             raise CorruptFile(f"{path!s} does not hold a risk shield of its model: {error}", path=path) from error
         return result
+
+    def _check_sums(self) -> None:
+        """p̄ ≥ min q̄ as this shield computes them, so that it never runs out of actions."""
+        first = 0 if self.horizon is None else self.budget + 1
+        begin = self.mdp.choice_ptr[:-1].astype(np.int64)
+        for row in range(len(self.least) - first):
+            short = np.flatnonzero(np.minimum.reduceat(self.risks_in(row), begin) > self.least[row + first])
+            if short.size:
+                raise CertificateError(f"the risk of {self.mdp.describe_state(int(short[0]))} is too small")
 
     def risks_in(self, row: int) -> Floats:
         """q̄ of every choice, for one row: a remaining budget, plus (budget + 1) for each step left after the next."""
