@@ -11,7 +11,7 @@ from gymnasium.wrappers import TimeLimit, TransformAction
 import almostsure as asure
 from almostsure.abstract import Grid
 from almostsure.errors import ModelError, ModelMismatch, NoSafeAction
-from almostsure.gym import ShieldedEnv, ShieldedVectorEnv
+from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv
 from almostsure.testing.systems import double_integrator
 
 
@@ -248,3 +248,37 @@ def test_vectors_show_masks_and_what_remains(mode, budget):
     assert not vector.action_masks().all()
     with pytest.raises(NoSafeAction, match=r"is not allowed at cell \d+ \(x in"):
         vector.step(np.argmin(vector.action_masks(), axis=1))
+
+
+def test_cells_across_the_border_of_what_is_unsafe_need_an_environment_that_says_its_damage():
+    grid = Grid((-0.4, -1.6), (0.4, 1.6), (40, 40))
+    model, env = torques()
+    leans = asure.abstract(
+        model.step, grid, model.actions, unsafe=lambda state: abs(state[0]) > 0.305, state_of=model.state_of,
+        initial=((-0.02, -0.02), (0.02, 0.02)),
+    )  # fmt: skip
+    shield = asure.Shield(asure.minimal_budget(leans))
+    assert shield.unclear(0) == 0
+    assert shield.unclear(1) > 0
+    ShieldedEnv(env, shield, 0)  # which never enters them
+    with pytest.raises(
+        ModelError, match=r"cells lie across the border of what is unsafe.*DamageTracker\(env, damage\)"
+    ):
+        ShieldedEnv(env, shield, 1)
+    tracked = DamageTracker(env, lambda seen, action, after, reward, terminated: int(abs(after[1]) > 0.3))
+    ShieldedEnv(tracked, shield, 1)
+
+
+def test_state_of_is_asked_once_per_step(upright):
+    asked = []
+
+    def state_of(seen, env):
+        asked.append(1)
+        return tuple(float(x) for x in env.unwrapped.state)
+
+    _, env = torques(max_episode_steps=30)
+    shielded = ShieldedEnv(env, upright, 0, state_of=state_of)
+    shielded.reset(seed=0, options={"x_init": 0.1, "y_init": 0.1})
+    for _ in range(5):
+        shielded.step(int(np.argmax(shielded.action_masks())))
+    assert len(asked) == 6

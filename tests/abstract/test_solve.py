@@ -133,3 +133,8 @@ def test_a_cap_cuts_what_needs_more():
 def test_random_systems_keep_their_promises(seed):
     rng = np.random.default_rng(seed)
     check_system(random_system(rng), rng)
+
+
+def test_where_nothing_is_proved_it_is_said():
+    stuck = asure.abstract(lambda s, a: (s[0] + a,), asure.Grid([0.0], [1.0], [4]), [2.0], unsafe=lambda s: s[0] > 5)
+    assert "for no cell was a finite budget proved" in repr(asure.minimal_budget(stuck))

@@ -196,3 +196,17 @@ def test_large_models_are_checked_by_the_compiled_loop(tmp_path: Path, here: Cal
     mdp.save(tmp_path / "ladder.umb")
     asure.minimal_budget(mdp).save(tmp_path / "ladder.safetensors")
     assert np.isfinite(here("check", "ladder.umb", "ladder.safetensors", "--json").json["minimal_budget"])
+
+
+def test_what_storm_has_read_is_said(tmp_path: Path, here: Callable[..., Any]) -> None:
+    pytest.importorskip("stormpy")
+    (tmp_path / "walk.prism").write_text(
+        'mdp\nmodule m\n  x : [0..2] init 0;\n  [go] x<2 -> (x\'=x+1);\nendmodule\nlabel "hit" = x=1;\n'
+    )
+    options = ("--damage", "hit", "--goal", "x=2")
+    assert here("budget", "walk.prism", *options, "-o", "b.safetensors").code == 0
+    assert "and Storm, which read walk.prism" in here("check", "walk.prism", "b.safetensors", *options).out
+    assert here("check", "walk.prism", "b.safetensors", *options, "--json").json["trusted"]["storm"] is True
+    assert here("models", "walk.prism", *options, "--json").json["actions"] == ["end", "go"]
+    here("convert", "walk.prism", "walk.umb", *options)
+    assert here("check", "walk.umb", "b.safetensors", "--json").json["trusted"]["storm"] is False

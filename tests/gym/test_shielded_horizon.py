@@ -10,6 +10,7 @@ import almostsure as asure
 from almostsure import RiskShield, from_transitions, minimal_budget
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym import ModelVectorEnv, ShieldedEnv, ShieldedVectorEnv, to_gymnasium
+from almostsure.learn import read_ledger
 from almostsure.shield import HorizonShield
 
 
@@ -97,3 +98,24 @@ def test_risk_shields_guard_vectors():
     for observations, *_, infos in play(shielded, 60):
         assert ((infos["risk"] >= 0) & (infos["risk"] <= 1)).all()
         np.testing.assert_allclose(observations["risk"][:, 0], infos["risk"], atol=1e-6)
+
+
+def test_the_ledger_says_which_risk_was_stated(tmp_path):
+    mdp = asure.example("hazard-map")
+    env = ShieldedEnv(to_gymnasium(mdp), RiskShield(mdp, 2, 0.5), 2, ledger=tmp_path / "run.jsonl")
+    for seed in range(4):
+        _, info = env.reset(seed=seed)
+        rng = np.random.default_rng(seed)
+        for _ in range(60):
+            _, _, ended, _, info = env.step(int(rng.choice(np.flatnonzero(info["action_mask"]))))
+            if ended:
+                break
+    env.reset()
+    overspent = len(env.ledger.violations)
+    assert overspent > 0
+    said = f"a risk of 50 % per episode was stated: of 4, 2 may overspend on average, and {overspent} did"
+    assert said in str(env.ledger)
+    assert said in str(read_ledger(tmp_path / "run.jsonl"))
+    certain = ShieldedEnv(to_gymnasium(mdp), asure.Shield(minimal_budget(mdp)), 2)
+    certain.reset(seed=0)
+    assert "was stated" not in str(certain.ledger)

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 import almostsure as asure
 from almostsure.errors import ArgumentError, LimitReached, ModelError
 from almostsure.gym import ShieldedEnv
-from almostsure.learn import explore
+from almostsure.learn import ByName, explore
 
 
 class Room(gymnasium.Env):
@@ -200,3 +200,29 @@ def test_bad_input_about_chance():
         explore(Slippery(0.5))
     with pytest.raises(ArgumentError, match="showed 2 different outcomes, of which no more than 1 can be"):
         explore(Slippery(0.5), mu=0.6, delta=0.1)
+
+
+def test_a_model_that_was_saved_reads_observations_by_the_names_of_its_states(tmp_path):
+    explore("CliffWalking-v1").save(tmp_path / "cliff.umb")
+    cliff = asure.load(tmp_path / "cliff.umb")
+    assert "ended at 47" in cliff.state_names
+    place = ByName(cliff)
+    assert cliff.state_name(place(np.int64(36))) == "36"
+    assert cliff.state_name(place(47)) == "ended at 47"
+    with pytest.raises(ModelError, match="no state of the model is named '99'"):
+        place(99)
+    with pytest.raises(ArgumentError, match="must have names of states"):
+        ByName(asure.from_transitions([0], [0], [0], [1], [0], [0]))
+
+
+def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):
+    explore(Room()).save(tmp_path / "room.umb")
+    room = asure.load(tmp_path / "room.umb")
+    shield = asure.Shield(asure.minimal_budget(room))
+    with pytest.raises(ArgumentError, match=r"state_of=almostsure.learn.ByName\(mdp\)"):
+        ShieldedEnv(Room(), shield, 0)
+    env = ShieldedEnv(Room(), shield, 0, state_of=ByName(room))
+    env.reset(seed=0)
+    for action in (1, 1, 1, 0, 0, 0):
+        _, reward, over, _, info = env.step(action)
+    assert (reward, over, info["damage"]) == (1.0, True, 0)

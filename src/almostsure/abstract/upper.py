@@ -190,10 +190,11 @@ class UpperBudget:
             need = "no budget was proved to suffice at the start"
         else:
             need = f"the start needs a budget of at most {start}"
-        levels = f"{min(counts)} … {max(counts)}" if len(counts) > 1 else str(*counts) if counts else "no finite budget"
+        levels = f"{min(counts)} … {max(counts)}" if len(counts) > 1 else str(*counts)
+        rest = f"; for {stuck:,} nothing was proved" if stuck else ""
+        proved = f"{total - stuck:,} cells ({(total - stuck) / total:.1%}) need at most {levels}{rest}"
         return (
             f"<UpperBudget: {need} ({total:,} cells)\n"
-            f"  {total - stuck:,} cells ({(total - stuck) / total:.1%}) need at most {levels}; "
-            f"for {stuck:,} nothing was proved\n"
+            f"  {proved if counts else 'for no cell was a finite budget proved'}\n"
             f"  upper bounds by the {self.engine}; verified>"
         )

@@ -13,13 +13,14 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservation, RepeatAction, StickyAction, TimeLimit
 
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError, ModelMismatch
+from almostsure.errors import ArgumentError, ModelError, ModelMismatch
 from almostsure.model.build.damage import Damage, known_damage
 from almostsure.model.mdp import MDP, Bools
 from almostsure.model.space import Space
-from almostsure.shield.protocol import Guard
+from almostsure.shield.protocol import Guard, Watching
 from almostsure.shield.shield import Shield
 
+GYMNASIUM = ("gymnasium.envs", "gymnasium.wrappers")  # where environments and wrappers are that say no damage
 HIDING: dict[type, str] = {  # wrappers that no shield can be around, and what it must see
     Autoreset: "every reset",
     StickyAction: "which action is played",
@@ -50,9 +51,11 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
     Whoever plays a model of ours shows its end, too; so may what a vector environment hides.
     """
     if not isinstance(observations, Discrete) or observations.start != 0:
+        named = isinstance(space, MDP) and space.state_names is not None and space.encode is None
+        loaded = " If explore made the model and it was loaded from a file: state_of=almostsure.learn.ByName(mdp)."
         raise ArgumentError(
             f"observations of {observations} are not states of a model. Pass state_of, a function of (observation, "
-            "env) that returns the state, or learn the shield with encode=."
+            f"env) that returns the state, or learn the shield with encode=.{loaded if named else ''}"
         )
     numbers = {space.num_observed}
     if shows_indices(env, observations) or isinstance(env, VectorEnv):
@@ -63,6 +66,19 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
             "for another environment. If observations must be translated, pass state_of."
         )
     return int(observations.n)
+
+
+def check_damage(guard: Watching, env: Any, budget: int) -> None:
+    """Refuse an environment of Gymnasium's own, which says no damage, where the cells do not say it either."""
+    if not all(type(layer).__module__.startswith(GYMNASIUM) for layer in (*_layers(env), env.unwrapped)):
+        return  # who knows what it says
+    if unclear := guard.unclear(budget):
+        raise ModelError(
+            f"{unclear:,} cells lie across the border of what is unsafe, so that they do not say whether entering them "
+            f"hurts; the environment must, in info['damage'] or info['cost'], and {env.unwrapped} does not. Wrap it: "
+            "ShieldedEnv(DamageTracker(env, damage), …), with damage(observation, action, next_observation, reward, "
+            "terminated)."
+        )
 
 
 def check_layers(env: Any) -> None:

@@ -83,6 +83,7 @@ class Guarded:
             raise UnknownName("value of forbidden", forbidden, FORBIDDEN, f"Choose from {', '.join(FORBIDDEN)}.")
         if state_of is not None and not callable(state_of):
             raise ArgumentError(f"state_of must be a function of (observation, env); got {state_of!r}")
+        self.risk = float(getattr(guard, "risk", 0.0))  # of an episode, if the guard was made for one
         guard = guard_of(guard, plays)
         if most_steps is not None and isinstance(guard, ForSteps):
             guard = guard.within(most_steps)
@@ -128,6 +129,8 @@ class Guarded:
         """Refuse an environment that the guard is not for, as far as that can be seen before it is played."""
         fitting.check_actions(self.space, actions)
         fitting.check_layers(env)
+        if self.watching is not None:
+            fitting.check_damage(self.watching, env, self.budget)
         if self.state_of is None and fitting.shows_indices(env, observations):
             self.plain = True  # of its model; encode reads what other environments show
         if self.plain:
@@ -158,7 +161,10 @@ class Guarded:
                 return number
         if self.state_of is None:
             return self.space.observed(observation)
-        state = self.state_of(observation, env)
+        return self._named(self.state_of(observation, env), observation)
+
+    def _named(self, state: Any, observation: Any) -> int:
+        """The state that ``state_of`` returned for an observation."""
         try:
             return self.space.state(state)
         except UnknownName as error:
@@ -168,14 +174,18 @@ class Guarded:
                 f"the observation {brief(observation, 200)}."
             ) from None
 
-    def point(self, observation: Any, env: Any) -> Sequence[float] | None:
-        """The coordinates that an observation shows; None if nobody compares them, or ``state_of`` names a cell."""
+    def place(self, observation: Any, env: Any) -> tuple[int, Sequence[float] | None]:
+        """The state that an observation shows, and its coordinates; ``state_of`` is asked once.
+
+        There are none if nobody compares them, or ``state_of`` names a cell.
+        """
         if self.watching is None:
-            return None
+            return self.state(observation, env), None
         if self.state_of is None:
-            return self.watching.point(observation)
-        state = self.state_of(observation, env)
-        return None if np.ndim(state) == 0 else [float(value) for value in state]
+            point = self.watching.point(observation)
+            return self._named(point, observation), point
+        answer = self.state_of(observation, env)
+        return self._named(answer, observation), None if np.ndim(answer) == 0 else [float(value) for value in answer]
 
     def watch(self, points: Points, actions: Sequence[int], next_points: Points) -> None:
         """Refuse steps that leave the enclosure of a guard that watches: ModelMismatch."""
@@ -295,7 +305,9 @@ class Guarded:
         if not self.learns:
             self.ledger.steps += lived.steps  # a learning guard counts what it watches itself
         number, steps, reward, interventions = lived
-        self.ledger.note(Episode(number, steps, reward, damage, self.budget, interventions, ended, environment))
+        self.ledger.note(
+            Episode(number, steps, reward, damage, self.budget, interventions, ended, environment, self.risk)
+        )
 
     def note_violation(self, run: Run, action: int, after: int, damage: int, steps: int) -> None:
         """Note a step that took more than was left; a learning guard notes those itself."""

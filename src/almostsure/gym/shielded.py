@@ -160,11 +160,12 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         said = "damage" if "damage" in info else "cost"
         if info.get(said):
             raise ModelError(f"a reset must do no damage; info[{said!r}] is {info[said]!r} after it")
-        run, _ = self.guarded.begin(self.guarded.state(observation, self.env))
+        state, point = self.guarded.place(observation, self.env)
+        run, _ = self.guarded.begin(state)
         self._steps, self._interventions, self._reward = 0, 0, 0.0
         self._stage = stage = self._at(run, self.budget)
         self._allowed = self._offered = stage.allowed
-        self._seen, self._point = observation, self.guarded.point(observation, self.env)
+        self._seen, self._point = observation, point
         return self.shown.single(observation, stage.carried, stage.mask), self._info(info, stage, NOWHERE, False)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -187,9 +188,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         if said is None and guarded.damage is not None:
             said = guarded.damage(before.run[0], chosen, observation, float(reward), bool(terminated))
         try:
-            seen = guarded.state(observation, self.env)
+            seen, point = guarded.place(observation, self.env)
             if guarded.watching is not None:
-                point = guarded.point(observation, self.env)
                 guarded.watch([self._point], [chosen], [point])
                 self._point = point
             try:

@@ -121,8 +121,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._resets.over = None  # until all is well
         observations, infos = self.env.reset(seed=seed, options=options)
         _check_resets(infos, who)
-        self._begin(who, self._find(observations, who))
-        self._points = self._coordinates(observations)
+        states, self._points = self._find(observations, who)
+        self._begin(who, states)
         self._resets.over = over
         self._resets.reset(who)
         seen = self.shown.batch(observations, self.guarded.shown(self._run), self._masks)
@@ -137,10 +137,12 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         ended: Bools = terminated | truncated
         final = self._resets.final(infos, ended)
         try:
-            seen = self._find(observations, None)
-            reached = seen if final is None else self._finals(infos["final_obs"], ended, seen)
+            seen, points = self._find(observations, None)
+            reached, ends = (seen, points) if final is None else self._finals(infos["final_obs"], ended, seen, points)
             if self.guarded.watching is not None:
-                self._watch(played, observations, acting, None if final is None else infos["final_obs"], ended)
+                who = acting.nonzero()[0].tolist()
+                self.guarded.watch([self._points[at] for at in who], played[who].tolist(), [ends[at] for at in who])
+                self._points = points
             told = self._said(infos, final, ended)
             if told is None and self.guarded.damage is not None:
                 steps = zip(self._run[0], played, reached, rewards, terminated, strict=True)
@@ -293,43 +295,27 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     # ------------------------------------------------------------------ what the environments say
 
-    def _find(self, observations: Any, who: Bools | None) -> Numbers:
-        """The states that observations show; only those of ``who`` need show any."""
+    def _find(self, observations: Any, who: Bools | None) -> tuple[Numbers, list[Any]]:
+        """The states that observations show, and their coordinates; only those of ``who`` need show any."""
         guarded = self.guarded
         if guarded.plain and np.asarray(observations).dtype.kind in "iu":
             states = np.array(observations, np.int64)  # a copy: the agent gets the observations as they are
             strange = states.view(np.uint64) >= guarded.num_seen  # negative ones read as huge
             if not some(strange):
-                return states
+                return states, self._points
         each = list(iterate(self.env.observation_space, observations))
         counts = self._all if who is None else who
-        return np.array(
-            [guarded.state(seen, self._envs[at]) if counts[at] else 0 for at, seen in enumerate(each)], np.int64
-        )
+        places = [
+            guarded.place(seen, self._envs[at]) if counts[at] else (0, self._points[at]) for at, seen in enumerate(each)
+        ]
+        return np.array([state for state, _ in places], np.int64), [point for _, point in places]
 
-    def _finals(self, finals: Any, ended: Bools, seen: Numbers) -> Numbers:
+    def _finals(self, finals: Any, ended: Bools, seen: Numbers, points: list[Any]) -> tuple[Numbers, list[Any]]:
         """What each step led to: for episodes that ended, not where the next one begins."""
-        result = seen.copy()
+        states, reached = seen.copy(), list(points)
         for at in np.flatnonzero(ended).tolist():
-            result[at] = self.guarded.state(finals[at], self._envs[at])
-        return result
-
-    def _coordinates(self, observations: Any) -> list[Any]:
-        """What each environment shows, as a guard that watches compares it."""
-        if self.guarded.watching is None:
-            return self._points
-        each = iterate(self.env.observation_space, observations)
-        return [self.guarded.point(seen, env) for seen, env in zip(each, self._envs, strict=True)]
-
-    def _watch(self, actions: Numbers, observations: Any, acting: Bools, finals: Any, ended: Bools) -> None:
-        """Let the guard compare what those who acted did with what is possible."""
-        points = self._coordinates(observations)
-        reached = list(points)
-        for at in ended.nonzero()[0].tolist() if finals is not None else ():
-            reached[at] = self.guarded.point(finals[at], self._envs[at])
-        who = acting.nonzero()[0].tolist()
-        self.guarded.watch([self._points[at] for at in who], actions[who].tolist(), [reached[at] for at in who])
-        self._points = points
+            states[at], reached[at] = self.guarded.place(finals[at], self._envs[at])
+        return states, reached
 
     def _said(self, infos: Infos, final: Infos | None, ended: Bools) -> npt.NDArray[Any] | None:
         """The damages that the environments say, NaN where they do not; None if none of them does."""

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from almostsure.learn.sampling.crew import RayCluster
     from almostsure.learn.sampling.env_sampler import EnvSampler
     from almostsure.learn.sampling.samplers import FunctionSampler, Sampler
-    from almostsure.learn.snapshots import explore
+    from almostsure.learn.snapshots import ByName, explore
 
 __all__ = [
+    "ByName",
     "Comparison",
     "Confidence",
     "Counts",
@@ -63,6 +64,6 @@ __getattr__ = on_demand(
         "almostsure.learn.sampling.crew": "RayCluster",
         "almostsure.learn.sampling.env_sampler": "EnvSampler",
         "almostsure.learn.sampling.samplers": "FunctionSampler Sampler",
-        "almostsure.learn.snapshots": "explore",
+        "almostsure.learn.snapshots": "ByName explore",
     },
 )

@@ -27,7 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import CorruptFile, FileError
+from almostsure.wording import percent
 
+LISTED = 20  # violations that are printed
 START, CHECKSUM = '{"kind": "', ', "sha256": "'  # how a line begins, and what stands before its checksum
 
 
@@ -67,6 +69,7 @@ class Episode(NamedTuple):
     # reset: from outside, by a time limit for example; error: by what the model says is impossible
     ended: Literal["terminated", "truncated", "violation", "stuck", "reset", "error"]
     environment: int = 0  # which one, in a vector of them
+    risk: float = 0.0  # stated: with which probability it might overspend
 
 
 Entry = Surprise | Violation | Episode
@@ -94,6 +97,7 @@ class Ledger:
     interventions: int = 0
     damage: int = 0  # in all episodes
     worst: int = 0  # the most damage of an episode
+    risked: float = 0.0  # the sum of the risks that were stated: how many episodes may overspend, on average
     sinks: list[Sink] = field(default_factory=list)
 
     def note(self, entry: Entry) -> None:
@@ -107,6 +111,7 @@ class Ledger:
             self.interventions += entry.interventions
             self.damage += entry.damage
             self.worst = max(self.worst, entry.damage)
+            self.risked += entry.risk
         for sink in self.sinks:
             sink(entry)
 
@@ -132,8 +137,16 @@ class Ledger:
         lines += [
             f"  step {v.step:,}: state {v.state}, action {v.action} took {v.damage} with {v.remaining} left"
             f"{' (an outcome never seen before)' if v.new else ''}{'' if v.allowed else ', against the shield'}"
-            for v in self.violations
+            for v in self.violations[:LISTED]
         ]
+        if len(self.violations) > LISTED:
+            lines.append(f"  … and {len(self.violations) - LISTED:,} more")
+        if self.risked:
+            stated = percent(self.risked / self.episodes)
+            lines.append(
+                f"a risk of {stated} per episode was stated: of {self.episodes:,}, {self.risked:,.3g} may overspend on "
+                f"average, and {len(self.violations):,} did"
+            )
         if self.episodes:
             lines.append(
                 f"{self.episodes:,} episodes, {self.interventions:,} interventions, damage {self.damage:,} in all and "

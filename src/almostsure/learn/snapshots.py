@@ -22,7 +22,7 @@ import copy
 import math
 import random
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, NamedTuple, final
 
@@ -39,14 +39,25 @@ from almostsure.model.build.damage import Damage, known_damage
 from almostsure.model.build.function import MAX_STATES, from_function
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
+from almostsure.wording import brief
 
-ENDED = "ended"
 HIDDEN = "This assumes that what the environment shows decides what comes next."
 DEEP = 5  # how many objects within objects are searched for random generators
 CONTAINERS = (dict, list, tuple)
 PLAYS = 4  # of every action in every state, with different seeds
 WALK = 50  # steps at random from every state, where choices were sampled
 FOREVER = 2**62  # steps that a TimeLimit allows
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Ended:
+    """The state of an episode that is over, after it showed ``state``."""
+
+    state: Hashable
+
+    def __repr__(self) -> str:
+        return f"ended at {self.state}"
 
 
 class Arrival(NamedTuple):
@@ -128,7 +139,45 @@ class _Shown:
 
     def __call__(self, observation: Any) -> Hashable:
         state = self.key(observation)
-        return state if state in self.running else (ENDED, state)
+        return state if state in self.running else Ended(state)
+
+
+@final
+class ByName:
+    """``state_of`` for an explored model that was saved and loaded: an observation is in the state of its name.
+
+    A file keeps the names of states, and not the function that turns observations into states.
+
+    Parameters
+    ----------
+    mdp
+        The loaded model; :func:`explore` made it, or ``from_function`` of states that are shown as they are.
+    key
+        The ``key`` that :func:`explore` was given, if any.
+
+    Examples
+    --------
+    >>> import gymnasium
+    >>> import almostsure as asure
+    >>> from almostsure.gym import ShieldedEnv
+    >>> explore("CliffWalking-v1").save("cliff.umb")
+    >>> cliff = asure.load("cliff.umb")
+    >>> env = gymnasium.make("CliffWalking-v1")
+    >>> shielded = ShieldedEnv(env, asure.Shield(asure.minimal_budget(cliff)), 0, state_of=ByName(cliff))
+    """
+
+    def __init__(self, mdp: MDP, *, key: Callable[[Any], Hashable] | None = None) -> None:
+        if mdp.state_names is None:
+            raise ArgumentError("mdp must have names of states; this model has none")
+        self.key, self.names = key or as_key, {name: state for state, name in enumerate(mdp.state_names)}
+
+    def __call__(self, observation: Any, env: Any = None) -> int:
+        """The state whose name is that of the observation, or of an episode that ended with it."""
+        state = self.key(observation)
+        for name in (str(state), str(Ended(state))):
+            if name in self.names:
+                return self.names[name]
+        raise ModelError(f"no state of the model is named {brief(str(state))}, as the observation is")
 
 
 class Rarity(NamedTuple):
@@ -239,7 +288,7 @@ class _Simulator:
 
     def is_over(self, state: Any) -> bool:
         """Whether an episode ended there."""
-        return isinstance(state, tuple) and len(state) == 2 and state[0] is ENDED
+        return isinstance(state, Ended)
 
     def actions(self, state: Any) -> range:
         """What can be played in a state: everything, or nothing where an episode ended."""
@@ -302,7 +351,7 @@ class _Simulator:
         observation, reward, terminated, _, info = env.step(action)
         hurt = self._damage(before, action, observation, float(reward), bool(terminated), info)
         reached = self.key(observation)
-        return Arrival((ENDED, reached) if terminated else reached, float(reward), hurt), observation
+        return Arrival(Ended(reached) if terminated else reached, float(reward), hurt), observation
 
     def _damage(self, *outcome: Any) -> int:
         *five, info = outcome

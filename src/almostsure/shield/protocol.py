@@ -84,6 +84,10 @@ class Watching(Guard, Protocol):
         """Raise ModelMismatch unless each action may have led from its point to the next one."""
         ...
 
+    def unclear(self, budget: int) -> int:
+        """How many states do not say whether entering them hurts, of those that a run with the budget may enter."""
+        ...
+
 
 @runtime_checkable
 class ForSteps(Guard, Protocol):

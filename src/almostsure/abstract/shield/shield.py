@@ -258,6 +258,19 @@ class CellShield:
             self._starts[cell, left] = found
         return found
 
+    def unclear(self, budget: int) -> int:
+        """How many cells, of those that may be entered, do not say whether entering them hurts."""
+        if self.abstraction.goal is not None or self.abstraction.unsafe is None or not budget:
+            return 0
+        least, most = self._harms()
+        return int(np.count_nonzero((least != most) & (self.minimal.of_state <= budget)))
+
+    def _harms(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+        """The least and the largest damage of entering each cell."""
+        if self._harm is None:
+            self._harm = harm_range(self.abstraction)
+        return self._harm
+
     def _known_damage(self, cells: Ints, reached: Ints) -> npt.NDArray[np.float64]:
         """The damage of steps, where the cells say it."""
         abstraction = self.abstraction
@@ -266,10 +279,8 @@ class CellShield:
             return np.where(arrived[cells], 0.0, 1.0)
         if abstraction.unsafe is None:
             return np.zeros(reached.size)
-        if self._harm is None:
-            self._harm = harm_range(abstraction)
         at = np.minimum(reached, abstraction.num_cells - 1)
-        least, most = (bound[at] for bound in self._harm)
+        least, most = (bound[at] for bound in self._harms())
         unclear = (least != most) | (reached >= abstraction.num_cells)
         if unclear.any():
             where = self.space.describe_state(int(reached[np.argmax(unclear)]))

@@ -210,12 +210,17 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
     if not good:
         say(answer["reason"], style="red")
     trusted, model = answer["trusted"], answer["model"]
+    storm = bool(trusted["storm"])
     promise, claims = _claims(answer)
     facts(
         [
             ("model", f"{model['name']}, {model['states']:,} states, fingerprint {model['fingerprint'][:16]}"),
             ("claims", claims),
             ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
+            *(
+                [("", f"and Storm, which read {model['name']}: the certificate is about the model that it made")]
+                * storm
+            ),
         ]
     )
     if good:

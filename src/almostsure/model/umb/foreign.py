@@ -27,6 +27,7 @@ from almostsure.model.umb.index import KINDS, Umb
 from almostsure.model.umb.valuations import valuation_names
 
 DEADLOCK = "deadlock"  # how Storm and PRISM label states without commands
+END = "end"  # what is played, without effect, where a run has ended
 ENTERS = "enters:"  # before a label: the steps into such states from others
 INITIAL = "init"  # the label of the start
 OURS = ("damage", "reward")  # names of reward structures in files of our own
@@ -53,9 +54,9 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
     """
     variables = umb.variables()
     file = _File(umb, valuation_names(variables))
-    action, action_names = _distinct_actions(umb)
-    action = action.astype(action_dtype(int(action.max()) + 1))
     ends = _ends(umb, roles.goal)
+    action, action_names = _distinct_actions(umb, ends)
+    action = action.astype(action_dtype(int(action.max()) + 1))
     columns = _columns(file, roles, action)
     if roles.goal is not None:
         columns = [column[~ends[columns[0]]] for column in columns]
@@ -304,11 +305,11 @@ def _without_choices(umb: Umb) -> Ints:
     return np.flatnonzero(np.diff(umb.choice_ptr()) == 0)
 
 
-def _distinct_actions(umb: Umb) -> tuple[Ints, list[str] | None]:
+def _distinct_actions(umb: Umb, ends: Bools) -> tuple[Ints, list[str] | None]:
     """Action ids that differ within each state, and their names.
 
     Files may give several choices of a state the same action, or none: the second ``go`` becomes ``go (2)``, and
-    choices without a name become ``choice 0``, ``choice 1``, ….
+    choices without a name become ``choice 0``, ``choice 1``, …; ``end``, if runs end wherever they are.
     """
     ids, names = umb.actions()
     rank = ranks(umb.choice_states.astype(np.int64) * (int(ids.max()) + 1) + ids)
@@ -318,5 +319,7 @@ def _distinct_actions(umb: Umb) -> tuple[Ints, list[str] | None]:
     used, new_ids = np.unique(ids.astype(np.int64) * width + rank, return_inverse=True)
     if names is None:
         return new_ids, None
-    plain = [(names[key // width], key % width) for key in used.tolist()]
-    return new_ids, distinct([name or f"choice {rank}" for name, rank in plain])
+    over = ends | umb.label(DEADLOCK) if DEADLOCK in umb.names("label") else ends
+    goes_on = np.bincount(new_ids, ~over[umb.choice_states], minlength=used.size) > 0
+    plain = zip(used.tolist(), goes_on.tolist(), strict=True)
+    return new_ids, distinct([names[key // width] or (f"choice {key % width}" if on else END) for key, on in plain])
