@@ -19,8 +19,8 @@ a label.  Decimal numbers mean what is written: with ``scale=0.1`` one unit is o
 self-loop that Storm gives them, nothing hurts and nothing is earned.
 
 **Names.**  States are named by their variables (``x=1, y=0``), up to a million of them; choices without an action are
-called ``choice 0``, ``choice 1``, …, and ``end`` where runs end; a Markov chain has one choice per state.  Labels, variables and other reward
-structures of the file stay with the model.
+called ``choice 0``, ``choice 1``, …, and ``end`` where runs end; a Markov chain has one choice per state.  Labels,
+variables and other reward structures of the file stay with the model.
 
 **Means.**  JANI allows a reward that depends on where an edge leads.  Storm replaces it by its mean over the edge.
 As a reward that changes no expected return, but a mean damage bounds nothing: such a damage is refused.
