@@ -83,18 +83,17 @@ def tied_graph(game, is_tied, starts, grows):
 
 
 @njit(cache=True, error_model="numpy")
-def count(game, ends, damage, costs):
-    """Fill in what a step costs, by the model's choice: −1, and some more for each unit of damage; 0 after the end."""
-    state, remaining, ptr, origin, entry_ptr, target = game.graph
-    for x in range(state.size):
-        if ends[state[x]]:
-            continue
-        for k in range(ptr[x], ptr[x + 1]):
-            c, hurt = origin[k], 0.0
-            shift = np.int64(game.outcome_ptr[c]) - np.int64(entry_ptr[k])
-            for e in range(np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])):
-                hurt += game.probability[e + shift] * (remaining[x] - remaining[target[e]])
-            costs[c] = -1.0 - damage * hurt
+def count(choice_ptr, game, damages, ends, weight):
+    """What a step costs, by the model's choice: −1, and some more for each unit of damage; 0 after the end."""
+    outcome_ptr, probability = game.outcome_ptr, game.probability
+    costs = np.zeros(outcome_ptr.size - 1)
+    for s in range(ends.size):
+        for c in range(choice_ptr[s], choice_ptr[s] if ends[s] else choice_ptr[s + 1]):
+            hurt = 0.0
+            for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                hurt += probability[o] * damages[o]
+            costs[c] = -1.0 - weight * hurt
+    return costs
 
 
 @njit(cache=True, error_model="numpy")

@@ -5,8 +5,7 @@ the proved lower bounds and η ≥ 0 small.  A choice is *tied* if ℓ(x) − η
 policy's own choices satisfy with η = 0.  Of all policies of tied choices:
 
 1. where some surely end, one of least expected length is taken; a unit of damage counts as ``DAMAGE`` steps, so that it
-   decides between lengths that are as good as equal.  Lengths are known to ``CLOSE`` times themselves: longer than
-   ``DAMAGE / CLOSE`` = 100 steps, damage decides nothing, and where all steps cost the same nothing is left to be done;
+   decides between lengths that are as good as equal;
 2. elsewhere, one that ends with the greatest probability, and of these the one that soonest ends, or comes to where no
    end is in reach any more; what is done there stays as it was.
 
@@ -15,6 +14,11 @@ h(x) ≥ 1 + Σ p h(y) on the choices taken.  Then ℓ' = ℓ − η h satisfies
 surely ends, or comes to where it is the old one, it returns at least ℓ'.  This inequality is checked on the numbers,
 with all roundings, and η is widened until it holds.  If η h is more than the tolerance leaves at the start, fewer
 choices are tied; in the end the old policy stays.
+
+**Equal costs.**  Where every step costs the same, lengths are what the values say, and only damage is left to decide.
+Lengths are known to ``CLOSE`` times themselves, so that 1 would not see damage beyond ``DAMAGE / CLOSE`` = 100 steps.
+There a unit of damage counts as much as the whole way, to the tolerance ``ROUGH``: the way itself counts alike for all
+tied choices.  With nothing left to spend there is nothing to decide.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 DAMAGE = 1e-6  # steps that a unit of damage counts as
 CLOSE = 1e-8  # tolerance of lengths and of probabilities to end
+ROUGH = 1e-3  # tolerance of expected damage on long ways
 AS_LIKELY = 1e-12  # by how much a choice may lower the probability to end
 USUAL_LENGTH = 100_000  # of an episode, or more, for a first guess of η
 ROUNDINGS = 64  # that η is to outweigh
@@ -47,7 +52,8 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
     It is changed on what can be reached from ``starts``; ``aims`` are the pairs at which the tolerance is to be kept.
     """
     lost = found.upper == -np.inf
-    if not lost[aims].any():
+    all_end = not lost[aims].any()
+    if all_end:
         starts = starts[~lost[starts]]  # who returns a number never gets there
     aims = aims[~lost[aims]]
     low, high = found.lower[aims], found.upper[aims]
@@ -58,13 +64,11 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
         return found
     rounding = ROUNDINGS * EPSILON * float(np.abs(low).max(initial=0.0))
     slack = max(float(left.min() if left.size else tolerance) / USUAL_LENGTH, rounding)
+    cost = _cost_of_steps(engine, low) if all_end else 0.0
     for _ in range(ATTEMPTS):
         if not (engine.bounds.rival <= slack).any():
             return found
-        tied = _tied(engine, slack)
-        if _are_lengths(engine, low) and not _hurts(engine, tied):
-            return found
-        ties = _Ties(engine, found, starts, tied)
+        ties = _Ties(engine, found, starts, _tied(engine, slack), cost)
         if not ties.exist:
             return found
         ties.shorten()
@@ -76,44 +80,44 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
     return found
 
 
-def _are_lengths(engine: Engine, low: Floats) -> bool:
-    """Whether all steps cost the same, so that the best policies are shortest, and too long to see damage as well."""
+def _cost_of_steps(engine: Engine, low: Floats) -> float:
+    """What every step costs, if that is the same and the way so long that lengths hide damage; otherwise 0."""
     gain, cost = engine.game.gain, -float(engine.game.gain.min(initial=0.0))
-    if engine.discount < 1 or cost == 0 or not low.size or (CLOSE * low >= -DAMAGE * cost).any():
-        return False
+    if engine.discount < 1 or not low.size or (CLOSE * low >= -DAMAGE * cost).any():
+        return 0.0
     others = np.flatnonzero(gain != -cost)
     owner = np.searchsorted(engine.mdp.choice_ptr, others, side="right") - 1
-    return bool(engine.mdp.is_terminal()[owner].all())
-
-
-def _hurts(engine: Engine, tied: Bools) -> bool:
-    """Whether any tied choice may do damage, so that the shortest policies may differ in it."""
-    mdp = engine.mdp
-    hurting = np.logical_or.reduceat(mdp.damage > 0, mdp.outcome_ptr[:-1].astype(np.int64))
-    return bool(hurting[engine.graph.origin[tied]].any())
+    return cost if engine.mdp.is_terminal()[owner].all() else 0.0
 
 
 class _Ties:
     """The tied choices on what can be reached by them, and the policy of these that ends soonest."""
 
-    def __init__(self, engine: Engine, found: Pairs, starts: Ints, tied: Bools) -> None:
-        self.engine, self.found = engine, found
+    def __init__(self, engine: Engine, found: Pairs, starts: Ints, tied: Bools, cost: float) -> None:
+        self.engine, self.found, self.cost = engine, found, cost
         self.play = found.play.copy()
-        everywhere = np.ones(found.play.size, np.bool_)
-        self.graph, self.pairs, self.via = engine.call(kernels.tied_graph, engine.game, tied, starts, everywhere)
-        self.exist = self.graph.origin.size > self.pairs.size
+        grows = engine.graph.remaining > 0 if cost > 0 else np.ones(found.play.size, np.bool_)
+        self.graph, self.pairs, self.via = engine.call(kernels.tied_graph, engine.game, tied, starts, grows)
+        self.grows = grows[self.pairs]
+        self.exist = self.graph.origin.size > np.count_nonzero(self.grows)
         self.height = np.zeros(self.pairs.size)  # bounds on the length; 0 where the old choices stay
 
     def shorten(self) -> None:
         """Find the policy."""
-        game, ends = self.engine.game._replace(graph=self.graph), self.engine.mdp.is_terminal()
-        self.costs = np.zeros(game.gain.size)
-        self.engine.call(kernels.count, game, ends, DAMAGE, self.costs)
-        lengths = self.engine.other(self.graph, self.costs)
-        lengths.solve(CLOSE)
+        engine, mdp, low = self.engine, self.engine.mdp, self.found.lower[self.pairs]
+        weight = -float(low.min()) / self.cost if self.cost > 0 else DAMAGE
+        self.costs = engine.call(kernels.count, mdp.choice_ptr, engine.game, mdp.damage, mdp.is_terminal(), weight)
+        lengths = engine.other(self.graph, self.costs)
+        if self.cost > 0:
+            lengths.order = _within(lengths.order, self.grows)
+            lengths.bounds.low[:] = lengths.bounds.high[:] = low / self.cost
+            if lengths.hint.size:
+                lengths.hint[self.graph.state] = low / self.cost
+        lengths.solve(ROUGH if self.cost > 0 else CLOSE)
         ends = lengths.bounds.low > -np.inf
-        self._take(lengths.bounds, self.via, np.flatnonzero(ends), np.flatnonzero(ends))
-        if not ends.all():
+        at = np.flatnonzero(ends & self.grows)
+        self._take(lengths.bounds, self.via, at, at)
+        if self.cost == 0 and not ends.all():
             self._end_likely(~ends)
 
     def _end_likely(self, unsure: Bools) -> None:

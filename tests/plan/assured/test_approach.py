@@ -1,0 +1,45 @@
+"""Evaluating a policy: steps with a single outcome are crossed at once, beside a dense solve."""
+
+import numpy as np
+import pytest
+
+from almostsure.plan.assured import approach
+from almostsure.plan.assured.engine import call
+from almostsure.plan.assured.steps import Part
+
+
+def chain(rng, size, share):
+    """One choice per position, most of them with a single entry; every position may leave."""
+    lengths = np.where(rng.random(size) < share, 1, rng.integers(0, 4, size))
+    entry_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32)
+    row = np.repeat(np.arange(size), lengths)
+    factor = rng.random(row.size)
+    factor *= 0.9 / np.maximum(np.bincount(row, factor, size), 0.9)[row]
+    column = rng.integers(0, size, row.size).astype(np.uint32)
+    matrix = np.zeros((size, size))
+    np.add.at(matrix, (row, column), factor)
+    none, each = np.empty(0, np.uint32), np.arange(size, dtype=np.uint32)
+    ptr = np.arange(size + 1, dtype=np.uint32)
+    return Part(ptr, entry_ptr, column, factor, rng.normal(size=size), each, 1 - matrix.sum(1), none, none), matrix
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 1.0])
+def test_a_policy_is_evaluated_as_by_a_dense_solve(share):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        part, matrix = chain(rng, int(rng.integers(1, 30)), share)
+        order = rng.permutation(part.constant.size).astype(np.uint32)
+        value, policy = np.zeros(order.size), part.ptr[:-1].copy()
+        rows = call(approach.room_for_rows, part, order, plainly=True)
+        call(approach.follow, part, order, value, policy, rows, 400, plainly=True)
+        assert value == pytest.approx(np.linalg.solve(np.eye(order.size) - matrix, part.constant), abs=1e-9)
+
+
+def test_a_cycle_that_is_never_left_ends_no_sweep():
+    """Two positions lead to each other, for 1 per step: nothing is learned from going round."""
+    ends = np.array([0, 1, 2], np.uint32)
+    part = Part(ends, ends, ends[1::-1].copy(), np.ones(2), np.full(2, -1.0), ends[:2], np.zeros(2), ends[:0], ends[:0])
+    order, value = np.array([0, 1], np.uint32), np.array([-3.0, -5.0])
+    rows = call(approach.room_for_rows, part, order, plainly=True)
+    call(approach.follow, part, order, value, part.ptr[:-1].copy(), rows, 10, plainly=True)
+    assert sorted(value) in ([-4, -3], [-6, -5])
