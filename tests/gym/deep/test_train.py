@@ -205,6 +205,7 @@ def test_a_budget_that_is_too_small():
     ({"ent_coef": (-1, 0)}, "learning_rate must be positive, and ent_coef two numbers, 0 or more"),
     ({"learning_rate": 0.0}, "learning_rate must be positive"),
     ({"net_arch": (0,)}, "net_arch must be 1 or more; got 0"),
+    ({"exploring_starts": 1.5}, "exploring_starts must be a share"),
 ])  # fmt: skip
 def test_settings_are_checked(numbers, said):
     with pytest.raises(ArgumentError, match=said):
@@ -329,6 +330,8 @@ def test_environments_that_are_refused(hazard):
         train_maskable_ppo(to_gymnasium(hazard), total_timesteps=64)
     with pytest.raises(ArgumentError, match="budget must be that of the environment, 3, or left out; got 2"):
         train_maskable_ppo(shielded(hazard, 3), 2, total_timesteps=64)
+    with pytest.raises(ArgumentError, match="only a model can begin anywhere"):
+        train_maskable_ppo(shielded(hazard, 3), total_timesteps=64, settings=Settings(exploring_starts=0.5))
     with pytest.raises(ArgumentError, match="features are for models"):
         train_maskable_ppo(shielded(hazard, 3), total_timesteps=64, features=[[1]])
     with pytest.raises(ArgumentError, match="a ShieldedEnv keeps a ledger of its own"):

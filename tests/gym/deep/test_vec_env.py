@@ -3,17 +3,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from almostsure import Shield, evaluate, from_transitions, minimal_budget
+from almostsure import RiskShield, Shield, evaluate, from_transitions, minimal_budget
 from almostsure.errors import NoSafeAction, UnknownName
 from almostsure.gym.deep.features import Features
-from almostsure.gym.deep.regimes import Price, early_end, one_step, saute, shielded, unconstrained
+from almostsure.gym.deep.regimes import Price, early_end, one_step, risky, saute, shielded, unconstrained
 from almostsure.gym.deep.vec_env import ModelVecEnv
 from almostsure.testing import mdps
 
 
-def envs_of(mdp, budget, regime, n_envs=8, max_episode_steps=50):
+def envs_of(mdp, budget, regime, n_envs=8, max_episode_steps=50, **more):
     features = Features(mdp, budget)
-    envs = ModelVecEnv(mdp, budget, regime, features, n_envs=n_envs, max_episode_steps=max_episode_steps)
+    envs = ModelVecEnv(mdp, budget, regime, features, n_envs=n_envs, max_episode_steps=max_episode_steps, **more)
     envs.restart(0)
     return envs
 
@@ -38,6 +38,38 @@ def test_shielded_random_play_never_overspends(mdp, more):
     record = play(envs, 40)
     assert (envs.remaining >= 0).all()
     assert max(record.damages, default=0) <= needed + more
+
+
+@settings(max_examples=40, deadline=None)
+@given(mdps(), st.integers(0, 3))
+def test_episodes_that_begin_anywhere_never_overspend_either(mdp, more):
+    minimal = minimal_budget(mdp)
+    needed = minimal.smallest_budget()
+    assume(needed < 20 and not mdp.is_terminal().all())
+    envs = envs_of(mdp, needed + more, shielded(Shield(minimal)), max_episode_steps=10, exploring_starts=0.9)
+    record = play(envs, 40)
+    assert (envs.remaining >= minimal.of_state[envs.states]).all()
+    assert max(record.damages, default=0) <= needed + more
+
+
+def test_exploring_starts_cover_every_place(hazard, shield):
+    envs = envs_of(hazard, 2, shielded(shield), n_envs=4096, exploring_starts=0.75)
+    begun = set(zip(envs.states.tolist(), envs.remaining.tolist(), strict=True))
+    needs, over = shield.minimal.of_state, hazard.is_terminal()
+    every = {(s, k) for s in range(hazard.num_states) for k in range(3) if needs[s] <= k and not over[s]}
+    assert begun == every
+    start = (int(hazard.initial_state), 2)
+    share = np.mean([place == start for place in zip(envs.states.tolist(), envs.remaining.tolist(), strict=True)])
+    assert abs(share - 0.25) < 0.05
+
+
+def test_inside_a_risk_shield_episodes_begin_with_no_more_than_the_risk(hazard):
+    inside = RiskShield(hazard, 1, 0.1).restrict()
+    states, remaining = risky(inside, 0.1).places(inside.mdp, 1)
+    assert (inside.risk[states] <= 0.1).all()
+    assert np.array_equal(inside.remaining[states], remaining)
+    assert remaining.min() == 0
+    assert states.size > hazard.num_states
 
 
 def test_random_play_is_what_exact_evaluation_says():

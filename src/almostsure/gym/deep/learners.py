@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, final
 
@@ -73,10 +73,18 @@ def deployed(ppo: Any, mdp: MDP, budget: int, regime: Regime, features: Features
 
 @dataclass(frozen=True, kw_only=True)
 class _PPO(ABC):
-    """PPO in some regime."""
+    """PPO in some regime.
+
+    Parameters
+    ----------
+    features
+        What the network sees of the states, one row of numbers each; by default that of
+        :mod:`almostsure.gym.deep.features`.
+    """
 
     name: str
     settings: Settings = DEFAULT
+    features: Any = field(default=None, repr=False, compare=False)
 
     @abstractmethod
     def regime(self, mdp: MDP, budget: int) -> Regime:
@@ -84,7 +92,8 @@ class _PPO(ABC):
 
     def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        return run(mdp, budget, self.regime(mdp, budget), self.settings, steps=steps, seed=seed)
+        regime = self.regime(mdp, budget)
+        return run(mdp, budget, regime, self.settings, steps=steps, seed=seed, features=self.features)
 
 
 @final
@@ -110,11 +119,11 @@ class ShieldedPPO(_PPO):
     def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         if not self.risk:
-            return run(mdp, budget, self.regime(mdp, budget), self.settings, steps=steps, seed=seed)
+            return super().train(mdp, budget, steps=steps, seed=seed)
         inside = RiskShield(mdp, budget, self.risk).restrict()
-        left = np.maximum(inside.remaining, -1) / max(budget, 1)
-        seen = np.column_stack([Features(mdp, None).states[inside.states], left, inside.risk])
-        regime = regimes.unconstrained(inside.mdp)
+        rows = Features(mdp, budget, states=self.features)(inside.states, inside.remaining)
+        seen = np.column_stack([rows, inside.risk, np.minimum(inside.risk / self.risk, 1.0)])
+        regime = regimes.risky(inside, self.risk)
         return run(inside.mdp, budget, regime, self.settings, steps=steps, seed=seed, features=seen)
 
 

@@ -22,13 +22,15 @@ those of the tabular learners: see :mod:`almostsure.learn.learners.baselines`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 
 from almostsure.learn.learners.baselines import one_step_mask
+from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.plan.risk.inside import Risked
 from almostsure.shield.shield import Shield
 
 Mask = Callable[[Ints, Ints], Bools]  # states and what remains → what may be played, [n, num_actions], no row empty
@@ -56,11 +58,27 @@ class Regime:
     pay: Pay = as_it_is
     ends_overspent: bool = False  # whether an episode ends once overspent
     learn: Callable[[list[int]], None] = nothing  # called after each rollout with the damages of its episodes
+    starts: tuple[Ints, Ints] | None = None  # where episodes may begin: states and what remains; None: wherever allowed
+
+    def places(self, mdp: MDP, budget: int) -> tuple[Ints, Ints]:
+        """Where an episode may begin: states that are not over, and what may remain there."""
+        if self.starts is not None:
+            return self.starts
+        require((budget + 1) * mdp.num_states * 17, "all places at which an episode may begin", "Use a smaller budget.")
+        left, state = np.nonzero((self.needs <= np.arange(budget + 1)[:, None]) & ~mdp.is_terminal())
+        return state, left
 
 
 def unconstrained(mdp: MDP) -> Regime:
     """Every action that a state has, and the reward as it is: ordinary PPO."""
     return Regime(mask=_available(mdp), needs=_nothing_needed(mdp), sees_remaining=False)
+
+
+def risky(inside: Risked, risk: float) -> Regime:
+    """Every action of the model inside a risk shield.  Episodes begin where no more than the risk is left."""
+    goes_on = ~inside.mdp.is_terminal() & (inside.remaining >= 0) & (inside.risk <= risk)
+    places = np.flatnonzero(goes_on)
+    return replace(unconstrained(inside.mdp), starts=(places, inside.remaining[places]))
 
 
 def shielded(shield: Shield) -> Regime:

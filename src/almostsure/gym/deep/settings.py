@@ -38,6 +38,10 @@ class Settings:
         Sizes of the hidden layers.
     max_episode_steps
         Episodes are truncated after that many steps while training.
+    exploring_starts
+        The share of training episodes that begin anywhere, in a random state with as much left as the rules allow
+        there, which may be less than the budget: what is missing counts as spent.  So agents find what random play from
+        the start hardly ever does.  For models, which can begin anywhere; a user's environment cannot.
     """
 
     n_envs: int = 64
@@ -50,6 +54,7 @@ class Settings:
     ent_coef: tuple[float, float] = (0.3, 0.03)
     net_arch: tuple[int, ...] = (64, 64)
     max_episode_steps: int = 200
+    exploring_starts: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
@@ -59,6 +64,9 @@ class Settings:
             share = check_real(name, getattr(self, name))
             if not 0 < share <= 1:
                 raise ArgumentError(f"{name} must lie in (0, 1]; got {share:g}")
+        share = check_real("exploring_starts", self.exploring_starts)
+        if not 0 <= share <= 1:
+            raise ArgumentError(f"exploring_starts must be a share, 0 … 1; got {share:g}")
         first, last = self.ent_coef
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate) and first >= 0 and last >= 0):
             raise ArgumentError(

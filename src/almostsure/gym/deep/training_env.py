@@ -90,6 +90,7 @@ def of_model(
         n_envs=settings.n_envs,
         max_episode_steps=settings.max_episode_steps,
         scale=1.0 / largest_reward(mdp),
+        exploring_starts=settings.exploring_starts,
     )
     return TrainingEnv(
         env=env, shield=shield, budget=budget, settings=settings, observe=seen, record=env.record, regime=regime
@@ -106,6 +107,8 @@ def largest_reward(mdp: MDP) -> float:
 
 def of_env(source: Environment, budget: int | None, settings: Settings) -> TrainingEnv:
     """One environment, or ``n_envs`` of them where a function makes them."""
+    if settings.exploring_starts:
+        raise ArgumentError("exploring_starts must be 0 for an environment: only a model can begin anywhere")
     single = isinstance(source, gymnasium.Env)
     first = source if isinstance(source, gymnasium.Env) else _made(source)
     inner = shielded_in(first)

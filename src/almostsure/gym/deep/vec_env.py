@@ -62,6 +62,8 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
         Episodes are truncated after that many steps.
     scale
         What rewards are multiplied by before the agent gets them.
+    exploring_starts
+        The share of episodes that begin anywhere: see :class:`almostsure.gym.deep.Settings`.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
         n_envs: int,
         max_episode_steps: int,
         scale: float = 1.0,
+        exploring_starts: float = 0.0,
     ) -> None:
         self.mdp, self.budget, self.regime, self.features = mdp, budget, regime, features
         self.max_episode_steps, self.scale, self.render_mode = max_episode_steps, scale, None
@@ -85,6 +88,8 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
         self._draws = Draws(mdp)
         self._all, self._actions = np.ones(n_envs, np.bool_), np.zeros(n_envs, np.int64)
         self._available = np.diff(mdp.choice_ptr)
+        self._exploring = exploring_starts
+        self._places = regime.places(mdp, budget) if exploring_starts else (np.zeros(0, np.int64),) * 2
         self.restart(None)
 
     # ------------------------------------------------------------------ playing
@@ -99,6 +104,10 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
     def _begin(self, who: Ints) -> None:
         self.states[who] = self._draws.start(who.size, self._rng)
         self.remaining[who] = self.budget
+        if self._places[0].size:
+            explorers = who[self._rng.random(who.size) < self._exploring]
+            at = self._rng.integers(self._places[0].size, size=explorers.size)
+            self.states[explorers], self.remaining[explorers] = (column[at] for column in self._places)
         self._returns[who], self._lengths[who] = 0.0, 0
         self._mask: Bools | None = None
 
