@@ -53,8 +53,9 @@ from almostsure.learn.sampling.crew import uninterrupted
 from almostsure.learn.sampling.env_sampler import is_environment, space_of_env
 from almostsure.learn.sampling.samplers import as_sampler
 from almostsure.model.arrays import Bools
+from almostsure.model.build.given import Actions, Initial
 from almostsure.model.build.validate import MAX_DAMAGE
-from almostsure.model.space import Actions, Encode, Initial, Space
+from almostsure.model.space import Encode, Space
 from almostsure.shield.lookups import look_ups, no_safe_action
 from almostsure.shield.outcomes import damage_said
 from almostsure.shield.protocol import Run

@@ -37,11 +37,12 @@ from almostsure.model.arrays import (
     index_dtype,
     terminal_states,
 )
+from almostsure.model.build.given import Initial
 from almostsure.model.build.validate import check_outcomes
 from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.origin import Origin
-from almostsure.model.space import Encode, Initial, Space
+from almostsure.model.space import Encode, Space
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from almostsure.errors import ModelError
+from almostsure.errors import ModelError, UnknownName
 from almostsure.model.arrays import Ints
+
+LONGEST_SHOWN = 60  # characters of a name that is an example of names
+SUGGEST_FROM = 10_000  # comparing a misspelt name with a million others would take a minute
 
 
 def distinct(names: Iterable[str]) -> list[str]:
@@ -50,6 +53,15 @@ def checked_names(what: str, names: Sequence[str] | None, *, exactly: int | None
         twice = Counter(result).most_common(1)[0][0]
         raise ModelError(f"{what}_names must differ; got {twice!r} twice")
     return result
+
+
+def unknown_name(what: str, name: str, names: Sequence[str]) -> UnknownName:
+    """The error that names the nearest, or else what names look like here."""
+    error = UnknownName(what, name, names[:SUGGEST_FROM])
+    if error.nearest is not None or not names:
+        return error
+    some = ", ".join(f"{known[:LONGEST_SHOWN]!r}" for known in names[:4])
+    return UnknownName(what, name, (), f"{what.capitalize()}s are named {some}{', …' if len(names) > 4 else '.'}")
 
 
 def shown(name: str) -> str:

@@ -14,7 +14,7 @@ A choice is a state–action pair; those of state ``s`` are ``choice_ptr[s]`` �
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,18 +24,15 @@ import numpy.typing as npt
 from almostsure.arguments import whole
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError, UnknownName
 from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, index_dtype
-from almostsure.model.build.validate import check_choices, check_initial, numbers
+from almostsure.model.build.given import Actions, Initial, action_rows, initial_distribution, positive
+from almostsure.model.build.validate import check_choices, check_initial
 from almostsure.model.labels import Labels, read_labels, with_more_states
 from almostsure.model.layout import Layout
-from almostsure.model.naming import checked_names, distinct, shown
+from almostsure.model.naming import checked_names, distinct, shown, unknown_name
 from almostsure.wording import brief
 
-Initial = int | str | Mapping[int | str, float] | Sequence[float] | npt.NDArray[Any]
-Actions = int | Sequence[npt.ArrayLike] | Callable[[int], npt.ArrayLike]
 Encode = Callable[[Any], int | str]
 
-LONGEST_SHOWN = 60  # characters of a name that is an example of names
-SUGGEST_FROM = 10_000  # comparing a misspelt name with a million others would take a minute
 END, UNKNOWN = "end", "unknown"
 
 
@@ -156,8 +153,8 @@ class Space:
         >>> space.num_states, space.num_observed, space.end, space.num_choices
         (4, 3, 3, 7)
         """
-        count = _count("num_states", num_observed)
-        rows = _action_rows(actions, count)
+        count = positive("num_states", num_observed)
+        rows = action_rows(actions, count)
         action = np.concatenate(rows)
         ptr = np.zeros(count + 1, index_dtype(action.size + 1))
         np.cumsum([row.size for row in rows], out=ptr[1:])
@@ -248,7 +245,7 @@ class Space:
         if self._state_index is None:
             self._state_index = {n: i for i, n in enumerate(self.state_names)}
         if name not in self._state_index:
-            raise _unknown("state", name, self.state_names)
+            raise unknown_name("state", name, self.state_names)
         return self._state_index[name]
 
     def label(self, name: str) -> Bools:
@@ -261,7 +258,7 @@ class Space:
         """The id of an action given by id or name."""
         if isinstance(action, str):
             if self.action_names is None or action not in self.action_names:
-                raise _unknown("action", action, self.action_names or ())
+                raise unknown_name("action", action, self.action_names or ())
             return self.action_names.index(action)
         return _index("action", action, self.num_actions)
 
@@ -437,96 +434,11 @@ def rebuild(kind: type[Space], fields: dict[str, Any]) -> Space:
     return kind(**fields)
 
 
-# ---------------------------------------------------------------------- the start
-
-
-def initial_distribution(initial: Initial, count: int, names: Sequence[str] | None) -> tuple[Ints, Floats]:
-    """The states in which a model may start, ascending, and their probabilities, from what users write."""
-    if isinstance(initial, (str, int, np.integer)):
-        initial = {initial: 1.0}
-    if isinstance(initial, Mapping):
-        weights: dict[int, float] = {}
-        for key, weight in initial.items():
-            state = _initial_state(key, names)
-            weights[state] = weights.get(state, 0.0) + float(weight)
-        listed = sorted((state, weight) for state, weight in weights.items() if weight != 0)
-        return np.array([s for s, _ in listed], np.int64), np.array([w for _, w in listed], np.float64)
-    dense = numbers("initial", initial)
-    if dense.size != count:
-        raise ModelError(
-            f"initial must be a state, a mapping, or one probability for each of the {count} states; "
-            f"got {dense.size} numbers"
-        )
-    where = np.flatnonzero(dense)
-    return where, dense[where]
-
-
-def _initial_state(state: Any, names: Sequence[str] | None) -> int:
-    if isinstance(state, str):
-        if names is None or state not in names:
-            raise UnknownName("initial state", state, names or ())
-        return names.index(state)
-    if not isinstance(state, (int, np.integer)):
-        raise ModelError(f"initial states must be indices or names; got {state!r}")
-    return int(state)
-
-
-# ---------------------------------------------------------------------- pieces
-
-
-def _count(name: str, given: object) -> int:
-    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
-        raise ModelError(f"{name} must be a positive integer; got {given!r}")
-    return int(given)
-
-
-def _action_rows(actions: Actions, count: int) -> list[Ints]:
-    """The action ids of each state."""
-    if isinstance(actions, (int, np.integer)):
-        return [np.arange(_count("actions", actions))] * count
-    if callable(actions):
-        return [_called_row(actions, state) for state in range(count)]
-    if len(actions) != count:
-        raise ModelError(f"actions must be given for each of the {count} states; got {len(actions)} rows")
-    return [_action_row(row, state) for state, row in enumerate(actions)]
-
-
-def _called_row(actions: Callable[[int], npt.ArrayLike], state: int) -> Ints:
-    try:
-        row = actions(state)
-    except AlmostSureError:
-        raise
-    except Exception as error:
-        raise ModelError(f"actions({state}) failed: {type(error).__name__}: {error}", state=state) from error
-    return _action_row(row, state)
-
-
-def _action_row(given: npt.ArrayLike, state: int) -> Ints:
-    try:
-        row = np.unique(np.asarray(given))
-    except (TypeError, ValueError):
-        row = np.empty(0)
-    if row.size == 0 or row.dtype.kind not in "iu" or row[0] < 0:
-        raise ModelError(
-            f"actions({state}) must be one or more action ids, integers from 0; got {brief(given)}", state=state
-        )
-    return row
-
-
 def _describe_choice(ptr: Ints, action: Ints, space: Space, choice: int) -> str:
     if not 0 <= choice < action.size:
         return f"choice {choice}"
     state = int(np.searchsorted(ptr, choice, side="right")) - 1
     return f"choice {choice} ({space.describe_state(state)}, {space._describe_action(int(action[choice]))})"
-
-
-def _unknown(what: str, name: str, names: Sequence[str]) -> UnknownName:
-    """The error that names the nearest, or else what names look like here."""
-    error = UnknownName(what, name, names[:SUGGEST_FROM])
-    if error.nearest is not None or not names:
-        return error
-    some = ", ".join(f"{known[:LONGEST_SHOWN]!r}" for known in names[:4])
-    return UnknownName(what, name, (), f"{what.capitalize()}s are named {some}{', …' if len(names) > 4 else '.'}")
 
 
 def _index(what: str, given: object, count: int) -> int:

@@ -62,8 +62,9 @@ from almostsure.learn.logs.read import Columns, is_table, read_file, read_table
 from almostsure.learn.logs.seen import Seen
 from almostsure.learn.minimal import Goal, LearnedBudget, learned_budget
 from almostsure.model.arrays import Bools, Ints
+from almostsure.model.build.given import Actions, Initial
 from almostsure.model.build.validate import MAX_DAMAGE
-from almostsure.model.space import Actions, Encode, Initial, Space
+from almostsure.model.space import Encode, Space
 
 COMPLETE = "This takes the log for complete, and what happens to depend on state and action alone."
 ENCODED = "It is about the abstraction that encode makes: real states that share a number may differ."

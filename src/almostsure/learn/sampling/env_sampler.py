@@ -26,11 +26,12 @@ from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION, action_row, failed
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.damage import Damage, known_damage, takes_an_outcome
+from almostsure.model.build.given import Actions, Initial
 from almostsure.model.build.tables import from_gymnasium, without_model
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.source import ENVIRONMENT_ID
-from almostsure.model.space import Actions, Encode, Initial, Space
+from almostsure.model.space import Encode, Space
 
 SetState = Callable[[Any, int], Any]
 

@@ -23,10 +23,11 @@ from almostsure.learn.bounds import count
 from almostsure.learn.counts import Counts
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.model.arrays import Floats, Ints
+from almostsure.model.build.given import Actions, Initial
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.source import as_model
-from almostsure.model.space import Actions, Encode, Initial, Space
+from almostsure.model.space import Encode, Space
 from almostsure.wording import brief
 
 ABSTRACTION = (

@@ -20,11 +20,11 @@ import numpy as np
 
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build.damage import Damage, damage_function, damage_of
+from almostsure.model.build.given import initial_distribution
 from almostsure.model.build.transitions import build
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial
 from almostsure.model.naming import distinct
-from almostsure.model.space import initial_distribution
 
 
 class _Row(NamedTuple):

@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more
 from almostsure.errors import ModelError
+from almostsure.model.build.given import Initial, initial_distribution
 from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column, numbers
 from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.origin import Origin
-from almostsure.model.space import Encode, Initial, initial_distribution
+from almostsure.model.space import Encode
 
 MAX_ACTION = 2**31 - 2
 BYTES_PER_OUTCOME = 150  # while a model is built: six columns, their sorted copies, and the model itself

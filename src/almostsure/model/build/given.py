@@ -1,0 +1,88 @@
+"""What users write about a space: where runs start, and which actions each state has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import AlmostSureError, ModelError, UnknownName
+from almostsure.model.arrays import Floats, Ints
+from almostsure.model.build.validate import numbers
+from almostsure.wording import brief
+
+Initial = int | str | Mapping[int | str, float] | Sequence[float] | npt.NDArray[Any]
+Actions = int | Sequence[npt.ArrayLike] | Callable[[int], npt.ArrayLike]
+
+
+def initial_distribution(initial: Initial, count: int, names: Sequence[str] | None) -> tuple[Ints, Floats]:
+    """The states in which a model may start, ascending, and their probabilities, from what users write."""
+    if isinstance(initial, (str, int, np.integer)):
+        initial = {initial: 1.0}
+    if isinstance(initial, Mapping):
+        weights: dict[int, float] = {}
+        for key, weight in initial.items():
+            state = _initial_state(key, names)
+            weights[state] = weights.get(state, 0.0) + float(weight)
+        listed = sorted((state, weight) for state, weight in weights.items() if weight != 0)
+        return np.array([s for s, _ in listed], np.int64), np.array([w for _, w in listed], np.float64)
+    dense = numbers("initial", initial)
+    if dense.size != count:
+        raise ModelError(
+            f"initial must be a state, a mapping, or one probability for each of the {count} states; "
+            f"got {dense.size} numbers"
+        )
+    where = np.flatnonzero(dense)
+    return where, dense[where]
+
+
+def _initial_state(state: Any, names: Sequence[str] | None) -> int:
+    if isinstance(state, str):
+        if names is None or state not in names:
+            raise UnknownName("initial state", state, names or ())
+        return names.index(state)
+    if not isinstance(state, (int, np.integer)):
+        raise ModelError(f"initial states must be indices or names; got {state!r}")
+    return int(state)
+
+
+def positive(name: str, given: object) -> int:
+    """A number of states or actions."""
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
+        raise ModelError(f"{name} must be a positive integer; got {given!r}")
+    return int(given)
+
+
+def action_rows(actions: Actions, count: int) -> list[Ints]:
+    """The action ids of each state."""
+    if isinstance(actions, (int, np.integer)):
+        return [np.arange(positive("actions", actions))] * count
+    if callable(actions):
+        return [_called_row(actions, state) for state in range(count)]
+    if len(actions) != count:
+        raise ModelError(f"actions must be given for each of the {count} states; got {len(actions)} rows")
+    return [_action_row(row, state) for state, row in enumerate(actions)]
+
+
+def _called_row(actions: Callable[[int], npt.ArrayLike], state: int) -> Ints:
+    try:
+        row = actions(state)
+    except AlmostSureError:
+        raise
+    except Exception as error:
+        raise ModelError(f"actions({state}) failed: {type(error).__name__}: {error}", state=state) from error
+    return _action_row(row, state)
+
+
+def _action_row(given: npt.ArrayLike, state: int) -> Ints:
+    try:
+        row = np.unique(np.asarray(given))
+    except (TypeError, ValueError):
+        row = np.empty(0)
+    if row.size == 0 or row.dtype.kind not in "iu" or row[0] < 0:
+        raise ModelError(
+            f"actions({state}) must be one or more action ids, integers from 0; got {brief(given)}", state=state
+        )
+    return row
