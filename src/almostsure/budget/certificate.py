@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more, whole_array
 from almostsure.errors import ArgumentError, CertificateError, ModelMismatch
+from almostsure.model.arrays import grouped
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 
@@ -332,8 +333,7 @@ def check_never_too_small_within(minimal: HorizonBudget) -> None:
     owner = np.repeat(np.arange(mdp.num_states), np.diff(rises.ptr))
     order = np.argsort(rises.step, kind="stable")
     begin = np.searchsorted(rises.step[order], np.arange(minimal.horizon + 2))
-    by_successor = np.argsort(mdp.successor, kind="stable")
-    edge = np.searchsorted(mdp.successor[by_successor], np.arange(mdp.num_states + 1))
+    edge, by_successor = grouped(mdp.successor, mdp.num_states)
     before = mdp.choice_states()[mdp.outcome_choices()[by_successor]]  # the states that lead to each, side by side
     now = rises.at(0).astype(np.int64)
     forbidden = _forbidden(mdp)

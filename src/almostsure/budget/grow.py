@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE, NO_CAP, Halted, MinimalBudget
 from almostsure.errors import Interrupted, ModelError
+from almostsure.model.arrays import grouped
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP, Ints, Support, index_dtype
 
@@ -132,9 +133,7 @@ class GrowingBudget:
     def _predecessors(self, state: int) -> set[int]:
         if self._before is None:
             choices = np.repeat(np.arange(self._base.num_choices), np.diff(self._base.outcome_ptr))
-            order = np.argsort(self._base.successor, kind="stable")
-            ptr = np.zeros(self._base.num_states + 1, np.int64)
-            np.cumsum(np.bincount(self._base.successor, minlength=self._base.num_states), out=ptr[1:])
+            ptr, order = grouped(self._base.successor, self._base.num_states)
             self._before = ptr, choices[order].astype(index_dtype(self._base.num_choices))
         begin, by_target = self._before
         leading = set(by_target[begin[state] : begin[state + 1]].tolist())

@@ -12,6 +12,7 @@ import numpy as np
 
 from almostsure.budget.horizon import HorizonBudget, Rises, Values, check_steps, first_values, horizon_budget
 from almostsure.budget.minimal import INFINITE, NO_CAP
+from almostsure.model.arrays import grouped
 from almostsure.model.mdp import MDP, Ints, Support
 from almostsure.progress import compiling
 
@@ -27,11 +28,9 @@ def forced_within(mdp: MDP, horizon: int, cap: int | None) -> HorizonBudget:
     state, step, value, done = iterate(mdp.support, start, steps, limit)
     never = np.flatnonzero(start)
     state = np.concatenate([never, state])
-    order = np.argsort(state, kind="stable")
+    ptr, order = grouped(state, mdp.num_states)
     step = np.concatenate([np.zeros(never.size, np.int32), step])[order]
     value = np.concatenate([start[never], value])[order]
-    ptr = np.zeros(mdp.num_states + 1, np.int64)
-    np.cumsum(np.bincount(state, minlength=mdp.num_states), out=ptr[1:])
     rises = Rises(ptr, step.astype(np.int32), value.astype(np.int32))
     return horizon_budget(mdp, rises, steps, cap, done if done < steps else None).verified()
 

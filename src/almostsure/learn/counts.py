@@ -22,7 +22,7 @@ import numpy.typing as npt
 from almostsure.errors import ArgumentError, LimitReached, UnknownName
 from almostsure.learn.bounds import Confidence, confidence
 from almostsure.learn.evidence import check_mu
-from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype
+from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype, offsets
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
@@ -293,8 +293,7 @@ class Counts:
             (self.damage[kept], is_unknown[missing].astype(np.uint8)),
         )
         successor, probability, reward, damage = (np.concatenate(parts)[order] for parts in columns)
-        ptr = np.zeros(space.num_choices + 1, index_dtype(choice.size + 1))
-        np.cumsum(np.bincount(choice, minlength=space.num_choices), out=ptr[1:])
+        ptr: Ints = offsets(choice, space.num_choices).astype(index_dtype(choice.size + 1))
         arrays = Arrays(
             choice_ptr=space.choice_ptr,
             choice_action=space.choice_action,

@@ -110,6 +110,18 @@ def terminal_states(arrays: Arrays) -> Bools:
     return result
 
 
+def offsets(owners: Ints, count: int) -> Ints:
+    """Where the items of each of ``count`` owners begin, once they are in the order of their owners, [count + 1]."""
+    ptr = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(owners, minlength=count), out=ptr[1:])
+    return ptr
+
+
+def grouped(owners: Ints, count: int) -> tuple[Ints, Ints]:
+    """Where the items of each owner begin, and the items in the order of their owners: what leads to each state."""
+    return offsets(owners, count), np.argsort(owners, kind="stable")
+
+
 def spans(ptr: Ints, owners: Ints) -> tuple[Ints, Ints]:
     """All items of the given owners, ``ptr[i] … ptr[i + 1] − 1`` for each, and the position of their owner."""
     begin = ptr[owners].astype(np.int64)

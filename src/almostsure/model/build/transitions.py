@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more
 from almostsure.errors import ModelError
+from almostsure.model.arrays import offsets
 from almostsure.model.build.given import Initial, initial_distribution
 from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column, numbers
 from almostsure.model.labels import Labels
@@ -368,8 +369,7 @@ def _compress(
 ) -> Arrays:
     starts = np.flatnonzero(np.append(True, (s[1:] != s[:-1]) | (a[1:] != a[:-1])))
     outcome_ptr: Ints = np.append(starts, s.size).astype(index_dtype(s.size + 1))
-    choice_ptr = np.zeros(count + 1, index_dtype(starts.size + 1))
-    np.cumsum(np.bincount(s[starts], minlength=count), out=choice_ptr[1:])
+    choice_ptr: Ints = offsets(s[starts], count).astype(index_dtype(starts.size + 1))
     sums = np.add.reduceat(p, starts)
     # What is off by more than rounding, but tolerated, is rescaled here, once: everything that follows may then rely on
     # sums of 1.  Sums that are 1 up to rounding stay as they are, so that building a model anew gives the same model.

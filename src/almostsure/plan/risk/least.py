@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from almostsure.budget.horizon import first_values
-from almostsure.model.arrays import spans
+from almostsure.model.arrays import grouped, spans
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.plan.risk.sums import Sums, both_sums, sums_of
 from almostsure.progress import Bar, compiling
@@ -99,9 +99,8 @@ def _free_edges(sums: Sums, states: Ints) -> Edges:
     outcome, of = spans(sums.outcome_ptr, choice)
     free = sums.damage[outcome] == 0
     target, source = sums.successor[outcome[free]], states[place[of[free]]]
-    ptr = np.zeros(sums.choice_ptr.size, np.int64)
-    np.cumsum(np.bincount(target, minlength=ptr.size - 1), out=ptr[1:])
-    return Edges(ptr, source[np.argsort(target, kind="stable")])
+    ptr, order = grouped(target, sums.choice_ptr.size - 1)
+    return Edges(ptr, source[order])
 
 
 def search_plain(sums: Sums, edges: Edges, upper: Floats, level: int, needy: Ints) -> Ints:
