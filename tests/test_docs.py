@@ -27,6 +27,7 @@ EXTRAS = {
     "almostsure.model.storm": "stormpy",
     "almostsure.testing.models": "hypothesis",
     "almostsure.gym.deep": "sb3_contrib",
+    "almostsure.gym.tensorboard": "tensorboard",
 }
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]+)?\)")
 
@@ -73,6 +74,15 @@ def test_the_reference_has_every_export() -> None:
     assert {*almostsure.__all__} - exported == {"AlmostSureError"}
     assert exported - {*shown} == set()
     assert [name for name, times in shown.items() if times > 1 and name != "Violation"] == []
+
+
+def test_every_export_has_an_example() -> None:
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    names = re.findall(r"^::: (almostsure\.[\w.]+)\.(\w+)$", pages, re.MULTILINE)
+    found = {name: getattr(importlib.import_module(room), name) for room, name in names if not lacks_its_extra(room)}
+    described = {name: one for name, one in found.items() if isinstance(one, type) or inspect.isfunction(one)}
+    assert [name for name, one in described.items() if "Examples\n" not in (one.__doc__ or "")] == []
+    assert len(described) > 100
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)

@@ -4,7 +4,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.errors import ModelError, UnknownName
-from almostsure.learn import Episode, Ledger
+from almostsure.learn import Episode, Ledger, learners
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="needs the extra almostsure[plot]")
 
@@ -79,3 +79,12 @@ def test_a_policy_is_drawn_with_what_is_left(results):
 def test_an_unknown_measure_is_answered(results):
     with pytest.raises(UnknownName, match="Did you mean 'return'"):
         results["Comparison"].plot(measure="returns")
+
+
+def test_what_training_and_counting_bring_is_no_dump_either():
+    run = learners.ShieldedQ().train("corridor", 3, steps=300, seed=0)
+    assert repr(run).startswith("<Training: ")
+    assert "array(" not in repr(run)
+    assert repr(learners.learn_barrier("corridor", steps=300, seed=0)).startswith("<Barrier: ")
+    learned = asure.learn_minimal_budget("corridor", mu=0.1, delta=0.05, seed=1)
+    assert repr(learned.counts).startswith("<Counts: ")

@@ -46,7 +46,15 @@ Box = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Abstraction:
-    """A continuous system cut into cells.  Made by :func:`abstract`."""
+    """A continuous system cut into cells.  Made by :func:`abstract`.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> system = asure.abstract("Pendulum-v1")
+    >>> system.num_cells, system.num_actions
+    (25600, 5)
+    """
 
     grid: Grid
     step: Step | None
@@ -226,6 +234,15 @@ def abstract(
         Into how many pieces cells are cut, per coordinate, when their images are computed: tighter, and more work.
     action_names, state_of, name
         For people; the state that an observation shows, for one or many, where they are not the same; for people.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> def step(state, action):
+    ...     return state[0] + 0.1 * state[1], state[1] + 0.1 * action
+    >>> grid = asure.Grid([-1.0, -1.0], [1.0, 1.0], [20, 20])
+    >>> abstract(step, grid, [-1.0, 1.0], unsafe=lambda state: abs(state[0]) > 0.8)
+    <Abstraction: 400 cells, 2 actions, counts damage>
     """
     others = dict(unsafe=unsafe, forbidden=forbidden, goal=goal, post=post, state_of=state_of)
     shapes = dict(disturbance=disturbance, error=observation_error, initial=initial, split=split, names=action_names)

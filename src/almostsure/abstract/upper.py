@@ -28,6 +28,16 @@ class UpperBudget:
 
     Made by ``minimal_budget(abstraction)`` or ``check_upper(abstraction, values)``; both verify it.  ``INFINITE``
     stands where no finite bound was proved (or, with a cap, none up to the cap): the system itself may need less.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> def step(state, action):
+    ...     return (0.9 * state[0] + action,)
+    >>> grid = asure.Grid([-1.0], [1.0], [40])
+    >>> system = asure.abstract(step, grid, [-0.05, 0.05], unsafe=lambda state: state[0] > 0.8)
+    >>> asure.minimal_budget(system).histogram()
+    {0: 38, 1: 2}
     """
 
     abstraction: Abstraction

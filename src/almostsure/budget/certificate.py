@@ -56,6 +56,12 @@ def check_minimal_budget(mdp: Model, minimal: MinimalBudget | HorizonBudget) -> 
         conditions suffice).
     ModelMismatch
         If the budget belongs to another model.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.example("quicksand")
+    >>> check_minimal_budget(mdp, asure.minimal_budget(mdp))  # silent: it holds
     """
     mdp = as_model(mdp)
     if minimal.mdp is not mdp and minimal.mdp.fingerprint != mdp.fingerprint:

@@ -40,7 +40,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A worst-case witness.  Print it; or read ``steps``, ``damage`` and ``trap``."""
+    """A worst-case witness.  Print it; or read ``steps``, ``damage`` and ``trap``.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> print(asure.minimal_budget("corridor").explain(3))
+    r0c3 needs 3: nature can force 3 damage, whatever the agent does afterwards.
+      1. r0c3: east (needs 3) → r0c4, no damage; 0 so far
+      2. r0c4: east (needs 3) → r0c5, no damage; 0 so far
+      3. r0c5: east (needs 3) → r0c6, damage 3; 3 so far
+    """
 
     mdp: MDP
     state: int

@@ -56,6 +56,14 @@ class HorizonBudget:
     """What every state and choice needs for ``horizon`` steps; :meth:`at` tells it for fewer.
 
     Made by ``minimal_budget(mdp, horizon=T)``; verified by :func:`almostsure.check_minimal_budget`.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> pit = asure.from_transitions([0], [0], [0], [1], [0], [1])  # every step hurts
+    >>> within = asure.minimal_budget(pit, horizon=10)
+    >>> within.smallest_budget(), within.at(4).of_state.tolist()
+    (10, [4])
     """
 
     mdp: MDP

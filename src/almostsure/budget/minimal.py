@@ -36,6 +36,15 @@ class MinimalBudget:
 
     :func:`almostsure.check_upper` makes one of upper bounds instead (``upper_bound``): they are enough for a shield,
     and nothing proves that less would not do.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> minimal = asure.minimal_budget("quicksand")
+    >>> minimal.smallest_budget(), minimal.of("r2c2", "north")
+    (2, 4)
+    >>> minimal.histogram()[asure.INFINITE]  # states for which no finite budget suffices
+    18
     """
 
     mdp: MDP

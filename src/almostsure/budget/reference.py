@@ -110,6 +110,11 @@ def barrier(mdp: Model, budget: int) -> Floats:
     The greatest solution of its Bellman equation (eq. 8): a choice is lost if it may overspend at once or lead to
     a state whose every choice is lost with what remains.  Computed on (s, k) directly, without k*, so that the
     two can be compared.  Shape [budget + 1, num_choices].
+
+    Examples
+    --------
+    >>> barrier("paper", 1).tolist()
+    [[-inf, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     mdp, budget = as_model(mdp), whole("budget", budget)
     if budget < 0:

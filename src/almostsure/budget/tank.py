@@ -45,6 +45,14 @@ def least_capacity(mdp: Model, tank: Refill) -> int:
     ------
     Infeasible
         If no capacity suffices.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.model import Refill
+    >>> ring = asure.from_transitions([0, 1, 2], [0, 0, 0], [1, 2, 0], [1] * 3, [0] * 3, [0] * 3)
+    >>> least_capacity(ring, Refill(1, 9, [0]))  # three steps from tank to tank
+    3
     """
     model = as_model(mdp)
     cost, fills, starts = tank.costs(model), tank.stations(model), model.initial_states

@@ -18,6 +18,12 @@ class TensorBoardSink:
     folder
         Where TensorBoard shall look.  A copy of the sink, in another process for example, writes a file of its own
         there.
+
+    Examples
+    --------
+    >>> from almostsure.gym import ready
+    >>> env = ready("FrozenLake-v1").shielded(budget=1)
+    >>> env.ledger.sinks.append(TensorBoardSink("runs/one"))
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

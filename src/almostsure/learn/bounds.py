@@ -143,7 +143,13 @@ def mu_bought(
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
-    """What samples say about a learned budget; ``print`` it for the sentence."""
+    """What samples say about a learned budget; ``print`` it for the sentence.
+
+    Examples
+    --------
+    >>> print(confidence([40, 50, 60], 0.2, num_states=3))
+    If no outcome is rarer than 20 %, this budget equals k* with probability at least 0.99925.
+    """
 
     mu: float  # if no outcome is rarer than this, …
     delta: float  # … the budget is wrong with at most this probability

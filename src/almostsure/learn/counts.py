@@ -93,6 +93,15 @@ class Counts:
         With which the samples were drawn; None if nobody drew them.
     caveat
         What every statement about these counts must add.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> counts = Counts(asure.example("paper"))
+    >>> counts.see(0, 0, 1, reward=1.0, times=3)  # whether that is new
+    True
+    >>> counts
+    <Counts: 3 samples of 1 of 3 choices showed 1 outcomes>
     """
 
     def __init__(
@@ -237,6 +246,9 @@ class Counts:
         result = confidence(samples, mu, num_states=self.space.num_states, num_damages=self.max_damage + 1)
         check_mu(self, mu)
         return replace(result, caveat=self.caveat)
+
+    def __repr__(self) -> str:
+        return f"<Counts: {self}>"
 
     def __str__(self) -> str:
         sampled = int(np.count_nonzero(self.samples))

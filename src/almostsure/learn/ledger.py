@@ -34,7 +34,13 @@ START, CHECKSUM = '{"kind": "', ', "sha256": "'  # how a line begins, and what s
 
 
 class Surprise(NamedTuple):
-    """An outcome that was never seen before."""
+    """An outcome that was never seen before.
+
+    Examples
+    --------
+    >>> Surprise(step=7, state=0, action=1, next_state=2, damage=1, raised=3).raised
+    3
+    """
 
     step: int  # how many transitions had been watched, this one included
     state: int
@@ -45,7 +51,13 @@ class Surprise(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """A step that took more damage than was left."""
+    """A step that took more damage than was left.
+
+    Examples
+    --------
+    >>> Violation(step=7, state=0, action=1, next_state=2, damage=2, remaining=1, allowed=True, new=True).new
+    True
+    """
 
     step: int
     state: int
@@ -58,7 +70,13 @@ class Violation(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """An episode that is over."""
+    """An episode that is over.
+
+    Examples
+    --------
+    >>> Episode(1, steps=5, reward=3.0, damage=1, budget=2, interventions=0, ended="terminated").damage
+    1
+    """
 
     number: int  # of its environment, from 1
     steps: int
@@ -214,6 +232,13 @@ def read_ledger(path: str | os.PathLike[str]) -> Ledger:
     """The ledger that a file of JSON lines holds, of all the processes that wrote to it.
 
     A line that was torn, by a full disk or a kill, is left out; one that was changed is an error.
+
+    Examples
+    --------
+    >>> ledger = Ledger().record("run.jsonl")
+    >>> ledger.note(Episode(1, steps=5, reward=3.0, damage=1, budget=2, interventions=0, ended="terminated"))
+    >>> read_ledger("run.jsonl")
+    <Ledger: 5 steps, 0 surprises (0 raised a minimal budget), 0 violations; 1 episodes>
     """
     kinds: dict[str, Callable[..., Entry]] = {"surprise": Surprise, "violation": Violation, "episode": Episode}
     result = Ledger()

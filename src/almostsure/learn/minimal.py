@@ -65,7 +65,14 @@ OPTIMISM = "What it refuses is unsafe for certain; what it allows may be."
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LearnedBudget:
-    """A minimal budget learned from samples, and what it is worth.  ``print`` it."""
+    """A minimal budget learned from samples, and what it is worth.  ``print`` it.
+
+    Examples
+    --------
+    >>> learned = learn_minimal_budget("corridor", mu=1 / 3, delta=0.05, seed=0)
+    >>> learned.minimal.smallest_budget(), bool(learned.known.all())
+    (0, True)
+    """
 
     minimal: MinimalBudget  # of the counted model in which unknown choices are refused
     counts: Counts = field(repr=False)  # all that was seen

@@ -14,6 +14,13 @@ class Layout:
 
     ``cell[s]`` is ``row * columns + column`` of state ``s``, or −1 where a state is not drawn.
     ``text`` is the map itself, one string a row, one character a cell, as it is shown to people.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> layout = asure.from_map("S.G").layout
+    >>> layout.rows, layout.columns, layout.text
+    (1, 3, ('S.G',))
     """
 
     rows: int

@@ -64,7 +64,15 @@ __all__ = [
 
 
 class Outcome(NamedTuple):
-    """What one choice may lead to."""
+    """What one choice may lead to.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> paper = asure.example("paper")
+    >>> paper.outcomes("circle", "left")
+    [Outcome(next_state=0, probability=1.0, reward=1.0, damage=1)]
+    """
 
     next_state: int
     probability: float
@@ -97,6 +105,15 @@ class MDP(Space):
     end, unknown, encode
         What a learned model has beside the states that can be observed, and how observations become states: see
         :class:`almostsure.model.space.Space`.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.from_transitions([0], [0], [1], [1.0], [5.0], [2], terminal=[1])
+    >>> mdp
+    <MDP: 2 states, 2 choices, 2 outcomes, starts in 0>
+    >>> mdp.outcomes(0, 0)
+    [Outcome(next_state=1, probability=1.0, reward=5.0, damage=2)]
     """
 
     __slots__ = ("arrays", "origin")

@@ -181,6 +181,13 @@ class Refill:
         Where it is filled on arrival: a label, or states.
     level
         What is in it at first; by default it is full.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> ring = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [0, 0], [0, 0])
+    >>> asure.product(ring, Refill(1, 2, [0])).num_states  # (state, level) that can be reached
+    2
     """
 
     cost: Given
@@ -225,6 +232,13 @@ class Steps:
     """Counts down steps; when none is left, nothing counts any more.
 
     ``minimal_budget(product(mdp, Steps(T)))`` is the least damage that can be forced within T steps.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> pit = asure.from_transitions([0], [0], [0], [1], [0], [1])  # every step hurts
+    >>> asure.minimal_budget(asure.product(pit, Steps(2))).smallest_budget()
+    2
     """
 
     limit: int

@@ -60,6 +60,14 @@ def product(mdp: Model, monitor: MonitorLike, *, max_states: int = MAX_STATES) -
         A :class:`Monitor` of your own, or :class:`SecondBudget`, :class:`Refill`, :class:`Steps`, :class:`Automaton`.
     max_states
         Stop with an error when there are more, as there are where a memory grows for ever.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.model import Steps
+    >>> pit = asure.from_transitions([0], [0], [0], [1], [0], [1])  # every step hurts
+    >>> asure.minimal_budget(product(pit, Steps(3))).smallest_budget()
+    3
     """
     base = as_model(mdp)
     if not isinstance(monitor, MonitorLike):

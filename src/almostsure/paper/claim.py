@@ -32,7 +32,14 @@ CLOSE = 1e-9
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One row of the table: what the paper claims, what we found, and what there is to say about it."""
+    """One row of the table: what the paper claims, what we found, and what there is to say about it.
+
+    Examples
+    --------
+    >>> from almostsure import paper
+    >>> paper.check("Theorem 2").verdict
+    'holds'
+    """
 
     name: str  # as the paper calls it; statements of a kind are numbered in their order there
     title: str
@@ -84,7 +91,14 @@ class Trial:
 @final
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The check of one claim; call it."""
+    """The check of one claim; call it.
+
+    Examples
+    --------
+    >>> from almostsure import paper
+    >>> paper.CLAIMS[0].name
+    'Assumption'
+    """
 
     name: str
     title: str

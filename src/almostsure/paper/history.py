@@ -25,7 +25,13 @@ HistoryPolicy = Callable[[History], Floats]  # the probability of each action id
 
 
 def augment_history(history: History, budget: int) -> tuple[Any, ...]:
-    """The history of the augmented model that a history of the model stands for (the map g of Lemma 1)."""
+    """The history of the augmented model that a history of the model stands for (the map g of Lemma 1).
+
+    Examples
+    --------
+    >>> augment_history((0, 0, 1, 1, 0), 3)  # what is left after each state, and whether a step overspends
+    (0, 3, 0, 1, 0, 0, 2)
+    """
     remaining = check_budget(budget)
     result: list[Any] = [history[0], remaining]
     for action, reward, damage, state in _steps(history):
@@ -36,7 +42,13 @@ def augment_history(history: History, budget: int) -> tuple[Any, ...]:
 
 
 def forget_budget(history: History) -> tuple[Any, ...]:
-    """The history of the model that a history of the augmented model stands for (the inverse of g)."""
+    """The history of the model that a history of the augmented model stands for (the inverse of g).
+
+    Examples
+    --------
+    >>> forget_budget(augment_history((0, 0, 1, 1, 0), 3))
+    (0, 0, 1, 1, 0)
+    """
     if len(history) % 5 != 2:
         raise ArgumentError(f"a history of the augmented model must have 2, 7, 12, … entries; got {len(history)}")
     remaining = history[1]
@@ -49,7 +61,16 @@ def forget_budget(history: History) -> tuple[Any, ...]:
 
 
 def to_history_policy(policy: Policy, budget: int | None = None) -> HistoryPolicy:
-    """``policy`` as a function from histories to the probability of each action."""
+    """``policy`` as a function from histories to the probability of each action.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> policy = asure.solve_policy("paper", asure.AlmostSure(1)).policy
+    >>> of_history = to_history_policy(policy)
+    >>> of_history((0,)).tolist(), of_history((0, 0, 1, 1, 0)).tolist()  # left at first, then right
+    ([1.0, 0.0], [0.0, 1.0])
+    """
     if policy.rest is not None:
         raise PolicyError(
             "a policy that comes to rest by chance remembers more than the history. Play it with start()."
@@ -69,6 +90,15 @@ def from_history_policy(mdp: MDP, history_policy: HistoryPolicy, budget: int) ->
     It is asked about a shortest history to every (state, remaining) that it reaches, and about one step more
     from there; two histories that end alike must get the same answer, or PolicyError names them.  That is a check, not
     a proof: a function may still tell apart histories that it was not asked about.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.example("paper")
+    >>> policy = asure.solve_policy(mdp, asure.AlmostSure(1)).policy
+    >>> again = from_history_policy(mdp, to_history_policy(policy), 1)
+    >>> again.act(0, 1), again.act(0, 0)
+    (0, 1)
     """
     budget, is_terminal = check_budget(budget), mdp.is_terminal()
     answers: dict[tuple[int, int], Floats] = {}

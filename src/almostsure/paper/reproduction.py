@@ -56,7 +56,14 @@ def check(claim: str, mdp: Model | None = None, *, seed: int = 0) -> Claim:
 @final
 @dataclass(slots=True, kw_only=True, eq=False)
 class Reproduction:
-    """What became of the paper's claims, and where tables, figures and report lie.  Print it."""
+    """What became of the paper's claims, and where tables, figures and report lie.  Print it.
+
+    Examples
+    --------
+    >>> result = reproduce("claims", mdp="paper", progress=False)
+    >>> result.passed, len(result.tables)
+    (True, 3)
+    """
 
     folder: Path
     seed: int
@@ -134,6 +141,11 @@ def reproduce(
         The folder cannot be written to.
     Interrupted
         On Ctrl-C.  What is done is written, and ``kept`` is the Reproduction of it.
+
+    Examples
+    --------
+    >>> reproduce("claims", mdp="corridor", progress=False).passed
+    True
     """
     model = None if mdp is None else small_model(mdp)
     if model is None:

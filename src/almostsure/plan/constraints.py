@@ -23,7 +23,14 @@ from almostsure.errors import ArgumentError
 @final
 @dataclass(frozen=True, slots=True)
 class AlmostSure:
-    """The total damage of every trajectory is at most ``budget``, a whole number."""
+    """The total damage of every trajectory is at most ``budget``, a whole number.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> asure.solve_policy("paper", AlmostSure(5)).value
+    5.0
+    """
 
     budget: int
 
@@ -37,7 +44,14 @@ class AlmostSure:
 @final
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The total damage is at most ``limit`` on average; a single trajectory may take any amount."""
+    """The total damage is at most ``limit`` on average; a single trajectory may take any amount.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> round(asure.solve_policy("paper", Expected(5)).value, 6)
+    5.0
+    """
 
     limit: float
 
@@ -55,7 +69,14 @@ class Expected:
 @final
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """The total damage exceeds ``budget`` with a probability of at most ``risk``."""
+    """The total damage exceeds ``budget`` with a probability of at most ``risk``.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> round(asure.solve_policy("corridor", Chance(2, 0.5)).value, 6)
+    11.0
+    """
 
     budget: int
     risk: float

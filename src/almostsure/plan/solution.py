@@ -25,7 +25,15 @@ SURELY = 1e-9  # an end that is missed with no more probability than this is sur
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution:
-    """The best return under a constraint, a policy that attains it, and how they are known."""
+    """The best return under a constraint, a policy that attains it, and how they are known.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> solution = asure.solve_policy("corridor", asure.AlmostSure(3))
+    >>> solution.value, solution.proved, solution.curve.tolist()
+    (13.0, True, [9.0, 9.0, 9.0, 13.0])
+    """
 
     mdp: MDP
     constraint: Constraint

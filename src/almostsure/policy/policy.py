@@ -66,6 +66,14 @@ class Policy:
         Where the policy may come to rest, if it needs that.
     block
         For a policy of a horizon: the block of layers that is used with 1, 2, … steps left, [horizon].
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.example("paper")
+    >>> policy = Policy.from_table(mdp, [1, 0])
+    >>> asure.evaluate(mdp, policy).expected_damage
+    0.0
     """
 
     __slots__ = ("block", "budget", "choice", "mdp", "probability", "rest")

@@ -22,7 +22,15 @@ from almostsure.shield.checks import need_in_words
 
 
 class Violation(NamedTuple):
-    """Where a policy first leaves the shield."""
+    """Where a policy first leaves the shield.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> shield = asure.Shield(asure.minimal_budget("paper"))
+    >>> shield.first_violation(lambda state, left: 0, 1).remaining
+    0
+    """
 
     state: int
     remaining: int

@@ -32,7 +32,15 @@ FREE = 1_000_000  # outcomes up to which memory is not checked
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trimmed:
-    """What is left of a model, and where it was before."""
+    """What is left of a model, and where it was before.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> quicksand = asure.example("quicksand")
+    >>> asure.Shield(asure.minimal_budget(quicksand)).trim(3).mdp.num_states, quicksand.num_states
+    (64, 86)
+    """
 
     mdp: MDP
     states: Ints  # [mdp.num_states] each state's index in the whole model, ascending
@@ -44,7 +52,15 @@ class Trimmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Restricted:
-    """A model whose states are pairs (state, remaining) of another one."""
+    """A model whose states are pairs (state, remaining) of another one.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> inside = asure.Shield(asure.minimal_budget("paper")).restrict(2)
+    >>> inside.mdp.num_states, inside.remaining.tolist()
+    (6, [2, 2, 1, 1, 0, 0])
+    """
 
     mdp: MDP
     states: Ints  # [mdp.num_states] the state of each pair

@@ -31,7 +31,18 @@ Run = tuple[Any, ...]  # (state, *carried)
 
 @runtime_checkable
 class Guard(Protocol):
-    """What is asked of everything that guards a run."""
+    """What is asked of everything that guards a run.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> guard = asure.Shield(asure.minimal_budget("paper"))
+    >>> isinstance(guard, Guard), guard.carries
+    (True, ('remaining',))
+    >>> run = guard.begin(0, 1)  # a run: the state, and what is carried
+    >>> guard.allowed(*run).tolist(), guard.after(run, 0, 0, 1)
+    ([0, 1], (0, 0))
+    """
 
     @property
     def space(self) -> Space:

@@ -55,6 +55,11 @@ def garnet(
     reach
         How far away successors may be, as a difference of indices (modulo num_states); anywhere by default.
         Small values make long dependencies.
+
+    Examples
+    --------
+    >>> garnet(100, 3, 2, seed=1)
+    <MDP: 100 states, 298 choices, 595 outcomes, starts in 0>
     """
     _check_sizes(num_states=num_states, num_actions=num_actions, branching=branching)
     _check_damage("max_damage", max_damage)
@@ -97,6 +102,12 @@ def ladder(levels: int, *, width: int = 1, connected: bool = False, shuffled_see
         Add the resets that make the model one strongly connected component, but for its end.
     shuffled_seed
         Renumber the states at random with this seed.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> asure.minimal_budget(ladder(3)).histogram()
+    {0: 2, 1: 1, 2: 1, 3: 1}
     """
     _check_sizes(levels=levels + 1, width=width)
     count = (levels + 1) * width
@@ -130,6 +141,12 @@ def chain(length: int, *, damage: int = 1, connected: bool = False, shuffled_see
         Add the resets that make the model one strongly connected component, but for its end.
     shuffled_seed
         Renumber the states at random with this seed.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> asure.minimal_budget(chain(4, damage=2)).smallest_budget()
+    8
     """
     _check_sizes(length=length)
     _check_damage("damage", damage)
@@ -155,6 +172,12 @@ def rings(depth: int, *, size: int = 3, connected: bool = False, shuffled_seed: 
         Add the resets that make the model one strongly connected component, but for its end.
     shuffled_seed
         Renumber the states at random with this seed.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> asure.minimal_budget(rings(3)).smallest_budget()
+    2
     """
     _check_sizes(depth=depth, size=size)
     count = depth * size

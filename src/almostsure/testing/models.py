@@ -29,7 +29,15 @@ __all__ = ["Transitions", "mdps", "transitions"]
 
 
 class Transitions(NamedTuple):
-    """The arguments of :func:`almostsure.from_transitions`, as plain Python values."""
+    """The arguments of :func:`almostsure.from_transitions`, as plain Python values.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> rows = Transitions([0], [0], [1], [1.0], [0.0], [2], 2, [1], {0: 1.0})
+    >>> asure.minimal_budget(asure.from_transitions(**rows._asdict())).smallest_budget()
+    2
+    """
 
     states: list[int]
     actions: list[int]
@@ -76,6 +84,14 @@ def mdps(
     proper
         Only models in which every policy reaches a terminal state with probability one, as the paper assumes.
         Without it, anything may happen for ever.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from hypothesis import given
+    >>> @given(mdps())
+    ... def test_certificates(mdp):  # pytest calls it with a hundred models
+    ...     asure.check_minimal_budget(mdp, asure.minimal_budget(mdp))
     """
     return transitions(
         max_states=max_states, max_actions=max_actions, max_outcomes=max_outcomes, max_damage=max_damage, proper=proper
@@ -95,6 +111,14 @@ def transitions(
     """What :func:`mdps` builds its models from, with the same parameters: for tests of constructors.
 
     Entries are not merged: an outcome may be listed several times, and a terminal state has no entries.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from hypothesis import given
+    >>> @given(transitions())
+    ... def test_building(rows):  # pytest calls it with a hundred of them
+    ...     asure.from_transitions(**rows._asdict())
     """
     count = draw(st.integers(1, max_states))
     entries: list[tuple[Any, ...]] = []

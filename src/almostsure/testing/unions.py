@@ -90,6 +90,12 @@ def random_union(
 
     Each model has its own share of terminal states, of harmful outcomes, and of steps that lead one state on: from
     lines, where every unit of damage is counted, to graphs in which one gets from anywhere to anywhere.
+
+    Examples
+    --------
+    >>> union = random_union(np.random.default_rng(0), 3)
+    >>> union.num_states, union.first.size - 1
+    (15, 3)
     """
     sizes = rng.integers(1, states + 1, models)
     first = np.append(0, np.cumsum(sizes))

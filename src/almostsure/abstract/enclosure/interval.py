@@ -35,7 +35,14 @@ FAR = 1e6  # beyond this, sin and cos are anything in [−1, 1]
 
 
 class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
-    """The answer to a comparison of intervals: where it is surely true and where it is possibly true."""
+    """The answer to a comparison of intervals: where it is surely true and where it is possibly true.
+
+    Examples
+    --------
+    >>> answer = Interval([0.0, 2.0, 4.0], [1.0, 3.0, 5.0]) < 2.5
+    >>> answer.surely.tolist(), answer.possibly.tolist()
+    ([True, False, False], [True, True, False])
+    """
 
     __slots__ = ("surely", "possibly")
 

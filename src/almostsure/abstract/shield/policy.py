@@ -36,6 +36,16 @@ class CellPolicy:
         Verified upper budgets.
     choice
         The number of the pattern to play in each cell, −1 where none is; by default the first that needs least.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> def step(state, action):
+    ...     return (0.9 * state[0] + action,)
+    >>> grid = asure.Grid([-1.0], [1.0], [40])
+    >>> system = asure.abstract(step, grid, [-0.05, 0.05], unsafe=lambda state: state[0] > 0.8)
+    >>> asure.minimal_budget(system).policy()
+    <CellPolicy on 40 of 40 cells of <Abstraction: 40 cells, 2 actions, counts damage>>
     """
 
     def __init__(self, minimal: UpperBudget, choice: npt.ArrayLike | None = None) -> None:

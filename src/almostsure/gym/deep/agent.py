@@ -45,6 +45,15 @@ class DeepAgent:
     """A network trained with masks, and the shield that makes them.  Made by :func:`train_maskable_ppo`.
 
     ``ppo`` is Stable-Baselines3's own object, for whatever else it can do; ask it with ``action_masks=``, always.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> from almostsure.gym.deep import Settings, train_maskable_ppo
+    >>> quick = Settings(n_envs=8, n_steps=16, batch_size=64)
+    >>> agent = train_maskable_ppo("corridor", 3, total_timesteps=256, seed=0, settings=quick)
+    >>> agent.act(0, 3) in asure.example("corridor").actions(0)
+    True
     """
 
     ppo: Any  # sb3_contrib.MaskablePPO
@@ -194,6 +203,14 @@ def load_agent(
         It was trained on another model.
     CorruptFile
         The file is damaged, foreign, or lies about its contents.
+
+    Examples
+    --------
+    >>> from almostsure.gym.deep import Settings, train_maskable_ppo
+    >>> quick = Settings(n_envs=8, n_steps=16, batch_size=64)
+    >>> train_maskable_ppo("corridor", 3, total_timesteps=256, seed=0, settings=quick).save("agent.safetensors")
+    >>> load_agent("agent.safetensors", "corridor").budget
+    3
     """
     if device != "auto":
         check_device(device)

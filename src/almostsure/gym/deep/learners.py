@@ -107,6 +107,14 @@ class ShieldedPPO(_PPO):
         The probability with which an episode may overspend.  Where it is not 0, the network is trained in the model
         inside a :class:`almostsure.RiskShield`, and sees what remains and the risk that is left; the policy is one of
         that model.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> quick = Settings(n_envs=8, n_steps=16, batch_size=64)
+    >>> run = ShieldedPPO(settings=quick).train(asure.example("corridor"), 3, steps=256, seed=0)
+    >>> run.policy.budget
+    3
     """
 
     name: str = "MaskablePPO, shielded"
@@ -130,7 +138,16 @@ class ShieldedPPO(_PPO):
 @final
 @dataclass(frozen=True, kw_only=True)
 class OneStepPPO(_PPO):
-    """MaskablePPO without the actions that may overspend in the very next step."""
+    """MaskablePPO without the actions that may overspend in the very next step.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> quick = Settings(n_envs=8, n_steps=16, batch_size=64)
+    >>> run = OneStepPPO(settings=quick).train(asure.example("corridor"), 3, steps=256, seed=0)
+    >>> run.ends.size > 0
+    True
+    """
 
     name: str = "MaskablePPO, one-step mask"
 
@@ -148,6 +165,14 @@ class SautePPO(_PPO):
     ----------
     penalty
         For each step while overspent; by default that of :func:`almostsure.learn.learners.baselines.saute_penalty`.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> quick = Settings(n_envs=8, n_steps=16, batch_size=64)
+    >>> run = SautePPO(settings=quick).train(asure.example("corridor"), 3, steps=256, seed=0)
+    >>> run.ends.size > 0
+    True
     """
 
     name: str = "Sauté PPO"
@@ -168,6 +193,14 @@ class EarlyEndPPO(_PPO):
     ----------
     penalty
         Paid once; by default twice the difference of the model's largest and smallest reward.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> quick = Settings(n_envs=8, n_steps=16, batch_size=64)
+    >>> run = EarlyEndPPO(penalty=20.0, settings=quick).train(asure.example("corridor"), 3, steps=256, seed=0)
+    >>> run.ends.size > 0
+    True
     """
 
     name: str = "PPO, early termination"
@@ -187,6 +220,14 @@ class LagrangianPPO(_PPO):
     ----------
     price_rate
         By how much the price rises after a rollout, for each unit that an episode takes too much on average.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> quick = Settings(n_envs=8, n_steps=16, batch_size=64)
+    >>> run = LagrangianPPO(price_rate=0.1, settings=quick).train(asure.example("corridor"), 3, steps=256, seed=0)
+    >>> run.ends.size > 0
+    True
     """
 
     name: str = "PPO-Lagrangian"
@@ -200,7 +241,16 @@ class LagrangianPPO(_PPO):
 @final
 @dataclass(frozen=True, kw_only=True)
 class UnconstrainedPPO(_PPO):
-    """PPO that does not look at damage."""
+    """PPO that does not look at damage.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> quick = Settings(n_envs=8, n_steps=16, batch_size=64)
+    >>> run = UnconstrainedPPO(settings=quick).train(asure.example("corridor"), 3, steps=256, seed=0)
+    >>> run.ends.size > 0
+    True
+    """
 
     name: str = "PPO, unconstrained"
 

@@ -42,6 +42,11 @@ class Settings:
         The share of training episodes that begin anywhere, in a random state with as much left as the rules allow
         there, which may be less than the budget: what is missing counts as spent.  So agents find what random play from
         the start hardly ever does.  For models, which can begin anywhere; a user's environment cannot.
+
+    Examples
+    --------
+    >>> Settings(net_arch=(32,), n_envs=8).n_envs
+    8
     """
 
     n_envs: int = 64

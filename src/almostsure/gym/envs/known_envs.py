@@ -33,7 +33,14 @@ from almostsure.shield.shield import Shield
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ready:
-    """An environment, its exact model, and what is needed to shield it."""
+    """An environment, its exact model, and what is needed to shield it.
+
+    Examples
+    --------
+    >>> lake = ready("FrozenLake-v1")
+    >>> lake.mdp.num_states, lake.shielded(budget=1).budget
+    (16, 1)
+    """
 
     make: Callable[..., gymnasium.Env[Any, Any]]  # takes options of gymnasium.make, render_mode for example
     mdp: MDP
@@ -97,7 +104,14 @@ def make_tracked(name: str, damage: Damage, **make_kwargs: Any) -> gymnasium.Env
 
 
 def damage_of(env: gymnasium.Env[Any, Any]) -> Damage:
-    """What counts as damage in one of Gymnasium's toy environments, as :func:`almostsure.from_gymnasium` takes it."""
+    """What counts as damage in one of Gymnasium's toy environments, as :func:`almostsure.from_gymnasium` takes it.
+
+    Examples
+    --------
+    >>> hurts = damage_of(gymnasium.make("CliffWalking-v1"))
+    >>> hurts(36, 1, 36, -100.0, False)
+    1
+    """
     damage = known_damage(env.unwrapped)
     if damage is None:
         raise _unknown(type(env.unwrapped).__name__ if env.spec is None else env.spec.id)

@@ -88,6 +88,14 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
         ``"ansi"``, ``"rgb_array"``, ``"human"`` or None.
     draw
         What is shown in a state; by default its map, where it has one.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> env = ModelEnv(asure.example("paper"))
+    >>> state, info = env.reset(seed=0)
+    >>> env.step(0)[:3]
+    (np.int64(0), 1.0, False)
     """
 
     metadata = {"render_modes": list(MODES), "render_fps": 4}  # noqa: RUF012  # as gymnasium.Env declares it

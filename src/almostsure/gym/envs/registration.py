@@ -134,7 +134,13 @@ def make_vector(
 
 
 def environment_names() -> tuple[str, ...]:
-    """The ids of all environments of this package."""
+    """The ids of all environments of this package.
+
+    Examples
+    --------
+    >>> environment_names()[0]
+    'almostsure/Paper-v0'
+    """
     return tuple(f"almostsure/{name}-v0" for name in BUILDERS)
 
 

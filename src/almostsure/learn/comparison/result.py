@@ -58,7 +58,15 @@ class Curve:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Comparison:
-    """How safe and how good learners are.  Made by :func:`almostsure.learn.comparison.run.compare`; print it."""
+    """How safe and how good learners are.  Made by :func:`almostsure.learn.comparison.run.compare`; print it.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> result = asure.compare("corridor", 3, ["shielded"], steps=500, seeds=1)
+    >>> result.budget, result.optimum, int(result.summary()[0]["training_violations"])
+    (3, 13.0, 0)
+    """
 
     runs: tuple[Run, ...]
     budget: int

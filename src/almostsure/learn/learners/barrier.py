@@ -23,9 +23,16 @@ from almostsure.model.arrays import Bools
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Barrier:
-    """What barrier learning found."""
+    """What barrier learning found.
+
+    Examples
+    --------
+    >>> found = learn_barrier("corridor", steps=2_000, seed=0)
+    >>> found
+    <Barrier: 6 of 54 choices are known to be doomed>
+    """
 
     shield: OnlineShield  # with what it has seen, and its ledger
     training: Training
@@ -35,6 +42,9 @@ class Barrier:
         """The choices that are known to be doomed, [num_choices]: damage can be forced after them."""
         doomed: Bools = self.shield.of_choice > 0
         return doomed
+
+    def __repr__(self) -> str:
+        return f"<Barrier: {str(self).splitlines()[0]}>"
 
     def __str__(self) -> str:
         doomed = self.doomed

@@ -54,6 +54,12 @@ class ShieldedQ:
     replays
         How many choices are valued anew after each step, from all that was seen of them (Dyna).  It finds what is far
         away in far fewer steps; it needs a model to play in, though it learns from what it sees alone.
+
+    Examples
+    --------
+    >>> run = ShieldedQ().train("corridor", 3, steps=2_000, seed=0)
+    >>> int(run.damages.max())
+    3
     """
 
     name: str = "shielded Q-learning"
@@ -98,7 +104,14 @@ class ShieldedQ:
 @final
 @dataclass(frozen=True, kw_only=True)
 class UnconstrainedQ:
-    """Q-learning on states; damage is not looked at."""
+    """Q-learning on states; damage is not looked at.
+
+    Examples
+    --------
+    >>> run = UnconstrainedQ().train("corridor", 3, steps=2_000, seed=0)
+    >>> int(run.damages.max())
+    15
+    """
 
     name: str = "unconstrained Q-learning"
     max_steps: int = MAX_STEPS
@@ -119,6 +132,12 @@ class LagrangianQ:
     """Q-learning on states with a price of damage, which rises while an episode takes more than ``budget`` on average.
 
     Return and damage have a table each, so that a new price acts at once.  It aims at E[damage] ≤ budget.
+
+    Examples
+    --------
+    >>> run = LagrangianQ(price_rate=0.2).train("corridor", 3, steps=2_000, seed=0)
+    >>> int(run.damages.max())
+    15
     """
 
     name: str = "Lagrangian Q-learning"
@@ -146,6 +165,12 @@ class SauteQ:
     ----------
     penalty
         By default that of :func:`almostsure.learn.learners.baselines.saute_penalty`.
+
+    Examples
+    --------
+    >>> run = SauteQ(penalty=20.0).train("corridor", 3, steps=2_000, seed=0)
+    >>> int(run.damages.max())
+    21
     """
 
     name: str = "Sauté Q-learning"
@@ -168,7 +193,14 @@ class SauteQ:
 @final
 @dataclass(frozen=True, kw_only=True)
 class MaskedQ:
-    """Q-learning on (state, remaining) without the actions that may overspend in their very next step."""
+    """Q-learning on (state, remaining) without the actions that may overspend in their very next step.
+
+    Examples
+    --------
+    >>> run = MaskedQ().train("corridor", 3, steps=2_000, seed=0)
+    >>> int(run.damages.max())
+    9
+    """
 
     name: str = "one-step mask"
     max_steps: int = MAX_STEPS

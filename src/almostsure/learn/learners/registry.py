@@ -28,7 +28,13 @@ def warm_up() -> None:
 
 
 def as_learner(given: object) -> Learner:
-    """The learner of a name, or the learner itself."""
+    """The learner of a name, or the learner itself.
+
+    Examples
+    --------
+    >>> as_learner("shielded").name
+    'shielded Q-learning'
+    """
     if isinstance(given, str):
         if given not in learners:
             raise UnknownName("learner", given, learners, f"There are: {', '.join(learners)}.")

@@ -13,7 +13,7 @@ from almostsure.policy.policy import Policy
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Training:
     """What one run of a learner brought: the policy that would be deployed, and how training went.
 
@@ -33,6 +33,10 @@ class Training:
             raise ModelError(f"ends, returns and damages must hold one number per episode; got shapes {shapes}")
         for name, column in zip(("ends", "returns", "damages"), columns, strict=True):
             object.__setattr__(self, name, column)
+
+    def __repr__(self) -> str:
+        most = int(self.damages.max(initial=0))
+        return f"<Training: {self.ends.size:,} episodes, {most:,} damage at most; {self.policy!r}>"
 
 
 @runtime_checkable

@@ -136,6 +136,14 @@ class EnvSampler:
     identity
         A text that tells this environment from others, for checkpoints; by default a hash of how it was made and of
         these functions, where that can be known.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> import gymnasium
+    >>> lake = EnvSampler(gymnasium.make("FrozenLake-v1"))
+    >>> asure.learn_minimal_budget(lake, mu=1 / 3, delta=0.05, seed=0).minimal.smallest_budget()
+    0
     """
 
     has_end = True

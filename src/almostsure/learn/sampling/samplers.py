@@ -48,6 +48,12 @@ class Sampler(Protocol):
     more state, ``num_states``, that stands for ended episodes), ``terminal`` (states in which nothing happens any
     more), ``encode`` (from an observation to a state), ``caveat`` (what every statement about it must add) and
     ``identity`` (a text that tells it from others, for checkpoints).
+
+    Examples
+    --------
+    >>> one = FunctionSampler(lambda state, action, rng: (1, 0.0, action), 2, [0, 1])
+    >>> isinstance(one, Sampler)
+    True
     """
 
     @property

@@ -128,6 +128,13 @@ def known_damage(env: Any) -> Damage | None:
     ==============  ===================================================================
 
     An environment that says its damage itself (a DamageTracker) is not overruled.
+
+    Examples
+    --------
+    >>> import gymnasium
+    >>> hurts = known_damage(gymnasium.make("CliffWalking-v1"))
+    >>> hurts(36, 1, 36, -100.0, False), hurts(36, 0, 24, -1.0, False)
+    (1, 0)
     """
     layer = env
     while layer is not env.unwrapped:

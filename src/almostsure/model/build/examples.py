@@ -40,7 +40,15 @@ class Example:
 
 
 def example(name: str, **parameters: Any) -> MDP:
-    """Build an example by its name, with its own parameters where it has some."""
+    """Build an example by its name, with its own parameters where it has some.
+
+    Examples
+    --------
+    >>> example("paper")
+    <MDP: 2 states, 3 choices, 3 outcomes, starts in circle>
+    >>> example("paper", damage_probability=0.6).num_outcomes
+    4
+    """
     if name not in examples:
         raise UnknownName("example", name, examples, f"There are: {', '.join(examples)}.")
     build = examples[name].build
@@ -53,7 +61,13 @@ def example(name: str, **parameters: Any) -> MDP:
 
 
 def example_names() -> tuple[str, ...]:
-    """The names of all examples."""
+    """The names of all examples.
+
+    Examples
+    --------
+    >>> example_names()
+    ('paper', 'hazard-map', 'archipelago', 'corridor', 'quicksand')
+    """
     return tuple(examples)
 
 

@@ -59,6 +59,13 @@ class Cell:
         What every step that ends in the cell does and pays, beside the reward of the step itself.
     exits
         The actions that the cell has, as letters of ``"NESW"``.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> legend = {"S": Cell(start=True, exits="E"), "a": Cell(damage=2), "G": Cell(terminal=True, reward=9.0)}
+    >>> asure.solve_policy(asure.from_map("SaG", legend=legend), asure.AlmostSure(2)).value
+    9.0
     """
 
     wall: bool = False
@@ -369,6 +376,11 @@ def grid_family(
         Share of cells that are pits.
     slip, slip_model
         As in :func:`from_map`.
+
+    Examples
+    --------
+    >>> grid_family(6).num_states
+    36
     """
     if n < 2:
         raise ModelError(f"a grid must have at least 2 × 2 cells; got n={n}")

@@ -67,8 +67,6 @@ def from_prism(
 ) -> MDP:
     """Build a model from a PRISM (``.prism``, ``.pm``, ``.nm``), JANI (``.jani``) or DRN (``.drn``, ``.drn.gz``) file.
 
-    See the head of this module for what becomes of the file.
-
     Parameters
     ----------
     path
@@ -90,23 +88,26 @@ def from_prism(
 
     Raises
     ------
-    UnknownName
-        The file has no such damage, reward, cost, goal, variable or constant; the message lists what it has.
     ModelError
-        A constant is missing, a damage is not an integer 0 … 255, the goal cannot be reached, or Storm finds fault.
+        A name is unknown (the message lists what the file has), a constant is missing, a damage is not an integer
+        0 … 255, the goal cannot be reached, or Storm finds fault.
     LimitReached, NotEnoughMemory, MissingExtra
         Storm took more than it may, or is not installed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> _ = Path("walk.prism").write_text("mdp module m x : [0..2] init 0; [go] x<2 -> (x'=x+1); endmodule")
+    >>> from_prism("walk.prism", damage="x=1", goal="x=2").num_states
+    3
     """
     shown = os.fspath(path)
     _check_path(shown)
-    unit = None if scale is None else as_scale(scale)
-    roles = Roles(damage=damage, reward=reward, cost=cost, goal=goal, scale=unit)
+    roles = Roles(damage, reward, cost, goal, None if scale is None else as_scale(scale))
     limit = limits(time_limit, memory_limit)
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
-        request = _request(shown, folder, roles) | {
-            "constants": {name: _plain(name, value) for name, value in split_constants(constants).items()},
-            "parameters": list(parameters),
-        }
+        values = {name: _plain(name, value) for name, value in split_constants(constants).items()}
+        request = _request(shown, folder, roles) | {"constants": values, "parameters": list(parameters)}
         umb, notes = _built(request, shown, limit)
         if notes.get("lifted"):
             _refuse_means(umb, damage)

@@ -20,6 +20,12 @@ def to_storm(mdp: Model) -> Any:
 
     Storm allows a choice only one outcome for each successor: further ones pass through relay states, which come after
     the model's own states and carry the label ``relay`` (see :func:`almostsure.model.umb.files.save`).
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> to_storm(asure.example("paper")).nr_states
+    2
     """
     stormpy = _import_stormpy()
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:

@@ -106,32 +106,26 @@ def load(
 ) -> MDP:
     """Load a model from a UMB file.
 
-    A file written by :func:`save` comes back exactly, with names, labels, layout, end and unknown.
-
-    Any other Markov chain or decision process in UMB is read too.  Its rewards count as in PRISM: a state's on
-    every step out of it, a choice's or branch's on that step.  Valuations become names of states, choices without
-    an action are named ``choice 0``, ``choice 1``, …, states without choices become terminal, and several initial
-    states are taken as equally likely.
+    A file written by :func:`save` comes back exactly, with names, labels, layout, end and unknown.  Any other Markov
+    chain or decision process in UMB is read too.  Its rewards count as in PRISM: a state's on every step out of it, a
+    choice's or branch's on that step.  Valuations become names of states, choices without an action are named
+    ``choice 0``, ``choice 1``, …, states without choices become terminal, and several initial states are taken as
+    equally likely.
 
     Parameters
     ----------
     path
-        The file, plain or compressed by gzip or xz.
+        The file, plain or compressed by gzip or xz.  The other parameters are for files of other programs.
     damage
-        For files of other programs: the reward structure that counts as damage.  Where there is none of that name,
-        it may also name a label (each step that ends in a labelled state hurts once) or an action (each step by it
-        hurts once); ``label:name``, ``reward:name`` and ``action:name`` make clear which is meant.  ``enters:name``
-        counts the steps into labelled states from others only.
-    reward
-        For files of other programs: the reward structure that counts as reward; None for none.  Without one called
-        ``reward``, and unless you ask for another, all rewards are 0.  Policies maximise the reward.
-    cost
-        For files of other programs: a reward structure that is to be kept small; it is subtracted from the reward.
-        ``steps`` costs 1 per step, unless the file has a reward structure of that name.
-    goal
-        For files of other programs: a label; where it holds, the run ends.
-    scale
-        For files of other programs: the unit of damage, see :func:`almostsure.from_prism`.
+        The reward structure that counts as damage.  Where there is none of that name, it may also name a label (each
+        step that ends in a labelled state hurts once) or an action (each step by it hurts once); ``label:name``,
+        ``reward:name`` and ``action:name`` make clear which is meant.  ``enters:name`` counts the steps into labelled
+        states from others only.
+    reward, cost
+        The reward structure that policies maximise (None for none; without one called ``reward``, and unless you ask
+        for another, all rewards are 0), and one that they keep small: it is subtracted.  ``steps`` costs 1 per step.
+    goal, scale
+        A label: where it holds, the run ends; and the unit of damage, see :func:`almostsure.from_prism`.
 
     Raises
     ------
@@ -139,16 +133,21 @@ def load(
         The file is truncated, damaged, hostile or not a UMB file.
     UnknownName
         The file has no such damage or reward; the message lists what it has.
+
+    Examples
+    --------
+    >>> from almostsure import example
+    >>> example("paper").save("paper.umb")
+    >>> load("paper.umb") == example("paper")
+    True
     """
     _check_ending(path)
     umb = Umb(path)
     parameters = _parameters(umb)
     if parameters is not None:
         if (damage, reward, cost, goal, scale) != ("damage", "reward", None, None, None):
-            raise ModelError(
-                f"{umb.shown}: a saved model has its own damage and reward. "
-                "Leave out damage=, reward=, cost=, goal= and scale=."
-            )
+            leave = "Leave out damage=, reward=, cost=, goal= and scale=."
+            raise ModelError(f"{umb.shown}: a saved model has its own damage and reward. {leave}")
         return _own(umb, parameters)
     if reward == "reward" and "reward" not in umb.names("reward"):
         reward = None

@@ -35,7 +35,16 @@ Pair = tuple[int, int]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BudgetFrontier:
-    """Which pairs of budgets suffice, for every state; :meth:`pairs` lists those of which neither can be lowered."""
+    """Which pairs of budgets suffice, for every state; :meth:`pairs` lists those of which neither can be lowered.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> rows = [(0, 0, 1, 1, 0, 2), (0, 1, 1, 1, 0, 0)]
+    >>> mdp = asure.from_transitions(*zip(*rows), terminal=[1])
+    >>> budget_frontier(mdp, [0, 3, 0]).pairs()  # 2 damage and nothing else, or 3 of something else
+    [(2, 0), (0, 3)]
+    """
 
     mdp: MDP
     first: npt.NDArray[np.int32]  # [most + 1, num_states] the least first budget with a second one of 0 … most

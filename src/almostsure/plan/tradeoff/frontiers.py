@@ -30,7 +30,14 @@ RISKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frontier:
-    """Three curves of the best return on one model.  NaN: infeasible; plus infinity: the return has no bound."""
+    """Three curves of the best return on one model.  NaN: infeasible; plus infinity: the return has no bound.
+
+    Examples
+    --------
+    >>> curves = frontier("corridor", 3, limits=[1.5])
+    >>> curves.limits.tolist(), [round(value, 6) for value in curves.expected.tolist()]
+    ([1.5], [11.0])
+    """
 
     budget: int
     discount: float
@@ -99,6 +106,12 @@ def frontier(
         the default.
     discount, tolerance
         As for :func:`solve_policy`.
+
+    Examples
+    --------
+    >>> curves = frontier("corridor", 3)
+    >>> curves.budgets.tolist(), curves.assured.tolist()
+    ([0.0, 1.0, 2.0, 3.0], [9.0, 9.0, 9.0, 13.0])
     """
     mdp, budget, discount = as_model(mdp), check_budget(budget), check_discount(discount)
     mdp.require_probabilities("frontier")

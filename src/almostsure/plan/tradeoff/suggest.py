@@ -37,7 +37,14 @@ ROUNDING = 1e-7  # times the limit, if above 1: what the solver's tolerance may 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Suggestion:
-    """How much budget is needed, and how much pays.  Made by :func:`suggest_budget`; print it."""
+    """How much budget is needed, and how much pays.  Made by :func:`suggest_budget`; print it.
+
+    Examples
+    --------
+    >>> found = suggest_budget("corridor")
+    >>> found.least, found.budget, round(found.limit, 6)
+    (0, 3, 13.0)
+    """
 
     mdp: MDP
     least: int  # the least budget from which safety is possible at the start

@@ -47,7 +47,16 @@ RETURN, DAMAGE, STEPS, ENDS, HURTS = range(5)  # the columns that are solved for
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What a policy achieves from the initial state, or from the initial distribution."""
+    """What a policy achieves from the initial state, or from the initial distribution.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.example("paper", damage_probability=0.6)
+    >>> result = evaluate(mdp, asure.solve_policy(mdp, asure.AlmostSure(2)).policy)
+    >>> round(result.expected_return, 9), result.damage_distribution.round(9).tolist()
+    (3.333333333, [0.0, 0.0, 1.0])
+    """
 
     expected_return: float  # discounted, if a discount was given
     expected_damage: float  # never discounted
@@ -125,6 +134,14 @@ def evaluate(mdp: Model, policy: Any, *, budget: int | None = None, discount: fl
         The policy reaches a state with a remaining budget about which it says nothing.  (If it overspends and says
         nothing about that, ``expected_return``, ``expected_damage``, ``expected_length`` and ``ends`` are NaN; the
         distribution up to ``budget`` and ``overspends`` are exact all the same.)
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> mdp = asure.example("corridor")
+    >>> result = evaluate(mdp, asure.solve_policy(mdp, asure.AlmostSure(3)).policy)
+    >>> result.expected_return, result.expected_damage, result.overspends
+    (13.0, 3.0, 0.0)
     """
     mdp, discount = as_model(mdp), check_discount(discount)
     mdp.require_probabilities("evaluate")

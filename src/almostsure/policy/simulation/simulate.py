@@ -68,7 +68,16 @@ class Crew(Protocol):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Episodes:
-    """What happened in each episode, as arrays, and how to see one of them again."""
+    """What happened in each episode, as arrays, and how to see one of them again.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> policy = asure.solve_policy("corridor", asure.AlmostSure(3)).policy
+    >>> episodes = simulate(asure.example("corridor"), policy, 100, seed=0)
+    >>> len(episodes), int(episodes.overspent.sum())
+    (100, 0)
+    """
 
     returns: Floats  # [episodes], discounted if a discount was given
     damages: npt.NDArray[np.int64]  # [episodes]
@@ -148,7 +157,16 @@ class Episodes:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trajectory:
-    """One episode, step by step.  Print it: it names its states and actions."""
+    """One episode, step by step.  Print it: it names its states and actions.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> policy = asure.solve_policy("paper", asure.AlmostSure(2)).policy
+    >>> one = simulate(asure.example("paper"), policy, 1, seed=0).trajectory(0)
+    >>> one.actions.tolist(), one.damages.tolist()
+    ([0, 0, 1], [1, 1, 0])
+    """
 
     mdp: MDP = field(repr=False)
     states: npt.NDArray[np.int64]  # [steps + 1]
@@ -208,8 +226,7 @@ def simulate(
         0 … 2⁶⁴ − 1; by default a fresh one, which the result tells.  The same seed gives the same episodes on every
         machine, with any number of threads, compiled or not.
     max_steps
-        Longer episodes are cut, and marked as truncated: ``evaluate(mdp, policy).ends`` says how likely a policy ends.
-        A policy for a horizon plays no more steps than that.
+        Longer episodes are cut and marked as truncated.  A policy for a horizon plays no more steps than that.
     crew
         Who plays, if not this process: a crew of :mod:`almostsure.learn.sampling.crew`, such as a Ray cluster.  The
         episodes are the same.
@@ -221,6 +238,12 @@ def simulate(
         state about which the policy says nothing.  The state, what remained and the episode are named.
     Interrupted
         Ctrl-C.  Its ``kept`` has the first episodes, or is None if none was complete.
+
+    Examples
+    --------
+    >>> import almostsure as asure
+    >>> float(simulate("corridor", asure.solve_policy("corridor", asure.AlmostSure(3)), 100, seed=0).returns.mean())
+    13.0
     """
     mdp = as_model(mdp)
     mdp.require_probabilities("simulate")
