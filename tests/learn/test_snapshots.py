@@ -11,6 +11,7 @@ import almostsure as asure
 from almostsure.errors import ArgumentError, LimitReached, ModelError
 from almostsure.gym import ShieldedEnv
 from almostsure.learn import ByName, explore
+from almostsure.shield import HorizonShield
 
 
 class Room(gymnasium.Env):
@@ -184,6 +185,53 @@ class Battery(Slippery):
         seen, reward, over, cut, info = super().step(action)
         self.charge -= 1
         return seen, reward, over or self.charge == 0, cut, info
+
+
+class Ring(gymnasium.Env):
+    """A walk in a ring of six cells in which only even ones, or only odd ones, are met; it begins in one of three."""
+
+    observation_space = Discrete(6)
+    action_space = Discrete(2)
+
+    def __init__(self, chance: float = 0.0) -> None:
+        self.chance = chance
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = int(self.np_random.choice([0, 2, 5]))
+        return self.at, {}
+
+    def step(self, action):
+        back = action == 1 and self.np_random.random() >= self.chance
+        self.at = (self.at + (4 if back else 2)) % 6
+        return self.at, 0.0, False, False, {"cost": int(self.at == 0)}
+
+
+def test_every_start_that_the_resets_give_is_explored():
+    one = explore(Ring())
+    assert one.num_states == 3
+    every = explore(Ring(), resets=60)
+    assert every.num_states == 6
+    assert every.initial_states.tolist() == [0, 2, 5]
+    assert abs(every.initial_probabilities - 1 / 3).max() < 0.2
+    assert asure.minimal_budget(every).of_state[[1, 3, 5]].tolist() == [0, 0, 0]
+    env = ShieldedEnv(Ring(), HorizonShield(asure.minimal_budget(every, horizon=5)), 5)
+    begun = set()
+    for seed in range(20):
+        env.reset(seed=seed)
+        begun.add(env.unwrapped.at)
+    assert begun == {0, 2, 5}
+    with pytest.raises(ArgumentError, match="resets must be at least 1"):
+        explore(Ring(), resets=0)
+
+
+def test_what_was_counted_has_the_numbers_of_the_states():
+    learned = explore(Ring(chance=0.3), mu=0.2, delta=0.01, resets=60)
+    counted = learned.counts.to_mdp("allow")
+    for state in range(6):
+        for action in (0, 1):
+            seen = {(o.next_state, o.damage) for o in counted.outcomes(state, action)}
+            assert seen == {(o.next_state, o.damage) for o in learned.mdp.outcomes(state, action)}
 
 
 def test_observations_that_hide_something_are_noticed_among_chance():

@@ -1,7 +1,7 @@
 """``explore``: the model of a simulator that can be copied, found by playing every action everywhere.
 
-From the start, every action is played in a copy of the simulator at every state that is found, breadth first.  What the
-simulator shows is the state; where something else decides what comes next, name it with ``key``.
+From where resets lead, every action is played in a copy of the simulator at every state that is found, breadth first.
+What the simulator shows is the state; where something else decides what comes next, name it with ``key``.
 
 Determinism is tested, not proved.  Every action is played four times, from copies whose random generators are reseeded
 (a deep copy copies the random generator, and would make chance look certain), and a state that is reached in two ways
@@ -21,22 +21,23 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.learn.bounds import unit
+from almostsure.learn.bounds import count, unit
 from almostsure.learn.counts import Counts
 from almostsure.learn.evidence import check_mu
 from almostsure.learn.minimal import LearnedBudget, uniform_samples
 from almostsure.learn.sampling.env_sampler import made
 from almostsure.model.build.damage import Damage, known_damage
-from almostsure.model.build.function import MAX_STATES, from_function
+from almostsure.model.build.function import MAX_STATES, Encode, from_function
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
 from almostsure.wording import brief
@@ -78,6 +79,7 @@ def explore(
     mu: float | None = None,
     delta: float | None = None,
     seed: int = 0,
+    resets: int = 1,
     max_states: int = MAX_STATES,
 ) -> Any:
     """The model of an environment, by playing every action in every state that is found.
@@ -98,8 +100,13 @@ def explore(
     get_state, set_state
         ``get_state(env)`` takes a snapshot and ``set_state(env, snapshot)`` restores it, where copying the environment
         (``copy.deepcopy``) is not possible or slow.
-    seed, max_states
-        The seed of the first reset; and how many states are too many.
+    seed, resets
+        The environment is reset so many times, with the seeds ``seed``, ``seed + 1``, …  Every state in which an
+        episode began is an initial state, as probable as it was frequent.  A start that none of the resets gave, and
+        what can be reached from there alone, is not part of the model, whatever ``delta`` is.  So ask for many where
+        episodes begin in different places.
+    max_states
+        How many states are too many.
 
     Raises
     ------
@@ -117,11 +124,11 @@ def explore(
     if (mu is None) != (delta is None):
         raise ArgumentError("mu and delta must be given together")
     search = _Simulator(env, damage, key or as_key, get_state, set_state)
-    start = search.reset(seed)
-    sampled = None if mu is None or delta is None else _Sampled(search, start, check_mu_delta(mu, delta), seed)
+    starts = search.starts(range(seed, seed + count("resets", resets)))
+    sampled = None if mu is None or delta is None else _Sampled(search, check_mu_delta(mu, delta), seed)
     outcomes = search.outcomes if sampled is None else sampled.outcomes
     shown = _Shown(search.key)
-    model = from_function(outcomes, initial=start, actions=search.actions, key=shown, max_states=max_states)
+    model = from_function(outcomes, initial=starts, actions=search.actions, key=shown, max_states=max_states)
     shown.running.update(search.snapshots)
     if sampled is not None:
         return sampled.learned(model)
@@ -196,9 +203,8 @@ def check_mu_delta(mu: object, delta: object) -> Rarity:
 class _Sampled:
     """Outcomes by playing each choice as often as its share of delta takes."""
 
-    def __init__(self, search: _Simulator, start: Hashable, rarity: Rarity, seed: int) -> None:
+    def __init__(self, search: _Simulator, rarity: Rarity, seed: int) -> None:
         self.search, self.rarity, self.seed = search, rarity, seed
-        self.index: dict[Hashable, int] = {start: 0}  # in the order in which states are met, as in the model
         self.rng = np.random.default_rng([seed, 1])
         self.seen: dict[tuple[Any, int], dict[tuple[Hashable, int], list[float]]] = {}
 
@@ -212,8 +218,6 @@ class _Sampled:
             arrival = self.search.play(state, action, seed=self._seed())
             found.setdefault((arrival.state, arrival.damage), []).append(arrival.reward)
         self.seen[state, action] = found
-        for after, _ in found:
-            self.index.setdefault(after, len(self.index))
         return [(len(r) / plays, after, math.fsum(r) / len(r), hurt) for (after, hurt), r in found.items()]
 
     def _seed(self) -> int:
@@ -234,12 +238,12 @@ class _Sampled:
 
     def learned(self, model: MDP) -> LearnedBudget:
         """The minimal budget of what was counted."""
-        counts = Counts(model, seed=self.seed, caveat=HIDDEN)
+        counts, index = Counts(model, seed=self.seed, caveat=HIDDEN), cast("Encode", model.encode).index
         for (state, action), found in self.seen.items():
-            choice = model.choice(self.index[state], action)
+            choice = model.choice(index[state], action)
             for (after, hurt), rewards in found.items():
                 mean = math.fsum(rewards) / len(rewards)
-                counts.see(choice, self.index[after], hurt, mean, times=len(rewards))
+                counts.see(choice, index[after], hurt, mean, times=len(rewards))
         check_mu(counts, self.rarity.mu)
         self.check_keys()
         origin = replace(model.origin or Origin(), counted=True)
@@ -278,13 +282,19 @@ class _Simulator:
         self.others: dict[Any, tuple[Any, Any]] = {}  # the same, from another way to the state
         self.arrivals: dict[tuple[Any, int], Arrival] = {}
 
-    def reset(self, seed: int) -> Hashable:
-        """Begin; returns the initial state."""
+    def starts(self, seeds: Sequence[int]) -> dict[Hashable, float]:
+        """Begin with each seed; returns the initial states, and how often each was one."""
         _never_cut(self.env)
-        observation, _ = self.env.reset(seed=seed)
-        state = self.key(observation)
-        self.snapshots[state] = self._snapshot(self.env), observation
-        return state
+        times: Counter[Hashable] = Counter()
+        for seed in seeds:
+            observation, _ = self.env.reset(seed=seed)
+            state = self.key(observation)
+            times[state] += 1
+            if state not in self.snapshots:
+                self.snapshots[state] = self._snapshot(self.env), observation
+            elif state not in self.others:
+                self.others[state] = self._snapshot(self.env), observation
+        return {state: number / len(seeds) for state, number in times.items()}
 
     def is_over(self, state: Any) -> bool:
         """Whether an episode ended there."""

@@ -200,7 +200,7 @@ class _Search:
             state_names=_names(self.states),
             action_names=names,
             labels={name: [bool(holds(state)) for state in self.states] for name, holds in labels.items()},
-            encode=_Encode(self.index, key),
+            encode=Encode(self.index, key),
         )
 
     def _number_naturally(self) -> None:
@@ -216,13 +216,14 @@ class _Search:
 
 
 @final
-class _Encode:
+class Encode:
     """The number of a state, given as the function knows it, or as ``key`` makes one of it; it can be pickled."""
 
     def __init__(self, index: dict[Any, int], key: Callable[[Any], Hashable] | None) -> None:
         self.index, self.key = index, key
 
     def __call__(self, shown: Any) -> int:
+        """The number of what is shown."""
         state = shown if self.key is None else self.key(shown)
         try:
             return self.index[state]
