@@ -84,6 +84,16 @@ def whole(name: str, value: object) -> int:
     return int(number)
 
 
+def count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
+    """``value`` as a whole number from ``least``, up to ``most`` if that is given."""
+    number = whole(name, value)
+    if number < least:
+        raise ArgumentError(f"{name} must be at least {least}; got {number}")
+    if most is not None and number > most:
+        raise ArgumentError(f"{name} must be at most {most:,}; got {number}")
+    return number
+
+
 def whole_array(name: str, values: npt.ArrayLike) -> npt.NDArray[np.integer[Any]]:
     """``values`` as an array of integers, if they are whole numbers."""
     try:
@@ -122,12 +132,17 @@ def check_discount(discount: object) -> float:
     return value
 
 
+def check_positive(name: str, given: object) -> float:
+    """``given`` as a float that is positive and finite."""
+    value = check_real(name, given)
+    if not (value > 0 and math.isfinite(value)):
+        raise ArgumentError(f"{name} must be positive and finite; got {value:g}")
+    return value
+
+
 def check_tolerance(tolerance: object) -> float:
     """``tolerance`` as a positive float."""
-    value = check_real("tolerance", tolerance)
-    if not (value > 0 and math.isfinite(value)):
-        raise ArgumentError(f"tolerance must be positive and finite; got {value:g}")
-    return value
+    return check_positive("tolerance", tolerance)
 
 
 def check_real(name: str, value: object) -> float:

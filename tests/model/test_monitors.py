@@ -132,7 +132,7 @@ def test_only_what_can_be_reached_is_built_and_large_products_are_quick():
         (Refill(1, 3, at=[2], level=4), ArgumentError, r"level must be 0 … 3, the capacity; got 4"),
         (SecondBudget(-1, 3), ModelError, "damage must be a whole number, 0 or more; got -1"),
         (SecondBudget([1, 2], 3), ModelError, r"damage must be one number per outcome \(9\)"),
-        (SecondBudget("station", -1), ArgumentError, "budget must be 0 or more"),
+        (SecondBudget("station", -1), ArgumentError, "budget must be at least 0"),
         ("monitor", ArgumentError, "a monitor must have start, letters and read"),
     ],
 )

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from almostsure import INFINITE, from_transitions, minimal_budget
-from almostsure.errors import ArgumentError, NotEnoughMemory
-from almostsure.policy.augment import augment, augmented_state, split_state
+from almostsure.errors import NotEnoughMemory
+from almostsure.policy.augment import augment
 from almostsure.testing import mdps
 
 
@@ -37,16 +37,7 @@ def test_names_and_places(paper):
     mdp = paper()
     bigger = augment(mdp, 2)
     assert bigger.state_names == ("0 @0", "1 @0", "0 @1", "1 @1", "0 @2", "1 @2", "overspent")
-    assert bigger.initial_state == augmented_state(mdp, 2, 0, 2) == bigger.state("0 @2")
-    for index in range(6):
-        state, remaining = split_state(mdp, 2, index)
-        assert augmented_state(mdp, 2, state, remaining) == index
-    assert split_state(mdp, 2, 6) is None
-    assert augmented_state(mdp, 2, 0, -1) == 6
-    with pytest.raises(ArgumentError, match="at most the budget, 2; got 3"):
-        augmented_state(mdp, 2, 0, 3)
-    with pytest.raises(ArgumentError, match="index must lie in 0 … 6; got 7"):
-        split_state(mdp, 2, 7)
+    assert bigger.initial_state == bigger.state("0 @2") == 4
 
 
 def test_an_initial_distribution_comes_along():

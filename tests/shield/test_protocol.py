@@ -71,7 +71,7 @@ def test_too_little_to_begin_with(shield: Shield) -> None:
     assert (error.value.state, error.value.remaining) == (0, 2)
     with pytest.raises(NoSafeAction, match=r"first of 2 such look-ups among 3\): it needs 3"):
         shield.begin(np.array([2, 0, 1]), 2)
-    with pytest.raises(ArgumentError, match="budget must be 0 or more"):
+    with pytest.raises(ArgumentError, match="budget must be at least 0"):
         shield.begin(0, -1)
     with pytest.raises(UnknownName, match="unknown state 7"):
         shield.begin(7, 5)

@@ -22,7 +22,7 @@ from typing import NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import whole
+from almostsure.arguments import count
 from almostsure.budget.certificate import check_rises
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile
@@ -77,7 +77,7 @@ class HorizonBudget:
 
     def at(self, steps: int) -> HorizonBudget:
         """The same with fewer steps left."""
-        left = check_steps("steps", steps)
+        left = count("steps", steps, least=0)
         if left > self.horizon and self.settled is None:
             raise ArgumentError(
                 f"steps must be at most the horizon {self.horizon}; got {left}. Solve with a larger one."
@@ -160,17 +160,9 @@ def read_within(path: str | PathLike[str], mdp: MDP, *, kind: str) -> HorizonBud
         rises = Rises(*(arrays[name] for name in Rises._fields))
         cap, settled = (int(strings[name]) if strings[name] else None for name in ("cap", "settled"))
         check_rises(mdp, rises)
-        return horizon_budget(mdp, rises, check_steps("horizon", int(strings["horizon"])), cap, settled)
+        return horizon_budget(mdp, rises, count("horizon", int(strings["horizon"]), least=0), cap, settled)
     except (ValueError, KeyError, CertificateError) as error:
         raise CorruptFile(f"{path!s} does not hold a {kind} of its model: {error}", path=path) from error
-
-
-def check_steps(name: str, steps: object) -> int:
-    """A number of steps as an int, 0 or more."""
-    number = whole(name, steps)
-    if number < 0:
-        raise ArgumentError(f"{name} must be a whole number of steps, 0 or more; got {number}")
-    return number
 
 
 def first_values(mdp: MDP) -> Values:

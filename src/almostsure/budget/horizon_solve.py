@@ -10,7 +10,8 @@ from typing import cast
 
 import numpy as np
 
-from almostsure.budget.horizon import HorizonBudget, Rises, Values, check_steps, first_values, horizon_budget
+from almostsure.arguments import count
+from almostsure.budget.horizon import HorizonBudget, Rises, Values, first_values, horizon_budget
 from almostsure.budget.minimal import INFINITE, NO_CAP
 from almostsure.model.arrays import grouped
 from almostsure.model.mdp import MDP, Ints, Support
@@ -22,7 +23,7 @@ SMALL_WORK = 2_000_000  # outcomes times steps below which NumPy is quicker than
 
 def forced_within(mdp: MDP, horizon: int, cap: int | None) -> HorizonBudget:
     """The least damage that can be forced within ``horizon`` steps, for that many and for every smaller number."""
-    steps, limit = check_steps("horizon", horizon), NO_CAP if cap is None else cap
+    steps, limit = count("horizon", horizon, least=0), NO_CAP if cap is None else cap
     start = first_values(mdp)
     iterate = iterate_plain if mdp.num_outcomes * steps <= SMALL_WORK else _compiled()
     state, step, value, done = iterate(mdp.support, start, steps, limit)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import whole
+from almostsure.arguments import count
 from almostsure.errors import ArgumentError, CorruptFile, ModelError
 from almostsure.files import load_tensors, save_tensors
 from almostsure.model.mdp import MDP, Bools, Ints
@@ -228,9 +228,7 @@ def read_minimal(path: str | PathLike[str], mdp: MDP, *, kind: str) -> MinimalBu
 
 def known_budget(minimal: MinimalBudget, budget: object) -> int:
     """``budget`` as an int that is 0 or more and within what the budget knows."""
-    number = whole("budget", budget)
-    if number < 0:
-        raise ArgumentError(f"budget must be 0 or more; got {number}")
+    number = count("budget", budget, least=0)
     if minimal.cap is not None and number > minimal.cap:
         raise ArgumentError(
             f"budget must be at most the cap {minimal.cap} with which the budget was solved; got {number}. "

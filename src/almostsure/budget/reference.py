@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import whole
+from almostsure.arguments import count
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError, ModelError
+from almostsure.errors import ModelError
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
 
@@ -116,9 +116,7 @@ def barrier(mdp: Model, budget: int) -> Floats:
     >>> barrier("paper", 1).tolist()
     [[-inf, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    mdp, budget = as_model(mdp), whole("budget", budget)
-    if budget < 0:
-        raise ArgumentError(f"budget must be 0 or more; got {budget}")
+    mdp, budget = as_model(mdp), count("budget", budget, least=0)
     safe = np.ones((budget + 1, mdp.num_choices), np.bool_)
     remaining = np.arange(budget + 1)[:, None] - mdp.damage  # after each outcome
     affordable = remaining >= 0

@@ -34,7 +34,7 @@ from typing import Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_real, whole, whole_array
+from almostsure.arguments import check_real, count, whole_array
 from almostsure.errors import ArgumentError, UnknownName
 from almostsure.model.build.validate import SUM_TOLERANCE
 
@@ -259,16 +259,6 @@ def unit(name: str, value: object) -> float:
     number = check_real(name, value)
     if not 0 < number < 1:
         raise ArgumentError(f"{name} must lie strictly between 0 and 1; got {number:g}")
-    return number
-
-
-def count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
-    """``value`` as a whole number from ``least``, up to ``most`` if that is given."""
-    number = whole(name, value)
-    if number < least:
-        raise ArgumentError(f"{name} must be at least {least}; got {number}")
-    if most is not None and number > most:
-        raise ArgumentError(f"{name} must be at most {most:,}; got {number}")
     return number
 
 

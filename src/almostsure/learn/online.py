@@ -39,13 +39,13 @@ from typing import Any, NoReturn, Self, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, whole, whole_array
+from almostsure.arguments import check_budget, count, whole, whole_array
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, CorruptFile, ModelError, ModelMismatch
 from almostsure.files import load_tensors, save_tensors
-from almostsure.learn.bounds import Confidence, count, delta_bought, unit
+from almostsure.learn.bounds import Confidence, delta_bought, unit
 from almostsure.learn.counts import ARRAYS, Counts, Unknown, check_unknown
 from almostsure.learn.evidence import check_mu
 from almostsure.learn.ledger import Ledger, Surprise, Violation

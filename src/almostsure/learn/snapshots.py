@@ -29,9 +29,10 @@ from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
+from almostsure.arguments import count
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.learn.bounds import count, unit
+from almostsure.learn.bounds import unit
 from almostsure.learn.counts import Counts
 from almostsure.learn.evidence import check_mu
 from almostsure.learn.minimal import LearnedBudget, uniform_samples

@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from almostsure.arguments import and_more, whole
+from almostsure.arguments import and_more, count, whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.change import Given, per_outcome
@@ -152,7 +152,7 @@ class SecondBudget:
     @property
     def start(self) -> int:
         """All of the budget."""
-        return _at_least_0("budget", self.budget)
+        return count("budget", self.budget, least=0)
 
     def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
         """The second damage of each outcome."""
@@ -198,7 +198,7 @@ class Refill:
     @property
     def start(self) -> int:
         """The level at first."""
-        capacity = _at_least_0("capacity", self.capacity)
+        capacity = count("capacity", self.capacity, least=0)
         level = capacity if self.level is None else whole("level", self.level)
         if not 0 <= level <= capacity:
             raise ArgumentError(f"level must be 0 … {capacity}, the capacity; got {level}")
@@ -246,7 +246,7 @@ class Steps:
     @property
     def start(self) -> int:
         """All of the steps."""
-        return _at_least_0("limit", self.limit)
+        return count("limit", self.limit, least=0)
 
     def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
         """The damage of each outcome: it counts in the last step too."""
@@ -333,13 +333,6 @@ def amounts(mdp: MDP, given: Any, what: str) -> Ints:
         more = and_more(int(bad.sum()) - 1, "outcome")
         raise ModelError(f"{what} must be a whole number, 0 or more; got {values[at]:g} at {where}{more}")
     return values.astype(np.int64)
-
-
-def _at_least_0(name: str, value: object) -> int:
-    number = whole(name, value)
-    if number < 0:
-        raise ArgumentError(f"{name} must be 0 or more; got {number}")
-    return number
 
 
 def _by_value(values: Ints) -> tuple[Ints, list[Any]]:

@@ -15,7 +15,7 @@ from typing import final
 
 import numpy as np
 
-from almostsure.arguments import whole
+from almostsure.arguments import count
 from almostsure.errors import ArgumentError, UnknownName
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
@@ -174,7 +174,4 @@ def small_model(given: Model) -> MDP:
 
 def checked_seed(seed: object) -> int:
     """A seed that leaves room for those which are derived from it."""
-    number = whole("seed", seed)
-    if not 0 <= number <= LARGEST_SEED:
-        raise ArgumentError(f"seed must be between 0 and {LARGEST_SEED}; got {number}")
-    return number
+    return count("seed", seed, least=0, most=LARGEST_SEED)

@@ -35,8 +35,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from almostsure.arguments import check_discount, check_tolerance, names_right_word
-from almostsure.budget.horizon import check_steps
+from almostsure.arguments import check_discount, check_tolerance, count, names_right_word
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.model.mdp import MDP
 from almostsure.model.monitors import Steps
@@ -115,7 +114,7 @@ def _solve(
     mdp: MDP, constraint: Constraint, discount: float, tolerance: float, horizon: int | None, *, everywhere: bool
 ) -> Solution:
     if horizon is not None and isinstance(constraint, Constraint):
-        steps = check_steps("horizon", horizon)
+        steps = count("horizon", horizon, least=0)
         if not steps:
             raise ArgumentError("horizon must be at least 1: with no step there is nothing to play")
         return _within(mdp, constraint, steps, discount, tolerance, everywhere=everywhere)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 
 from almostsure.arguments import check_budget
-from almostsure.errors import ArgumentError
 from almostsure.memory import require
 from almostsure.model.build.transitions import BYTES_PER_OUTCOME, from_transitions
 from almostsure.model.mdp import MDP
@@ -58,22 +57,3 @@ def augment(mdp: Model, budget: int) -> MDP:
         state_names=[f"{mdp.state_name(s)} @{k}" for k in range(layers) for s in range(count)] + ["overspent"],
         action_names=mdp.action_names,
     )
-
-
-def augmented_state(mdp: MDP, budget: int, state: int | str, remaining: int) -> int:
-    """The index of (state, remaining) in the augmented model; a negative ``remaining`` is the overspent state."""
-    budget = check_budget(budget)
-    if remaining > budget:
-        raise ArgumentError(f"remaining must be at most the budget, {budget}; got {remaining}")
-    if remaining < 0:
-        return (budget + 1) * mdp.num_states
-    return check_budget(remaining, "remaining") * mdp.num_states + mdp.state(state)
-
-
-def split_state(mdp: MDP, budget: int, index: int) -> tuple[int, int] | None:
-    """The pair (state, remaining) of an index of the augmented model, or None for the overspent state."""
-    budget = check_budget(budget)
-    if not 0 <= index <= (budget + 1) * mdp.num_states:
-        raise ArgumentError(f"index must lie in 0 … {(budget + 1) * mdp.num_states}; got {index}")
-    remaining, state = divmod(int(index), mdp.num_states)
-    return None if remaining > budget else (state, remaining)

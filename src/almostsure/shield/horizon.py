@@ -14,9 +14,9 @@ from typing import Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, names_right_word, whole, whole_array
+from almostsure.arguments import check_budget, count, names_right_word, whole, whole_array
 from almostsure.budget.certificate import check_never_too_small_within
-from almostsure.budget.horizon import HorizonBudget, check_steps, read_within, write_within
+from almostsure.budget.horizon import HorizonBudget, read_within, write_within
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile
 from almostsure.model.arrays import spans
@@ -147,7 +147,7 @@ class HorizonShield:
         return np.where(at >= rises.ptr[states], rises.value[np.maximum(at, 0)], 0).astype(np.int64)
 
     def _steps(self, steps_left: int) -> int:
-        steps = check_steps("steps_left", steps_left)
+        steps = count("steps_left", steps_left, least=0)
         if steps > self.minimal.horizon:
             raise ArgumentError(f"steps_left must be at most the horizon {self.minimal.horizon}; got {steps}")
         return steps

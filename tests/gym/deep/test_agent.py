@@ -80,7 +80,7 @@ def test_an_agent_inside_an_online_shield_belongs_to_no_model(agent, tmp_path):
     ({"settings": "{"}, "does not hold an agent"),
     ({"settings": "[]"}, "does not hold an agent"),
     ({"budget": "many"}, "does not hold an agent"),
-    ({"budget": "-1"}, "budget must be 0 or more"),
+    ({"budget": "-1"}, "budget must be at least 0"),
     ({"budget": "30"}, "does not hold an agent"),
     ({"settings": Settings(net_arch=(64, 63)).to_json()}, "does not hold an agent"),
     ({"settings": Settings(net_arch=(10**9,)).to_json()}, "ask for much more than it holds"),

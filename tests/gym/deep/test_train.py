@@ -181,9 +181,9 @@ def test_inside_an_online_shield():
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    ({"total_timesteps": 1}, "total_timesteps must be 2 or more; got 1"),
+    ({"total_timesteps": 1}, "total_timesteps must be at least 2; got 1"),
     ({"total_timesteps": 2.5}, "total_timesteps must be a whole number"),
-    ({"seed": -1}, "seed must lie in 0 … 4294967295; got -1"),
+    ({"seed": -1}, "seed must be at least 0; got -1"),
     ({"device": "moon"}, "device must be 'auto', 'cpu' or one that torch has here; got 'moon'"),
 ])  # fmt: skip
 def test_refused(hazard, arguments, said):
@@ -199,12 +199,12 @@ def test_a_budget_that_is_too_small():
 
 
 @pytest.mark.parametrize(("numbers", "said"), [
-    ({"n_envs": 0}, "n_envs must be 1 or more; got 0"),
-    ({"batch_size": 1}, "batch_size must be 2 or more"),
+    ({"n_envs": 0}, "n_envs must be at least 1; got 0"),
+    ({"batch_size": 1}, "batch_size must be at least 2"),
     ({"discount": 1.5}, r"discount must lie in \(0, 1\]; got 1.5"),
     ({"ent_coef": (-1, 0)}, "learning_rate must be positive, and ent_coef two numbers, 0 or more"),
     ({"learning_rate": 0.0}, "learning_rate must be positive"),
-    ({"net_arch": (0,)}, "net_arch must be 1 or more; got 0"),
+    ({"net_arch": (0,)}, "net_arch must be at least 1; got 0"),
     ({"exploring_starts": 1.5}, "exploring_starts must be a share"),
 ])  # fmt: skip
 def test_settings_are_checked(numbers, said):

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, final
 
-from almostsure.arguments import check_real, names_right_word, whole
+from almostsure.arguments import check_real, count, names_right_word
 from almostsure.errors import ArgumentError
 
 LEAST = {"n_envs": 1, "n_steps": 2, "batch_size": 2, "n_epochs": 1, "max_episode_steps": 1}
@@ -63,8 +63,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
-            _keep(self, name, _at_least(name, getattr(self, name), least))
-        _keep(self, "net_arch", tuple(_at_least("net_arch", size, 1) for size in self.net_arch))
+            _keep(self, name, count(name, getattr(self, name), least=least))
+        _keep(self, "net_arch", tuple(count("net_arch", size) for size in self.net_arch))
         for name in ("discount", "gae_lambda"):
             share = check_real(name, getattr(self, name))
             if not 0 < share <= 1:
@@ -102,13 +102,6 @@ class Settings:
         """From a line of text; refused unless every number is one."""
         found: Any = json.loads(text)
         return Settings(**{**found, "ent_coef": tuple(found["ent_coef"]), "net_arch": tuple(found["net_arch"])})
-
-
-def _at_least(name: str, value: object, least: int) -> int:
-    number = whole(name, value)
-    if number < least:
-        raise ArgumentError(f"{name} must be {least} or more; got {number}")
-    return number
 
 
 def _keep(settings: Settings, name: str, value: object) -> None:

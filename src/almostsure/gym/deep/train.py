@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from almostsure.arguments import names_right_word, whole
-from almostsure.errors import ArgumentError, Interrupted
+from almostsure.arguments import count, names_right_word
+from almostsure.errors import Interrupted
 from almostsure.gym.deep.agent import DeepAgent, agent_of
 from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.settings import DEFAULT, Settings
@@ -69,26 +69,12 @@ def train_maskable_ppo(
     >>> agent.evaluate().overspends, int(agent.damages.max()) <= 3
     (0.0, True)
     """
-    total_timesteps = _steps(total_timesteps)
+    total_timesteps = count("total_timesteps", total_timesteps, least=2)
     on = training_env(source, budget, settings.for_steps(total_timesteps), features=features, ledger=ledger)
-    ppo = build(on, seed=_seed(seed), device=device, policy_kwargs=policy_kwargs)
+    ppo = build(on, seed=count("seed", seed, least=0, most=2**32 - 1), device=device, policy_kwargs=policy_kwargs)
     try:
         learn(ppo, on, total_timesteps=total_timesteps, callback=callback)
     except KeyboardInterrupt:
         said = f"training was stopped after {ppo.num_timesteps:,} steps; the agent is kept"
         raise Interrupted(said, kept=agent_of(ppo, on)) from None
     return agent_of(ppo, on)
-
-
-def _steps(steps: object) -> int:
-    number = whole("total_timesteps", steps)
-    if number < 2:
-        raise ArgumentError(f"total_timesteps must be 2 or more; got {number}")
-    return number
-
-
-def _seed(seed: object) -> int:
-    number = whole("seed", seed)
-    if not 0 <= number < 2**32:
-        raise ArgumentError(f"seed must lie in 0 … {2**32 - 1}; got {number}")
-    return number

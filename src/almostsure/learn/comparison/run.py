@@ -20,10 +20,9 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from almostsure.arguments import check_budget, names_right_word, whole
+from almostsure.arguments import check_budget, count, names_right_word, whole
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, LimitReached, UnboundedReturn
-from almostsure.learn.bounds import count
 from almostsure.learn.comparison.result import Comparison, Run
 from almostsure.learn.deployment import EPISODES, deployment
 from almostsure.learn.learners.registry import as_learner

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
-from almostsure.learn.bounds import count
+from almostsure.arguments import count
 from almostsure.learn.learners.allowance import Shielded
 from almostsure.learn.learners.qlearning import MAX_STEPS
 from almostsure.learn.learners.steps import Rules

@@ -7,14 +7,12 @@ be sampled (:mod:`almostsure.learn.sampling.samplers`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
 
-from almostsure.arguments import check_real
+from almostsure.arguments import check_discount, check_positive, check_real, count
 from almostsure.errors import ArgumentError, ModelMismatch
-from almostsure.learn.bounds import count
 from almostsure.learn.learners.allowance import Everything, OneStep, Shielded
 from almostsure.learn.learners.baselines import saute_penalty
 from almostsure.learn.learners.steps import EXPLORE, Rules
@@ -74,8 +72,7 @@ class ShieldedQ:
         count("replays", self.replays, least=0)
         if not 0 <= check_real("explore", self.explore) <= 1:
             raise ArgumentError(f"explore must be a share, 0 … 1; got {self.explore!r}")
-        if not 0 < check_real("discount", self.discount) <= 1:
-            raise ArgumentError(f"discount must lie in (0, 1]; got {self.discount!r}")
+        check_discount(self.discount)
 
     def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
@@ -146,7 +143,7 @@ class LagrangianQ:
 
     def __post_init__(self) -> None:
         count("max_steps", self.max_steps)
-        _positive("price_rate", self.price_rate)
+        check_positive("price_rate", self.price_rate)
 
     def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
@@ -180,7 +177,7 @@ class SauteQ:
     def __post_init__(self) -> None:
         count("max_steps", self.max_steps)
         if self.penalty is not None:
-            _positive("penalty", self.penalty)
+            check_positive("penalty", self.penalty)
 
     def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
@@ -222,9 +219,3 @@ def inside_of(shield: RiskShield, mdp: MDP | None, budget: int) -> Risked:
     if shield.budget != budget:
         raise ArgumentError(f"budget must be the {shield.budget} that the RiskShield is for; got {budget}")
     return shield.restrict()
-
-
-def _positive(name: str, value: object) -> None:
-    number = check_real(name, value)
-    if not (number > 0 and math.isfinite(number)):
-        raise ArgumentError(f"{name} must be positive and finite; got {value!r}")

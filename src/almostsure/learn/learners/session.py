@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import count as at_least
 from almostsure.errors import NoSafeAction
 from almostsure.kernels import plain
-from almostsure.learn.bounds import count as at_least
 from almostsure.learn.learners import steps
 from almostsure.learn.learners.allowance import Allowance, Step
 from almostsure.learn.learners.steps import (

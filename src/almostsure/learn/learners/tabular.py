@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from almostsure.learn.bounds import count
+from almostsure.arguments import count
 from almostsure.learn.learners.allowance import Allowance
 from almostsure.learn.learners.session import Session
 from almostsure.learn.learners.steps import Book, Rules

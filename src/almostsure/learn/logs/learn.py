@@ -51,8 +51,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from almostsure.arguments import count
 from almostsure.errors import ArgumentError, LimitReached, ModelError
-from almostsure.learn.bounds import count, unit
+from almostsure.learn.bounds import unit
 from almostsure.learn.counts import Counts, Unknown, check_unknown
 from almostsure.learn.evidence import Evidence, check_mu
 from almostsure.learn.logs import minari

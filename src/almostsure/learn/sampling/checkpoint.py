@@ -24,10 +24,9 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_real
+from almostsure.arguments import check_real, count
 from almostsure.errors import ArgumentError, CorruptFile, FileError
 from almostsure.files import load_tensors, save_tensors
-from almostsure.learn.bounds import count
 from almostsure.learn.counts import ARRAYS, Counts
 from almostsure.learn.sampling.samplers import CheckedSampler
 

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, cast, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import count
 from almostsure.errors import CorruptFile, Interrupted, LimitReached
-from almostsure.learn.bounds import count
 from almostsure.learn.counts import Block, Counts, Drawn, block_of, weighted
 from almostsure.learn.sampling.checkpoint import Checkpoint
 from almostsure.learn.sampling.crew import Crew, Workers, as_crew, cores, uninterrupted

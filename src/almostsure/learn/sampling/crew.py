@@ -28,8 +28,8 @@ from contextlib import AbstractContextManager
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Protocol, Self, final, runtime_checkable
 
+from almostsure.arguments import count
 from almostsure.errors import AlmostSureError, FileError, LimitReached, MissingExtra, ModelError
-from almostsure.learn.bounds import count
 
 Task = Callable[[Any], Any]
 Each = Callable[[Iterable[Any]], Iterator[Any]]  # the results of some items, in their order

@@ -20,8 +20,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import count
 from almostsure.errors import AlmostSureError, ModelError
-from almostsure.learn.bounds import count
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION, action_row, failed
 from almostsure.model.arrays import Floats, Ints

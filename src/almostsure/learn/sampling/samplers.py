@@ -17,9 +17,8 @@ from typing import Any, Protocol, final, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import and_more, whole_array
+from almostsure.arguments import and_more, count, whole_array
 from almostsure.errors import AlmostSureError, ModelError
-from almostsure.learn.bounds import count
 from almostsure.learn.counts import Counts
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.model.arrays import Floats, Ints

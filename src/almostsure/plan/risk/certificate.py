@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, check_real
-from almostsure.budget.horizon import check_steps, first_values
+from almostsure.arguments import check_budget, check_real, count
+from almostsure.budget.horizon import first_values
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, ModelError
 from almostsure.files import load_tensors, save_tensors
 from almostsure.model.mdp import MDP, Bools, Floats
@@ -53,7 +53,7 @@ def read_risks(path: str | PathLike[str], mdp: MDP) -> Promise:
     arrays, strings = load_tensors(path, kind=KIND, model=mdp.fingerprint)
     try:
         budget, risk = check_budget(int(strings["budget"])), check_risk(float.fromhex(strings["risk"]))
-        horizon = check_steps("horizon", int(strings["horizon"])) if strings["horizon"] else None
+        horizon = count("horizon", int(strings["horizon"]), least=0) if strings["horizon"] else None
         return Promise(budget, risk, horizon, arrays["least"])
     except (ValueError, KeyError) as error:
         raise CorruptFile(f"{path!s} does not hold a {KIND} of its model: {error}", path=path) from error

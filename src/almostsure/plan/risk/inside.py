@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from almostsure.arguments import whole
+from almostsure.arguments import count
 from almostsure.errors import ArgumentError
 from almostsure.memory import require
 from almostsure.model.arrays import spans
@@ -52,8 +52,7 @@ class Risked:
 
 def restrict(shield: RiskShield, levels: int) -> Risked:
     """See :meth:`almostsure.RiskShield.restrict`."""
-    if whole("levels", levels) < 1:
-        raise ArgumentError(f"levels must be 1 or more; got {levels}")
+    count("levels", levels)
     if shield.horizon is not None:
         raise ArgumentError("a shield for a number of steps is not restricted; take product(mdp, Steps(T)) instead")
     return _Search(shield, levels).model()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, check_discount, names_right_word
+from almostsure.arguments import MAX_BUDGET, check_budget, check_discount, count, names_right_word
 from almostsure.errors import ArgumentError, Interrupted, NoSafeAction
 from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Floats
@@ -247,9 +247,9 @@ def simulate(
     """
     mdp = as_model(mdp)
     mdp.require_probabilities("simulate")
-    count = _at_least_one("episodes", episodes)
+    number = count("episodes", episodes, most=MAX_BUDGET)
     require(
-        count * BYTES_PER_EPISODE, f"simulating {count:,} episodes", "Simulate fewer at a time, with different seeds."
+        number * BYTES_PER_EPISODE, f"simulating {number:,} episodes", "Simulate fewer at a time, with different seeds."
     )
     budget = None if budget is None else check_budget(budget)
     policy = as_policy(mdp, policy, budget=budget)
@@ -257,11 +257,11 @@ def simulate(
     tables, rules = build_tables(mdp, policy), _rules(policy, start, max_steps, discount)
     told = _Told(mdp, policy, start, _check_seed(seed), tables, rules)
     try:
-        return told.episodes(_play(tables, rules, told.seed, count, crew))
+        return told.episodes(_play(tables, rules, told.seed, number, crew))
     except KeyboardInterrupt as stop:
         kept = told.episodes(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
         some = "nothing of it is kept" if kept is None else f"the first {len(kept):,} are the error's .kept"
-        raise Interrupted(f"the simulation of {count:,} episodes was stopped; {some}.", kept=kept) from None
+        raise Interrupted(f"the simulation of {number:,} episodes was stopped; {some}.", kept=kept) from None
 
 
 class _Told(NamedTuple):
@@ -289,7 +289,7 @@ def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -
         budget=int(UNLIMITED) if start is None else start,
         top=-1 if policy.budget is None else policy.budget,
         overspent=policy.budget + 1 if policy.budget is not None and policy.knows_overspent else -1,
-        max_steps=min(_at_least_one("max_steps", max_steps), policy.horizon or max_steps),
+        max_steps=min(count("max_steps", max_steps, most=MAX_BUDGET), policy.horizon or max_steps),
         discount=check_discount(discount),
         randomised=policy.probability is not None,
         rests=policy.rest is not None,
@@ -441,13 +441,6 @@ def _replay(mdp: MDP, tables: Tables, rules: Rules, seed: int, episode: int) -> 
         rewards=mdp.reward[at],
         damages=mdp.damage[at].astype(np.int64),
     )
-
-
-def _at_least_one(name: str, value: int) -> int:
-    number = check_budget(value, name)
-    if number < 1:
-        raise ArgumentError(f"{name} must be at least 1; got {value!r}")
-    return number
 
 
 def _check_seed(seed: int | None) -> int:
