@@ -37,6 +37,7 @@ from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, Policy
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.policy import read
+from almostsure.policy.play import Play, draw
 from almostsure.policy.rows import Rest, check_blocks, check_choices, check_rest, pure, shaped
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ class Policy:
                 "Play it with start().",
                 state=s,
             )
-        return self._spread(s, layer, remaining)
+        return self.spread(s, layer, remaining)
 
     def act(
         self,
@@ -299,7 +300,7 @@ class Policy:
         steps_left: int | None = None,
     ) -> int:
         """The action to take now; ``rng`` decides where the policy is randomised."""
-        return _draw(self.probabilities(state, remaining, steps_left=steps_left), rng)
+        return draw(self.probabilities(state, remaining, steps_left=steps_left), rng)
 
     def start(self, *, budget: int | None = None, rng: np.random.Generator | None = None) -> Play:
         """Start playing: the result acts, is told the damage, and remembers what must be remembered."""
@@ -317,7 +318,8 @@ class Policy:
             result[int(self.choice[layer, state]) - of_state.start] = 1.0
         return result
 
-    def _spread(self, state: int, layer: int, remaining: int | None) -> Floats:
+    def spread(self, state: int, layer: int, remaining: int | None) -> Floats:
+        """The probability of each action id in a layer; NoSafeAction where the policy says nothing."""
         result = np.zeros(self.mdp.num_actions)
         result[self.mdp.actions(state)] = self.shares(state, layer)
         if not result.any():
@@ -400,38 +402,6 @@ class Policy:
         return plot_map(self.mdp, ax, signs(self, left), "" if left is None else f"with {left} left")
 
 
-@final
-class Play:
-    """One run of a policy: it acts, is told the damage, and remembers what remains and whether it has come to rest."""
-
-    __slots__ = ("_resting", "policy", "remaining", "rng", "steps_left")
-
-    def __init__(self, policy: Policy, remaining: int | None, rng: np.random.Generator | None) -> None:
-        if policy.budget is not None and remaining is None:
-            raise ArgumentError("this policy looks at the remaining budget: say the budget")
-        self.policy, self.remaining, self.rng = policy, remaining, rng
-        self.steps_left, self._resting = policy.horizon, False
-
-    def act(self, state: int | str) -> int:
-        """The action to take now.  Ask once per step: each call may draw a random number."""
-        policy, s = self.policy, self.policy.mdp.state(state)
-        layer = policy.layer(self.remaining, self.steps_left)
-        if policy.rest is not None and not self._resting and policy.rest.probability[layer, s] > 0:
-            chance = float(policy.rest.probability[layer, s])
-            self._resting = _draw(np.array([1 - chance, chance]), self.rng) == 1
-        if self._resting:
-            assert policy.rest is not None
-            return int(policy.mdp.choice_action[policy.rest.choice[s]])
-        return _draw(policy._spread(s, layer, self.remaining), self.rng)
-
-    def observe(self, damage: int) -> None:
-        """Say what the last action cost."""
-        if self.remaining is not None:
-            self.remaining -= check_budget(damage, "damage")
-        if self.steps_left is not None:
-            self.steps_left -= 1
-
-
 def as_policy(mdp: MDP, policy: Any, *, budget: int | None = None) -> Policy:
     """A policy of ``mdp`` from a Policy or Solution, a table, a mapping or a function.
 
@@ -455,19 +425,6 @@ def unwrapped(policy: Any) -> Any:
     if isinstance(policy, (Policy, Mapping)) or callable(policy):
         return policy
     return getattr(policy, "probabilities", policy)
-
-
-# ---------------------------------------------------------------------- pieces
-
-
-def _draw(probabilities: Floats, rng: np.random.Generator | None) -> int:
-    possible = np.flatnonzero(probabilities)
-    if possible.size == 1:
-        return int(possible[0])
-    if rng is None:
-        raise ArgumentError("this policy is randomised: pass rng=numpy.random.default_rng(seed)")
-    at = np.searchsorted(np.cumsum(probabilities[possible]), rng.random(), side="right")
-    return int(possible[min(int(at), possible.size - 1)])
 
 
 def _rebuild(mdp: MDP, choice: Any, probability: Any, budget: int | None, rest: Rest | None, block: Any) -> Policy:

@@ -22,9 +22,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -32,22 +29,16 @@ import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
 from almostsure.files import HTML, MAPS, STORM, TENSORS, atomic_write, tensors_kind
-from almostsure.model.build.validate import CHUNK, MAX_DAMAGE
-from almostsure.model.layout import Layout
-from almostsure.model.mdp import MDP, Arrays, Bools, Floats, Ints, action_dtype, index_dtype
-from almostsure.model.origin import Origin
+from almostsure.model.mdp import MDP, Bools
 from almostsure.model.storm.drn import write_drn
-from almostsure.model.umb.archive import Archive, Path, Writer
+from almostsure.model.umb.archive import Path, Writer
 from almostsure.model.umb.foreign import Roles, Scale, to_mdp
 from almostsure.model.umb.index import Umb
+from almostsure.model.umb.own import GROUP, NAMES, TOOL, VERSION, keys, parameters_of, read_own
 from almostsure.model.umb.relay import with_relays
 from almostsure.model.umb.valuations import Variables, described, write_variables
 
-TOOL = "almostsure"
 WRITTEN = (".umb", ".drn")  # endings of models that can be written
-VERSION = 1
-GROUP = "almostsure"
-NAMES = "almostsure/state-names"
 COST = "cost"  # the reward of a model that only has costs, positive
 
 DOUBLE = {"type": "double", "size": 64}
@@ -143,12 +134,12 @@ def load(
     """
     _check_ending(path)
     umb = Umb(path)
-    parameters = _parameters(umb)
+    parameters = parameters_of(umb)
     if parameters is not None:
         if (damage, reward, cost, goal, scale) != ("damage", "reward", None, None, None):
             leave = "Leave out damage=, reward=, cost=, goal= and scale=."
             raise ModelError(f"{umb.shown}: a saved model has its own damage and reward. {leave}")
-        return _own(umb, parameters)
+        return read_own(umb, parameters)
     if reward == "reward" and "reward" not in umb.names("reward"):
         reward = None
     if damage in umb.names("reward"):
@@ -207,12 +198,12 @@ def _branch_rewards(mdp: MDP, *, with_cost: bool) -> dict[str, npt.NDArray[Any]]
 def _index(mdp: MDP, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
     annotations: dict[str, Any] = {
         "rewards": {name: _annotation("branches", DOUBLE, name) for name in rewards},
-        "aps": {key: _annotation("states", BIT, name) for key, name in _keys("label", labels)},
+        "aps": {key: _annotation("states", BIT, name) for key, name in keys("label", labels)},
     }
     parameters: dict[str, Any] = {"version": VERSION, "fingerprint": mdp.fingerprint, **_roles(mdp)}
     parameters["labels"] = list(mdp.labels)
     if mdp.origin is not None:
-        for key, name in _keys("reward", mdp.origin.rewards):
+        for key, name in keys("reward", mdp.origin.rewards):
             annotations["rewards"][key] = _annotation("choices", DOUBLE, name)
         parameters["origin"] = {
             "rewards": list(mdp.origin.rewards),
@@ -260,12 +251,6 @@ def _annotation(where: str, kind: dict[str, Any], alias: str | None = None) -> d
     return entry if alias is None else {"alias": alias, **entry}
 
 
-def _keys(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:
-    """What each name is called inside the archive, where names must be simple: itself, or the kind and a number."""
-    simple = re.compile(r"[a-z_][a-z0-9_]*")  # no hyphen, so that none looks like a number of ours
-    return [(name if simple.fullmatch(name) else f"{kind}-{at}", name) for at, name in enumerate(names)]
-
-
 def _write(
     writer: Writer, mdp: MDP, index: bytes, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[Any]]
 ) -> None:
@@ -283,7 +268,7 @@ def _write(
         writer.strings("actions/choices", mdp.action_names)
     for name, values in rewards.items():
         writer.array(f"annotations/rewards/{name}/branches/values.bin", values, "<f8")
-    for key, name in _keys("label", labels):
+    for key, name in keys("label", labels):
         writer.bits(f"annotations/aps/{key}/states/values.bin", labels[name])
     _write_own(writer, mdp)
     writer.finish()
@@ -305,138 +290,7 @@ def _write_own(writer: Writer, mdp: MDP) -> None:
     if mdp.state_names is not None:
         writer.strings(NAMES, mdp.state_names)
     if mdp.origin is not None:
-        for key, name in _keys("reward", mdp.origin.rewards):
+        for key, name in keys("reward", mdp.origin.rewards):
             writer.array(f"annotations/rewards/{key}/choices/values.bin", mdp.origin.rewards[name], "<f8")
     if variables := _variables(mdp):
         write_variables(writer, variables)
-
-
-# ---------------------------------------------------------------------- reading files of our own
-
-
-def _parameters(umb: Umb) -> dict[str, Any] | None:
-    """What :func:`save` noted in the index, or None in a file of another program."""
-    # Two signs, so that damage to one of them cannot pass the file off as another program's.
-    if TOOL not in umb.archive.owners and umb.index.tool != TOOL:
-        return None
-    if not umb.archive.sealed:
-        umb.archive.fail("it is damaged or was changed: the checksum that almostsure writes at the end is missing")
-    parameters = umb.index.parameters
-    if not isinstance(parameters, dict) or not isinstance(parameters.get("version"), int):
-        umb.archive.fail("the index must hold the version and fingerprint that almostsure writes")
-    if parameters["version"] > VERSION:
-        raise FileError(
-            f"{umb.shown}: the file was written by a newer almostsure (version {parameters['version']} of the "
-            f"arrangement; this one reads up to {VERSION}). Update almostsure.",
-            path=umb.shown,
-        )
-    return parameters
-
-
-def _own(umb: Umb, parameters: dict[str, Any]) -> MDP:
-    """A model as :func:`save` wrote it, validated and compared with its fingerprint."""
-    _check_sizes(umb)
-    count = umb.index.system.choice_actions
-    named = "actions/choices/string-mapping.bin" in umb.archive
-    try:
-        mdp = MDP(
-            _arrays(umb),
-            initial=_initial(umb),
-            state_names=umb.archive.strings(NAMES, umb.sizes.states) if parameters.get("state-names") else None,
-            action_names=umb.archive.strings("actions/choices", count) if named else None,
-            layout=_layout(umb, parameters.get("layout")),
-            end=parameters.get("end"),
-            unknown=parameters.get("unknown"),
-            labels={str(name): umb.label(str(name)) for name in parameters.get("labels", ())},
-            origin=_origin(umb, parameters.get("origin")),
-        )
-    except (ModelError, TypeError) as error:
-        umb.archive.fail(str(error).removesuffix("."))
-    if mdp.fingerprint != parameters.get("fingerprint"):
-        umb.archive.fail("the contents do not have the fingerprint that was stored with them")
-    return mdp
-
-
-def _origin(umb: Umb, noted: Any) -> Origin | None:
-    if noted is None:
-        return None
-    try:
-        rewards, scale, uncertain = list(noted["rewards"]), Fraction(noted["scale"]), noted["uncertain"]
-    except (TypeError, KeyError, ValueError, ZeroDivisionError):
-        umb.archive.fail("the origin in the index must name rewards, a scale and what is uncertain")
-    members = {name: f"annotations/rewards/{key}/choices/values.bin" for key, name in _keys("reward", rewards)}
-    return Origin(
-        rewards={name: umb.archive.array(at, "<f8", umb.sizes.choices).copy() for name, at in members.items()},
-        variables=umb.variables(),
-        scale=scale,
-        uncertain=uncertain,
-        counted=noted.get("counted") is True,  # files of older versions do not say it
-    )
-
-
-def _check_sizes(umb: Umb) -> None:
-    umb.archive.expect("actions/choices/values.bin", "<u4", umb.sizes.choices)
-    for name in ("damage", "reward"):
-        umb.archive.expect(_values(name), "<f8", umb.sizes.outcomes)
-
-
-def _values(reward: str) -> str:
-    return f"annotations/rewards/{reward}/branches/values.bin"
-
-
-def _initial(umb: Umb) -> tuple[Ints, Floats]:
-    states = np.flatnonzero(umb.is_initial())
-    if states.size == 1:
-        return states, np.ones(1)
-    dense = umb.archive.array(f"annotations/{GROUP}/initial-probability/states/values.bin", "<f8", umb.sizes.states)
-    return states, dense[states]
-
-
-def _layout(umb: Umb, described: Any) -> Layout | None:
-    if described is None:
-        return None
-    try:
-        rows, columns, text = int(described["rows"]), int(described["columns"]), tuple(described["text"])
-        fits = len(text) == rows and all(isinstance(line, str) and len(line) == columns for line in text)
-    except (TypeError, KeyError, ValueError):
-        fits = False
-    if not fits:
-        umb.archive.fail("the layout in the index must have rows, columns and one text per row")
-    cell = umb.archive.array(f"annotations/{GROUP}/cell/states/values.bin", "<i8", umb.sizes.states)
-    if cell.min() < -1 or cell.max() >= rows * columns:
-        umb.archive.fail(f"the cells of the layout must lie in −1 … {rows * columns - 1}")
-    return Layout(rows=rows, columns=columns, cell=cell.astype(np.int32), text=text)
-
-
-def _arrays(umb: Umb) -> Arrays:
-    """The arrays, copied into the narrow types of models built in memory."""
-    sizes = umb.sizes
-    return Arrays(
-        choice_ptr=np.array(umb.choice_ptr(), index_dtype(sizes.choices + 1)),
-        outcome_ptr=np.array(umb.outcome_ptr(), index_dtype(sizes.outcomes + 1)),
-        successor=np.array(umb.successor(), index_dtype(sizes.states)),
-        choice_action=_narrow_actions(umb),
-        probability=np.array(umb.probability(), np.float64),
-        reward=np.array(umb.archive.array(_values("reward"), "<f8", sizes.outcomes), np.float64),
-        damage=_narrow_damage(umb.archive, sizes.outcomes),
-    )
-
-
-def _narrow_actions(umb: Umb) -> Ints:
-    ids, _ = umb.actions()
-    return ids.astype(action_dtype(int(ids.max()) + 1))
-
-
-def _narrow_damage(archive: Archive, count: int) -> npt.NDArray[np.uint8]:
-    wide = archive.array(_values("damage"), "<f8", count)
-    narrow = np.empty(count, np.uint8)
-    for begin in range(0, count, CHUNK):
-        part = wide[begin : begin + CHUNK]
-        bad = ~((part >= 0) & (part <= MAX_DAMAGE) & (part == np.floor(part)))
-        if bad.any():
-            at = int(np.argmax(bad))
-            archive.fail(
-                f"member {_values('damage')!r} must hold integers 0 … {MAX_DAMAGE}; entry {begin + at} is {part[at]:g}"
-            )
-        narrow[begin : begin + CHUNK] = part
-    return narrow

@@ -1,0 +1,158 @@
+"""UMB files that :func:`almostsure.model.umb.files.save` wrote: they come back exactly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from almostsure.errors import FileError, ModelError
+from almostsure.model.build.validate import CHUNK, MAX_DAMAGE
+from almostsure.model.layout import Layout
+from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
+from almostsure.model.origin import Origin
+from almostsure.model.umb.archive import Archive
+from almostsure.model.umb.index import Umb
+
+TOOL = "almostsure"
+VERSION = 1
+GROUP = "almostsure"
+NAMES = "almostsure/state-names"
+
+
+def keys(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:
+    """What each name is called inside the archive, where names must be simple: itself, or the kind and a number."""
+    simple = re.compile(r"[a-z_][a-z0-9_]*")  # no hyphen, so that none looks like a number of ours
+    return [(name if simple.fullmatch(name) else f"{kind}-{at}", name) for at, name in enumerate(names)]
+
+
+def parameters_of(umb: Umb) -> dict[str, Any] | None:
+    """What ``save`` noted in the index, or None in a file of another program."""
+    # Two signs, so that damage to one of them cannot pass the file off as another program's.
+    if TOOL not in umb.archive.owners and umb.index.tool != TOOL:
+        return None
+    if not umb.archive.sealed:
+        umb.archive.fail("it is damaged or was changed: the checksum that almostsure writes at the end is missing")
+    parameters = umb.index.parameters
+    if not isinstance(parameters, dict) or not isinstance(parameters.get("version"), int):
+        umb.archive.fail("the index must hold the version and fingerprint that almostsure writes")
+    if parameters["version"] > VERSION:
+        raise FileError(
+            f"{umb.shown}: the file was written by a newer almostsure (version {parameters['version']} of the "
+            f"arrangement; this one reads up to {VERSION}). Update almostsure.",
+            path=umb.shown,
+        )
+    return parameters
+
+
+def read_own(umb: Umb, parameters: dict[str, Any]) -> MDP:
+    """A model as ``save`` wrote it, validated and compared with its fingerprint."""
+    _check_sizes(umb)
+    count = umb.index.system.choice_actions
+    named = "actions/choices/string-mapping.bin" in umb.archive
+    try:
+        mdp = MDP(
+            _arrays(umb),
+            initial=_initial(umb),
+            state_names=umb.archive.strings(NAMES, umb.sizes.states) if parameters.get("state-names") else None,
+            action_names=umb.archive.strings("actions/choices", count) if named else None,
+            layout=_layout(umb, parameters.get("layout")),
+            end=parameters.get("end"),
+            unknown=parameters.get("unknown"),
+            labels={str(name): umb.label(str(name)) for name in parameters.get("labels", ())},
+            origin=_origin(umb, parameters.get("origin")),
+        )
+    except (ModelError, TypeError) as error:
+        umb.archive.fail(str(error).removesuffix("."))
+    if mdp.fingerprint != parameters.get("fingerprint"):
+        umb.archive.fail("the contents do not have the fingerprint that was stored with them")
+    return mdp
+
+
+def _origin(umb: Umb, noted: Any) -> Origin | None:
+    if noted is None:
+        return None
+    try:
+        rewards, scale, uncertain = list(noted["rewards"]), Fraction(noted["scale"]), noted["uncertain"]
+    except (TypeError, KeyError, ValueError, ZeroDivisionError):
+        umb.archive.fail("the origin in the index must name rewards, a scale and what is uncertain")
+    members = {name: f"annotations/rewards/{key}/choices/values.bin" for key, name in keys("reward", rewards)}
+    return Origin(
+        rewards={name: umb.archive.array(at, "<f8", umb.sizes.choices).copy() for name, at in members.items()},
+        variables=umb.variables(),
+        scale=scale,
+        uncertain=uncertain,
+        counted=noted.get("counted") is True,  # files of older versions do not say it
+    )
+
+
+def _check_sizes(umb: Umb) -> None:
+    umb.archive.expect("actions/choices/values.bin", "<u4", umb.sizes.choices)
+    for name in ("damage", "reward"):
+        umb.archive.expect(_values(name), "<f8", umb.sizes.outcomes)
+
+
+def _values(reward: str) -> str:
+    return f"annotations/rewards/{reward}/branches/values.bin"
+
+
+def _initial(umb: Umb) -> tuple[Ints, Floats]:
+    states = np.flatnonzero(umb.is_initial())
+    if states.size == 1:
+        return states, np.ones(1)
+    dense = umb.archive.array(f"annotations/{GROUP}/initial-probability/states/values.bin", "<f8", umb.sizes.states)
+    return states, dense[states]
+
+
+def _layout(umb: Umb, described: Any) -> Layout | None:
+    if described is None:
+        return None
+    try:
+        rows, columns, text = int(described["rows"]), int(described["columns"]), tuple(described["text"])
+        fits = len(text) == rows and all(isinstance(line, str) and len(line) == columns for line in text)
+    except (TypeError, KeyError, ValueError):
+        fits = False
+    if not fits:
+        umb.archive.fail("the layout in the index must have rows, columns and one text per row")
+    cell = umb.archive.array(f"annotations/{GROUP}/cell/states/values.bin", "<i8", umb.sizes.states)
+    if cell.min() < -1 or cell.max() >= rows * columns:
+        umb.archive.fail(f"the cells of the layout must lie in −1 … {rows * columns - 1}")
+    return Layout(rows=rows, columns=columns, cell=cell.astype(np.int32), text=text)
+
+
+def _arrays(umb: Umb) -> Arrays:
+    """The arrays, copied into the narrow types of models built in memory."""
+    sizes = umb.sizes
+    return Arrays(
+        choice_ptr=np.array(umb.choice_ptr(), index_dtype(sizes.choices + 1)),
+        outcome_ptr=np.array(umb.outcome_ptr(), index_dtype(sizes.outcomes + 1)),
+        successor=np.array(umb.successor(), index_dtype(sizes.states)),
+        choice_action=_narrow_actions(umb),
+        probability=np.array(umb.probability(), np.float64),
+        reward=np.array(umb.archive.array(_values("reward"), "<f8", sizes.outcomes), np.float64),
+        damage=_narrow_damage(umb.archive, sizes.outcomes),
+    )
+
+
+def _narrow_actions(umb: Umb) -> Ints:
+    ids, _ = umb.actions()
+    return ids.astype(action_dtype(int(ids.max()) + 1))
+
+
+def _narrow_damage(archive: Archive, count: int) -> npt.NDArray[np.uint8]:
+    wide = archive.array(_values("damage"), "<f8", count)
+    narrow = np.empty(count, np.uint8)
+    for begin in range(0, count, CHUNK):
+        part = wide[begin : begin + CHUNK]
+        bad = ~((part >= 0) & (part <= MAX_DAMAGE) & (part == np.floor(part)))
+        if bad.any():
+            at = int(np.argmax(bad))
+            archive.fail(
+                f"member {_values('damage')!r} must hold integers 0 … {MAX_DAMAGE}; entry {begin + at} is {part[at]:g}"
+            )
+        narrow[begin : begin + CHUNK] = part
+    return narrow
