@@ -15,7 +15,7 @@ import almostsure as asure
 from almostsure import AlmostSure, from_transitions, minimal_budget, solve_policy
 from almostsure.errors import LimitReached, NoSafeAction, UnboundedReturn
 from almostsure.model.build.grid import grid_family
-from almostsure.plan.assured import engine, sweeps
+from almostsure.plan.assured import engine, explore, sweeps
 from almostsure.plan.assured.layers import solve_layers
 from almostsure.testing import mdps, random_union
 from almostsure.testing.families import garnet
@@ -389,3 +389,15 @@ def test_models_read_from_files_have_wide_indices(tmp_path):
     again = asure.load(tmp_path / "grid.umb")
     for ours, theirs in zip(solved(mdp, 1), solved(again, 1), strict=True):
         assert np.array_equal(ours, theirs, equal_nan=True)
+
+
+@pytest.mark.parametrize("plain", [0, 10**9])
+def test_a_search_that_runs_out_of_room_goes_on_with_more(plain, monkeypatch):
+    monkeypatch.setattr(engine, "PLAIN", plain)
+    mdp = garnet(60, branching=2, seed=0, damage_rate=0.1, terminal_rate=0.1)
+    of_choice = minimal_budget(mdp).of_choice
+    before = solve_layers(mdp, of_choice, 2, discount=0.9)
+    monkeypatch.setattr(explore, "ROOM", 8)
+    after = solve_layers(mdp, of_choice, 2, discount=0.9)
+    assert (before.choice == after.choice).all()
+    np.testing.assert_array_equal(before.lower, after.lower)

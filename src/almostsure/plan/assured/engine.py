@@ -90,8 +90,10 @@ class Engine:
                 "Solve for a smaller budget."
             )
         self.number = np.zeros((budget + 1) * mdp.num_states, np.uint32)
-        room = explore.room_to_explore(moves, self.number.size)
-        graph = self.call(explore.explore, moves, starts.astype(np.int64), self.number, room)
+        room, progress = explore.room_to_explore(moves, self.number.size), np.zeros(4, np.int64)
+        while not self.call(explore.explore, moves, starts.astype(np.int64), self.number, room, progress):
+            room = explore.with_more_room(room)
+        graph = explore.explored(room, progress)
         gain, is_one = self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward)
         self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount))
 

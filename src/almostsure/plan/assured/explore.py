@@ -44,14 +44,6 @@ class Graph(NamedTuple):
     target: np.ndarray  # [entries], the pairs that outcomes lead to, in the order of the model's outcomes
 
 
-@njit(cache=True, error_model="numpy")
-def _larger(array, used, extra):
-    """A copy with room for more; twice as much as is needed now."""
-    larger = np.empty(2 * (used + extra), np.uint32)
-    larger[:used] = array[:used]
-    return larger
-
-
 def room_to_explore(moves: Moves, pairs: int) -> Graph:
     """Room for all pairs of a model, as large as it may have to be: memory that nobody writes to is not taken.
 
@@ -59,34 +51,41 @@ def room_to_explore(moves: Moves, pairs: int) -> Graph:
     """
     budgets = pairs // (moves.choice_ptr.size - 1)
     choices, entries = (min(budgets * array.size, ROOM) for array in (moves.of_choice, moves.successor))
-    sizes = (pairs, pairs, pairs + 1, choices, choices + 1, entries)
+    sizes = (pairs, pairs, pairs + 1, choices + 1, choices + 2, entries)
     return Graph(*(np.empty(size, np.uint32) for size in sizes))
 
 
+def with_more_room(room: Graph) -> Graph:
+    """A copy with room for twice as many choices and targets."""
+    larger = (np.concatenate([array, np.empty(array.size + 1, np.uint32)]) for array in room[3:])
+    return Graph(*room[:3], *larger)
+
+
 @njit(cache=True, error_model="numpy")
-def explore(moves, starts, number, room):
+def explore(moves, starts, number, room, progress):
     """The pairs that can be reached from some of them, given as remaining · states + state, nearest first.
 
     ``number`` holds one zero for each pair of the model, and is filled with the number of the pair plus 1; ``room`` is
-    written to.
+    written to.  ``progress`` counts pairs, those that are done, choices and entries.  Returns whether all are done:
+    otherwise there is not enough room, and more of it and the same progress go on.
     """
     choice_ptr, outcome_ptr, successor, damage, of_choice = moves
     state, remaining, ptr, origin, entry_ptr, target = room
     num_states = choice_ptr.size - 1
-    pairs, done, choices, entries = 0, 0, 0, 0
+    pairs, done, choices, entries = progress[0], progress[1], progress[2], progress[3]
     ptr[0], entry_ptr[0] = 0, 0
     for code in starts:
         if number[code] == 0:
             state[pairs], remaining[pairs], pairs = code % num_states, code // num_states, pairs + 1
             number[code] = pairs
+    fits = True
     while done < pairs:
         left = np.int64(remaining[done])
         first, last = np.int64(choice_ptr[state[done]]), np.int64(choice_ptr[state[done] + 1])
-        if choices + last - first >= origin.size:
-            origin, entry_ptr = _larger(origin, choices, last - first), _larger(entry_ptr, choices + 1, last - first)
         more = np.int64(outcome_ptr[last]) - np.int64(outcome_ptr[first])
-        if entries + more > target.size:
-            target = _larger(target, entries, more)
+        fits = choices + last - first < origin.size and entries + more <= target.size
+        if not fits:
+            break
         for c in range(first, last):
             if of_choice[c] > left:
                 continue
@@ -102,9 +101,15 @@ def explore(moves, starts, number, room):
             entry_ptr[choices] = entries
         done += 1
         ptr[done] = choices
-    return Graph(
-        state[:pairs], remaining[:pairs], ptr[: pairs + 1], origin[:choices], entry_ptr[: choices + 1], target[:entries]
-    )
+    progress[0], progress[1], progress[2], progress[3] = pairs, done, choices, entries
+    return fits
+
+
+def explored(room: Graph, progress: np.ndarray) -> Graph:
+    """What was written of the room."""
+    pairs, _, choices, entries = progress.tolist()
+    sizes = (pairs, pairs, pairs + 1, choices, choices + 1, entries)
+    return Graph(*(array[:size] for array, size in zip(room, sizes, strict=True)))
 
 
 class Search(NamedTuple):

@@ -30,8 +30,8 @@ def cut(game, bounds, members, can_stay, part):
     _, outcome_ptr, probability, gains, _, discount = game
     low, high, _, place, _ = bounds
     part_ptr, part_entry_ptr, column, factor, constant, part_origin, leaks, _, _ = part
-    most, exits = -np.inf, np.array([-np.inf, 0.0, 0.0])
-    k, z, last, leaves, losing = 0, 0, -1, False, False
+    most, top, error, relative = -np.inf, -np.inf, 0.0, 0.0
+    k, z, last, leaves, losing, is_endless = 0, 0, -1, False, False, False
     for x in members:
         here = np.int64(place[x])
         if here != last:
@@ -55,12 +55,18 @@ def cut(game, bounds, members, can_stay, part):
                     z += 1
                 else:
                     out += p
-                    worth_out += p * _exit(low[y], high[y], exits)
-                    lost = lost or high[y] == -np.inf
+                    below, above = low[y], high[y]
+                    worth_out += p * (0.5 * below + 0.5 * above)
+                    lost, is_endless = lost or above == -np.inf, is_endless or below == np.inf
+                    wide, size, top = 0.5 * above - 0.5 * below, 0.5 * abs(above) + 0.5 * abs(below), max(top, above)
+                    if wide > error:
+                        error = wide
+                    if wide > relative * size:
+                        relative = wide / size
             if stay > 0.0 or z > start:
                 most = max(most, gains[c])
             if gains[c] > 0.0:
-                exits[2] = np.inf
+                relative = np.inf
             away += out
             leak = discount * out + (1.0 - discount) * (away + stay)
             away += (1.0 - discount) * stay
@@ -68,32 +74,19 @@ def cut(game, bounds, members, can_stay, part):
             if lost or away == 0.0:
                 z = start
                 continue
-            for e in range(start, z):
-                factor[e] /= away
+            if away != 1.0:
+                leak /= away
+                for e in range(start, z):
+                    factor[e] /= away
             constant[k] = (gains[c] + discount * worth_out) / away
-            part_origin[k], leaks[k], part_entry_ptr[k] = j, leak / away, start
+            part_origin[k], leaks[k], part_entry_ptr[k] = j, leak, start
             k += 1
     part_ptr[last + 1], part_entry_ptr[k] = k, z
-    if exits[0] > 0.0:
-        exits[2] = np.inf
-    return (last + 1, k, z), (most, exits[0], exits[1], exits[2], leaves and not losing)
-
-
-@njit(cache=True, error_model="numpy")
-def _exit(low, high, exits):
-    """The middle of an exit's bounds; counts it among the exits."""
-    if low == high:
-        if low == np.inf or low > exits[0]:
-            exits[0] = low
-        return low
-    if high == np.inf and exits[0] != np.inf:
-        exits[0] = np.nan
-    elif high > exits[0]:
-        exits[0] = high
-    wide = 0.5 * high - 0.5 * low
-    exits[1] = max(exits[1], wide)
-    exits[2] = max(exits[2], wide / (0.5 * abs(high) + 0.5 * abs(low)))
-    return 0.5 * low + 0.5 * high
+    if top > 0.0 or error == np.inf:
+        relative = np.inf
+    if top == np.inf and not is_endless:
+        top = np.nan
+    return (last + 1, k, z), (most, top, error, relative, leaves and not losing)
 
 
 @njit(cache=True, error_model="numpy")

@@ -64,10 +64,12 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
         return found
     rounding = ROUNDINGS * EPSILON * float(np.abs(low).max(initial=0.0))
     slack = max(float(left.min() if left.size else tolerance) / USUAL_LENGTH, rounding)
-    cost = _cost_of_steps(engine, low) if all_end else 0.0
+    cost = None
     for _ in range(ATTEMPTS):
         if not (engine.bounds.rival <= slack).any():
             return found
+        if cost is None:
+            cost = _cost_of_steps(engine, low) if all_end else 0.0
         ties = _Ties(engine, found, starts, _tied(engine, slack), cost)
         if not ties.exist:
             return found
@@ -86,6 +88,8 @@ def _cost_of_steps(engine: Engine, low: Floats) -> float:
     if engine.discount < 1 or not low.size or (CLOSE * low >= -DAMAGE * cost).any():
         return 0.0
     others = np.flatnonzero(gain != -cost)
+    if gain[others].any():
+        return 0.0
     owner = np.searchsorted(engine.mdp.choice_ptr, others, side="right") - 1
     return cost if engine.mdp.is_terminal()[owner].all() else 0.0
 
