@@ -1,9 +1,13 @@
 """Kernels and Numba's cache on disk."""
 
 import importlib
+import io
 import sys
 
 import numpy as np
+import pytest
+
+from almostsure import kernels
 
 KERNEL = """
 from almostsure.kernels import njit
@@ -34,3 +38,41 @@ def test_a_cache_with_types_that_have_moved_is_forgotten(tmp_path, monkeypatch):
         assert list(tmp_path.glob("**/*.nbi")), "nothing was cached, so there was nothing to forget"
         (tmp_path / f"{home}.py").unlink()
         monkeypatch.delitem(sys.modules, home)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("stderr", "told"), [(Terminal(), True), (io.StringIO(), False), (None, False)])
+def test_whoever_waits_for_the_compiler_is_told_on_a_terminal(monkeypatch, stderr, told):
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setattr(kernels, "DELAY", 3600.0)  # told by hand
+    notice = kernels.Notice()
+    notice.on_start(None)
+    timer = notice.timer
+    notice.on_end(None)
+    notice.tell()  # it was quick: nothing is said, and the next one has its own time
+    assert notice.timer is None
+    assert not (stderr and stderr.getvalue())
+    timer.cancel()
+    notice.on_start(None)
+    notice.tell()
+    notice.timer.cancel()
+    assert ("once on this machine" in stderr.getvalue()) == told if stderr else not told
+    notice.on_start(None)
+    assert notice.timer.finished.is_set()  # no second timer: it is told once
+
+
+def test_numba_tells_what_it_compiles(monkeypatch):
+    heard = []
+    monkeypatch.setattr(kernels.Notice, "on_start", lambda self, event: heard.append(event))
+    monkeypatch.setattr(kernels.Notice, "on_end", lambda self, event: None)
+
+    @kernels.njit()
+    def doubled(x):
+        return 2 * x
+
+    assert doubled(4) == 8
+    assert heard

@@ -2,18 +2,20 @@
 
 A kernel is also an ordinary function, :func:`plain`, that small models run as it is.  When one of a module's
 kernels is called compiled for the first time, all kernels that the module knows become Numba's dispatchers, since
-compiled code can call nothing else.
+compiled code can call nothing else.  Whoever waits for the compiler is told so, on a terminal, once.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, final
 
 LOCK = threading.RLock()
+DELAY = 1.0  # seconds of compiling after which it is told
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -40,6 +42,7 @@ class Kernel:
             if self.dispatcher is None:
                 from numba import njit as numba_njit
 
+                _tell_who_waits()
                 self.dispatcher = numba_njit(**self.options)(self.py_func)
                 _forget_what_moved(self.dispatcher)
                 names = self.py_func.__globals__
@@ -71,3 +74,40 @@ def _forget_what_moved(dispatcher: Any) -> None:
             index._load_index()
     except (ImportError, AttributeError):
         cache.flush()  # type: ignore[union-attr]
+
+
+class Notice:
+    """Hears of everything that Numba compiles; what is in its cache on disk is not compiled again."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.timer: threading.Timer | None = None
+
+    def on_start(self, _: object) -> None:
+        """Something begins to compile."""
+        self.running += 1
+        if self.timer is None:
+            self.timer = threading.Timer(DELAY, self.tell)
+            self.timer.daemon = True
+            self.timer.start()
+
+    def on_end(self, _: object) -> None:
+        """It is compiled."""
+        self.running -= 1
+
+    def tell(self) -> None:
+        """Say that it takes a while, if it still does; or else look again when the next one begins."""
+        if not self.running:
+            self.timer = None
+        elif sys.stderr is not None and sys.stderr.isatty():
+            print("compiling almostsure; this happens once on this machine …", file=sys.stderr, flush=True)
+
+
+@functools.cache
+def _tell_who_waits() -> None:
+    from numba.core import event
+
+    class Hears(Notice, event.Listener):  # type: ignore[misc]
+        """One that Numba knows how to notify."""
+
+    event.register("numba:compile", Hears())

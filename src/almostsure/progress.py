@@ -1,12 +1,9 @@
-"""What people see while they wait: a progress bar, and why a first run compiles.  Silent without a terminal."""
+"""What people see while they wait: a progress bar.  Silent without a terminal."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -14,7 +11,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 DELAY = 2.0  # seconds before a bar is shown
-COMPILING_DELAY = 1.0  # seconds: what is cached is loaded before that
 
 
 class Bar:
@@ -70,22 +66,3 @@ class Bar:
     ) -> None:
         if self._progress is not None:
             self._progress.stop()
-
-
-@contextlib.contextmanager
-def compiling(what: str) -> Iterator[None]:
-    """Around a first use of compiled code: if it takes long, say on a terminal that it is compiled just once."""
-
-    def tell() -> None:
-        print(f"compiling {what}; this happens once on this machine …", file=sys.stderr, flush=True)
-
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield
-        return
-    timer = threading.Timer(COMPILING_DELAY, tell)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -15,7 +15,6 @@ from almostsure.budget.horizon import HorizonBudget, Rises, Values, first_values
 from almostsure.budget.minimal import INFINITE, NO_CAP
 from almostsure.model.arrays import grouped
 from almostsure.model.mdp import MDP, Ints, Support
-from almostsure.progress import compiling
 
 _NONE: tuple[Ints, Ints, Ints] = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 SMALL_WORK = 2_000_000  # outcomes times steps below which NumPy is quicker than loading a compiled loop
@@ -58,7 +57,6 @@ def _joined(found: list[tuple[Ints, Ints, Ints]], done: int) -> tuple[Ints, Ints
 
 
 def _compiled() -> Callable[..., tuple[Ints, Ints, Ints, int]]:
-    with compiling("the engine for horizons"):
-        from almostsure.budget.horizon_kernel import iterate_compiled
+    from almostsure.budget.horizon_kernel import iterate_compiled
 
     return cast(Callable[..., tuple[Ints, Ints, Ints, int]], iterate_compiled)

@@ -34,7 +34,7 @@ from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.monitors import Steps
 from almostsure.plan.assured.sums import expected
 from almostsure.policy.policy import Policy
-from almostsure.progress import Bar, compiling
+from almostsure.progress import Bar
 
 PLAIN_WORK = 30_000  # pairs of outcome and budget, times steps, below which nobody waits for a compiler
 EPSILON = 2.0**-52
@@ -74,7 +74,7 @@ def solve_within(mdp: MDP, budget: int, horizon: int, *, discount: float, everyw
     kept = [values.copy()] if everywhere else []
     returns, errors, blocks, used = [values[:, mdp.initial_states]], [0.0], list[npt.NDArray[np.int32]](), list[int]()
     choice = np.full((rows, mdp.num_states), -1, np.int32)
-    with Bar("steps", horizon) as bar, compiling("the solver for horizons"):
+    with Bar("steps", horizon) as bar:
         for done in range(1, horizon + 1):
             errors.append(_error(model, values, errors[-1]))
             values, choice = step(model, values, choice)

@@ -19,7 +19,6 @@ from almostsure.budget.compiled.parts import Board, Doom, Game, Scratch, Small, 
 from almostsure.budget.minimal import NO_CAP, Answer, Halted
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Ints, Support, index_dtype
-from almostsure.progress import compiling
 
 Report = Callable[[int, int], None]  # level, settled states
 
@@ -54,8 +53,7 @@ def solve_levels(support: Support, *, cap: int, report: Report) -> Answer:
     global _is_warm
     if not _is_warm:
         try:
-            with compiling("the budget engine"):
-                warm_up()
+            warm_up()
         except Halted:  # what it holds is about the small model
             raise Halted(None) from None
         _is_warm = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any, final
 
@@ -33,7 +32,6 @@ from almostsure.learn.learners.training import Training
 from almostsure.learn.learners.world import Playground, world_of
 from almostsure.model.arrays import Bools
 from almostsure.policy.policy import Policy
-from almostsure.progress import compiling
 
 PLAIN_WORK = 30_000  # steps times layers that plain Python plays before compiled code would be loaded
 BLOCK = 1 << 15  # random numbers that are drawn together, in steps
@@ -76,7 +74,7 @@ class Session:
             self._play_sampled(book)
             return
         is_small = self.rules.steps * self.allowance.layers * (1 + self.rules.replays) <= PLAIN_WORK
-        learn = plain(steps.learn) if is_small else _compiled
+        learn = plain(steps.learn) if is_small else steps.learn
         for draws, ended in self._blocks():
             learn(self.world, self.allowed, book, self.envs, self.rules, self.count, draws, ended)
             if self.rules.watching and self.count[SURPRISE] >= 0:
@@ -157,9 +155,3 @@ class Session:
             damages=np.append(damages, self.envs.damage[late]),
             restricted_steps=int(self.count[RESTRICTED]),
         )
-
-
-def _compiled(*arguments: Any) -> None:
-    """The compiled steps; whoever waits for them to be compiled is told why."""
-    with contextlib.nullcontext() if getattr(steps.learn, "signatures", None) else compiling("the learners"):
-        steps.learn(*arguments)

@@ -39,7 +39,7 @@ from almostsure.budget.horizon import first_values
 from almostsure.model.arrays import grouped, spans
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.plan.risk.sums import Sums, both_sums, sums_of
-from almostsure.progress import Bar, compiling
+from almostsure.progress import Bar
 
 PLAIN_WORK = 20_000  # open choices over all layers below which waiting for a compiler does not pay …
 PLAIN_SWEEPS = 400  # … unless the bounds close in slowly
@@ -180,7 +180,6 @@ def step_plain(sums: Sums, before: Floats, after: Floats) -> None:
 
 def _compiled() -> Any:
     """The module of the compiled twins."""
-    with compiling("the risk solver"):
-        from almostsure.plan.risk import least_kernel
+    from almostsure.plan.risk import least_kernel
 
     return least_kernel

@@ -42,7 +42,7 @@ from almostsure.policy.simulation.plain import (
     play_plain,
 )
 from almostsure.policy.simulation.streams import Streams, open_streams
-from almostsure.progress import Bar, compiling
+from almostsure.progress import Bar
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes
@@ -322,10 +322,9 @@ def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: 
     """Play with compiled code, in ``threads`` threads (all cores by default)."""
     results, done = no_results(count), 0
     try:
-        with compiling("the simulator"):
-            from almostsure.policy.simulation.kernel import play
+        from almostsure.policy.simulation.kernel import play
 
-            warm_up()
+        warm_up()
         start, step = open_streams(seed, np.arange(count))
 
         def part(piece: tuple[int, int]) -> None:
