@@ -48,8 +48,6 @@ def test_snippets(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for snippet in snippets(page.read_text("utf-8")):
         if any(word in snippet.code for word in ("stormpy", "from_prism", "to_storm", ".prism")):
             pytest.importorskip("stormpy")
-        if "ray.rllib" in snippet.code and importlib.util.find_spec("tree") is None:
-            continue  # ray[rllib] is not installed
         printed, shown = run(snippet, page, namespace), snippet.printed
         if shown is not None:
             assert matches(shown, printed, varying(page)), (

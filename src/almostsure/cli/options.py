@@ -113,7 +113,13 @@ ModelName = Annotated[
     ),
 ]
 AnyModelName = Annotated[
-    str | None, typer.Argument(metavar="[MODEL]", help="A model.", autocompletion=complete_model, show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="MODEL",
+        help="An example's name, a file, or gym: and an environment's id.",
+        autocompletion=complete_model,
+        show_default=False,
+    ),
 ]
 Damage = Annotated[
     str | None,

@@ -13,7 +13,7 @@ class Layout:
     """A grid of ``rows`` × ``columns`` cells in which some states have a place.
 
     ``cell[s]`` is ``row * columns + column`` of state ``s``, or −1 where a state is not drawn.
-    ``text`` is the map itself, one string a row, one character a cell, as it is shown to people.
+    ``text`` is the map itself, one string per row, one character per cell, as it is shown to people.
 
     Examples
     --------

@@ -97,7 +97,7 @@ def ladder(levels: int, *, width: int = 1, connected: bool = False, shuffled_see
     levels
         The largest budget, at least 0.
     width
-        States a rung.
+        States per rung.
     connected
         Add the resets that make the model one strongly connected component, but for its end.
     shuffled_seed

@@ -69,7 +69,10 @@ def frontier(
     monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
-    """Compare the best returns when damage is limited for certain, on average, and with a risk."""
+    """Compare the best returns when damage is limited for certain, on average, and with a risk.
+
+    Without --budget, the one that suggest names is the largest.
+    """
     from almostsure.plan import frontier as find_frontier
 
     task = Task("frontier", model, damage, reward, cost, goal, scale, constants, json, monitor or ())

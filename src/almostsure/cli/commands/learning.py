@@ -102,7 +102,10 @@ def compare(
     constants: opt.Constants = None,
     json: opt.Json = False,
 ) -> None:
-    """Train learners on the model, and compare how safe and how good they are."""
+    """Train learners on the model, and compare how safe and how good they are.
+
+    Without --budget, it is the one that suggest names.
+    """
     from almostsure.learn.comparison.run import compare as train
 
     task = Task("compare", model, damage, reward, cost, goal, scale, constants, json)

@@ -43,7 +43,10 @@ def report(
     monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
-    """Write an interactive HTML report: one file, which opens offline."""
+    """Write an interactive HTML report: one file, which opens offline.
+
+    Without --budget, it is about the smallest one that earns two thirds of what more budget can add.
+    """
     from almostsure.report import write_report
 
     task = Task("report", model, damage, reward, cost, goal, scale, constants, json, monitor or ())

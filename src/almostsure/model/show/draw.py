@@ -59,7 +59,7 @@ def cells(mdp: MDP) -> list[list[tuple[int, str]]]:
     state_at = np.full(layout.rows * layout.columns, NOBODY)
     state_at[layout.cell[drawn]] = drawn
     if np.unique(layout.cell[drawn]).size != drawn.size:
-        raise ModelError("only a model with one state a cell can be drawn; in this one several share a cell")
+        raise ModelError("only a model with one state per cell can be drawn; in this one several share a cell")
     by_row = state_at.reshape(layout.rows, layout.columns).tolist()
     return [list(zip(states, text, strict=True)) for states, text in zip(by_row, layout.text, strict=True)]
 
