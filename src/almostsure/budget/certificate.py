@@ -49,6 +49,13 @@ Find = Callable[[MDP, "MinimalBudget", int], tuple[int, int]]
 def check_minimal_budget(mdp: Model, minimal: MinimalBudget | HorizonBudget) -> None:
     """Verify that ``minimal`` is the minimal budget of ``mdp``, by its certificate.
 
+    Parameters
+    ----------
+    mdp
+        The model, an example's name, or a file.
+    minimal
+        What is claimed: of :func:`minimal_budget`, or loaded from a file.
+
     Raises
     ------
     CertificateError

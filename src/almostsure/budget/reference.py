@@ -38,6 +38,11 @@ def state_budgets(mdp: MDP, of_choice: Ints) -> Budgets:
 def budget_operator(mdp: Model, of_choice: Ints) -> Budgets:
     """(T k)(s,a), the budget operator (eq. 14), for every choice; INFINITE stands for ∞.
 
+    Parameters
+    ----------
+    mdp, of_choice
+        The model; and k, one entry per choice.
+
     Examples
     --------
     >>> import almostsure as asure
@@ -110,6 +115,11 @@ def barrier(mdp: Model, budget: int) -> Floats:
     The greatest solution of its Bellman equation (eq. 8): a choice is lost if it may overspend at once or lead to
     a state whose every choice is lost with what remains.  Computed on (s, k) directly, without k*, so that the
     two can be compared.  Shape [budget + 1, num_choices].
+
+    Parameters
+    ----------
+    mdp, budget
+        The model, and the largest k.
 
     Examples
     --------

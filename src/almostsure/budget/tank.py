@@ -24,6 +24,11 @@ def least_levels(mdp: Model, tank: Refill) -> Ints:
 
     Where the tank is filled, it is the level that is needed to go on from there: at most the capacity, which it has.
 
+    Parameters
+    ----------
+    mdp, tank
+        The model; and the tank, with its costs and where it is filled.
+
     Examples
     --------
     >>> import almostsure as asure
@@ -40,6 +45,11 @@ def least_levels(mdp: Model, tank: Refill) -> Ints:
 
 def least_capacity(mdp: Model, tank: Refill) -> int:
     """The least capacity with which a full tank at the start never runs dry; ``tank.capacity`` is not looked at.
+
+    Parameters
+    ----------
+    mdp, tank
+        The model; and the tank, with its costs and where it is filled.
 
     Raises
     ------

@@ -308,6 +308,13 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
 class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
     """Adds what remains of the budget of each environment to its observations; see :class:`BudgetObservation`.
 
+    Parameters
+    ----------
+    env, budget
+        The vector environment, and the budget of each episode.
+    observe, normalised
+        How it is shown, as for :class:`BudgetObservation`.
+
     Examples
     --------
     >>> from almostsure.gym import ModelVectorEnv, VectorBudgetObservation

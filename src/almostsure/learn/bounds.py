@@ -98,6 +98,13 @@ def delta_bought(
 
     1.0 means that they promise nothing.
 
+    Parameters
+    ----------
+    samples
+        Of every choice.
+    num_states, num_actions, mu, bound, num_damages
+        As for :func:`samples_needed`.
+
     Examples
     --------
     >>> round(delta_bought(1742, 100, 4, mu=0.01), 7)
@@ -120,6 +127,13 @@ def mu_bought(
 
     With ``samples`` of every choice, all outcomes that have at least this probability were seen, with probability
     1 − δ.  1.0 means that the samples promise nothing about anything random.
+
+    Parameters
+    ----------
+    samples
+        Of every choice.
+    num_states, num_actions, delta, bound, num_damages
+        As for :func:`samples_needed`.
 
     Examples
     --------

@@ -233,6 +233,11 @@ def read_ledger(path: str | os.PathLike[str]) -> Ledger:
 
     A line that was torn, by a full disk or a kill, is left out; one that was changed is an error.
 
+    Parameters
+    ----------
+    path
+        The file that :meth:`Ledger.record` appended to.
+
     Examples
     --------
     >>> ledger = Ledger().record("run.jsonl")

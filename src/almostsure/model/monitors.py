@@ -77,6 +77,13 @@ class MonitorLike(Protocol):
 class Monitor:
     """A monitor from a function; see the module's documentation.
 
+    Parameters
+    ----------
+    start
+        The memory that a run begins with: any hashable value.
+    step
+        ``step(memory, state, action, next_state, damage, labels)``: the new memory, perhaps with another damage.
+
     Examples
     --------
     Damage that counts only every second time:
@@ -232,6 +239,11 @@ class Steps:
     """Counts down steps; when none is left, nothing counts any more.
 
     ``minimal_budget(product(mdp, Steps(T)))`` is the least damage that can be forced within T steps.
+
+    Parameters
+    ----------
+    limit
+        How many steps count.
 
     Examples
     --------

@@ -64,6 +64,11 @@ class Experiment:
 def experiment(number: int, seed: int = 0) -> Experiment:
     """Experiment 1 (left always hurts) or 2 (with probability 0.6): every policy solved for, evaluated and played.
 
+    Parameters
+    ----------
+    number, seed
+        1 or 2; and the seed of the simulated episodes.
+
     Examples
     --------
     >>> round(experiment(2).assured.solution.value, 6)  # 5 / 0.6, the mean of a negative binomial

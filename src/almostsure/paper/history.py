@@ -27,6 +27,11 @@ HistoryPolicy = Callable[[History], Floats]  # the probability of each action id
 def augment_history(history: History, budget: int) -> tuple[Any, ...]:
     """The history of the augmented model that a history of the model stands for (the map g of Lemma 1).
 
+    Parameters
+    ----------
+    history, budget
+        ``(s0, a0, r1, d1, s1, …)``, and Δ.
+
     Examples
     --------
     >>> augment_history((0, 0, 1, 1, 0), 3)  # what is left after each state, and whether a step overspends
@@ -43,6 +48,11 @@ def augment_history(history: History, budget: int) -> tuple[Any, ...]:
 
 def forget_budget(history: History) -> tuple[Any, ...]:
     """The history of the model that a history of the augmented model stands for (the inverse of g).
+
+    Parameters
+    ----------
+    history
+        ``(s0, k0, a0, r1, e1, s1, k1, …)``.
 
     Examples
     --------
@@ -62,6 +72,11 @@ def forget_budget(history: History) -> tuple[Any, ...]:
 
 def to_history_policy(policy: Policy, budget: int | None = None) -> HistoryPolicy:
     """``policy`` as a function from histories to the probability of each action.
+
+    Parameters
+    ----------
+    policy, budget
+        The policy; and Δ, by default its own.
 
     Examples
     --------
@@ -90,6 +105,11 @@ def from_history_policy(mdp: MDP, history_policy: HistoryPolicy, budget: int) ->
     It is asked about a shortest history to every (state, remaining) that it reaches, and about one step more
     from there; two histories that end alike must get the same answer, or PolicyError names them.  That is a check, not
     a proof: a function may still tell apart histories that it was not asked about.
+
+    Parameters
+    ----------
+    mdp, history_policy, budget
+        The model; a function from histories to the probability of each action; and Δ.
 
     Examples
     --------

@@ -25,6 +25,11 @@ from almostsure.errors import ArgumentError
 class AlmostSure:
     """The total damage of every trajectory is at most ``budget``, a whole number.
 
+    Parameters
+    ----------
+    budget
+        Δ, a whole number, 0 or more.
+
     Examples
     --------
     >>> import almostsure as asure
@@ -45,6 +50,11 @@ class AlmostSure:
 @dataclass(frozen=True, slots=True)
 class Expected:
     """The total damage is at most ``limit`` on average; a single trajectory may take any amount.
+
+    Parameters
+    ----------
+    limit
+        A number, 0 or more.
 
     Examples
     --------
@@ -70,6 +80,11 @@ class Expected:
 @dataclass(frozen=True, slots=True)
 class Chance:
     """The total damage exceeds ``budget`` with a probability of at most ``risk``.
+
+    Parameters
+    ----------
+    budget, risk
+        Δ, a whole number; and the probability of more, 0 … 1.
 
     Examples
     --------

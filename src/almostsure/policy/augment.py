@@ -23,6 +23,11 @@ from almostsure.model.source import Model, as_model
 def augment(mdp: Model, budget: int) -> MDP:
     """The augmented model of ``mdp`` with the budget ``budget``; it starts with all of it.
 
+    Parameters
+    ----------
+    mdp, budget
+        The model, and Δ.
+
     Examples
     --------
     >>> import almostsure as asure

@@ -76,6 +76,11 @@ def trim(minimal: MinimalBudget, budget: int) -> Trimmed:
 
     Names, layout and initial distribution stay.
 
+    Parameters
+    ----------
+    minimal, budget
+        The minimal budgets of the model, and Δ.
+
     Raises
     ------
     Infeasible
@@ -107,6 +112,11 @@ def restrict(minimal: MinimalBudget, budget: int) -> Restricted:
 
     No policy of it ever takes more than ``budget`` damage, and every policy of ``mdp`` that never does is one of it.
     States are ordered by what remains, most first.  Rewards, damages and action ids stay.
+
+    Parameters
+    ----------
+    minimal, budget
+        The minimal budgets of the model, and Δ.
 
     Raises
     ------

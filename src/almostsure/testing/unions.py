@@ -91,6 +91,15 @@ def random_union(
     Each model has its own share of terminal states, of harmful outcomes, and of steps that lead one state on: from
     lines, where every unit of damage is counted, to graphs in which one gets from anywhere to anywhere.
 
+    Parameters
+    ----------
+    rng, models
+        Of the random numbers; and how many models.
+    states, actions, outcomes
+        The most of each, per model and per choice.
+    damages, rewards
+        What is drawn from.
+
     Examples
     --------
     >>> union = random_union(np.random.default_rng(0), 3)

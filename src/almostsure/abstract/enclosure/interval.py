@@ -37,6 +37,11 @@ FAR = 1e6  # beyond this, sin and cos are anything in [−1, 1]
 class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
     """The answer to a comparison of intervals: where it is surely true and where it is possibly true.
 
+    Parameters
+    ----------
+    surely, possibly
+        Boolean arrays; whatever is sure is possible.
+
     Examples
     --------
     >>> answer = Interval([0.0, 2.0, 4.0], [1.0, 3.0, 5.0]) < 2.5
@@ -88,6 +93,11 @@ for _name in ("bitwise_xor", "logical_xor"):
 
 class Interval(np.lib.mixins.NDArrayOperatorsMixin):
     """An array of intervals [low, high].  See the module's docstring.
+
+    Parameters
+    ----------
+    low, high
+        Arrays that can be broadcast to one shape, with low ≤ high.
 
     Examples
     --------

@@ -197,6 +197,13 @@ def load_agent(
 
     ``policy_kwargs`` are those that it was trained with, if any.
 
+    Parameters
+    ----------
+    path, source
+        The file; and the model or environment that it was trained on.
+    device, policy_kwargs
+        As for :func:`train_maskable_ppo`.
+
     Raises
     ------
     ModelMismatch

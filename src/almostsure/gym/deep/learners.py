@@ -140,6 +140,11 @@ class ShieldedPPO(_PPO):
 class OneStepPPO(_PPO):
     """MaskablePPO without the actions that may overspend in the very next step.
 
+    Parameters
+    ----------
+    name, settings, features
+        As printed in tables; the numbers of PPO; and what the network sees of a state.
+
     Examples
     --------
     >>> import almostsure as asure
@@ -242,6 +247,11 @@ class LagrangianPPO(_PPO):
 @dataclass(frozen=True, kw_only=True)
 class UnconstrainedPPO(_PPO):
     """PPO that does not look at damage.
+
+    Parameters
+    ----------
+    name, settings, features
+        As printed in tables; the numbers of PPO; and what the network sees of a state.
 
     Examples
     --------

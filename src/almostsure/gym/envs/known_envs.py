@@ -106,6 +106,11 @@ def make_tracked(name: str, damage: Damage, **make_kwargs: Any) -> gymnasium.Env
 def damage_of(env: gymnasium.Env[Any, Any]) -> Damage:
     """What counts as damage in one of Gymnasium's toy environments, as :func:`almostsure.from_gymnasium` takes it.
 
+    Parameters
+    ----------
+    env
+        FrozenLake, CliffWalking or Taxi, perhaps wrapped.
+
     Examples
     --------
     >>> hurts = damage_of(gymnasium.make("CliffWalking-v1"))

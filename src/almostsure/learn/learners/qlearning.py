@@ -103,6 +103,11 @@ class ShieldedQ:
 class UnconstrainedQ:
     """Q-learning on states; damage is not looked at.
 
+    Parameters
+    ----------
+    name, max_steps
+        As printed in tables; and after how many steps episodes are truncated.
+
     Examples
     --------
     >>> run = UnconstrainedQ().train("corridor", 3, steps=2_000, seed=0)
@@ -129,6 +134,13 @@ class LagrangianQ:
     """Q-learning on states with a price of damage, which rises while an episode takes more than ``budget`` on average.
 
     Return and damage have a table each, so that a new price acts at once.  It aims at E[damage] ≤ budget.
+
+    Parameters
+    ----------
+    name, max_steps
+        As printed in tables; and after how many steps episodes are truncated.
+    price_rate
+        By how much the price rises per unit that an episode takes too much.
 
     Examples
     --------
@@ -191,6 +203,11 @@ class SauteQ:
 @dataclass(frozen=True, kw_only=True)
 class MaskedQ:
     """Q-learning on (state, remaining) without the actions that may overspend in their very next step.
+
+    Parameters
+    ----------
+    name, max_steps
+        As printed in tables; and after how many steps episodes are truncated.
 
     Examples
     --------

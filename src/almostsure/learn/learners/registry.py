@@ -30,6 +30,11 @@ def warm_up() -> None:
 def as_learner(given: object) -> Learner:
     """The learner of a name, or the learner itself.
 
+    Parameters
+    ----------
+    given
+        A name, such as ``"shielded"``, or an object with ``name`` and ``train``.
+
     Examples
     --------
     >>> as_learner("shielded").name

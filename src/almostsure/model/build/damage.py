@@ -129,6 +129,11 @@ def known_damage(env: Any) -> Damage | None:
 
     An environment that says its damage itself (a DamageTracker) is not overruled.
 
+    Parameters
+    ----------
+    env
+        A Gymnasium environment, perhaps wrapped.
+
     Examples
     --------
     >>> import gymnasium

@@ -42,6 +42,13 @@ class Example:
 def example(name: str, **parameters: Any) -> MDP:
     """Build an example by its name, with its own parameters where it has some.
 
+    Parameters
+    ----------
+    name
+        One of :func:`example_names`.
+    parameters
+        Those of the example, such as ``slip`` of a map or ``damage_probability`` of ``paper``.
+
     Examples
     --------
     >>> example("paper")

@@ -21,6 +21,11 @@ def to_storm(mdp: Model) -> Any:
     Storm allows a choice only one outcome for each successor: further ones pass through relay states, which come after
     the model's own states and carry the label ``relay`` (see :func:`almostsure.model.umb.files.save`).
 
+    Parameters
+    ----------
+    mdp
+        The model, an example's name, or a file.
+
     Examples
     --------
     >>> import almostsure as asure
