@@ -210,6 +210,12 @@ def test_masks_refuse_nonsense(shield: Shield, states: object, remaining: object
         shield.mask(states, remaining)  # type: ignore[arg-type]
 
 
+def test_masks_of_tables_have_their_shape(shield: Shield) -> None:
+    states, remaining = np.array([[0, 1, 0], [1, 1, 0]]), np.array([[2, 3, 1], [2, 9, 9]])
+    flat = shield.mask(states.ravel(), remaining.ravel())
+    assert shield.mask(states, remaining).tolist() == flat.reshape(2, 3, -1).tolist()
+
+
 def test_masks_of_names(shield: Shield) -> None:
     start, ledge = shield.mdp.state("start"), shield.mdp.state("ledge")
     expected = shield.mask([[start], [ledge]], 2)
