@@ -34,13 +34,16 @@ from cosmic_ray.work_item import MutationSpec, TestOutcome
 from coverage import CoverageData
 
 ROOMS = ("model", "budget", "policy", "shield")
-# Their tests, and those elsewhere that are about what they compute and write.
-TESTS = [f"tests/{name}" for name in (*ROOMS, "paper", "test_faults.py", "test_files.py", "cli/test_horizon.py")]
-KERNELS = {  # files with compiled loops, and the tests that compare them with their plain twins
+EXPORTS = ("plan/risk/test_files.py", "abstract/shield/test_policy.py")
+UNSEEN = {  # files whose lines coverage does not see, compiled or written into exports, and the tests that compare them
     "budget/compiled": ("budget/compiled", "budget/test_agreement.py", "budget/test_certificate.py"),
     "budget/horizon_kernel": ("budget/test_horizon.py",),
     "policy/simulation/kernel": ("policy/simulation",),
+    "shield/export/runtime": ("shield", *EXPORTS),
 }
+# The rooms' tests, and those elsewhere that are about what they compute and write.
+OTHERS = ("paper", "test_faults.py", "test_files.py", "cli/test_horizon.py", *EXPORTS)
+TESTS = [f"tests/{name}" for name in (*ROOMS, *OTHERS)]
 # Not looked at: pages and pictures, a process of its own with Storm in it, and what has no effect when it runs.
 WITHOUT = ("show/", "storm/", "__init__.py", "examples.py", "text.py")
 OPTIONS = "-x -q -p no:cacheprovider --no-header --ignore=tests/model/test_storm.py"
@@ -154,9 +157,9 @@ def is_protocol(node: ast.AST) -> bool:
 def test_command(root: Path, mutant: MutationSpec) -> str:
     """The tests that run what is changed, those named after its file first, until the first fails."""
     inside = mutant.module_path.relative_to(root / "src/almostsure")
-    kernel = next((places for name, places in KERNELS.items() if str(inside).startswith(name)), None)
-    if kernel is not None:
-        places = " ".join(f"tests/{place}" for place in kernel)
+    unseen = next((places for name, places in UNSEEN.items() if str(inside).startswith(name)), None)
+    if unseen is not None:
+        places = " ".join(f"tests/{place}" for place in unseen)
         empty = tempfile.mkdtemp(dir=root)
         return f"env NUMBA_CACHE_DIR={empty} {sys.executable} -m pytest {OPTIONS} {places}"
     chosen = root / "chosen"

@@ -91,6 +91,7 @@ def test_unnamed_states_have_no_other_names():
         ((2, [[0], []]), r"actions\(1\) must be one or more action ids, integers from 0; got \[\]"),
         ((2, [[0], [-1]]), r"actions\(1\) must be one or more action ids"),
         ((2, [[0], ["up"]]), r"actions\(1\) must be one or more action ids"),
+        ((2, [[0], [[0], [1, 2]]]), r"actions\(1\) must be one or more action ids"),
         ((1, lambda state: 1 / state), r"actions\(0\) failed: ZeroDivisionError"),
     ],
 )

@@ -113,6 +113,20 @@ def test_a_state_that_hurts_and_is_lived_in_is_not_made_terminal():
     assert harmless.outcomes(0, 0) == [(1, 1.0, 0.0, 0)]
 
 
+def test_a_state_that_is_lived_in_and_goes_back_is_not_made_terminal():
+    table = {0: {0: [(0.5, 1, 0, True), (0.5, 1, 0, False)]}, 1: {0: [(1.0, 0, 0, False)]}}
+    mdp = from_gymnasium(Table(table), no_damage)
+    assert mdp.num_states == 3
+    assert mdp.outcomes(1, 0) == [(0, 1.0, 0.0, 0)]
+
+
+def test_the_state_that_episodes_end_in_has_no_cell():
+    """CliffWalking may be started in its goal, which is then no end; the end stands beside the map."""
+    mdp = from_gymnasium("CliffWalking-v1", no_damage, initial=47)
+    assert mdp.num_states == 49
+    assert mdp.layout.cell[47:].tolist() == [47, -1]
+
+
 def test_a_start_that_is_also_an_end_stays_alive():
     table = {0: {0: [(1.0, 1, 1, False)]}, 1: {0: [(1.0, 0, 1, True)]}}
     mdp = from_gymnasium(Table(table), no_damage)
