@@ -30,6 +30,7 @@ from almostsure.plan.assured.sums import EPSILON
 
 POLICY_SWEEPS = 4  # that look at the policy's choices only, after one that looks at all
 FEW = 4  # times as many positions as those in which the policy has several outcomes: then it is evaluated
+BRIDGED = 4  # single outcomes are crossed where at least one position in so many has one
 BLOCK = 4  # sweeps of an evaluation that are mixed with the last ones
 BLOCKS = 60
 EVALUATED = 0.1  # times the threshold, the change at which an evaluation ends
@@ -135,11 +136,18 @@ class Rows(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def bridge(rows, size):
-    """Leave out rows with a single entry; returns how many are left, at the beginning of the arrays.
+    """Leave out rows with a single entry, if they are many; returns how many are left, at the beginning of the arrays.
 
     Models of programs and protocols have few outcomes by chance: what lies between them is crossed at once.
     """
     _, first, start, columns, factors, constants, kept, number, root, shift, scale, _ = rows
+    single = 0
+    for i in range(size):
+        single += first[i + 1] - first[i] == 1
+    if BRIDGED * single < size:
+        for i in range(size):
+            root[i], kept[i], shift[i], scale[i], start[i + 1] = i, i, 0.0, 1.0, first[i + 1]
+        return size
     path = number
     for i in range(size):
         root[i] = NOWHERE
