@@ -218,6 +218,16 @@ def test_a_saved_model_comes_back(path: Path, changes: dict[str, Any]) -> None:
     assert_same(load(path), mdp)
 
 
+def test_the_index_says_how_large_everything_is(path: Path) -> None:
+    example().save(path)
+    system = json.loads(read_members(path)["index.json"])["transition-system"]
+    assert system == {
+        "time": "discrete", "#players": 1, "#states": 3, "#initial-states": 2, "#choices": 6, "#choice-actions": 4,
+        "#branches": 7, "#branch-actions": 0, "#observations": 0,
+        "branch-probability-type": {"type": "double", "size": 64},
+    }  # fmt: skip
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mdp=models())
 def test_save_then_load_is_the_identity(mdp: MDP, tmp_path: Path, reading: None) -> None:
