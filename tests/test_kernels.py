@@ -3,7 +3,9 @@
 import importlib
 import io
 import sys
+from types import SimpleNamespace
 
+import numba
 import numpy as np
 import pytest
 
@@ -28,6 +30,7 @@ class Pair(NamedTuple):
 
 def test_a_cache_with_types_that_have_moved_is_forgotten(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")  # beside the source, whatever NUMBA_CACHE_DIR says
     for home in ("kernel_types_before", "kernel_types_after"):
         (tmp_path / f"{home}.py").write_text(PAIR)
         (tmp_path / "kernel_of_pairs.py").write_text(KERNEL.format(home=home))
@@ -50,18 +53,23 @@ def test_whoever_waits_for_the_compiler_is_told_on_a_terminal(monkeypatch, stder
     monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setattr(kernels, "DELAY", 3600.0)  # told by hand
     notice = kernels.Notice()
-    notice.on_start(None)
+    ours = SimpleNamespace(data={"dispatcher": SimpleNamespace(py_func=kernels.plain)})
+    theirs = SimpleNamespace(data={"dispatcher": SimpleNamespace(py_func=np.sum)})
+    notice.on_start(theirs)
+    assert notice.timer is None
+    notice.on_end(theirs)
+    notice.on_start(ours)
     timer = notice.timer
-    notice.on_end(None)
+    notice.on_end(ours)
     notice.tell()  # it was quick: nothing is said, and the next one has its own time
     assert notice.timer is None
     assert not (stderr and stderr.getvalue())
     timer.cancel()
-    notice.on_start(None)
+    notice.on_start(ours)
     notice.tell()
     notice.timer.cancel()
     assert ("once on this machine" in stderr.getvalue()) == told if stderr else not told
-    notice.on_start(None)
+    notice.on_start(ours)
     assert notice.timer.finished.is_set()  # no second timer: it is told once
 
 

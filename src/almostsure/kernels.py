@@ -83,17 +83,19 @@ class Notice:
         self.running = 0
         self.timer: threading.Timer | None = None
 
-    def on_start(self, _: object) -> None:
+    def on_start(self, event: Any) -> None:
         """Something begins to compile."""
+        if not _is_ours(event):
+            return
         self.running += 1
         if self.timer is None:
             self.timer = threading.Timer(DELAY, self.tell)
             self.timer.daemon = True
             self.timer.start()
 
-    def on_end(self, _: object) -> None:
+    def on_end(self, event: Any) -> None:
         """It is compiled."""
-        self.running -= 1
+        self.running -= _is_ours(event)
 
     def tell(self) -> None:
         """Say that it takes a while, if it still does; or else look again when the next one begins."""
@@ -101,6 +103,11 @@ class Notice:
             self.timer = None
         elif sys.stderr is not None and sys.stderr.isatty():
             print("compiling almostsure; this happens once on this machine …", file=sys.stderr, flush=True)
+
+
+def _is_ours(event: Any) -> bool:
+    """Whether it is about a kernel of this package; Numba tells of users' functions, too."""
+    return bool(event.data["dispatcher"].py_func.__module__.startswith("almostsure."))
 
 
 @functools.cache

@@ -239,6 +239,42 @@ def test_observations_that_hide_something_are_noticed_among_chance():
         explore(Battery(), mu=0.09, delta=0.05)
 
 
+class Dealt(gymnasium.Env):
+    """Each reset hides which of the two actions hurts."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+    observation_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.bad = int(self.np_random.random() < 0.5)
+        return 0, {}
+
+    def step(self, action):
+        return 1, 0.0, True, False, {"cost": int(action == self.bad)}
+
+
+@pytest.mark.parametrize("chance", [{}, {"mu": 0.2, "delta": 0.01}])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_resets_hide_is_noticed(chance, seed):
+    with pytest.raises(ModelError, match="the state 0 does not decide what comes next"):
+        explore(Dealt(), resets=60, seed=seed, **chance)
+
+
+def test_the_statement_names_the_starts():
+    learned = explore("FrozenLake-v1", mu=0.3, delta=0.1)
+    assert "Its start is the one that a reset showed." in str(learned)
+    assert "Its starts are those that 2 resets showed." in str(explore("FrozenLake-v1", mu=0.3, delta=0.1, resets=2))
+
+
+def test_names_that_mean_two_states_are_refused():
+    mdp = asure.from_function(lambda s, a: [(1.0, "1", 0.0, 0)], initial=1, actions=lambda s: [0] if s == 1 else [])
+    assert mdp.state_names == ("1", "'1'")
+    assert ByName(mdp)(1) == 0
+    with pytest.raises(ModelError, match="two states are named as the observation '1' is"):
+        ByName(mdp)("1")
+
+
 def test_bad_input_about_chance():
     with pytest.raises(ArgumentError, match="mu and delta must be given together"):
         explore(Slippery(), mu=0.1)

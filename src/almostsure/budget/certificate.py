@@ -31,7 +31,6 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more, whole_array
 from almostsure.errors import ArgumentError, CertificateError, ModelMismatch
-from almostsure.model.arrays import grouped
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 
@@ -346,10 +345,11 @@ def check_never_too_small_within(minimal: HorizonBudget) -> None:
     owner = np.repeat(np.arange(mdp.num_states), np.diff(rises.ptr))
     order = np.argsort(rises.step, kind="stable")
     begin = np.searchsorted(rises.step[order], np.arange(minimal.horizon + 2))
-    edge, by_successor = grouped(mdp.successor, mdp.num_states)
+    by_successor = np.argsort(mdp.successor, kind="stable")
+    edge = np.searchsorted(mdp.successor[by_successor], np.arange(mdp.num_states + 1))
     before = mdp.choice_states()[mdp.outcome_choices()[by_successor]]  # the states that lead to each, side by side
     now = rises.at(0).astype(np.int64)
-    forbidden = _forbidden(mdp)
+    forbidden = forbidden_values(mdp)
     if (now < forbidden).any():
         raise CertificateError(f"{mdp.describe_state(int(np.argmax(now < forbidden)))} is forbidden, and must need ∞")
     look = np.arange(mdp.num_states)
@@ -392,7 +392,7 @@ def _ranges(ptr: npt.NDArray[Any], owners: npt.NDArray[Any]) -> npt.NDArray[np.i
     return result
 
 
-def _forbidden(mdp: MDP) -> npt.NDArray[np.int64]:
+def forbidden_values(mdp: MDP) -> npt.NDArray[np.int64]:
     """INFINITE for what is forbidden (labelled so, and hurts for ever) or unknown, 0 elsewhere."""
     values = np.zeros(mdp.num_states, np.int64)
     for s in np.flatnonzero(mdp.labels.get("forbidden", np.zeros(mdp.num_states, np.bool_))).tolist():
@@ -406,7 +406,7 @@ def _forbidden(mdp: MDP) -> npt.NDArray[np.int64]:
 def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
     """Verify the least damage for every number of steps by its definition, with sweeps of its own."""
     limit = INFINITE - 1 if minimal.cap is None else minimal.cap
-    values = _forbidden(mdp)
+    values = forbidden_values(mdp)
     last = int(minimal.rises.step.max(initial=0))
     for step in range(minimal.horizon + 1):
         before = values

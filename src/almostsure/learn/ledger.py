@@ -116,6 +116,7 @@ class Ledger:
     damage: int = 0  # in all episodes
     worst: int = 0  # the most damage of an episode
     risked: float = 0.0  # the sum of the risks that were stated: how many episodes may overspend, on average
+    overspent: int = 0  # how many of these did
     sinks: list[Sink] = field(default_factory=list)
 
     def note(self, entry: Entry) -> None:
@@ -130,6 +131,7 @@ class Ledger:
             self.damage += entry.damage
             self.worst = max(self.worst, entry.damage)
             self.risked += entry.risk
+            self.overspent += entry.risk > 0 and entry.damage > entry.budget
         for sink in self.sinks:
             sink(entry)
 
@@ -163,7 +165,7 @@ class Ledger:
             stated = percent(self.risked / self.episodes)
             lines.append(
                 f"a risk of {stated} per episode was stated: of {self.episodes:,}, {self.risked:,.3g} may overspend on "
-                f"average, and {len(self.violations):,} did"
+                f"average, and {self.overspent:,} did"
             )
         if self.episodes:
             lines.append(

@@ -4,16 +4,17 @@ From where resets lead, every action is played in a copy of the simulator at eve
 What the simulator shows is the state; where something else decides what comes next, name it with ``key``.
 
 Determinism is tested, not proved.  Every action is played four times, from copies whose random generators are reseeded
-(a deep copy copies the random generator, and would make chance look certain), and a state that is reached in two ways
-is played from both.  A difference is an error that names the place.
+(a deep copy copies the random generator, and would make chance look certain), a state that is reached in two ways is
+played from both, and every action is played once after each reset.  A difference is an error that names the place.
 
 *Chance.*  With ``mu`` and ``delta`` every choice is played many times instead, each time from a reseeded copy.  The
 i-th choice that is met gets δ_i = 6 δ / (π² i²) of the risk of missing an outcome, and so
 ⌈ln(⌊1/μ⌋ / δ_i) / −ln(1 − μ)⌉ plays.  If no outcome is rarer than μ, the chance that one of the at most ⌊1/μ⌋ outcomes
 of that choice is missed is at most δ_i, and these add up to δ.  So with probability 1 − δ all states that can be
-reached were found, with all of their outcomes, and the minimal budget of what was counted is k*.  Then a random walk
-starts from every state: a step in it that the plays did not show is an error, since then the state does not decide what
-comes next, or μ is too large.  Like the test of determinism, this finds hidden state often, not always.
+reached were found, with all of their outcomes, and the minimal budget of what was counted is k*.  Then every action is
+played once after each reset, and a random walk starts from every state: a step in it that the plays did not show is an
+error, since then the state does not decide what comes next, or μ is too large.  Like the test of determinism, this
+finds hidden state often, not always.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import ModuleType
 from typing import Any, NamedTuple, cast, final
 
@@ -177,9 +179,12 @@ class ByName:
     def __call__(self, observation: Any, env: Any = None) -> int:
         """The state whose name is that of the observation, or of an episode that ended with it."""
         state = self.key(observation)
-        for name in (str(state), str(Ended(state))):
-            if name in self.names:
-                return self.names[name]
+        for told in (state, Ended(state)):
+            found = {self.names[name] for name in (str(told), repr(told)) if name in self.names}
+            if len(found) > 1:
+                raise ModelError(f"two states are named as the observation {brief(state)} is; write state_of")
+            if found:
+                return found.pop()
         raise ModelError(f"no state of the model is named {brief(str(state))}, as the observation is")
 
 
@@ -221,20 +226,25 @@ class _Sampled:
 
     def check_keys(self) -> None:
         """On whichever way a state is reached, nothing must happen that was not seen on the first way."""
-        for start in list(self.search.snapshots):
-            for state, action, arrival in self.search.walk(start, self.rng, seed=self._seed()):
-                found = self.seen[state, action]
-                if (arrival.state, arrival.damage) in found:
-                    continue
+        for state, action, arrival in chain(self.search.after_resets(), self._walks()):
+            found = self.seen[state, action]
+            if (arrival.state, arrival.damage) not in found:
                 raise ModelError(
                     f"the state {state!r} does not decide what comes next: action {action} led to {_told(arrival)} on "
                     f"one way to it, and never in {sum(map(len, found.values())):,} plays on another. Pass a key that "
                     "tells the two apart, or a smaller mu."
                 )
 
+    def _walks(self) -> Iterator[tuple[Any, int, Arrival]]:
+        for start in list(self.search.snapshots):
+            yield from self.search.walk(start, self.rng, seed=self._seed())
+
     def learned(self, model: MDP) -> LearnedBudget:
         """The minimal budget of what was counted."""
-        counts, index = Counts(model, seed=self.seed, caveat=HIDDEN), cast("Encode", model.encode).index
+        resets = len(self.search.seeds)
+        starts = "start is the one that a" if resets == 1 else f"starts are those that {resets:,}"
+        caveat = f"{HIDDEN} Its {starts} reset{'s' * (resets > 1)} showed."
+        counts, index = Counts(model, seed=self.seed, caveat=caveat), cast("Encode", model.encode).index
         for (state, action), found in self.seen.items():
             choice = model.choice(index[state], action)
             for (after, hurt), rewards in found.items():
@@ -277,10 +287,12 @@ class _Simulator:
         self.snapshots: dict[Any, tuple[Any, Any]] = {}  # by state: the simulator there, and what it shows
         self.others: dict[Any, tuple[Any, Any]] = {}  # the same, from another way to the state
         self.arrivals: dict[tuple[Any, int], Arrival] = {}
+        self.seeds: Sequence[int] = ()  # of the resets
 
     def starts(self, seeds: Sequence[int]) -> dict[Hashable, float]:
         """Begin with each seed; returns the initial states, and how often each was one."""
         _never_cut(self.env)
+        self.seeds = seeds
         times: Counter[Hashable] = Counter()
         for seed in seeds:
             observation, _ = self.env.reset(seed=seed)
@@ -288,9 +300,17 @@ class _Simulator:
             times[state] += 1
             if state not in self.snapshots:
                 self.snapshots[state] = self._snapshot(self.env), observation
-            elif state not in self.others:
-                self.others[state] = self._snapshot(self.env), observation
         return {state: number / len(seeds) for state, number in times.items()}
+
+    def after_resets(self) -> Iterator[tuple[Any, int, Arrival]]:
+        """Every action after every reset, as (state, action, where it led): equal starts may hide different things."""
+        for seed in self.seeds:
+            observation, _ = self.env.reset(seed=seed)
+            state, snapshot = self.key(observation), self._snapshot(self.env)
+            if state not in self.snapshots:
+                raise ModelError(f"reset(seed={seed}) began in {state!r}, and elsewhere before: it must heed its seed")
+            for action in range(self.num_actions):
+                yield state, action, self._step((snapshot, observation), action, seed=1)
 
     def is_over(self, state: Any) -> bool:
         """Whether an episode ended there."""
@@ -317,8 +337,9 @@ class _Simulator:
     def check_keys(self) -> None:
         """What comes next must depend on the state alone, not on the way to it."""
         others, self.others = self.others, {}
-        for (state, action), arrival in self.arrivals.items():
-            if state in others and (again := self._step(others[state], action, seed=1)) != arrival:
+        reached = ((s, a, self._step(others[s], a, seed=1)) for s, a in self.arrivals if s in others)
+        for state, action, again in chain(reached, self.after_resets()):
+            if again != (arrival := self.arrivals[state, action]):
                 raise ModelError(
                     f"the state {state!r} does not decide what comes next: action {action} led to {_told(arrival)} on "
                     f"one way to it, and to {_told(again)} on another. Pass a key that tells the two apart."

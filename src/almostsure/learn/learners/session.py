@@ -88,7 +88,8 @@ class Session:
         """Random numbers, and room for the episodes that end; used up when asked for more."""
         while self.clock < self.rules.steps:
             before = self.clock
-            draws = self.rng.random((min(BLOCK, 2 * self.rules.steps), DRAWS))
+            rows = max(BLOCK // (1 + self.rules.replays), 1)  # Ctrl-C is heard after each block
+            draws = self.rng.random((min(rows, 2 * self.rules.steps), DRAWS))
             room = Ended(np.zeros(len(draws), np.int64), np.zeros(len(draws)), np.zeros(len(draws), np.int64))
             self.count[DRAWN] = self.count[EPISODES] = 0
             while self.clock < self.rules.steps and self.count[DRAWN] < len(draws):

@@ -23,7 +23,8 @@ RATES = 2_000
 
 def train(ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) -> Training:
     """Q-learning inside what is allowed."""
-    count("steps", rules.steps)
+    steps, max_steps = count("steps", rules.steps), count("max_steps", rules.max_steps)
+    rules = rules._replace(steps=steps, max_steps=max_steps, replays=count("replays", rules.replays, least=0))
     book = new_book(ground, allowance.layers)
     session = Session(ground, allowance, rules, seed=seed)
     session.play(book)

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import check_budget, check_real, count
-from almostsure.budget.horizon import first_values
+from almostsure.budget.certificate import forbidden_values
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, ModelError
 from almostsure.files import load_tensors, save_tensors
 from almostsure.model.mdp import MDP, Bools, Floats
@@ -67,7 +67,7 @@ def _check_table(mdp: MDP, promise: Promise) -> None:
         raise CertificateError(f"risks must be {rows} rows of {mdp.num_states} numbers; got {least.shape}")
     if not ((least >= 0) & (least <= 1)).all():
         raise CertificateError("risks must be probabilities, 0 … 1")
-    if promise.horizon is not None and (least[: promise.budget + 1, first_values(mdp) > 0] < 1).any():
+    if promise.horizon is not None and (least[: promise.budget + 1, forbidden_values(mdp) > 0] < 1).any():
         raise CertificateError("what is forbidden must have a risk of 1")
 
 
@@ -113,7 +113,7 @@ def _check_zeros(mdp: MDP, promise: Promise) -> None:
             unsafe |= found
         _none_left(mdp, blocks[0] & ~unsafe)
         return
-    _none_left(mdp, blocks[0] & (first_values(mdp) == 0))
+    _none_left(mdp, blocks[0] & (forbidden_values(mdp) == 0))
     for before, now in pairwise(blocks):
         _none_left(mdp, now & ~_lost(mdp, before, now))
 

@@ -52,7 +52,7 @@ class Risked:
 
 def restrict(shield: RiskShield, levels: int) -> Risked:
     """See :meth:`almostsure.RiskShield.restrict`."""
-    count("levels", levels)
+    levels = count("levels", levels)
     if shield.horizon is not None:
         raise ArgumentError("a shield for a number of steps is not restricted; take product(mdp, Steps(T)) instead")
     return _Search(shield, levels).model()

@@ -47,7 +47,7 @@ def curve_of(solution: Solution) -> Floats:
     match solution.constraint:
         case Expected(limit=limit):
             return np.array([_value_at(solution, Expected(step)) for step in range(math.floor(limit) + 1)])
-        case Chance(budget=budget, risk=risk) if risk > 0:
+        case Chance(budget=budget, risk=risk) if risk > 0 or solution.policy.horizon is not None:
             return np.array([_value_at(solution, Chance(step, risk)) for step in range(budget + 1)])
     return _assured_curve(solution)
 
