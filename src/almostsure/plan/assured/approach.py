@@ -374,6 +374,9 @@ def settle_small(game, bounds, members, part, scratch, half):
             if hint[state[members[i]]] > -np.inf:
                 value[i] = hint[state[members[i]]]
         change = _values(part, usable, order, value, policy, -0.5 * half * most)
+        for i in order:
+            if not np.isfinite(value[i]):  # a guess that went astray is no value: −∞ would be taken as lost
+                change = np.inf
         if change < np.inf:
             for i in range(members.size):
                 x = members[i]

@@ -35,8 +35,7 @@ def cut(game, bounds, members, can_stay, part):
     for x in members:
         here = np.int64(place[x])
         if here != last:
-            part_ptr[here] = k
-            last = here
+            part_ptr[here], last = k, here
             if can_stay.size > 0 and can_stay[here]:
                 constant[k], part_origin[k], leaks[k], part_entry_ptr[k] = 0.0, STAY, 1.0, z
                 k += 1
@@ -58,15 +57,9 @@ def cut(game, bounds, members, can_stay, part):
                     below, above = low[y], high[y]
                     worth_out += p * (0.5 * below + 0.5 * above)
                     lost, is_endless = lost or above == -np.inf, is_endless or below == np.inf
-                    wide, size, top = 0.5 * above - 0.5 * below, 0.5 * abs(above) + 0.5 * abs(below), max(top, above)
-                    if wide > error:
-                        error = wide
-                    if wide > relative * size:
-                        relative = wide / size
-            if stay > 0.0 or z > start:
-                most = max(most, gains[c])
-            if gains[c] > 0.0:
-                relative = np.inf
+                    top, (error, relative) = max(top, above), _widest(below, above, error, relative)
+            most = max(most, gains[c]) if stay > 0.0 or z > start else most
+            relative = np.inf if gains[c] > 0.0 else relative
             away += out
             leak = discount * out + (1.0 - discount) * (away + stay)
             away += (1.0 - discount) * stay
@@ -75,18 +68,24 @@ def cut(game, bounds, members, can_stay, part):
                 z = start
                 continue
             if away != 1.0:
-                leak /= away
                 for e in range(start, z):
                     factor[e] /= away
             constant[k] = (gains[c] + discount * worth_out) / away
-            part_origin[k], leaks[k], part_entry_ptr[k] = j, leak, start
+            part_origin[k], leaks[k], part_entry_ptr[k] = j, leak / away, start
             k += 1
     part_ptr[last + 1], part_entry_ptr[k] = k, z
-    if top > 0.0 or error == np.inf:
-        relative = np.inf
-    if top == np.inf and not is_endless:
-        top = np.nan
+    relative = np.inf if top > 0.0 or error == np.inf else relative
+    top = np.nan if top == np.inf and not is_endless else top
     return (last + 1, k, z), (most, top, error, relative, leaves and not losing)
+
+
+@njit(cache=True, error_model="numpy")
+def _widest(below, above, error, relative):
+    """The largest error so far, and the largest relative one, with one more pair of bounds."""
+    wide, size = 0.5 * above - 0.5 * below, 0.5 * abs(above) + 0.5 * abs(below)
+    if wide > relative * size:
+        relative = wide / size
+    return wide if wide > error else error, relative  # not max: NaN is no error
 
 
 @njit(cache=True, error_model="numpy")

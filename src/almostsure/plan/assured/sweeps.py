@@ -148,7 +148,7 @@ class Sweeper:
             limits = Limits(threshold, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size)
             chunk = kernels.sweep(self.part, self.state, limits)
             if chunk < 0:
-                return bool(chunk == -1)
+                return bool(chunk == -1 and np.isfinite(value).all())
             if self.state.account[0] > stubborn and self._is_thin():
                 stubborn = 4 * int(self.state.account[0])
                 self._solve(np.arange(size, dtype=np.uint32), 50)
@@ -163,7 +163,7 @@ class Sweeper:
         change = approach(self.part, usable, order, self.state.value, self.state.policy, self.threshold)
         self.state.account[0] += MIXED_ROUNDS * self.size
         self.state.active[:], self.state.is_dirty[:] = True, True
-        return bool(change < np.inf)
+        return bool(change < np.inf and np.isfinite(self.state.value).all())
 
     # ------------------------------------------------------------------ pockets
 
