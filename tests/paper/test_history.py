@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from almostsure.errors import ArgumentError, PolicyError
 from almostsure.paper.history import augment_history, forget_budget, from_history_policy, to_history_policy
-from almostsure.policy.augment import augment, augmented_state
+from almostsure.policy.augment import augment
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulation.simulate import simulate
 from almostsure.testing import mdps
@@ -56,8 +56,8 @@ def test_histories_of_the_augmented_model_are_its_trajectories(mdp, budget, seed
     for at in range(2, len(history), 5):
         state, remaining = history[at - 2 : at]
         action, reward, overspends, after, left = history[at : at + 5]
-        outcomes = bigger.outcomes(augmented_state(mdp, budget, state, remaining), action)
-        wanted = (augmented_state(mdp, budget, after, left), reward, overspends)
+        outcomes = bigger.outcomes(f"{state} @{remaining}", action)
+        wanted = (bigger.state("overspent" if left < 0 else f"{after} @{left}"), reward, overspends)
         assert wanted in {(o.next_state, o.reward, o.damage) for o in outcomes}
         if overspends:
             break
