@@ -8,6 +8,7 @@ import inspect
 import subprocess
 import sys
 import tomllib
+from dataclasses import is_dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -163,3 +164,15 @@ def test_no_test_lies_in_a_folder_that_is_left_out(pytestconfig: pytest.Config) 
     assert "build" in folders
     left_out = [name for name in folders if any(fnmatch(name, rule) for rule in pytestconfig.getini("norecursedirs"))]
     assert not left_out
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_results_and_settings_cannot_be_changed(package: str) -> None:
+    module = importlib.import_module(package)
+    exported = [getattr(module, name) for name in module.__all__]
+    changing = [t.__name__ for t in exported if isinstance(t, type) and is_dataclass(t) and not frozen(t)]
+    assert set(changing) <= {"Ledger", "Reproduction"}  # which grow
+
+
+def frozen(kind: type) -> bool:
+    return bool(kind.__dataclass_params__.frozen)  # type: ignore[attr-defined]

@@ -375,3 +375,8 @@ def test_the_estimate_knows_when_indices_become_wide():
     assert step > 2 * outcomes
     assert levels._index(Sizes(1000, 3 * 2**29)) is np.int32
     assert levels._index(Sizes(1000, 7 * 2**28)) is np.int64  # the pool of watchers is a quarter larger
+
+
+def test_the_bytes_of_a_compact_game_are_counted():
+    """16 + 8 indices per state, 3 indices and a byte per choice, a packed target and half an index per outcome."""
+    assert levels._compact_size(1000, 2000, 5000, 4) == 48 * 1000 + 13 * 2000 + (4 + 1 + 2) * 5000
