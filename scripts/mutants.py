@@ -6,9 +6,8 @@ first fails: those named after the file, then the others.  A change that no test
 missing, or the change makes no difference and is listed in ``scripts/mutants.txt``.
 
 Before that, the tests must pass as they are, and coverage tells which of them run which line.  Lines that run when a
-file is imported belong to all of them.  Of files with compiled loops the tests that compare
-engines are run, and everything is compiled anew, since Numba's cache does not notice that a function which another file
-calls has changed.
+file is imported belong to all of them.  Of files with compiled loops the tests that compare engines are run, and
+everything is compiled anew, since Numba's cache does not notice that a function which another file calls has changed.
 """
 
 from __future__ import annotations
