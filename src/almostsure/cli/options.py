@@ -23,7 +23,7 @@ from almostsure.errors import AlmostSureError, ArgumentError, FileError, Infeasi
 from almostsure.files import MODELS, STORM, TENSORS, atomic_write
 from almostsure.model.build.examples import example_names
 from almostsure.model.mdp import MDP
-from almostsure.model.source import GYM, as_model
+from almostsure.model.source import GYM, as_model, read_constants
 
 if TYPE_CHECKING:
     from almostsure.plan.constraints import Constraint
@@ -231,6 +231,13 @@ class Task:
         """What ``as_model`` is told about the model, besides its name."""
         named = ("damage", "reward", "cost", "goal", "scale", "constants")
         return {name: getattr(self, name) for name in named}
+
+    @property
+    def environment(self) -> dict[str, Any] | None:
+        """What ``gymnasium.make`` takes to make the environment; None for a model of another kind."""
+        if not self.name.startswith(GYM):
+            return None
+        return {"id": self.name.removeprefix(GYM), **read_constants(self.constants)}
 
     def require(self) -> None:
         """Refuse what is plainly not a model before it is read."""

@@ -16,6 +16,7 @@ from almostsure.errors import ArgumentError
 from almostsure.plan.constraints import Chance, Expected
 from almostsure.plan.tradeoff.frontiers import Frontier
 from almostsure.report.episodes import distributions, recorded, visited_states
+from almostsure.report.frames import Album
 from almostsure.report.packing import number
 from almostsure.report.states import cut, described_states, highest, likeliest_run, shown_layers, state_data
 from almostsure.report.study import Plan, Study
@@ -31,10 +32,10 @@ PNG = b"\x89PNG\r\n\x1a\n"
 Figure = tuple[str, bytes, str]  # title, PNG, caption
 
 
-def content(study: Study, *, name: str, command: str, figures: Sequence[Figure]) -> dict[str, Any]:
+def content(study: Study, *, name: str, command: str, album: Album, figures: Sequence[Figure]) -> dict[str, Any]:
     """The whole content of a report."""
     mdp = study.mdp
-    records = recorded(study)
+    records = recorded(study, album)
     described = described_states(study, [*likeliest_run(study), *visited_states(records)])
     layers = shown_layers(study)
     return {
@@ -59,7 +60,8 @@ def content(study: Study, *, name: str, command: str, figures: Sequence[Figure])
         "frontier": _frontier(study.frontier),
         "distributions": distributions(study),
         "episodes": records,
-        "notes": [*study.notes, *_left_out(study, int(described.size))],
+        "pictures": album.pictures,
+        "notes": [*study.notes, *_left_out(study, int(described.size)), *filter(None, [album.note])],
         "proof": _proof(study, command),
         "figures": [_figure(*figure) for figure in figures],
     }

@@ -9,6 +9,7 @@ import numpy as np
 
 from almostsure.model.mdp import Floats
 from almostsure.policy.simulation.simulate import Episodes, Trajectory
+from almostsure.report.frames import Album
 from almostsure.report.packing import number, pack
 from almostsure.report.study import Plan, Study
 
@@ -18,10 +19,10 @@ RETURN_BINS = 30
 TAIL = 2e-3  # probability of more damage than is drawn, at most, where the bars allow
 
 
-def recorded(study: Study) -> list[dict[str, Any]]:
+def recorded(study: Study, album: Album) -> list[dict[str, Any]]:
     """A typical episode of each plan, the one with the most damage and the one with the least return."""
     played = [plan for plan in study.plans if plan.episodes is not None and plan.episodes.lengths.any()]
-    return [_record(plan, episode, title) for plan in played for episode, title in _picked(plan.episodes)]
+    return [_record(plan, episode, title, album) for plan in played for episode, title in _picked(plan.episodes)]
 
 
 def visited_states(records: list[dict[str, Any]]) -> list[int]:
@@ -40,10 +41,11 @@ def _picked(episodes: Episodes | None) -> list[tuple[int, str]]:
     return [(episode, titles[episode]) for episode in dict.fromkeys((typical, hardest, poorest))]
 
 
-def _record(plan: Plan, episode: int, title: str) -> dict[str, Any]:
+def _record(plan: Plan, episode: int, title: str, album: Album) -> dict[str, Any]:
     assert plan.episodes is not None
     path: Trajectory = plan.episodes.trajectory(episode)
     states = path.states[: LONGEST + 1].tolist()
+    frames = album.frames(path, LONGEST)
     return {
         "kind": plan.kind,
         "title": title,
@@ -52,6 +54,7 @@ def _record(plan: Plan, episode: int, title: str) -> dict[str, Any]:
         "actions": pack(path.actions[:LONGEST]),
         "rewards": pack(path.rewards[:LONGEST]),
         "damages": pack(path.damages[:LONGEST]),
+        "frames": None if frames is None else pack(frames),
         "steps": int(path.actions.size),
         "sum": {"return": number(float(plan.episodes.returns[episode])), "damage": int(path.damages.sum())},
         "ended": not bool(plan.episodes.truncated[episode]),

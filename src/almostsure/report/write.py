@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,10 @@ from almostsure.arguments import check_budget, check_discount
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
 from almostsure.model.mdp import MDP
-from almostsure.model.source import Model, as_model
+from almostsure.model.source import GYM, Model, as_model
 from almostsure.plan.constraints import Chance, Expected
 from almostsure.report.content import Figure, content
+from almostsure.report.frames import Album
 from almostsure.report.page import page
 from almostsure.report.study import TIME_LIMIT, study
 
@@ -35,6 +37,7 @@ def write_report(
     time_limit: float = TIME_LIMIT,
     command: str | None = None,
     name: str | None = None,
+    env: Any = None,
     figures: Sequence[Figure] = (),
 ) -> Path:
     """Write a report that opens in any browser, offline, and return its path.
@@ -63,6 +66,10 @@ def write_report(
     command, name
         What the report says it was made with, by default the call in Python; and what it calls the model, by default
         the example's or the file's name.
+    env
+        An environment of the model, perhaps shielded, that was made with ``render_mode="rgb_array"``: its own pictures
+        of the recorded episodes stand beside the player.  Or the arguments of ``gymnasium.make`` that make it, as a
+        mapping, ``{"id": "FrozenLake-v1"}``; of ``gym:…`` by default the environment itself.
     figures
         Pictures to append: title, bytes of a PNG file, and caption of each; ArgumentError if one is not a PNG file.
 
@@ -76,9 +83,13 @@ def write_report(
     model = as_model(mdp)
     source = None if isinstance(mdp, MDP) else Path(fspath(mdp)).name
     given = {"budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed}
-    found = study(model, **_checked(given, time_limit))
     made = command if command is not None else _call(source, given)
-    text = page(content(found, name=name or source or "a model", command=made, figures=figures))
+    if env is None and not isinstance(mdp, MDP) and fspath(mdp).startswith(GYM):
+        env = {"id": fspath(mdp).removeprefix(GYM)}
+    with closing(Album(model, env)) as album:
+        found = study(model, **_checked(given, time_limit))
+        told = content(found, name=name or source or "a model", command=made, album=album, figures=figures)
+    text = page(told)
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
     return Path(path)

@@ -54,7 +54,7 @@ def report(
     options: Any = {
         "budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed, "time_limit": time_limit,
     }  # fmt: skip
-    written = write_report(task.mdp, output, name=model, command=_command_line(), **options)
+    written = write_report(task.mdp, output, name=model, command=_command_line(), env=task.environment, **options)
     size = written.stat().st_size
     if show:
         webbrowser.open(written.resolve().as_uri())

@@ -191,6 +191,12 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
             raise ResetNeeded("call reset() before render()")
         return self._renderer.show(Scene(self._state, self._last, self._damage, self._hurt))
 
+    def picture(self, state: int, action: int = -1, damage: int = 0, *, hurt: bool = False) -> Any:
+        """What :meth:`render` returns in a state, after an action (−1: at the start) and with so much damage so far."""
+        if self._renderer is None:
+            raise ArgumentError("the environment draws nothing: make it with render_mode='rgb_array' or 'ansi'")
+        return self._renderer.show(Scene(state, "" if action < 0 else self.mdp.action_name(action), damage, hurt))
+
     def close(self) -> None:
         """Close the window, if there is one."""
         if self._renderer is not None:

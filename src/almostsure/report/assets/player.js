@@ -4,8 +4,8 @@ const MOST_PIPS = 24, SPEEDS = { "0.5": "half speed", 1: "normal speed", 3: "fas
 
 function buildPlayer() {
   if (!DATA.episodes.length) { byId("play").hidden = true; return; }
-  const records = DATA.episodes.map((record) => ({ ...record, actions: unpack(record.actions), rewards: unpack(record.rewards), damages: unpack(record.damages) }));
-  byId("play-lead").textContent = `Recorded episodes, from ${count(DATA.distributions.plans.find((d) => d.return).return.episodes, "simulated run")} of each policy (seed ${DATA.proof.seed}). Every run starts with a budget of ${DATA.budget}; watch what is left.`;
+  const records = DATA.episodes.map((record) => ({ ...record, actions: unpack(record.actions), rewards: unpack(record.rewards), damages: unpack(record.damages), frames: unpack(record.frames) }));
+  byId("play-lead").textContent = `Recorded episodes, from ${count(DATA.distributions.plans.find((d) => d.return).return.episodes, "simulated run")} of each policy (seed ${DATA.proof.seed}). Every run starts with a budget of ${DATA.budget}; watch what is left.${DATA.pictures.length ? " The pictures beside the drawing are the environment's own." : ""}`;
   const parts = playerParts(records);
   const player = { record: records[0], beside: null, step: 0, timer: null, speed: 1, parts };
   const last = () => Math.max(player.record.actions.length, player.beside ? player.beside.actions.length : 0);
@@ -35,7 +35,7 @@ function buildPlayer() {
 function playerParts(records) {
   const kinds = [...new Set(records.map((record) => record.kind))];
   const parts = {
-    stage: make("div", { class: "stage" }), go: make("button", { type: "button", class: "go", id: "player-go" }),
+    stage: make("div", { class: "stage" }), frame: newFrame(), go: make("button", { type: "button", class: "go", id: "player-go" }),
     first: make("button", { type: "button", "aria-label": "To the beginning" }, "|◀"), back: make("button", { type: "button", "aria-label": "One step back", id: "player-back" }, "◀"),
     next: make("button", { type: "button", "aria-label": "One step on", id: "player-next" }, "▶|"),
     scrub: make("input", { type: "range", min: 0, value: 0, "aria-label": "Step of the episode", id: "player-step" }),
@@ -49,9 +49,9 @@ function playerParts(records) {
   const policy = make("fieldset", { class: "segments", id: "player-policy" }, make("legend", null, "Promise"));
   segments(policy, "player-policy", Object.fromEntries(kinds.map((kind) => [kind, PLANS[kind].title])), kinds[0], (kind) => parts.pick(kind));
   put(byId("player"), make("div", { class: "player-grid" },
-    make("div", { class: "card" }, DATA.view.kind === "levels" ? "" : parts.beside, parts.stairs, make("div", { class: "buttons" }, parts.first, parts.back, parts.go, parts.next, parts.speed), parts.scrub),
+    make("div", { class: "card" }, DATA.view.kind === "levels" && !parts.frame ? "" : parts.beside, parts.stairs, make("div", { class: "buttons" }, parts.first, parts.back, parts.go, parts.next, parts.speed), parts.scrub),
     make("div", { class: "card stack" }, policy, make("div", null, make("p", { class: "sub" }, "Episode"), parts.episode), kinds.length > 1 ? make("div", null, make("p", { class: "sub" }, "Beside it"), parts.other) : "", make("div", null, make("p", { class: "sub" }, "Budget left"), parts.left, parts.gauge), parts.log, parts.outcome)));
-  put(parts.beside, parts.stage);
+  put(parts.beside, parts.stage, parts.frame);
   parts.picture = newScene(parts.stage);
   return parts;
 }
@@ -61,13 +61,28 @@ function newScene(stage) {
   return DATA.view.kind === "graph" ? new Graph(stage, { label: "The graph with the state of the episode" }) : null;
 }
 
+// What the environment itself draws, if this file has any of it.
+function newFrame() {
+  return DATA.pictures.length ? make("img", { class: "frame", alt: "" }) : "";
+}
+
+function drawFrame(image, record, step) {
+  if (!image) return;
+  const number = record.frames ? record.frames[step] : -1;
+  image.hidden = number < 0;
+  if (number < 0) return;
+  image.src = `data:image/png;base64,${DATA.pictures[number]}`;
+  image.alt = `The environment's own picture of ${stateName(record.states[step])}`;
+}
+
 // One stage, or two with a title each.
 function drawBeside({ record, beside, parts }) {
   const title = ({ kind }) => make("h3", { class: `c-${kind}` }, make("i", { class: `key ${kind}`, "aria-hidden": "true" }), PLANS[kind].title);
-  if (!beside) { put(parts.beside, parts.stage); parts.second = null; return; }
+  if (!beside) { put(parts.beside, parts.stage, parts.frame); parts.second = null; return; }
   const stage = make("div", { class: "stage" });
   parts.says = make("p", { class: "dim sub", id: "player-beside" });
-  put(parts.beside, make("div", null, title(record), parts.stage), make("div", null, title(beside), stage, parts.says));
+  parts.otherFrame = newFrame();
+  put(parts.beside, make("div", null, title(record), parts.stage, parts.frame), make("div", null, title(beside), stage, parts.otherFrame, parts.says));
   parts.second = newScene(stage);
 }
 
@@ -91,9 +106,11 @@ function drawStep(player) {
   parts.log.textContent = step === 0 ? `Starts at ${here}.` : `Step ${step} of ${record.actions.length}: ${actionName(record.actions[step - 1])} → ${here}${record.damages[step - 1] ? `, damage ${record.damages[step - 1]}` : ""}.${gained}`;
   parts.outcome.textContent = `In the end: ${count(record.steps, "step")}, damage ${record.sum.damage}${DATA.rewarded ? `, return ${show(record.sum.return)}` : ""}${record.ended ? "" : "; it was cut there"}.${record.steps > record.actions.length ? ` The first ${record.actions.length} steps are recorded.` : ""}`;
   drawScene(parts.picture, record, step);
+  drawFrame(parts.frame, record, step);
   if (beside) {
     const there = Math.min(player.step, beside.actions.length), taken = beside.damages.slice(0, there).reduce((a, b) => a + b, 0);
     drawScene(parts.second, beside, there);
+    drawFrame(parts.otherFrame, beside, there);
     parts.says.textContent = taken > DATA.budget ? `overspent by ${taken - DATA.budget}` : `${DATA.budget - taken} of ${DATA.budget} left`;
   }
   put(parts.stairs, stairs(record, step));
@@ -135,7 +152,7 @@ function stairs(record, step) {
   const path = levels.map((k, t) => (t ? `H ${X(t)} V ${Y(k)}` : `M ${X(0)} ${Y(k)}`)).join(" ");
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": "What is left of the budget, step by step" },
     draw("line", { class: "axis", x1: left, x2: width - right, y1: Y(0), y2: Y(0) }),
-    draw("text", { x: left - 6, y: Y(high) + 4, "text-anchor": "end" }, DATA.budget), draw("text", { x: left - 6, y: Y(0) + 4, "text-anchor": "end" }, DATA.budget ? "0" : ""),
+    draw("text", { x: left - 6, y: Y(DATA.budget) + 4, "text-anchor": "end" }, DATA.budget), draw("text", { x: left - 6, y: Y(0) + 4, "text-anchor": "end" }, DATA.budget ? "0" : ""),
     draw("path", { class: `s-${record.kind}`, fill: "none", "stroke-width": 2, d: path }),
     draw("line", { class: "mark-line", x1: X(step), x2: X(step), y1: top - 4, y2: height - bottom }),
     MARKS[record.kind](X(step), Y(levels[step])),
