@@ -11,6 +11,10 @@ from almostsure.kernels import njit
 from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.steps import change
 
+LITTLE = 1e-10  # damage that decides nothing
+SWEEPS = 4  # over every component at least
+VISITS = 1 << 18  # of the pairs of a component
+
 
 @njit(cache=True, error_model="numpy")
 def tied(game, low, play, rival, slack):
@@ -83,17 +87,49 @@ def tied_graph(game, is_tied, starts, grows):
 
 
 @njit(cache=True, error_model="numpy")
-def count(choice_ptr, game, damages, ends, weight):
-    """What a step costs, by the model's choice: −1, and some more for each unit of damage; 0 after the end."""
+def hurts(choice_ptr, game, damages, ends):
+    """The expected damage of a step, by the model's choice, and whether it is a step: none is taken after the end."""
     outcome_ptr, probability = game.outcome_ptr, game.probability
-    costs = np.zeros(outcome_ptr.size - 1)
+    hurt, is_step = np.zeros(outcome_ptr.size - 1), np.zeros(outcome_ptr.size - 1, np.bool_)
     for s in range(ends.size):
         for c in range(choice_ptr[s], choice_ptr[s] if ends[s] else choice_ptr[s + 1]):
-            hurt = 0.0
+            is_step[c] = True
             for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                hurt += probability[o] * damages[o]
-            costs[c] = -1.0 - weight * hurt
-    return costs
+                hurt[c] += probability[o] * damages[o]
+    return hurt, is_step
+
+
+@njit(cache=True, error_model="numpy")
+def spend_little(game, order, hurt, play):
+    """Change choices of a graph, all of whose policies surely end, to those that are expected to hurt least on the way.
+
+    Components are swept forth and back until nothing changes, large ones only some times.
+    """
+    _, _, ptr, origin, entry_ptr, target = game.graph
+    outcome_ptr, probability, (start, member) = game.outcome_ptr, game.probability, order
+    ahead = np.zeros(play.size)  # the damage that is expected from each pair on
+    for i in range(start.size - 1):
+        first, size = np.int64(start[i]), np.int64(start[i + 1]) - np.int64(start[i])
+        for sweep in range(1 if size == 1 else SWEEPS + VISITS // size):
+            most = 0.0
+            for j in range(size):
+                x = member[first + j if sweep % 2 == 0 else first + size - 1 - j]
+                old, best = play[x], np.inf
+                for k in range(ptr[x], ptr[x + 1]):
+                    worth, away, c = 0.0, 0.0, origin[k]
+                    shift = np.int64(outcome_ptr[c]) - np.int64(entry_ptr[k])
+                    for e in range(np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])):
+                        if target[e] != x:
+                            worth += probability[e + shift] * ahead[target[e]]
+                            away += probability[e + shift]
+                    worth = (hurt[c] + worth) / away if away > 0.0 else 0.0  # the end
+                    if worth < best - LITTLE or (k == old and worth <= best + LITTLE):
+                        best, play[x] = worth, k
+                if best < np.inf:
+                    most = max(most, abs(best - ahead[x]))
+                    ahead[x] = best
+            if most <= LITTLE:
+                break
 
 
 @njit(cache=True, error_model="numpy")

@@ -15,10 +15,8 @@ surely ends, or comes to where it is the old one, it returns at least ℓ'.  Thi
 with all roundings, and η is widened until it holds.  If η h is more than the tolerance leaves at the start, fewer
 choices are tied; in the end the old policy stays.
 
-**Equal costs.**  Where every step costs the same, lengths are what the values say, and only damage is left to decide.
-Lengths are known to ``CLOSE`` times themselves, so that 1 would not see damage beyond ``DAMAGE / CLOSE`` = 100 steps.
-There a unit of damage counts as much as the whole way, to the tolerance ``ROUGH``: the way itself counts alike for all
-tied choices.  With nothing left to spend there is nothing to decide.
+**Equal costs.**  Where every step costs the same, c > 0, lengths are what the values say, and only damage is left to
+decide.  Every policy of tied choices surely ends then, with h = −ℓ / (c − η) at most, and no length need be found.
 """
 
 from __future__ import annotations
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 
 DAMAGE = 1e-6  # steps that a unit of damage counts as
 CLOSE = 1e-8  # tolerance of lengths and of probabilities to end
-ROUGH = 1e-3  # tolerance of expected damage on long ways
 AS_LIKELY = 1e-12  # by how much a choice may lower the probability to end
 USUAL_LENGTH = 100_000  # of an episode, or more, for a first guess of η
 ROUNDINGS = 64  # that η is to outweigh
@@ -69,11 +66,11 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
         if not (engine.bounds.rival <= slack).any():
             return found
         if cost is None:
-            cost = _cost_of_steps(engine, low) if all_end else 0.0
+            cost = _cost_of_steps(engine) if all_end else 0.0
         ties = _Ties(engine, found, starts, _tied(engine, slack), cost)
         if not ties.exist:
             return found
-        ties.shorten()
+        ties.decide()
         lower = ties.prove()
         missing = low - lower[aims]
         if (missing <= left).all():
@@ -82,46 +79,54 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
     return found
 
 
-def _cost_of_steps(engine: Engine, low: Floats) -> float:
-    """What every step costs, if that is the same and the way so long that lengths hide damage; otherwise 0."""
+def _cost_of_steps(engine: Engine) -> float:
+    """What every step costs, if that is the same; otherwise 0."""
     gain, cost = engine.game.gain, -float(engine.game.gain.min(initial=0.0))
-    if engine.discount < 1 or not low.size or (CLOSE * low >= -DAMAGE * cost).any():
-        return 0.0
     others = np.flatnonzero(gain != -cost)
-    if gain[others].any():
+    if engine.discount < 1 or gain[others].any():
         return 0.0
     owner = np.searchsorted(engine.mdp.choice_ptr, others, side="right") - 1
     return cost if engine.mdp.is_terminal()[owner].all() else 0.0
 
 
 class _Ties:
-    """The tied choices on what can be reached by them, and the policy of these that ends soonest."""
+    """The tied choices on what can be reached by them, and the best policy of these."""
 
     def __init__(self, engine: Engine, found: Pairs, starts: Ints, tied: Bools, cost: float) -> None:
         self.engine, self.found, self.cost = engine, found, cost
         self.play = found.play.copy()
         grows = engine.graph.remaining > 0 if cost > 0 else np.ones(found.play.size, np.bool_)
         self.graph, self.pairs, self.via = engine.call(kernels.tied_graph, engine.game, tied, starts, grows)
-        self.grows = grows[self.pairs]
-        self.exist = self.graph.origin.size > np.count_nonzero(self.grows)
+        self.exist = self.graph.origin.size > np.count_nonzero(grows[self.pairs])
         self.height = np.zeros(self.pairs.size)  # bounds on the length; 0 where the old choices stay
 
-    def shorten(self) -> None:
+    def decide(self) -> None:
         """Find the policy."""
-        engine, mdp, low = self.engine, self.engine.mdp, self.found.lower[self.pairs]
-        weight = -float(low.min()) / self.cost if self.cost > 0 else DAMAGE
-        self.costs = engine.call(kernels.count, mdp.choice_ptr, engine.game, mdp.damage, mdp.is_terminal(), weight)
-        lengths = engine.other(self.graph, self.costs)
+        engine, mdp = self.engine, self.engine.mdp
+        hurt, is_step = engine.call(kernels.hurts, mdp.choice_ptr, engine.game, mdp.damage, mdp.is_terminal())
         if self.cost > 0:
-            lengths.order = _within(lengths.order, self.grows)
-            lengths.bounds.low[:] = lengths.bounds.high[:] = low / self.cost
-            if lengths.hint.size:
-                lengths.hint[self.graph.state] = low / self.cost
-        lengths.solve(ROUGH if self.cost > 0 else CLOSE)
+            self._spend_little(hurt)
+        else:
+            self._end_soon(np.where(is_step, -1.0 - DAMAGE * hurt, 0.0))
+
+    def _spend_little(self, hurt: Floats) -> None:
+        """Where every step costs the same: the least damage."""
+        lengths = self.engine.other(self.graph, self.engine.game.gain)
+        play = self.graph.ptr[:-1].copy()
+        self.engine.call(kernels.spend_little, lengths.game, lengths.order, hurt, play)
+        at = np.flatnonzero(self.graph.ptr[:-1] < self.graph.ptr[1:])
+        self.play[self.pairs[at]] = self.via[play[at]]
+        self.height = self.found.lower[self.pairs] / -self.cost
+
+    def _end_soon(self, costs: Floats) -> None:
+        """Where somebody surely ends: the least length, and then damage."""
+        self.costs = costs
+        lengths = self.engine.other(self.graph, costs)
+        lengths.solve(CLOSE)
         ends = lengths.bounds.low > -np.inf
-        at = np.flatnonzero(ends & self.grows)
+        at = np.flatnonzero(ends)
         self._take(lengths.bounds, self.via, at, at)
-        if self.cost == 0 and not ends.all():
+        if not ends.all():
             self._end_likely(~ends)
 
     def _end_likely(self, unsure: Bools) -> None:
