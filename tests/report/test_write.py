@@ -1,3 +1,4 @@
+import base64
 import os
 import re
 import tempfile
@@ -26,7 +27,6 @@ def test_one_file_without_anything_from_outside(hazard):
 
 
 def test_the_policy_names_the_hash_of_the_script_and_of_the_style(hazard):
-    import base64
     import hashlib
 
     text = hazard.read_text("utf-8")
@@ -302,3 +302,23 @@ def test_a_continuous_system_has_a_page_too(tmp_path):
     ]
     assert pages[0].read_bytes() == pages[1].read_bytes()
     assert "<svg" in pages[0].read_text("utf-8") or "data:image/png" in pages[0].read_text("utf-8")
+
+
+@pytest.mark.parametrize("size", [200, 480])
+def test_rivers_that_are_one_cell_wide_are_seen_on_large_maps(tmp_path, content_of, size):
+    cells = np.full((size, size), ".")
+    cells[:, size // 2] = cells[size // 3] = "~"
+    cells[5, 5], cells[0, 0], cells[-1, -1] = "~", "S", "G"
+    view = content_of(write_report(asure.from_map(cells), tmp_path / "r.html", budget=2, time_limit=1))["view"]
+    assert view["cellsASide"] == size // 160 + (size % 160 > 0)
+    hurts = np.frombuffer(base64.b64decode(view["hurts"]["bytes"]), np.uint8).reshape(view["rows"], view["columns"])
+    assert hurts[:, size // 2 // view["cellsASide"]].all()
+    assert hurts[size // 3 // view["cellsASide"]].all()
+    assert hurts.sum() == sum(hurts.shape) - 1  # a single cell among many is left out
+
+
+def test_a_plan_takes_less_than_it_may_only_where_it_does(hazard, tmp_path, content_of):
+    said = content_of(hazard)["sentences"]
+    assert any(text.startswith("A plan that may take 3 damage on average returns ") for text in said)
+    said = content_of(write_report("gym:FrozenLake-v1", tmp_path / "r.html", budget=1))["sentences"]
+    assert any(text.startswith("A plan that may take 1 damage on average, and takes 0.18, returns ") for text in said)

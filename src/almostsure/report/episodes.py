@@ -37,7 +37,7 @@ def _picked(episodes: Episodes | None) -> list[tuple[int, str]]:
     typical = int(np.lexsort((episodes.lengths, np.abs(episodes.returns - middle)))[0])
     hardest = int(np.lexsort((episodes.lengths, -episodes.damages))[0])
     poorest = int(np.lexsort((episodes.lengths, episodes.returns))[0])
-    titles = {poorest: "the lowest return", hardest: "the most damage", typical: "a typical run"}
+    titles = {poorest: "lowest return", hardest: "most damage", typical: "typical run"}
     return [(episode, titles[episode]) for episode in dict.fromkeys((typical, hardest, poorest))]
 
 

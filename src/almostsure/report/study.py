@@ -243,9 +243,10 @@ def _assured(mdp: MDP, ladder: Ladder, constraint: AlmostSure, discount: float) 
 def _programmed(mdp: MDP, kind: str, constraint: Expected | Chance, time: Time) -> Plan:
     layers = constraint.budget + 2 if isinstance(constraint, Chance) else 1
     if not time.suffices("programme", mdp.num_states, layers):
+        which = "With a risk" if isinstance(constraint, Chance) else "On average"
         time.notes.append(
-            f"The plans for averages and risks: linear programmes over {mdp.num_states:,} states would take longer "
-            "than a report may. Use solve_policy."
+            f"{which}: a linear programme over {mdp.num_states:,} states would take longer than a report may. "
+            "Use solve_policy."
         )
         return Plan(kind=kind, constraint=constraint, problem="Left out: it would take longer than a report may.")
     solution = _solved(mdp, constraint, time.discount)

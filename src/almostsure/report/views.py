@@ -52,7 +52,7 @@ def _map(study: Study, layout: Layout, described: Ints) -> dict[str, Any]:
     drawn = np.flatnonzero(layout.cell >= 0)
     row, column = np.divmod(layout.cell[drawn].astype(np.int64), layout.columns)
     square = row // cells_a_side * columns + column // cells_a_side
-    view = _squares(study, drawn, square, rows, columns)
+    view = _squares(study, drawn, square, rows, columns, across=cells_a_side)
     count = np.bincount(square, minlength=rows * columns)
     return view | {
         "kind": "map",
@@ -78,8 +78,11 @@ def _mosaic(study: Study) -> dict[str, Any]:
     return view | {"kind": "mosaic", "cellsASide": 1, "crowded": False, "text": None, "compass": None}
 
 
-def _squares(study: Study, states: Ints, square: Ints, rows: int, columns: int) -> dict[str, Any]:
-    """One entry per square: the state in it that needs most (−1 for none), what half of its states need, and so on."""
+def _squares(study: Study, states: Ints, square: Ints, rows: int, columns: int, *, across: int = 1) -> dict[str, Any]:
+    """One entry per square: the state in it that needs most (−1 for none), what half of its states need, and so on.
+
+    What hurts is shown where a third of its states hurts, or as many as a river has that is one cell wide.
+    """
     count = rows * columns
     need, hurts = study.minimal.of_state[states], arrival_damage(study.mdp)[states]
     order = np.lexsort((need, square))
@@ -88,8 +91,9 @@ def _squares(study: Study, states: Ints, square: Ints, rows: int, columns: int) 
     taken = np.flatnonzero(size)
     worst = order[(first + size - 1)[taken]]
     middle = order[(first + size // 2)[taken]]
-    most = np.bincount(square, hurts > 0, minlength=count)[taken] * 3 >= size[taken]  # a river is seen as one
-    columns_of = {"state": states[worst], "need": need[middle], "worst": need[worst], "hurts": hurts[worst] * most}
+    shown = np.bincount(square, hurts > 0, minlength=count)[taken] >= np.minimum(size[taken] / 3, across)
+    strongest = np.maximum.reduceat(hurts[order], first[taken]) if taken.size else hurts[:0]
+    columns_of = {"state": states[worst], "need": need[middle], "worst": need[worst], "hurts": strongest * shown}
     packed = {}
     for name, values in columns_of.items():
         full = np.full(count, -1 if name == "state" else 0, np.int64)

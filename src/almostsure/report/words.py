@@ -12,6 +12,8 @@ from almostsure.report.study import Plan, Study
 from almostsure.wording import TINY, number
 from almostsure.wording import percent as plain_percent
 
+ROUNDED = 0.005  # less than this is not seen in numbers with two decimals
+
 
 def headline(study: Study) -> str:
     """What the report says, in one sentence."""
@@ -133,15 +135,19 @@ def _about_others(study: Study) -> list[str]:
     for plan in study.plans[1:]:
         if plan.policy is None or plan.evaluation is None or assured.policy is None:
             continue
-        over = plan.evaluation.exceeds(study.budget)
-        what = (
-            f"A plan that may take {_limit(plan)}{_discounted(study)} damage on average, and takes "
-            f"{show(plan.evaluation.discounted_damage)},"
-            if isinstance(plan.constraint, Expected)
-            else f"A plan that may exceed {study.budget:,} with probability {_risk(plan)}"
-        )
-        result.append(f"{what} returns {show(plan.value)}{_difference(plan, assured)}, and {_excess(over, study)}.")
+        excess = _excess(plan.evaluation.exceeds(study.budget), study)
+        gained = f"{show(plan.value)}{_difference(plan, assured)}"
+        result.append(f"{_allowed(plan, study)} returns {gained}, and {excess}.")
     return result
+
+
+def _allowed(plan: Plan, study: Study) -> str:
+    """What a plan may do, and how much damage it takes where that is less than it may."""
+    if not isinstance(plan.constraint, Expected) or plan.evaluation is None:
+        return f"A plan that may exceed {study.budget:,} with probability {_risk(plan)}"
+    taken = plan.evaluation.discounted_damage
+    slack = f", and takes {show(taken)}," if taken < plan.constraint.limit - ROUNDED else ""
+    return f"A plan that may take {_limit(plan)}{_discounted(study)} damage on average{slack}"
 
 
 def _discounted(study: Study) -> str:
@@ -157,7 +163,7 @@ def _risk(plan: Plan) -> str:
 
 def _difference(plan: Plan, assured: Plan) -> str:
     gain = plan.value - assured.value
-    if not math.isfinite(gain) or abs(gain) < 0.005:
+    if not math.isfinite(gain) or abs(gain) < ROUNDED:
         return ", no more than the certain one" if math.isfinite(gain) else ""
     return f" ({show(abs(gain))} {'more' if gain > 0 else 'less'})"
 

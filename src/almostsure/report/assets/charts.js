@@ -35,11 +35,12 @@ function lineChart({ label, xTitle, yTitle, series, xs, xName, mark }) {
   if (high - low < 1e-6 * Math.max(1, Math.abs(high))) low = high;  // no noise magnified
   const pad = (high - low || Math.abs(high) || 1) * 0.08;
   low -= pad; high += pad;
-  const { width, height, left, right, top, bottom } = CHART;
+  const { width, height, right, top, bottom } = CHART, heights = ticks(low, high, 5);
+  const left = Math.max(CHART.left, 34 + 7.5 * Math.max(...heights.map((y) => show(y).length)));  // room for numbers beside the title
   const [first, last] = [xs[0], xs[xs.length - 1]];
   const X = (x) => left + 14 + ((x - first) / (last - first || 1)) * (width - left - right - 28);
   const Y = (y) => height - bottom - ((y - low) / (high - low)) * (height - top - bottom);
-  for (const y of ticks(low, high, 5)) {
+  for (const y of heights) {
     svg.append(draw("line", { class: "grid", x1: left, x2: width - right, y1: Y(y), y2: Y(y) }),
       draw("text", { x: left - 8, y: Y(y) + 4, "text-anchor": "end" }, show(y)));
   }
@@ -108,7 +109,7 @@ function drawKinds() {
     const over = toNumber(plan.overspends) > 0;
     return make("tr", null, name, make("td", { class: "number" }, DATA.rewarded ? show(plan.value) : "–"), make("td", { class: "number" }, show(plan.meanDamage)),
       make("td", { class: "number" }, plan.worst === null ? "no limit" : plan.worst), make("td", { class: `number${over ? " hurt" : ""}` }, plan.kind === "assured" ? "0, proved" : percent(plan.overspends)),
-      make("td", null, plan.randomised ? "tosses coins" : "a fixed rule", plan.stationary ? ", ignores the budget left" : ", uses the budget left", toNumber(plan.ends) < 1 - 1e-9 ? `; ends with probability ${percent(plan.ends)}` : ""));
+      make("td", null, plan.randomised ? "tosses coins" : "a fixed rule", plan.stationary ? ", ignores the budget left" : ", uses the budget left", toNumber(plan.ends) <= 0 ? "; never ends" : toNumber(plan.ends) < 1 - 1e-9 ? `; ends with probability ${percent(plan.ends)}` : ""));
   });
   for (const row of rows) [...row.children].forEach((cell, i) => { if (i && cell.colSpan === 1) cell.setAttribute("data-label", heads[i]); });
   put(byId("kinds-table"), make("table", { class: "wide stacked" }, make("thead", null, make("tr", null, heads.map((h, i) => make("th", { scope: "col", class: i && i < 5 ? "number" : "" }, h)))), make("tbody", null, rows)),
@@ -176,8 +177,11 @@ function returnChart(kind, data, most) {
   const [svg, Y] = smallFrame(`Sampled distribution of the return, ${PLANS[kind].title}: mean ${show(data.mean)}`, "return per run", most);
   const { width, height, left, right, top, bottom } = SMALL, edges = DATA.distributions.edges.map(toNumber), low = edges[0], high = edges[edges.length - 1];
   const X = (x) => left + ((x - low) / (high - low)) * (width - left - right);
-  data.share.forEach((p, i) => { if (p > 0) { const bar = draw("rect", { class: `f-${kind}`, x: X(edges[i]) + 0.5, y: Y(p), width: Math.max(1, X(edges[i + 1]) - X(edges[i]) - 1), height: height - bottom - Y(p) }); bar.append(draw("title", null, `${show(edges[i])} … ${show(edges[i + 1])}: ${percent(p)}`)); svg.append(bar); } });
-  for (const x of ticks(low, high, 5)) svg.append(draw("text", { x: X(x), y: height - bottom + 14, "text-anchor": "middle" }, show(x)));
+  const whole = Math.abs(low % 1) === 0.5 && edges[1] - edges[0] === 1;  // a bar for each whole number
+  const range = (i) => (whole ? show(edges[i] + 0.5) : `${show(edges[i])} … ${show(edges[i + 1])}`);
+  data.share.forEach((p, i) => { if (p > 0) { const bar = draw("rect", { class: `f-${kind}`, x: X(edges[i]) + 0.5, y: Y(p), width: Math.max(1, X(edges[i + 1]) - X(edges[i]) - 1), height: height - bottom - Y(p) }); bar.append(draw("title", null, `${range(i)}: ${percent(p)}`)); svg.append(bar); } });
+  const named = whole ? ticks(low + 0.5, high - 0.5, Math.min(5, high - low - 1)).filter(Number.isInteger) : ticks(low, high, 5);
+  for (const x of named) svg.append(draw("text", { x: X(x), y: height - bottom + 14, "text-anchor": "middle" }, show(x)));
   const mean = toNumber(data.mean);
   if (Number.isFinite(mean)) svg.append(draw("line", { class: "mark-line", x1: X(mean), x2: X(mean), y1: top - 16, y2: height - bottom }), draw("text", { class: "halo", x: X(mean) + (mean > (low + high) / 2 ? -5 : 5), y: top - 6, "text-anchor": mean > (low + high) / 2 ? "end" : "start" }, `mean ${show(mean)}`));
   return svg;

@@ -119,8 +119,10 @@ function drawLegend() {
   items.push(make("span", null, graph ? box(palette.unsafe) : box(palette.unsafe, palette.hatch), graph ? "dashed: not safe with what is left" : "not safe with what is left"));
   if (graph && STATES.play) items.push(make("span", null, swatch((p) => { p.fillStyle = palette.assured; p.fillRect(0, 15, 36, 6); }), "best action"));
   if (DATA.levels.infinite) items.push(make("span", null, box(palette.never, "rgba(255,255,255,.35)", true), "never safe"));
-  if (SQUARES && SQUARES.kind !== "mosaic" && DATA.view.cellsASide === 1) {
-    if (STATES.play) items.push(make("span", null, "→ best action with what is left there (faint: no run comes there)"), make("span", null, swatch((p) => { p.globalAlpha = 0.45; p.fillStyle = palette.assured; p.fillRect(0, 12, 36, 12); }), shownRun().name));
+  const small = SQUARES && SQUARES.kind !== "mosaic" && DATA.view.cellsASide === 1;
+  if (small && STATES.play) items.push(make("span", null, "→ best action with what is left there (faint: no run comes there)"));
+  if (SQUARES && SQUARES.kind !== "mosaic" && STATES.play) items.push(make("span", null, swatch((p) => { p.globalAlpha = small ? 0.45 : 1; p.fillStyle = palette.assured; p.fillRect(0, 12, 36, 12); }), shownRun().name));
+  if (small) {
     items.push(make("span", null, swatch((p) => { p.fillStyle = palette.harm; p.fillRect(28, 4, 6, 28); }), "not allowed that way"));
     if (app.other !== null) items.push(make("span", null, swatch((p) => { p.fillStyle = palette.focus; p.fillRect(4, 15, 28, 6); }), `other action with ${DATA.layers[app.other]} left`));
   }

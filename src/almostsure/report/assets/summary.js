@@ -1,7 +1,7 @@
 // ------------------------------------------------------------------ the summary, the proof, and what is left out
 
 function drawSummary() {
-  byId("name").textContent = nameOf(DATA.name);
+  put(byId("name"), nameOf(DATA.name).split(/(?<=[/:])/).map((part) => [part, make("wbr")]));  // broken there rather than inside a word
   byId("headline").textContent = DATA.headline;
   put(byId("sentences"), DATA.sentences.map((sentence) => make("p", null, plain(sentence))));
   put(byId("facts"), DATA.facts.map((fact) => make("div", null, make("dt", null, fact.label), make("dd", { class: "figure" }, fact.value), make("dd", { class: "note" }, fact.note))));
