@@ -3,7 +3,7 @@
     python benchmarks/bench_budget.py [--quick] [--only NAME …] [--models DIR] [--json FILE] [--huge]
 
 For each case: seconds to solve (best of several, warm, all levels, k* of states and of choices), the same in bare
-passes (``np.sum`` over the successor array, best of many, in the same run), outcomes a second, the checker in bare
+passes (``np.sum`` over the successor array, best of many, in the same run), outcomes per second, the checker in bare
 passes, peak memory beyond the model in bytes an outcome (in a process of its own), and, on the grids and on PRISM
 models, Storm's checking time and its ratio to ours.  Values are compared with Storm's; certificates are verified.
 """

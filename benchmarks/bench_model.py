@@ -1,4 +1,4 @@
-"""Benchmark of models: building, memory, files, and how soon a newcomer sees something.
+"""Models: building, memory, files, and the time until a newcomer sees something.
 
     python benchmarks/bench_model.py [--quick]
 

@@ -1,4 +1,4 @@
-"""State look-ups a second: ``shield.mask`` beside the loop-free NumPy that one would write by hand.
+"""Masks per second: ``shield.mask`` beside the loop-free NumPy that one would write by hand.
 
 The peer does what a careful user does: one table of k* by state and action, and ``table[states] <= remaining``,
 then a check that no row is empty.  Both give the same masks, or the run fails.

@@ -1,4 +1,4 @@
-"""Simulation: steps a second on the 12×12 hazard map, compiled and plain, beside a loop over Gymnasium steps.
+"""Simulation: steps per second on the 12×12 hazard map, compiled and plain, beside a loop over Gymnasium steps.
 
     python benchmarks/bench_simulate.py [--quick]
 
@@ -48,7 +48,7 @@ def timed(name, play):  # type: ignore[no-untyped-def]
     results = play()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     steps = int(results[2].sum())
-    print(f"{name:24}  {steps / wall / 1e6:8.2f} million steps a second ({wall:.2f} s wall, {cpu:.2f} s CPU)")
+    print(f"{name:24}  {steps / wall / 1e6:8.2f} million steps per second ({wall:.2f} s wall, {cpu:.2f} s CPU)")
     return results
 
 

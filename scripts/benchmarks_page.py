@@ -28,14 +28,14 @@ APPENDIX = ROOT / "docs" / "benchmarks-raw.md"
 HEAD = """\
 # Benchmarks
 
-Every benchmark runs beside a peer in the same run, because seconds depend on the machine; what counts are the ratios.
-`make bench` runs them all. The tables are made by `scripts/benchmarks_page.py` of what was printed, which is in the
-[appendix](benchmarks-raw.md) to the letter; `benchmarks/README.md` explains the columns.
+Every benchmark measures a peer in the same run, because seconds depend on the machine: the ratios are what counts.
+`make bench` runs them all. `scripts/benchmarks_page.py` makes these tables from what the benchmarks printed, which the
+[appendix](benchmarks-raw.md) shows unchanged; `benchmarks/README.md` explains the columns.
 """
 RAW = """\
 # Benchmarks, raw output
 
-What each benchmark printed when it was last run, unchanged. The [tables](benchmarks.md) are made of it.
+What each benchmark printed when it was last run, unchanged. The [tables](benchmarks.md) are made from it.
 """
 NUMBER = r"(?:[-−]?[\d,.]+(?:e[-+]?\d+)?|[-−]?inf|–)"
 
@@ -47,6 +47,7 @@ class Summary(NamedTuple):
     columns: tuple[str, ...]
     row: str
     order: tuple[int, ...] = ()  # of the pattern's groups, if it is not that of the columns
+    under: str = ""  # pattern of a line above the rows, whose group is their first cell
 
 
 SUMMARIES = {
@@ -102,8 +103,9 @@ SUMMARIES = {
     "shield": [
         Summary(
             "Masks per second beside the NumPy that one would write by hand.",
-            ("question", "millions per second", "by hand", "ratio"),
+            ("model", "question", "millions per second", "by hand", "ratio"),
             r"^  (\S.*?) +(\d+) M/s +by hand +(\d+) M/s +([\d.]+×)$",
+            under=r"^(\S.*?): table built .*$",
         )
     ],
     "simulate": [
@@ -115,7 +117,7 @@ SUMMARIES = {
     ],
     "model": [
         Summary(
-            "Building, memory, files, and how soon a newcomer sees something.",
+            "What is compared stands beside it; a ratio below 1 is better than the limit or the peer.",
             ("what", "measured", "beside", "ratio"),
             r"^(\S.*?) {2,}(\S.*?) {2,}(\S.*?) {2,}([\d.]+) ×$",
         )
@@ -169,11 +171,20 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
+def rows_of(summary: Summary, text: str) -> list[tuple[str, ...]]:
+    """The rows of a table, each with the group of the line that it stands under."""
+    rows = []
+    for match in re.finditer(summary.row, text, re.MULTILINE):
+        above = re.findall(summary.under, text[: match.start()], re.MULTILINE) if summary.under else []
+        rows.append((*above[-1:], *match.groups()))
+    return rows
+
+
 def tables(name: str) -> Iterator[str]:
     """The tables of a benchmark, each with a sentence above it."""
     text = kept(name)
     for summary in SUMMARIES.get(name, []):
-        rows = [match.groups() for match in re.finditer(summary.row, text, re.MULTILINE)]
+        rows = rows_of(summary, text)
         if rows:
             order = summary.order or range(len(summary.columns))
             yield f"{summary.about}\n\n{markdown(summary.columns, [[row[at] for at in order] for row in rows])}\n"

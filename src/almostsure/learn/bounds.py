@@ -191,7 +191,7 @@ class Confidence:
 
 
 def confidence(counts: npt.ArrayLike, mu: float, *, num_states: int | None = None, num_damages: int = 2) -> Confidence:
-    """What samples at hand say: with which probability every outcome has been seen.
+    """What samples at hand say: the probability that every outcome has been seen.
 
     Parameters
     ----------

@@ -241,7 +241,7 @@ class Counts:
         return result
 
     def confidence(self, mu: float) -> Confidence:
-        """With which probability every outcome was seen, if none is rarer than ``mu``, which they must not refute."""
+        """The probability that all outcomes were seen, if none is rarer than ``mu``, which counts can refute."""
         samples = self.samples[~self.is_end()]
         result = confidence(samples, mu, num_states=self.space.num_states, num_damages=self.max_damage + 1)
         check_mu(self, mu)

@@ -120,7 +120,7 @@ class Ledger:
     sinks: list[Sink] = field(default_factory=list)
 
     def note(self, entry: Entry) -> None:
-        """Write an entry down.  Steps are not part of it: who takes them adds them to ``steps``."""
+        """Write an entry down.  It does not count steps: add these to ``steps``."""
         if isinstance(entry, Surprise):
             self.surprises.append(entry)
         elif isinstance(entry, Violation):

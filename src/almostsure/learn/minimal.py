@@ -100,7 +100,7 @@ class LearnedBudget:
 
     @property
     def confidence(self) -> Confidence:
-        """With which probability the budget is right."""
+        """The probability with which the budget is right."""
         delta, caveat, complete = self.delta, self.counts.caveat, bool(self.known.all())
         subject = (
             "this budget equals k*" if complete else "this budget is nowhere below k*: its shield never overspends,"

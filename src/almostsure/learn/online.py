@@ -425,7 +425,7 @@ class OnlineShield:
         return Shield(minimal_budget(self.counts.to_mdp(self.unknown, known=self._known())))
 
     def confidence(self, mu: float) -> Confidence:
-        """With which probability the shield never overspends, if no outcome is rarer than ``mu``."""
+        """The probability with which the shield never overspends, if no outcome is rarer than ``mu``."""
         mu, caveat, subject = unit("mu", mu), self.counts.caveat, "this shield never overspends"
         if self.unknown == "allow":
             caveat = f"Every violation reveals a damaging outcome that was never seen before. {caveat}".strip()
@@ -453,7 +453,7 @@ class OnlineShield:
 
     @classmethod
     def load(cls, path: str | PathLike[str], space: Any = None, **options: Any) -> Self:
-        """Go on where a saved shield was; ``space``, ``num_states``, … are what it was made with."""
+        """Continue with a saved shield; ``space``, ``num_states``, … are what it was made with."""
         space = _no_counts(space, **{"num_states": None, "actions": None, "initial": None, "encode": None, **options})
         arrays, strings = load_tensors(path, kind=KIND, model=space.space.fingerprint)
         try:

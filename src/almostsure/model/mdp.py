@@ -273,7 +273,7 @@ class MDP(Space):
             terminated)``.
         scale
             The unit, for damage that is fractional or above 255: a damage d counts as ⌈d / scale⌉, computed exactly.
-            That is never too little; it may be up to one unit too much per step.
+            That is never too little, and less than one unit too much per step.
 
         Examples
         --------

@@ -45,8 +45,10 @@ class Verdict:
         return self.name
 
 
-FORBIDDEN: Final = Verdict("FORBIDDEN")  #: the step must never happen
-ENDED: Final = Verdict("ENDED")  #: nothing counts any more
+FORBIDDEN: Final = Verdict("FORBIDDEN")
+"""What a monitor answers where the step must never happen."""
+ENDED: Final = Verdict("ENDED")
+"""What a monitor answers where nothing counts any more."""
 
 Step = Callable[[Any, int, int, int, int, frozenset[str]], Any]
 
@@ -166,7 +168,7 @@ class SecondBudget:
         return _by_value(amounts(mdp, self.damage, "damage"))
 
     def read(self, memory: Any, letter: Any) -> Any:
-        """Pay; who cannot is forbidden to take the step."""
+        """Pay; a step that cannot be paid for is forbidden."""
         return memory - letter if letter <= memory else FORBIDDEN
 
 

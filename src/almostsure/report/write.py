@@ -59,7 +59,7 @@ def write_report(
         Of the plans to compare with: at most ``limit`` damage on average (by default ``budget``), and more than
         ``budget`` with a probability of at most ``risk`` (by default 0.05).
     discount, seed
-        Of the return, which is finite below 1 also where runs go on for ever; and of the simulated episodes.
+        The discount of the return (below 1, it is finite also where runs go on for ever); and the seed of the episodes.
     time_limit
         Seconds that each part may take.  They are estimated from the size of the model, so that the same arguments give
         the same file; what would take longer is left out, and the report says so.

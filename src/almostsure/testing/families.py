@@ -128,8 +128,8 @@ def ladder(levels: int, *, width: int = 1, connected: bool = False, shuffled_see
 def chain(length: int, *, damage: int = 1, connected: bool = False, shuffled_seed: int | None = None) -> MDP:
     """States 0, 1, …, ``length`` − 1 and the end, each a step with ``damage`` from the next.
 
-    State i needs the budget ``damage * (length − i)``.  With damage 0, k* is 0 everywhere, and the model still
-    is as long as it looks.
+    State i needs the budget ``damage * (length − i)``.  With damage 0, k* is 0 everywhere, and an engine
+    still has to go the whole length.
 
     Parameters
     ----------

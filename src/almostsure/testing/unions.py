@@ -94,7 +94,7 @@ def random_union(
     Parameters
     ----------
     rng, models
-        Of the random numbers; and how many models.
+        The source of random numbers; and how many models.
     states, actions, outcomes
         The most of each, per model and per choice.
     damages, rewards

@@ -168,7 +168,7 @@ class LagrangianQ:
 @final
 @dataclass(frozen=True, kw_only=True)
 class SauteQ:
-    """Q-learning on (state, remaining) where steps of the overspent earn a penalty instead of their reward (Sauté RL).
+    """Q-learning on (state, remaining) with a penalty instead of the reward once the budget is overspent (Sauté RL).
 
     Parameters
     ----------

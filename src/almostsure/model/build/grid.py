@@ -119,7 +119,7 @@ def from_map(
         two-dimensional array of characters, or the path of a text file as a ``Path`` (not as a string, which is a
         map).
     slip
-        Probability of slipping to the left, and as much to the right, at most 0.5.
+        Probability of slipping to the left, which is also that of slipping to the right; at most 0.5.
     slip_model
         ``"forward"``: the step succeeds, and then drifts to its left or right; ``"side"``: it goes there instead.
     step_reward

@@ -120,7 +120,7 @@ def from_gymnasium(
     normalise
         Rescale the probabilities of each choice to sum to 1.
     **make_kwargs
-        What ``gymnasium.make`` shall get, such as ``is_slippery=True``.
+        Passed to ``gymnasium.make``, such as ``is_slippery=True``.
 
     Examples
     --------
