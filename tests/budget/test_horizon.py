@@ -85,8 +85,31 @@ def test_tampered_answers_are_refused():
         for change in (-1, 1):
             wrong = value.copy()
             wrong[at] += change
-            with pytest.raises(CertificateError, match=r"with \d+ steps left, state .* needs|of_state must be"):
+            with pytest.raises(
+                CertificateError, match=r"with \d+ steps left, state .* needs|of_state must be|must be ascending"
+            ):
                 asure.check_minimal_budget(mdp, replace(minimal, rises=minimal.rises._replace(value=wrong)))
+
+
+def test_answers_in_another_form_are_refused():
+    mdp = asure.example("quicksand")
+    minimal = minimal_budget(mdp, horizon=8)
+    ptr, step, value = minimal.rises
+    for wrong, message in (
+        ((ptr[:-1], step, value), "rises must be integers for each of"),
+        ((ptr, step, value.astype(float)), "rises must be integers for each of"),
+        ((ptr, step[:-1], value), "rises must be integers for each of"),
+        ((ptr, np.where(step > 0, -step, step), value), "rises must be those of each state in turn"),
+    ):
+        with pytest.raises(CertificateError, match=message):
+            asure.check_minimal_budget(mdp, replace(minimal, rises=type(minimal.rises)(*wrong)))
+    for name in ("of_state", "of_choice"):
+        array = getattr(minimal, name).copy()
+        array[0] += 1
+        with pytest.raises(
+            CertificateError, match=r"of_state and of_choice must be what the rises say|of_state must be"
+        ):
+            asure.check_minimal_budget(mdp, replace(minimal, **{name: array}))
 
 
 def test_text_and_reasons():
@@ -102,6 +125,11 @@ def test_bad_input():
     for steps in (-1, 1.5, "ten", True, float("nan")):
         with pytest.raises(ArgumentError, match=r"horizon must be (a whole number|at least 0); got"):
             minimal_budget("paper", horizon=steps)
+    for option in ({"backend": "plain"}, {"check": "never"}):
+        with pytest.raises(
+            ArgumentError, match="backend and check are not for horizons; verify with check_minimal_budget"
+        ):
+            minimal_budget("paper", horizon=3, **option)
     with pytest.raises(ArgumentError, match=r"steps must be at most the horizon 3; got 4\. Solve with a larger one"):
         minimal_budget(from_transitions([0], [0], [0], [1], [0], [1]), horizon=3).at(4)
     with pytest.raises(ArgumentError, match=r"Shield\(minimal_budget\(mdp\)\); got HorizonBudget"):

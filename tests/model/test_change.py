@@ -34,6 +34,13 @@ def test_labels_and_functions():
     assert mdp.with_damage("wet").labels.keys() == {"wet", "end"}
 
 
+def test_the_unit_is_shown_where_it_is_not_1():
+    mdp = asure.from_transitions([0], [0], [1], [1], [0], [0], terminal=[1])
+    assert mdp.with_damage(3).show_damage(3) == "3"
+    assert mdp.with_damage(3, scale=0.5).show_damage(3) == "3 (in the unit of the file: 1.5)"
+    assert mdp.with_damage(3, scale=0.5).with_reward(1).show_damage(3) == "3 (in the unit of the file: 1.5)"
+
+
 @pytest.mark.parametrize(
     ("damage", "error", "message"),
     [
@@ -44,6 +51,7 @@ def test_labels_and_functions():
         (300, ModelError, "damages must be integers 0 … 255; got 300"),
         (lambda s: 1, ArgumentError, r"must be a function of \(state, action, next_state, reward, terminated\)"),
         (object(), ArgumentError, "damage must be a label, numbers or a function"),
+        ({}, ArgumentError, "damage must name one or more labels; got none"),
     ],
 )
 def test_bad_damage(damage, error, message):

@@ -70,6 +70,7 @@ def test_a_changed_label_is_refused(tmp_path: Path) -> None:
         ({"goal": ["d"]}, "unknown state 'd'"),
         ({"goal": 1}, "label 'goal' must be one truth value per state, or a list of states"),
         ({"": [1]}, "labels must have names; got ''"),
+        ({"goal": [[0], [1, 2]]}, "label 'goal' must be one truth value per state, or a list of states"),
     ],
 )
 def test_bad_labels(labels: dict[str, object], message: str) -> None:

@@ -33,6 +33,8 @@ def test_environments():
     for damage in (None, "reward<0"):
         with pytest.raises(ModelError, match=r"Blackjack-v1 must have a transition table .* learn_minimal_budget"):
             as_model("gym:Blackjack-v1", damage=damage)
+    with pytest.raises(UnknownName, match=r"unknown model 'FrozenLake-v1'\. Did you mean 'gym:FrozenLake-v1'\?"):
+        as_model("FrozenLake-v1")
     with pytest.raises(ModelError, match=r"cannot be made with .*colour"):
         as_model("gym:FrozenLake-v1", constants="colour=red")
 
@@ -76,6 +78,11 @@ def test_files_of_no_known_kind(tmp_path):
 def test_constants_must_be_pairs(text):
     with pytest.raises(ModelError, match=r"constants must have the form 'N=3,p=0\.5'"):
         read_constants(text)
+
+
+def test_constants_are_given_once():
+    with pytest.raises(ModelError, match="every constant must be given once; got 'N=3,N=4'"):
+        read_constants("N=3,N=4")
 
 
 def test_constants_are_typed():

@@ -301,6 +301,69 @@ def test_a_play_keeps_the_budget(mdp):
     assert play.remaining == 1
 
 
+def test_what_a_table_of_choices_must_be(mdp):
+    with pytest.raises(PolicyError, match="choice must hold integers; got float64"):
+        Policy(mdp, choice=np.zeros((1, 3)))
+    with pytest.raises(PolicyError, match=r"choice must have shape \[1, 3\]; got \[2, 3\]"):
+        Policy(mdp, choice=np.zeros((2, 3), np.int32))
+    with pytest.raises(PolicyError, match=r"a policy's choice at state 1 'field' must lie in 2 … 3, .*; got 0"):
+        Policy(mdp, choice=np.zeros((1, 3), np.int32))
+
+
+@pytest.mark.parametrize("block", [[], [-1, 0], [0.5], [[0, 1]], [2**31]])
+def test_what_blocks_must_be(mdp, block):
+    with pytest.raises(PolicyError, match="block must hold a whole number, 0 or more, for each number of steps left"):
+        Policy(mdp, choice=np.full((1, 3), -1, np.int32), budget=0, block=block)
+
+
+def test_what_a_rest_must_be(coin):
+    choice, table = np.array([0, -1]), np.array([[0, 2]], np.int32)
+    for rest, message in (
+        (Rest(probability=np.zeros((2, 2)), choice=choice), "rest must have one probability per layer and state"),
+        (
+            Rest(probability=np.zeros((1, 2)), choice=np.array([0])),
+            "rest must have one probability per layer and state",
+        ),
+        (
+            Rest(probability=np.array([[1.5, 0]]), choice=choice),
+            "the probabilities of coming to rest must lie in 0 … 1",
+        ),
+        (
+            Rest(probability=np.array([[-0.5, 0]]), choice=choice),
+            "the probabilities of coming to rest must lie in 0 … 1",
+        ),
+        (
+            Rest(probability=np.array([[0, 0.5]]), choice=choice),
+            "a state in which the policy comes to rest must have a choice to rest",
+        ),
+    ):
+        with pytest.raises(PolicyError, match=message):
+            Policy(coin, choice=table, rest=rest)
+
+
+def test_what_cannot_be_added_once_overspent(mdp):
+    with pytest.raises(PolicyError, match="cannot be added to this policy: it is stationary"):
+        Policy.from_table(mdp, [1, 1, 1]).with_overspent([1, 1, 1])
+    with pytest.raises(PolicyError, match="once the budget is overspent must be a stationary policy"):
+        Policy.from_table(mdp, [[1, 1, 1]]).with_overspent(Policy.from_table(mdp, [[1, 1, 1]]))
+
+
+def test_keys_and_decisions_of_mappings(mdp):
+    with pytest.raises(PolicyError, match=r"remaining must lie in 0 … 1; got 2"):
+        Policy.from_table(mdp, {("home", 2): "back"}, budget=1)
+    assert as_policy(mdp, {"home": np.array(1)}) == as_policy(mdp, {"home": "back"})
+    assert as_policy(mdp, {"home": "back"}) != "back"
+    assert as_policy(mdp, lambda state, table=None: 1) == as_policy(mdp, [1, 1, 1])
+
+
+def test_a_play_counts_the_steps(mdp):
+    one, two = Policy.from_table(mdp, [[1, 1, 0]]), Policy.from_table(mdp, [[0, 1, 0]])
+    play = Policy(mdp, choice=np.concatenate([one.choice, two.choice]), budget=0, block=[0, 1]).start()
+    first = play.act("home")
+    play.observe(0)
+    assert (first, play.act("home"), play.steps_left) == (0, 1, 1)
+
+
 # ---------------------------------------------------------------------- ways out
 
 

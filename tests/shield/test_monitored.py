@@ -86,6 +86,20 @@ def test_when_nothing_counts_any_more_everything_is_allowed():
         run = shield.after(run, 0, 0, 1)
     assert run == (0, 0, 0)
     assert shield.allowed(*run).tolist() == [0]
+    assert shield.mask(np.array([0, 0]), np.array([2, 0]), np.array([1, 0])).tolist() == [[True], [True]]
+    assert shield.within(1) is shield
+
+
+def test_what_the_monitor_forbids_is_an_error():
+    base = two_damages()
+    forbids = Monitor("x", lambda memory, s, a, s2, d, labels: FORBIDDEN if d else memory)
+    shield = MonitoredShield(Shield(minimal_budget(product(base, forbids))))
+    with pytest.raises(
+        NoSafeAction, match="0 at state 0 led to what the monitor forbids; no shield allows it"
+    ) as caught:
+        shield.after(shield.begin(0, 3), 0, 0, 1)
+    assert caught.value.state == 0
+    assert repr(shield).startswith("<MonitoredShield of <Shield")
 
 
 def test_refusals(mdp):

@@ -405,6 +405,7 @@ def forbidden_values(mdp: MDP) -> npt.NDArray[np.int64]:
 
 def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
     """Verify the least damage for every number of steps by its definition, with sweeps of its own."""
+    check_rises(mdp, minimal.rises)
     limit = INFINITE - 1 if minimal.cap is None else minimal.cap
     values = forbidden_values(mdp)
     last = int(minimal.rises.step.max(initial=0))

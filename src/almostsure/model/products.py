@@ -102,8 +102,8 @@ class _Product:
         return self._built()
 
     def _search(self) -> None:
-        start = self._memory(self.monitor.start)
-        frontier: Ints = start * self.base.num_states + self.base.initial_states.astype(np.int64)
+        self._memory(self.monitor.start)  # the first, and so number 0
+        frontier: Ints = self.base.initial_states.astype(np.int64)
         self._number(frontier)
         while frontier.size:
             frontier = self._expand(frontier)

@@ -114,6 +114,9 @@ def test_sparse_entries_that_are_stored_twice_add_up():
     mdp = from_matrices([twice], [sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(2, 2))])
     assert mdp.outcomes(0, 0) == [(1, 1.0, 3.0, 0)]
     assert twice.nnz == 3  # the caller's matrix is as it was
+    rows = sparse.csr_array((np.array([0.5, 0.5, 1.0]), np.array([1, 1, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    assert from_matrices([rows]).outcomes(0, 0) == [(1, 1.0, 0.0, 0)]
+    assert rows.nnz == 3
 
 
 def test_a_row_of_zeros_is_an_action_that_is_not_there():

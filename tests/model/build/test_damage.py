@@ -62,6 +62,10 @@ def test_any_text_is_a_rule_or_an_error_of_ours(text):
     assert rule(0, 0, 0, 0.0, True) >= 0
 
 
+def test_a_rule_is_shown_as_it_was_written():
+    assert repr(DamageRule("2 if reward<0")) == "DamageRule('2 if reward<0')"
+
+
 def test_what_is_known_need_not_be_said():
     assert damage_of(gymnasium.make("Taxi-v4"), None).text == RULES["Taxi"]
     assert damage_of(gymnasium.make("Taxi-v4"), "CliffWalking").text == RULES["CliffWalking"]

@@ -21,9 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from almostsure import MDP, from_transitions
-from almostsure.errors import CorruptFile, FileError, ModelError, NotEnoughMemory, UnknownName
+from almostsure.errors import ArgumentError, CorruptFile, FileError, ModelError, NotEnoughMemory, UnknownName
 from almostsure.files import atomic_write, save_tensors
 from almostsure.model.layout import Layout
+from almostsure.model.origin import Origin
 from almostsure.model.source import as_model
 from almostsure.model.umb import archive
 from almostsure.model.umb.files import load, save
@@ -608,6 +609,13 @@ def with_index(**system: Any) -> Members:
     return foreign_members(foreign_index(**system))
 
 
+def annotated(group: str, name: str, change: dict[str, Any], **changes: bytes) -> Members:
+    """With a change of one annotation in the index, or a new one."""
+    index = foreign_index()
+    index["annotations"][group][name] = index["annotations"][group].get(name, {"type": DOUBLE}) | change
+    return foreign_members(index, **changes)
+
+
 @pytest.mark.parametrize(
     ("members", "message"),
     [
@@ -645,6 +653,10 @@ def with_index(**system: Any) -> Members:
         (with_index(**{"branch-probability-type": {"type": "int"}}), "must be a type of fractions; got 'int'"),
         (with_index(**{"branch-probability-type": {"type": "real"}}), "type must be one of bool, string, int"),
         (with_index(**{"branch-probability-type": {"type": "double", "size": 32}}), "size must be 64 for a double"),
+        (with_index(**{"#choices": 0, "#branches": 0}), "a model must have transitions; this file has none"),
+        (annotated("rewards", "damage", {"applies-to": ["nowhere"]}), "applies-to must name states, choices, branches"),
+        (annotated("rewards", "damage", {"applies-to": "states"}), "applies-to must be a list; got 'states'"),
+        (annotated("rewards", "damage", {"alias": 3}), "alias must be text; got 3"),
         ({"other": b""}, "'index.json' is missing"),
         ({**foreign_members(), "../evil": b""}, r"'../evil' points outside the archive"),
         ({**foreign_members(), "/etc/evil": b""}, "points outside the archive"),
@@ -656,6 +668,126 @@ def test_bad_contents(path: Path, members: Members, message: str) -> None:
         load(write_members(path, members))
     assert str(path) in str(caught.value)
     assert caught.value.path == str(path)
+
+
+def test_archives_of_very_many_members_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = foreign_members()
+    monkeypatch.setattr(archive, "MANY_MEMBERS", len(members))
+    load(write_members(path, members), damage="damage")
+    with pytest.raises(FileError, match=f"an archive must have at most {len(members)} members"):
+        load(write_members(path, members | {"one more": b""}))
+
+
+def intervals(*bounds: float) -> Members:
+    """The foreign model with bounds of each probability, and of the damage, as Storm writes them."""
+    kind = {"type": "double-interval", "size": 128}
+    index = foreign_index(**{"branch-probability-type": kind})
+    index["annotations"]["rewards"]["damage"]["type"] = kind
+    members = foreign_members(index, branch_to_probability=f8(*bounds))
+    return members | {"annotations/rewards/damage/branches/values.bin": f8(1, 1, 0, 0, 2, 2, 0, 0)}
+
+
+def test_intervals_say_which_outcomes_are_possible(path: Path) -> None:
+    mdp = load(write_members(path, intervals(0.2, 0.8, 0.2, 0.8, 1, 1, 1, 1)), damage="damage")
+    assert (mdp.damage.tolist(), mdp.probability.tolist()) == ([0, 1, 2, 0], [0.5, 0.5, 1, 1])
+    assert not mdp.origin.is_bound
+    from_zero = load(write_members(path, intervals(0, 0.8, 0.2, 1, 1, 1, 1, 1)), damage="damage")
+    assert from_zero.origin.is_bound
+    never = load(write_members(path, intervals(0, 0, 1, 1, 1, 1, 1, 1)), damage="damage")
+    assert (never.num_outcomes, never.origin.is_bound) == (3, False)
+
+
+@pytest.mark.parametrize("bounds", [(-0.1, 0.5), (0.6, 0.5), (0.5, 1.1), (np.nan, 0.5)])
+def test_intervals_must_be_of_probabilities(path: Path, bounds: tuple[float, float]) -> None:
+    with pytest.raises(FileError, match=r"must hold intervals within \[0, 1\]"):
+        load(write_members(path, intervals(*bounds, 0.2, 0.8, 1, 1, 1, 1)), damage="damage")
+
+
+def test_damage_must_not_be_an_interval(path: Path) -> None:
+    members = intervals(0.2, 0.8, 0.2, 0.8, 1, 1, 1, 1)
+    members["annotations/rewards/damage/branches/values.bin"] = f8(1, 2, 0, 0, 2, 2, 0, 0)
+    with pytest.raises(FileError, match="must hold numbers; some are intervals"):
+        load(write_members(path, members), damage="damage")
+
+
+def test_labels_hold_one_bit_per_state(path: Path) -> None:
+    bits = {"applies-to": ["states"], "type": {"type": "bool", "size": 1}}
+    members = annotated("aps", "wet", bits) | {"annotations/aps/wet/states/values.bin": u8(2)}
+    assert load(write_members(path, members), damage="label:wet").damage.tolist() == [0, 1, 0, 1]
+    assert load(write_members(path, members), damage="init").damage.tolist() == [1, 0, 1, 0]
+    with pytest.raises(FileError, match="label 'wet' must hold one bit per state"):
+        load(write_members(path, annotated("aps", "wet", bits | {"type": DOUBLE})), damage="label:wet")
+
+
+def test_goals_end_the_model_and_must_be_reachable(path: Path) -> None:
+    bits = {"applies-to": ["states"], "type": {"type": "bool", "size": 1}}
+
+    def wet(states: int, **changes: bytes) -> Path:
+        members = annotated("aps", "wet", bits, **changes)
+        return write_members(path, members | {"annotations/aps/wet/states/values.bin": u8(states)})
+
+    assert load(wet(2), damage="damage", goal="wet").is_terminal().tolist() == [False, True]
+    with pytest.raises(ModelError, match=r"goal 'wet' must hold somewhere; no state of .* satisfies it"):
+        load(wet(0), damage="damage", goal="wet")
+    with pytest.raises(ModelError, match="goal 'wet' must be reachable; it cannot be reached from state 0"):
+        load(wet(2, branch_to_target=u8(0, 0, 0, 1)), damage="damage", goal="wet")
+
+
+@pytest.mark.parametrize("scale", ["0", "-1", "1/0", "much", "inf"])
+def test_scales_must_be_positive_numbers(path: Path, scale: str) -> None:
+    with pytest.raises(ArgumentError, match=r"scale must be a positive number, such as 0\.1 or '1/3'; got"):
+        load(write_members(path, foreign_members()), damage="damage", scale=scale)
+
+
+def test_damage_is_counted_in_the_unit_that_is_given(path: Path) -> None:
+    write_members(path, foreign_members() | {"annotations/rewards/damage/branches/values.bin": f8(0.1, 0, 700, 0)})
+    with pytest.raises(ModelError, match=r"Pass scale=, the unit that it is counted in: at least 2\.7451 here"):
+        load(path, damage="damage")
+    mdp = load(path, damage="damage", scale=3)
+    assert mdp.damage.tolist() == [0, 1, 234, 0]  # rounded up
+    assert mdp.show_damage(5) == "5 (in the unit of the file: 15)"
+    third = load(path, damage="damage", scale="10/3")
+    assert third.show_damage(2) == "2 (in the unit of the file: 20/3)"
+
+
+def test_what_a_model_comes_from_comes_back(path: Path) -> None:
+    origin = Origin(
+        rewards={"time": np.arange(6.0), "fuel of é": np.ones(6)},
+        variables={
+            "x": np.array([1, -2, 3], np.int32),
+            "on": np.array([True, False, True]),
+            "t": np.array([0.5, 1, 2]),
+        },
+        scale=Fraction(1, 3),
+    )
+    mdp = example().with_origin(origin)
+    save(mdp, path)
+    found = load(path)
+    assert_same(found, mdp)
+    assert found.origin.scale == Fraction(1, 3)
+    for mine, theirs in ((origin.rewards, found.origin.rewards), (origin.variables, found.origin.variables)):
+        assert {name: values.tolist() for name, values in mine.items()} == {
+            name: values.tolist() for name, values in theirs.items()
+        }
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("origin", {"rewards": []}, "the origin in the index must name rewards, a scale and what is uncertain"),
+        ("origin", {"rewards": [], "scale": "1/0", "uncertain": None}, "must name rewards, a scale"),
+        ("layout", {"rows": 1, "columns": 3}, "the layout in the index must have rows, columns and one text per row"),
+        ("layout", {"rows": 1, "columns": 3, "text": ["S#"]}, "must have rows, columns and one text per row"),
+        ("layout", {"rows": 1, "columns": 1, "text": ["S"]}, "the cells of the layout must lie in −1 … 0"),
+    ],
+)
+def test_what_the_index_adds_must_make_sense(path: Path, key: str, value: Any, message: str) -> None:
+    save(example(), path)
+    members = read_members(path)
+    index = json.loads(members["index.json"])
+    index["file-data"]["parameters"][key] = value
+    with pytest.raises(FileError, match=message):
+        load(write_members(path, members | {"index.json": json.dumps(index).encode()}))
 
 
 def test_every_missing_member_is_named(path: Path) -> None:

@@ -225,3 +225,23 @@ def test_a_model_by_name_and_the_same_chances_everywhere():
     facts = evaluate("paper", np.full((2, 2), 0.5))
     assert facts.ends == pytest.approx(1)
     assert facts.expected_length == pytest.approx(2)
+
+
+def test_a_random_policy_for_some_steps(coin):
+    policy = Policy(coin, probability=np.array([[0.75, 0.25, 1.0]] * 3), budget=1, block=[0, 0, 0])
+    found = evaluate(coin, policy, budget=1)
+    assert found.expected_return == pytest.approx(1 - 0.75**3, abs=1e-15)
+    assert found.damage_distribution[:2].tolist() == pytest.approx([0.75**3, 1 - 0.75**3], abs=1e-15)
+
+
+def test_a_policy_for_some_steps_must_say_what_it_does():
+    rows = [(0, 0, 1, 0.5, 0, 1), (0, 0, 2, 0.5, 0, 0), (1, 0, 2, 1, 0, 1), (1, 1, 2, 1, 0, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[2])
+    silent = Policy(mdp, choice=np.array([[0, -1, -1], [0, -1, -1]], np.int32), budget=1, block=[0, 0])
+    with pytest.raises(NoSafeAction, match="state 1"):
+        evaluate(mdp, silent, budget=1)
+    rows += [(0, 1, 2, 1, 0, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[2])
+    at_random = Policy(mdp, probability=np.array([[0.5, 0.5, 0, 0, 0]] * 2), budget=1, block=[0, 0])
+    with pytest.raises(NoSafeAction, match="state 1"):
+        evaluate(mdp, at_random, budget=1)

@@ -43,6 +43,10 @@ def test_a_policy_that_is_silent_once_it_has_overspent():
     policy = Policy.from_table(mdp, table, budget=1)
     with pytest.raises(NoSafeAction, match="overspends at state 0 'circle', and does not say what it does then"):
         worst_damage(mdp, policy)
+    for_steps = Policy(mdp, choice=policy.choice, budget=1, block=[0, 0, 0])
+    with pytest.raises(NoSafeAction, match="overspends at state 0 'circle', and does not say what it does then"):
+        worst_damage(mdp, for_steps)
+    assert worst_damage(mdp, Policy(mdp, choice=policy.choice, budget=1, block=[0])) == 1
 
 
 def test_resting_is_harmless():
