@@ -84,3 +84,22 @@ def test_numba_tells_what_it_compiles(monkeypatch):
 
     assert doubled(4) == 8
     assert heard
+
+
+@kernels.njit()
+def last(array):
+    kernels.prefetch(array, array.size - 1)
+    kernels.prefetch(array, array.size + 100)  # of no use, and no error
+    return array[-1]
+
+
+def test_what_is_prefetched_is_left_alone():
+    numbers = np.arange(5.0)
+    assert last(numbers) == kernels.plain(last)(numbers) == 4
+
+
+def test_users_functions_without_a_module_are_compiled_beside_ours():
+    own = {"__name__": None}
+    exec("def tripled(x):\n    return 3 * x", own)
+    kernels._tell_who_waits()
+    assert numba.njit(own["tripled"])(2) == 6

@@ -3,6 +3,9 @@
 A kernel is also an ordinary function, :func:`plain`, that small models run as it is.  When one of a module's
 kernels is called compiled for the first time, all kernels that the module knows become Numba's dispatchers, since
 compiled code can call nothing else.  Whoever waits for the compiler is told so, on a terminal, once.
+
+Searches through large models wait for memory most of the time: kernels that know which elements they will read soon
+:func:`prefetch` them.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ class Kernel:
                 from numba import njit as numba_njit
 
                 _tell_who_waits()
+                _teach_prefetch()
                 self.dispatcher = numba_njit(**self.options)(self.py_func)
                 _forget_what_moved(self.dispatcher)
                 names = self.py_func.__globals__
@@ -60,6 +64,33 @@ def plain(kernel: Any) -> Any:
     here = dict(function.__globals__)
     here |= {name: plain(value) for name, value in names.items() if hasattr(value, "py_func")}
     return FunctionType(function.__code__, here, function.__name__, function.__defaults__)
+
+
+def prefetch(array: Any, index: Any) -> None:
+    """Have an element of an array brought near the processor, if compiled; the index need not be a valid one."""
+
+
+@functools.cache
+def _teach_prefetch() -> None:
+    """Tell Numba what the function above is in compiled code: an instruction of the processor."""
+    from llvmlite import ir
+    from numba.core import types
+    from numba.extending import lower_builtin, type_callable
+
+    @type_callable(prefetch)
+    def typed(_context: Any) -> Any:
+        return lambda array, index: types.void
+
+    @lower_builtin(prefetch, types.Array, types.Integer)
+    def lowered(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        index = context.cast(builder, arguments[1], signature.args[1], types.intp)
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        to_read_data_often = [ir.Constant(number, value) for value in (0, 3, 1)]
+        builder.call(instruction, [builder.bitcast(builder.gep(array.data, [index]), byte), *to_read_data_often])
+        return context.get_dummy_value()
 
 
 def _forget_what_moved(dispatcher: Any) -> None:
@@ -107,7 +138,7 @@ class Notice:
 
 def _is_ours(event: Any) -> bool:
     """Whether it is about a kernel of this package; Numba tells of users' functions, too."""
-    return bool(event.data["dispatcher"].py_func.__module__.startswith("almostsure."))
+    return bool((event.data["dispatcher"].py_func.__module__ or "").startswith("almostsure."))
 
 
 @functools.cache

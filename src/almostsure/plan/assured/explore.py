@@ -17,9 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from almostsure.kernels import njit
+from almostsure.kernels import njit, prefetch
 
 ROOM = 1 << 26  # choices and targets for which there is room at first, if there may be so many
+index = np.uint64  # not signed: compiled code need not ask whether indices are negative; sums must not mix the two
+ONE = index(1)
+SOON, LATER, NEXT = index(12), index(8), index(4)  # how many pairs ahead memory is asked for
 KNOWN = np.uint32(2**32 - 1)  # lower than nothing: the component is known
 
 
@@ -71,35 +74,43 @@ def explore(moves, starts, number, room, progress):
     """
     choice_ptr, outcome_ptr, successor, damage, of_choice = moves
     state, remaining, ptr, origin, entry_ptr, target = room
-    num_states = choice_ptr.size - 1
-    pairs, done, choices, entries = progress[0], progress[1], progress[2], progress[3]
+    num_states = index(choice_ptr.size - 1)
+    pairs, done, choices, entries = index(progress[0]), index(progress[1]), index(progress[2]), index(progress[3])
     ptr[0], entry_ptr[0] = 0, 0
     for code in starts:
         if number[code] == 0:
-            state[pairs], remaining[pairs], pairs = code % num_states, code // num_states, pairs + 1
+            state[pairs], remaining[pairs], pairs = code % num_states, code // num_states, pairs + ONE
             number[code] = pairs
     fits = True
     while done < pairs:
-        left = np.int64(remaining[done])
-        first, last = np.int64(choice_ptr[state[done]]), np.int64(choice_ptr[state[done] + 1])
-        more = np.int64(outcome_ptr[last]) - np.int64(outcome_ptr[first])
-        fits = choices + last - first < origin.size and entries + more <= target.size
+        if done + SOON < pairs:
+            prefetch(choice_ptr, state[done + SOON])
+            prefetch(outcome_ptr, choice_ptr[state[done + LATER]])
+            prefetch(of_choice, choice_ptr[state[done + LATER]])
+            prefetch(successor, outcome_ptr[choice_ptr[state[done + NEXT]]])
+            prefetch(damage, outcome_ptr[choice_ptr[state[done + NEXT]]])
+        left = index(remaining[done])
+        first, last = index(choice_ptr[state[done]]), index(choice_ptr[state[done] + ONE])
+        o = index(outcome_ptr[first])
+        fits = choices + last - first < origin.size and entries + index(outcome_ptr[last]) - o <= target.size
         if not fits:
             break
         for c in range(first, last):
+            end = index(outcome_ptr[c + ONE])
             if of_choice[c] > left:
+                o = end
                 continue
-            for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                t, after = np.int64(successor[o]), left - np.int64(damage[o])
-                y = np.int64(number[after * num_states + t])
+            while o < end:
+                t, after = index(successor[o]), left - index(damage[o])
+                code = after * num_states + t
+                y = index(number[code])
                 if y == 0:
-                    state[pairs], remaining[pairs], pairs = t, after, pairs + 1
-                    y = pairs
-                    number[after * num_states + t] = y
-                target[entries], entries = y - 1, entries + 1
-            origin[choices], choices = c, choices + 1
+                    state[pairs], remaining[pairs], pairs = t, after, pairs + ONE
+                    number[code] = y = pairs
+                target[entries], entries, o = y - ONE, entries + ONE, o + ONE
+            origin[choices], choices = c, choices + ONE
             entry_ptr[choices] = entries
-        done += 1
+        done += ONE
         ptr[done] = choices
     progress[0], progress[1], progress[2], progress[3] = pairs, done, choices, entries
     return fits

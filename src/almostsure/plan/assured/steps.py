@@ -29,13 +29,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from almostsure.kernels import njit
+from almostsure.kernels import njit, prefetch
 from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.sums import EPSILON
 
 TINY = 1e-300  # more than all underflows of one step
 NOWHERE = np.uint32(2**32 - 1)
 ROUNDS = 12  # of widening until bounds are proved
+SOON, NEXT = 24, 12  # how many pairs ahead memory is asked for
 
 
 class Game(NamedTuple):
@@ -77,13 +78,24 @@ class Part(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def look(game, bounds, pairs):
-    """One step backward from some pairs: they are worth what the best of their choices is worth."""
+def look(game, bounds, pairs, begin, end):
+    """One step backward from some of the pairs: they are worth what the best of their choices is worth."""
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, is_one, discount = game
     lows, highs, policy, _, rival = bounds
-    for i in range(pairs.size):
+    for i in range(begin, end):
         x = pairs[i]
+        if i + SOON < pairs.size:
+            prefetch(ptr, pairs[i + SOON])
+            k = ptr[pairs[i + (SOON + NEXT) // 2]]
+            prefetch(origin, k)
+            prefetch(entry_ptr, k)
+            k = ptr[pairs[i + NEXT]]
+            c = origin[k]
+            prefetch(target, entry_ptr[k])
+            prefetch(gains, c)
+            prefetch(is_one, c)
+            prefetch(probability, outcome_ptr[c])
         best, most, choice = -np.inf, -np.inf, ptr[x]
         second, leaves = -np.inf, 1.0
         for k in range(ptr[x], ptr[x + 1]):
@@ -126,10 +138,10 @@ def look(game, bounds, pairs):
             elif not (error < np.inf and low > -np.inf):
                 low, high = -np.inf, np.inf
             most, leaves = max(most, high), min(leaves, away)
-            if low > best:
-                best, second, choice = low, best, k
-            else:
-                second = max(second, low)
+            lesser = low if low < best else best  # conditional moves: which choice is better, nobody can predict
+            second = lesser if lesser > second else second
+            choice = k if low > best else choice
+            best = low if low > best else best
         lows[x], highs[x], policy[x] = best, most, choice
         rival[x] = (best - second) * leaves if best > -np.inf else 0.0
 
@@ -207,7 +219,7 @@ def step_back(game, bounds, order, begin):
     i = begin
     while i < start.size - 1 and start[i + 1] - start[i] == 1:
         i += 1
-    look(game, bounds, member[start[begin] : start[i]])
+    look(game, bounds, member, np.int64(start[begin]), np.int64(start[i]))
     return i
 
 
