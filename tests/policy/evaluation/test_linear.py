@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from almostsure.policy.evaluation.linear import Eliminated, Leaking, Refining, SuperLU
-from almostsure.policy.evaluation.wide import wide
+from almostsure.policy.evaluation.wide import Wide, total, wide
 
 
 def system(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -53,15 +53,14 @@ def test_solutions_and_visits_are_enclosed(kind: type[Eliminated] | type[Refinin
         assert escaped == pytest.approx(np.abs(right).sum(), abs=visits.lost + 1e-14 * np.abs(right).sum())
 
 
-def test_visits_refined_lose_next_to_nothing() -> None:
-    """Where floats lose too much, twice the digits are used: here nearly all that comes goes round again."""
+def test_visits_lose_next_to_nothing() -> None:
+    """Floats would lose too much, so twice the digits are used: here nearly all that comes goes round again."""
     for seed in range(30):
         moves, leak, right = system(seed)
         row, column = np.nonzero(moves)
         found = Refining(row, column, wide(moves[row, column]), wide(leak))
         mass = np.abs(right)
-        assert found._factor is not None
-        visits = found._visits_refined(found._factor, mass)
+        visits = found.visits(mass)
         assert visits.lost <= 1e-14 * mass.sum()
         exact = exactly(moves.T, moves.sum(1) + leak - moves.sum(0), mass)
         assert visits.often == pytest.approx([float(x) for x in exact], rel=1e-6)
@@ -74,6 +73,28 @@ def test_large_systems_are_factorised_and_small_ones_eliminated() -> None:
     found = Leaking(row, row + 1, weight, leak).solve(wide(np.ones((size, 1))), np.zeros((size, 1)))
     assert found.value.high[:, 0] == pytest.approx([4 - 3 * 0.75 ** (size - 1 - i) for i in range(size)], rel=1e-15)
     assert (found.error < 1e-27).all()
+
+
+def test_one_proof_serves_all_columns() -> None:
+    """Right-hand sides of very different sizes, one of them zero, are enclosed each by its own measure."""
+    moves, leak, right = system(3)
+    row, column = np.nonzero(moves)
+    together = np.stack([right, 1e-200 * right, 0 * right, np.ones(right.size)], axis=1)
+    for found in (Leaking, Refining):
+        value, error = found(row, column, wide(moves[row, column]), wide(leak)).solve(
+            wide(together), np.zeros(together.shape)
+        )
+        for at in range(4):
+            exact = exactly(moves, leak, together[:, at])
+            for x, low, bound, y in zip(value.high[:, at], value.low[:, at], error[:, at], exact, strict=True):
+                assert abs(Fraction(float(x)) + Fraction(float(low)) - y) <= Fraction(float(bound))
+            assert (error[:, at] <= 1e-14 * np.abs(value.high[:, at]).max() + 1e-250).all()
+
+
+def test_sums_of_a_row_keep_their_digits() -> None:
+    parts = Wide(np.array([1.0, 2.0**-60]), np.array([2.0**-70, 0.0]))
+    assert [float(x) for x in total(parts)] == [1.0, 2.0**-60 + 2.0**-70]
+    assert np.isnan(total(Wide(np.array([np.inf, 1.0]), np.zeros(2))).high)
 
 
 def test_a_factorisation_refines_what_it_solves() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy.evaluation.chain import Block, Moves, add_up, block
-from almostsure.policy.evaluation.linear import EPS, Leaking
+from almostsure.policy.evaluation.linear import EPS, Leaking, together
 from almostsure.policy.evaluation.wide import LOST, TINY, Groups, Wide, add, multiply, put, wide
 
 EXACT = 40  # states of a class whose drift is computed in fractions, where nothing else decides it
@@ -74,36 +74,35 @@ class Layer:
         moves, closed = self.moves, ~self.block.transient
         nobody = np.zeros(moves.states.size)
         known = [nobody, nobody, nobody, (closed & moves.is_terminal).astype(float), self.hurting.astype(float)]
-        gains = [moves.reward, moves.damage.astype(float), np.ones(moves.row.size), None, None]
-        self.values = self._solved(self.block, gains, known, after, 1.0)
+        gains = np.stack([moves.reward, moves.damage, np.ones(moves.row.size), *np.zeros((2, moves.row.size))], axis=1)
+        self.values = self._solved(self.block, gains, np.stack(known, axis=1), after, 1.0)
         if self.discount < 1:
-            self.discounted = self._solved(self.discounting, gains[:2], known[:2], discounted, self.discount)
+            zeros = np.zeros((moves.states.size, 2))
+            self.discounted = self._solved(self.discounting, gains[:, :2], zeros, discounted, self.discount)
         else:
             self.discounted = self.values.at((slice(None), slice(2)))
 
-    def _solved(
-        self, solved: Block, gains: list[Floats | None], known: list[Floats], after: Values, discount: float
-    ) -> Values:
+    def _solved(self, solved: Block, gains: Floats, known: Floats, after: Values, discount: float) -> Values:
         """The columns' values; ``known`` are those of the states that are not transient."""
         moves, t = self.moves, solved.transient
-        mine, stays = t[moves.row], np.flatnonzero(self.stays & solved.leaving)
-        target = moves.position(moves.successor[stays])
-        weight, row = moves.weight[mine], (np.cumsum(t) - 1)[moves.row[mine]]
-        count = int(np.count_nonzero(t))
-        groups = Groups(row, count)
-        right, slack = Wide(*np.zeros((2, count, len(gains)))), np.zeros((count, len(gains)))
-        for column, gain in enumerate(gains):
-            onward, error = Wide(*(x[:, column].copy() for x in after.value)), after.error[:, column]
-            onward.high[stays] = known[column][target]
+        mine, stays = np.flatnonzero(t[moves.row]), self.stays & solved.leaving
+        row, count, columns = (np.cumsum(t) - 1)[moves.row[mine]], int(np.count_nonzero(t)), gains.shape[1]
+        weight, groups = moves.weight[mine][:, None], Groups(row, count)
+        right, slack = Wide(*np.zeros((2, count, columns))), np.zeros((count, columns))
+        for some in together(mine.size, columns):
+            onward, error = after.value[mine, some], after.error[mine, some]
+            there = np.flatnonzero(stays[mine])
+            onward.high[there] = known[moves.position(moves.successor[mine[there]]), some]
             if discount < 1:
                 onward = multiply(onward, wide(np.array(discount)))
-            collected = onward if gain is None else add(wide(gain), onward)
-            put(right, (slice(None), column), groups.add_up(multiply(weight, collected[mine])))
-            size = (onward.size if gain is None else onward.size + np.abs(gain)) * (groups.rounds + 16) * TINY
-            slack[:, column] = add_up(row, 1.01 * weight.high * (size + error)[mine], count)
-        found, result = solved.system.solve(right, slack), Values.zeros(moves.states.size, len(gains))
+            gain = gains[mine, some]
+            put(right, (slice(None), some), groups.add_up(multiply(weight, add(wide(gain), onward))))
+            size = (onward.size + np.abs(gain)) * (groups.rounds + 16) * TINY
+            shares = 1.01 * weight.high * (size + error)
+            slack[:, some] = np.stack([add_up(row, share, count) for share in shares.T], axis=1)
+        found, result = solved.system.solve(right, slack), Values.zeros(moves.states.size, columns)
         result.put(np.flatnonzero(t), Values(*found))
-        result.value.high[~t] = np.stack(known, axis=1)[~t]
+        result.value.high[~t] = known[~t]
         return result
 
     def flow(self, mass: Floats) -> Flow:

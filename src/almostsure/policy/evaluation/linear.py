@@ -12,14 +12,15 @@ factorised.
 beside it.  So every entry of (I − A)⁻¹ keeps its digits, whatever the condition of the system.  Proof: leaving a state
 out of n changes each entry that is left by a factor within (1 ± ε)^(n+4), if that bounds every operation.  By the
 matrix-tree theorem an entry of the inverse is a quotient of two sums of products of at most n entries each, so it
-changes by a factor within (1 ± ε)^(2n(n+4)), and over all states by one within (1 ± ε)^((n+4)³).  All of it is done
-with twice the digits (:mod:`almostsure.policy.evaluation.wide`), so this is nothing.  The error of x is that factor
-times (I − A)⁻¹ |b|.
+changes by a factor within (1 ± ε)^(2n(n+4)), and over all states by one within (1 ± ε)^((n+4)³).  States that were left
+out before follow from those that are left, by sums of products that keep their digits too.  All of it is done with
+twice the digits (:mod:`almostsure.policy.evaluation.wide`), so this is nothing.  The error of x is that factor times
+(I − A)⁻¹ |b|.
 
 *Factorisation* by SuperLU, and *refinement*: the residual of the equation is computed with twice the digits, solved for
 and added, until it cannot be told from rounding.  Proof: if u ≥ 0 satisfies leak u + Σ A (u(i) − u(j)) ≥ |residual|
 everywhere, then no x(i) is wrong by more than u(i), as (I − A)⁻¹ ≥ 0.  That is checked, whoever computed x and u; where
-the check fails, the error is infinite.
+the check fails, the error is infinite.  One u serves all right-hand sides, scaled by the largest residual of each.
 
 For the transposed equations, n = m + Aᵀ n (how often each state is visited when it is entered with the masses m), the
 proof is simpler: a residual is mass that was lost or made, and no probability that follows from n is wrong by more than
@@ -53,7 +54,7 @@ ELIMINATED_LAST = 300  # states up to which it is if nothing else gives good dig
 STEPS = 8  # of refinement, at most
 GOOD = 1e-14  # an error that is not worth more work, as a share of the largest value
 NOTHING = 1e-250  # and one that is never worth more work
-TOGETHER = 1 << 20  # numbers that are refined together
+TOGETHER = 1 << 20  # numbers that are worked on together
 CLOSE = 1e-14  # a share of the masses whose loss is not worth more work
 
 
@@ -62,6 +63,12 @@ class Solved(NamedTuple):
 
     value: Wide  # [n, columns]
     error: Floats  # [n, columns]
+
+
+def together(size: int, columns: int) -> list[slice]:
+    """Columns of so many numbers each, in parts that are worked on together."""
+    step = columns if size * columns <= TOGETHER else 1
+    return [slice(first, first + step) for first in range(0, columns, step)]
 
 
 class Visits(NamedTuple):
@@ -94,6 +101,16 @@ class Leaking:
 
     def solve(self, right: Wide, slack: Floats) -> Solved:
         """Solve for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
+        something = right.high.any(axis=0) | slack.any(axis=0)
+        result = Solved(Wide(np.zeros_like(right.high), np.zeros_like(right.high)), np.zeros_like(slack))
+        if something.any():
+            some = slice(None), something
+            value, error = self._solve(right[some], slack[some])
+            put(result.value, some, value)
+            result.error[some] = error
+        return result
+
+    def _solve(self, right: Wide, slack: Floats) -> Solved:
         if self.size <= ELIMINATED:
             return self._elimination().solve(right, slack)
         found = self._refinement().solve(right, slack)
@@ -123,51 +140,38 @@ class Leaking:
 
 
 class Eliminated:
-    """Elimination without subtraction, of a dense matrix."""
+    """Elimination without subtraction, of a dense matrix: its inverse."""
 
     def __init__(self, row: Ints, column: Ints, weight: Wide, leak: Wide) -> None:
         size = leak.high.size
         self.size, self.share_lost = size, ((size + 4) ** 3 + 64 * size) * TINY
         entries = Groups(row * size + column, size * size).add_up(weight)
-        matrix, leak = Wide(*(x.reshape(size, size) for x in entries)), Wide(*(x.copy() for x in leak))
-        pivots = []
+        # Column k holds A until state k is left out, and the inverse from then on; the last one is the leak.
+        matrix = Wide(*(np.column_stack([a.reshape(size, size), b]) for a, b in zip(entries, leak, strict=True)))
+        factors = Wide(np.ones(size), np.zeros(size))
         with np.errstate(all="ignore"):  # what underflows ends in an error that is not finite
             for k in range(size):
-                later = slice(k + 1, size)
-                beside = matrix[k, later]
-                pivots.append(add(total(beside), leak[k]))
-                share = divide(matrix[later, k], pivots[k])
-                put(matrix, (later, k), share)
-                put(matrix, (later, later), add(matrix[later, later], multiply(share[:, None], beside)))
-                put(leak, later, add(leak[later], multiply(share, leak[k])))
-        self._matrix, self._pivots = matrix, pivots
-        self._inverse: Floats | None = None  # [n, n], rounded; made when first needed
+                put(factors, k, divide(wide(np.array(1.0)), total(matrix[k, k + 1 :])))
+                share = multiply(matrix[:, k], factors[k])
+                put(share, k, wide(np.array(0.0)))
+                put(matrix, (slice(None), k), wide(np.arange(size) == k))
+                matrix = add(matrix, multiply(share[:, None], matrix[k]))
+            self._inverse = multiply(matrix[:, :size], factors[:, None])
+        self._rows = Groups(np.repeat(np.arange(size), size), size)
 
     def solve(self, right: Wide, slack: Floats) -> Solved:
         """Solve x = b + A x for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
-        sizes = np.concatenate([np.abs(right.high), slack + LOST], axis=1)
-        everything = Wide(*(np.concatenate(parts, axis=1) for parts in zip(right, wide(sizes), strict=True)))
-        solved, columns = self._solve(everything), right.high.shape[1]
-        size = solved.high[:, columns : 2 * columns] + np.abs(solved.high[:, :columns])
-        error = 1.01 * (self.share_lost * size + solved.high[:, 2 * columns :])
-        return Solved(solved[:, :columns], np.where(np.isfinite(error), error, np.inf))
-
-    def _solve(self, right: Wide) -> Wide:
-        x, matrix = Wide(*(part.copy() for part in right)), self._matrix
+        inverse, columns = self._inverse, right.high.shape[1]
         with np.errstate(all="ignore"):
-            for k in range(self.size - 1):
-                later = slice(k + 1, self.size)
-                put(x, later, add(x[later], multiply(matrix[later, k][:, None], x[k])))
-            for k in range(self.size - 1, -1, -1):
-                put(x, k, divide(x[k], self._pivots[k]))
-                put(x, slice(k), add(x[:k], multiply(matrix[:k, k][:, None], x[k])))
-        return x
+            items = multiply(inverse[:, :, None], right[None])
+            x = self._rows.add_up(Wide(*(part.reshape(-1, columns) for part in items)))
+            share = self.share_lost + (self._rows.rounds + 16) * TINY
+            error = 1.01 * (share * (inverse.high @ right.size) + inverse.high @ (slack + LOST))
+        return Solved(x, np.where(np.isfinite(error), error, np.inf))
 
     def visits(self, mass: Floats) -> Visits:
         """Solve n = m + Aᵀ n: all that is added up is positive."""
-        if self._inverse is None:
-            self._inverse = self._solve(wide(np.eye(self.size))).high
-        count: Floats = mass @ self._inverse
+        count: Floats = mass @ self._inverse.high
         lost = (self.share_lost + (self.size + 4) * EPS) * float(mass.sum()) + LOST
         return Visits(count, lost if np.isfinite(count).all() else np.inf)
 
@@ -203,17 +207,18 @@ class Refining:
         """Solve x = b + A x for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
         values, errors = Wide(np.zeros_like(right.high), np.zeros_like(right.high)), np.full(slack.shape, np.inf)
         if self._factor is not None:
-            columns = right.high.shape[1]
-            size = columns if self._row.size * columns <= TOGETHER else 1
-            for first in range(0, columns, size):
-                some = slice(None), slice(first, first + size)
-                x, miss = self._refined(self._factor, right[some])
+            for columns in together(self._row.size, right.high.shape[1]):
+                some = slice(None), columns
+                x, residual, rounding = self._refined(self._factor, right[some])
                 put(values, some, x)
-                errors[some] = self._proved(self._factor, miss + slack[some])
+                errors[some] = self._proved(self._factor, np.abs(residual) + rounding + slack[some])
         return Solved(values, errors)
 
-    def _refined(self, factor: SuperLU, right: Wide, digits: float = 2.0**-90) -> tuple[Wide, Floats]:
-        """Solutions, and bounds on their residuals; steps end once they change less than the share ``digits``."""
+    def _refined(self, factor: SuperLU, right: Wide, digits: float = 2.0**-90) -> tuple[Wide, Floats, Floats]:
+        """Solutions, their residuals and what of these may be rounding.
+
+        Steps end once the next one is expected to change less than the share ``digits``.
+        """
         x, last = wide(np.zeros_like(right.high)), np.full(right.high.shape[1], np.inf)
         residual, rounding = right.high, EPS * right.size
         for _ in range(STEPS):
@@ -222,23 +227,27 @@ class Refining:
             better = size < last / 2
             if not better.any():
                 break
-            x, last = add(x, wide(np.where(better, step, 0.0))), np.where(better, size, last)
+            x = add(x, wide(np.where(better, step, 0.0)))
+            before = np.where(last < np.inf, last, size)
+            last = np.where(better, size, last)
             residual, rounding = self._residual(x, right)
-            if (size <= digits * np.abs(x.high).sum(axis=0)).all():
+            if (size * last <= digits * before * np.abs(x.high).sum(axis=0)).all():
                 break
-        return x, np.abs(residual) + rounding
+        return x, residual, rounding
 
     def _proved(self, factor: SuperLU, miss: Floats) -> Floats:
         """Bounds on the errors of solutions that miss their equations by no more than this."""
         if not np.isfinite(miss).all():
             return np.full(miss.shape, np.inf)
+        scale = miss.max(axis=0)
+        need = (miss / scale).max(axis=1, keepdims=True) * (1 + 2.0**-40)
+        more = need * (1 + 2.0**-10) + 4 * LOST
         for digits in (1.0, 2.0**-90):  # the first step will often do
-            bound, _ = self._refined(factor, wide(miss * (1 + 2.0**-10) + 4 * LOST), digits)
-            residual, rounding = self._residual(bound, wide(np.zeros_like(miss)))
-            is_proved = (residual + rounding <= -miss).all(axis=0) & (bound.high >= 0).all(axis=0)
-            if is_proved.all():
-                break
-        return np.where(is_proved, bound.size, np.inf)
+            bound, residual, rounding = self._refined(factor, wide(more), digits)
+            if (residual + rounding <= (more - need) * (1 - 2.0**-40)).all() and (bound.high >= 0).all():
+                error: Floats = 1.01 * scale * bound.size + LOST
+                return error
+        return np.full(miss.shape, np.inf)
 
     def _residual(self, x: Wide, right: Wide) -> tuple[Floats, Floats]:
         """What b + A x − x is, and how much of it may be rounding; [n, columns]."""
@@ -252,37 +261,24 @@ class Refining:
     # ------------------------------------------------------------------ visits
 
     def visits(self, mass: Floats) -> Visits:
-        """Solve n = m + Aᵀ n."""
+        """Solve n = m + Aᵀ n; the result is rounded to floats, which is not counted as lost."""
         if self._factor is None:
             return Visits(mass, np.inf)
-        count = np.maximum(self._factor.solve_transposed(mass), 0.0)
-        count = np.maximum(count + self._factor.solve_transposed(self._lost(count, mass)[0]), 0.0)
-        lost, rounding = self._lost(count, mass)
-        found = Visits(count, float(np.abs(lost).sum() + rounding.sum()))
-        return found if found.lost <= CLOSE * mass.sum() else self._visits_refined(self._factor, mass)
-
-    def _lost(self, count: Floats, mass: Floats) -> tuple[Floats, Floats]:
-        """What m + Aᵀ n − n is, and how much of it may be rounding."""
-        arriving = np.bincount(self._column, count[self._row] * self._weight.high, minlength=self.size)
-        leaving = count * self._diagonal.high
-        return mass + arriving - leaving, (self._by_column.most + 4) * EPS * (mass + arriving + leaving)
-
-    def _visits_refined(self, factor: SuperLU, mass: Floats) -> Visits:
-        """The same with twice the digits; the result is rounded to floats, which is not counted as lost."""
-        count, last = wide(np.zeros(self.size)), np.inf
+        count, last, (lost, rounding) = wide(np.zeros(self.size)), np.inf, (mass, mass)
         for _ in range(STEPS):
-            lost, rounding = self._lost_widely(count, mass)
-            step = factor.solve_transposed(lost)
+            step = self._factor.solve_transposed(lost)
             size = float(np.abs(step).sum())
             if not size < last / 2:
                 break
             count, last = add(count, wide(step)), size
             count = Wide(*(np.where(count.high < 0, 0.0, part) for part in count))
-        else:
-            lost, rounding = self._lost_widely(count, mass)
+            lost, rounding = self._lost(count, mass)
+            if (np.abs(lost) + rounding).sum() <= CLOSE * mass.sum():
+                break
         return Visits(count.high, float((np.abs(lost) + rounding).sum()))
 
-    def _lost_widely(self, count: Wide, mass: Floats) -> tuple[Floats, Floats]:
+    def _lost(self, count: Wide, mass: Floats) -> tuple[Floats, Floats]:
+        """What m + Aᵀ n − n is, and how much of it may be rounding."""
         arriving = self._by_column.add_up(multiply(self._weight, count[self._row]))
         leaving = multiply(self._diagonal, count)
         lost = add(wide(mass), subtract(arriving, leaving)).high
