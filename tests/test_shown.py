@@ -36,6 +36,12 @@ RESULTS = ["MDP", "MinimalBudget", "Shield", "Policy", "Solution", "Evaluation",
 RESULTS += ["Frontier", "Suggestion", "LearnedBudget", "Ledger", "Comparison"]
 
 
+def test_numbers_stand_in_one_column(results):
+    lines = str(results["Evaluation"]).splitlines()
+    assert len(lines) == 6
+    assert all(line[16] == " " and line[17] not in " " for line in lines)
+
+
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_result_is_pleasant_at_a_prompt(results, name):
     for text in (repr(results[name]), str(results[name])):

@@ -149,6 +149,10 @@ def test_a_restricted_model_that_would_not_fit(monkeypatch: pytest.MonkeyPatch) 
 def test_short_reprs() -> None:
     mdp = example("quicksand")
     shield = Shield(asure.minimal_budget(mdp))
-    assert repr(shield.trim(3)).startswith("<Trimmed: mdp 64 states, 144 choices")
+    small = shield.trim(3)
+    assert repr(small).endswith(
+        f", starts in {small.mdp.state_name(small.mdp.initial_state)}; states and choices say where each was>"
+    )
+    assert repr(small).startswith("<Trimmed: mdp 64 states, 144 choices")
     assert repr(shield.restrict(3)).startswith("<Restricted: mdp 180 states")
     assert len(repr(shield.restrict(3))) < 200
