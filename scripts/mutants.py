@@ -38,6 +38,7 @@ UNSEEN = {  # files whose lines coverage does not see, compiled or written into 
     "budget/compiled": ("budget/compiled", "budget/test_agreement.py", "budget/test_certificate.py"),
     "budget/horizon_kernel": ("budget/test_horizon.py",),
     "policy/simulation/kernel": ("policy/simulation",),
+    "shield/export/frame": ("shield", *EXPORTS),
     "shield/export/runtime": ("shield", *EXPORTS),
 }
 # The rooms' tests, and those elsewhere that are about what they compute and write.

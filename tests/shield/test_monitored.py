@@ -109,8 +109,9 @@ def test_refusals(mdp):
     other = int(np.flatnonzero(np.arange(mdp.num_states) != mdp.initial_state)[0])
     with pytest.raises(NoSafeAction, match="runs begin in the initial states"):
         shield.begin(other, 9)
-    with pytest.raises(ModelMismatch, match="is never reached with memory 77"):
-        shield.allowed(mdp.initial_state, 9, 77)
+    for memory in range(7, 150):
+        with pytest.raises(ModelMismatch, match=f"is never reached with memory {memory}"):
+            shield.allowed(mdp.initial_state, 9, memory)
 
 
 def two_damages():
