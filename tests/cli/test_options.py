@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from almostsure.cli.commands.learning import LEARNERS
 from almostsure.cli.options import Task, complete_action, complete_learner, complete_model, complete_state
 from almostsure.errors import ModelError, UnknownName
 
@@ -25,6 +26,7 @@ def test_states_actions_and_learners_are_completed() -> None:
     assert list(complete_state(before("quicksand"), "r2c"))[:2] == ["r2c1", "r2c2"]
     assert list(complete_action(before("quicksand"), "e")) == ["east"]
     assert "shielded" in list(complete_learner("sh"))
+    assert list(complete_learner("")) == list(LEARNERS)
     assert "gym:almostsure/Warehouse-v0" in list(complete_model("gym:"))
 
 

@@ -121,7 +121,8 @@ class HorizonBudget:
             )
             s = after
         need = self.of(state)
-        shown = "no finite budget suffices" if need == INFINITE else f"nature can force {need} damage"
+        forced = f"nature can force {need} damage" if need else "all damage can be avoided"
+        shown = "no finite budget suffices" if need == INFINITE else forced
         return "\n".join(
             [f"{self.mdp.describe_state(self.mdp.state(state))}: {shown} within {self.horizon} steps.", *lines]
         )

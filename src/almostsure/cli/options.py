@@ -184,7 +184,7 @@ Monitors = Annotated[
     typer.Option(
         "--monitor",
         metavar="NAME=…",
-        help="What is remembered along a run, once or more: steps=T; second=LABEL:BUDGET, where entering the label "
+        help="What states remember of a run; may be repeated. steps=T; second=LABEL:BUDGET, where entering the label "
         "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL is a tank that is filled there; "
         "automaton=FILE.json.",
         rich_help_panel="The model",

@@ -71,7 +71,7 @@ def frontier(
 ) -> None:
     """Compare the best returns when damage is limited for certain, on average, and with a risk.
 
-    Without --budget, the one that suggest names is the largest.
+    Without --budget, the largest budget is the one that suggest names.
     """
     from almostsure.plan import frontier as find_frontier
 
@@ -130,6 +130,6 @@ def _show_frontier(task: Task, found: Frontier) -> None:
         rows = [rows[at] for at in kept.tolist()]
     table(("Δ", "never more", "on average", "difference"), rows, right=(0, 1, 2, 3))
     if found.chance.size:
-        heading(f"The best return if more than {found.budget} has a probability of at most …")
+        heading(f"The best return for each risk of more than {found.budget} damage")
         risks = zip(found.risks.tolist(), found.chance.tolist(), strict=True)
         table(("risk", "return"), [(percent(risk), number(value)) for risk, value in risks], right=(0, 1))

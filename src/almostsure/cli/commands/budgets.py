@@ -26,9 +26,10 @@ STEPS = 24  # rows of an explanation
 def budget(
     model: opt.ModelName,
     *,
-    cap: Annotated[int | None, typer.Option(help="Stop at this budget; whatever needs more reads ∞.")] = None,
+    cap: Annotated[
+        int | None, typer.Option(metavar="Δ", help="Stop at this budget; whatever needs more reads ∞.")
+    ] = None,
     horizon: opt.Horizon = None,
-    monitor: opt.Monitors = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Save the budgets with their certificate (.safetensors).")
     ] = None,
@@ -38,6 +39,7 @@ def budget(
     goal: opt.Goal = None,
     scale: opt.Scale = None,
     constants: opt.Constants = None,
+    monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
     """Find the minimal budget of every state, exact and certified."""
@@ -77,7 +79,7 @@ def _within(task: Task, horizon: int, cap: int | None, output: Path | None) -> N
     else:
         heading(task.title)
         shown = "no finite budget suffices" if least == INFINITE else f"needs a budget of {least:,}"
-        facts([(f"{horizon:,} steps", shown), *([("saved", output)] if output is not None else [])])
+        facts([("the start", f"{shown} for {horizon:,} steps"), *([("saved", output)] if output is not None else [])])
         for state in task.mdp.initial_states[:1].tolist():
             for line in found.explain(int(state)).splitlines()[: STEPS + 1]:
                 say(clean(line))
@@ -91,10 +93,12 @@ def explain(
     model: opt.ModelName,
     state: Annotated[
         str | None,
-        typer.Argument(help="A state's name or number; by default the start.", autocompletion=opt.complete_state),
+        typer.Argument(
+            metavar="STATE", help="Its name or number; by default the start.", autocompletion=opt.complete_state
+        ),
     ] = None,
     action: Annotated[
-        str | None, typer.Argument(help="One of its actions.", autocompletion=opt.complete_action)
+        str | None, typer.Argument(metavar="ACTION", help="One of its actions.", autocompletion=opt.complete_action)
     ] = None,
     *,
     damage: opt.Damage = None,

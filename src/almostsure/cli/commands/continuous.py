@@ -22,7 +22,10 @@ LEVELS = 12  # rows of a table of budgets
 
 def abstract(
     system: Annotated[
-        str, typer.Argument(help="A continuous environment, such as CartPole-v1, MountainCar-v0 or Pendulum-v1.")
+        str,
+        typer.Argument(
+            metavar="SYSTEM", help="A continuous environment, such as CartPole-v1, MountainCar-v0 or Pendulum-v1."
+        ),
     ],
     *,
     cells: Annotated[
@@ -31,7 +34,9 @@ def abstract(
     pattern: Annotated[
         int | None, typer.Option(metavar="N", help="The length of the action sequences that are choices.")
     ] = None,
-    cap: Annotated[int | None, typer.Option(help="Stop at this budget; whatever needs more reads ∞.")] = None,
+    cap: Annotated[
+        int | None, typer.Option(metavar="Δ", help="Stop at this budget; whatever needs more reads ∞.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Save the upper budgets (.safetensors).")
     ] = None,

@@ -39,7 +39,10 @@ LIBRARIES = ("numpy", "safetensors", "numba", "gymnasium", "stormpy")
 def check(
     model: opt.ModelName,
     result: Annotated[
-        Path, typer.Argument(help="A budget or shield file (.safetensors).", autocompletion=complete_result)
+        Path,
+        typer.Argument(
+            metavar="RESULT", help="A budget or shield file (.safetensors).", autocompletion=complete_result
+        ),
     ],
     *,
     damage: opt.Damage = None,

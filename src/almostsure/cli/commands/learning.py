@@ -23,19 +23,22 @@ if TYPE_CHECKING:
     from almostsure.learn import LearnedBudget
 
 LOGS = (".csv", ".parquet", ".pq")
+LEARNERS = ("shielded", "unconstrained", "lagrangian", "saute", "one-step")  # named here too: --help loads no learner
 
 
 def learn(
     model: opt.ModelName,
     *,
     mu: Annotated[
-        float | None, typer.Option(help="No outcome is rarer than this; by default, what the model says.")
+        float | None, typer.Option(metavar="P", help="No outcome is rarer than this; by default, what the model says.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="Acceptable probability that the statement is wrong.")] = 0.05,
+    delta: Annotated[
+        float, typer.Option(metavar="P", help="Acceptable probability that the statement is wrong.")
+    ] = 0.05,
     budget: opt.Budget = None,
     seed: opt.Seed = 0,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="File that keeps the progress; the same command goes on from there.")
+        Path | None, typer.Option(help="File that keeps the progress; the same command continues from there.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -87,11 +90,15 @@ def compare(
     learner: Annotated[
         list[str] | None,
         typer.Option(
-            "--learner", "-l", help="A learner; may be repeated. By default, all.", autocompletion=opt.complete_learner
+            "--learner",
+            "-l",
+            metavar="NAME",
+            help=f"One of {', '.join(LEARNERS)}; may be repeated. By default, all.",
+            autocompletion=opt.complete_learner,
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(help="Environment steps of each run.")] = 20_000,
-    seeds: Annotated[int, typer.Option(help="Runs of each learner.")] = 3,
+    steps: Annotated[int, typer.Option(metavar="N", help="Environment steps of each run.")] = 20_000,
+    seeds: Annotated[int, typer.Option(metavar="N", help="Runs of each learner.")] = 3,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the rows (.csv).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Save the learning curves (.png, .pdf, .svg).")] = None,
     damage: opt.Damage = None,
@@ -104,7 +111,7 @@ def compare(
 ) -> None:
     """Train learners on the model, and compare how safe and how good they are.
 
-    Without --budget, it is the one that suggest names.
+    Without --budget, the budget is the one that suggest names.
     """
     from almostsure.learn.comparison.run import compare as train
 

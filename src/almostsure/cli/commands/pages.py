@@ -24,10 +24,11 @@ def report(
     *,
     budget: opt.Budget = None,
     limit: Annotated[
-        float | None, typer.Option(help="Damage on average, of the policy to compare with; by default --budget.")
+        float | None,
+        typer.Option(metavar="C", help="Damage on average, of the policy to compare with; by default --budget."),
     ] = None,
     risk: Annotated[
-        float | None, typer.Option(help="P(damage > Δ), of the policy to compare with; by default 0.05.")
+        float | None, typer.Option(metavar="P", help="P(damage > Δ), of the policy to compare with; by default 0.05.")
     ] = None,
     discount: opt.Discount = 1.0,
     seed: opt.Seed = 0,
@@ -70,7 +71,10 @@ def report(
 def paper(
     *,
     model: Annotated[
-        str | None, typer.Option(help="Check the claims on this model instead.", autocompletion=opt.complete_model)
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Check the claims on this model instead.", autocompletion=opt.complete_model
+        ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for tables and figures.")] = FIGURES,
     seed: opt.Seed = 0,

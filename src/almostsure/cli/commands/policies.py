@@ -36,7 +36,6 @@ def solve(
     limit: opt.Limit = None,
     risk: opt.Risk = None,
     horizon: opt.Horizon = None,
-    monitor: opt.Monitors = None,
     discount: opt.Discount = 1.0,
     tolerance: Annotated[
         float, typer.Option(metavar="W", help="Width that the proved bounds of the return may have.")
@@ -48,6 +47,7 @@ def solve(
     goal: opt.Goal = None,
     scale: opt.Scale = None,
     constants: opt.Constants = None,
+    monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
     """Find the best return under a constraint on damage, with proved bounds and the policy that attains it.
@@ -79,7 +79,6 @@ def simulate(
     limit: opt.Limit = None,
     risk: opt.Risk = None,
     horizon: opt.Horizon = None,
-    monitor: opt.Monitors = None,
     episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="Number of episodes.")] = 10_000,
     max_steps: Annotated[int, typer.Option(metavar="N", help="Steps after which an episode is cut.")] = MAX_STEPS,
     seed: opt.Seed = 0,
@@ -90,6 +89,7 @@ def simulate(
     goal: opt.Goal = None,
     scale: opt.Scale = None,
     constants: opt.Constants = None,
+    monitor: opt.Monitors = None,
     json: opt.Json = False,
 ) -> None:
     """Play a policy many times, and count the damage."""

@@ -318,8 +318,8 @@ def without_model(env: Any) -> str:
     """What works for an environment that does not say what may happen in it."""
     if type(getattr(env, "observation_space", None)).__name__ == "Box":
         return (
-            "Its states are continuous: abstract(step, grid, actions, …) makes a finite model of them, and "
-            "abstract('CartPole-v1') of that and of other well-known ones."
+            "Its states are continuous: abstract(step, grid, actions, …) makes a finite model of them. For well-known "
+            "environments abstract('CartPole-v1') does, in a terminal: almostsure abstract CartPole-v1."
         )
     return (
         "If it can be copied, asure.explore(env) finds its model by playing, and with chance explore(env, mu=…, "
