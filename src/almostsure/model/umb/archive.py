@@ -86,18 +86,17 @@ class Archive:
         return self._numbers(begin, "u1", size).tobytes()
 
     def array(self, name: str, dtype: DType, count: int) -> npt.NDArray[Any]:
-        """A member as a read-only array of ``count`` numbers."""
+        """A member as an array of ``count`` numbers, which nobody else holds."""
         self.expect(name, dtype, count)
         return self._numbers(self._find(name)[0], dtype, count)
 
     def _numbers(self, begin: int, dtype: DType, count: int) -> npt.NDArray[Any]:
         if self._buffer is not None:
-            return np.frombuffer(self._buffer, dtype, count, begin)
+            return np.frombuffer(self._buffer, dtype, count, begin).copy()
         with self._file() as file:
             result = np.fromfile(file, dtype, count, offset=begin)
             if _stamp(file) != self._stamp or result.size != count:
                 self.fail("the file was changed while it was read", "Load it again.")
-        result.flags.writeable = False
         return result
 
     def expect(self, name: str, dtype: DType, count: int) -> None:

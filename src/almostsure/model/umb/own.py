@@ -82,7 +82,7 @@ def _origin(umb: Umb, noted: Any) -> Origin | None:
         umb.archive.fail("the origin in the index must name rewards, a scale and what is uncertain")
     members = {name: f"annotations/rewards/{key}/choices/values.bin" for key, name in keys("reward", rewards)}
     return Origin(
-        rewards={name: umb.archive.array(at, "<f8", umb.sizes.choices).copy() for name, at in members.items()},
+        rewards={name: umb.archive.array(at, "<f8", umb.sizes.choices) for name, at in members.items()},
         variables=umb.variables(),
         scale=scale,
         uncertain=uncertain,
@@ -125,15 +125,15 @@ def _layout(umb: Umb, described: Any) -> Layout | None:
 
 
 def _arrays(umb: Umb) -> Arrays:
-    """The arrays, copied into the narrow types of models built in memory."""
+    """The arrays, in the narrow types of models built in memory."""
     sizes = umb.sizes
     return Arrays(
-        choice_ptr=np.array(umb.choice_ptr(), index_dtype(sizes.choices + 1)),
-        outcome_ptr=np.array(umb.outcome_ptr(), index_dtype(sizes.outcomes + 1)),
-        successor=np.array(umb.successor(), index_dtype(sizes.states)),
+        choice_ptr=umb.choice_ptr().astype(index_dtype(sizes.choices + 1)),
+        outcome_ptr=umb.outcome_ptr().astype(index_dtype(sizes.outcomes + 1)),
+        successor=umb.successor().astype(index_dtype(sizes.states)),
         choice_action=_narrow_actions(umb),
-        probability=np.array(umb.probability(), np.float64),
-        reward=np.array(umb.archive.array(_values("reward"), "<f8", sizes.outcomes), np.float64),
+        probability=umb.probability().astype(np.float64, copy=False),
+        reward=umb.archive.array(_values("reward"), "<f8", sizes.outcomes).astype(np.float64, copy=False),
         damage=_narrow_damage(umb.archive, sizes.outcomes),
     )
 
