@@ -61,7 +61,7 @@ def surely_leave(graph: Graph, leaving: Bools) -> tuple[Bools, Bools, Ints]:
     """The states from which some policy plays a ``leaving`` choice with probability one.
 
     Returns these states, the choices that keep it possible, and one such policy (−1 for other states).  Its compiled
-    twin for large models is :func:`almostsure.plan.assured.steps.leave_surely`.
+    twin for large models is :func:`almostsure.plan.assured.parts.leave_surely`.
     """
     live = np.ones(graph.num_states, np.bool_)
     back = _sparse(graph.entry_state, graph.entry_choice, max(graph.num_states, graph.owner.size))

@@ -110,51 +110,50 @@ def list_predecessors(part, size):
 
 
 @njit(cache=True, error_model="numpy")
+def search_back(part, alive, usable, found, queue):
+    """List who of those alive may leave by usable choices, nearest to an exit first; returns how many they are."""
+    ptr, entry_ptr, column, leak = part.ptr, part.entry_ptr, part.column, part.leak
+    pred_ptr, pred, count, done = part.pred_ptr, part.pred, 0, 0
+    for x in range(alive.size):
+        found[x] = False
+        for k in range(ptr[x], ptr[x + 1]):
+            if alive[x] and usable[k] and leak[k] > 0.0:
+                found[x] = True
+        if found[x]:
+            queue[count] = x
+            count += 1
+    while done < count:
+        y = queue[done]
+        done += 1
+        for q in range(pred_ptr[y], pred_ptr[y + 1]):
+            x = pred[q]
+            if found[x] or not alive[x]:
+                continue
+            for k in range(ptr[x], ptr[x + 1]):
+                if usable[k] and not found[x]:
+                    for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                        if column[e] == y:
+                            found[x] = True
+            if found[x]:
+                queue[count] = x
+                count += 1
+    return count
+
+
+@njit(cache=True, error_model="numpy")
 def leave_surely(part, size, usable, queue):
     """List the positions from which some policy surely leaves, nearest to an exit first; returns how many they are.
 
     Makes the choices unusable that may lead elsewhere.  Repeats two steps until nothing changes: search backward from
     the exits along usable choices; drop what was not found, and with it every choice that may lead there.
     """
-    ptr, entry_ptr, column, leak, pred_ptr, pred = (
-        part.ptr,
-        part.entry_ptr,
-        part.column,
-        part.leak,
-        part.pred_ptr,
-        part.pred,
-    )
+    ptr, entry_ptr, column = part.ptr, part.entry_ptr, part.column
     choices = np.int64(ptr[size])
     for k in range(choices):
         usable[k] = True
-    found = np.zeros(size, np.bool_)
-    alive = np.ones(size, np.bool_)
+    found, alive = np.zeros(size, np.bool_), np.ones(size, np.bool_)
     while True:
-        count = 0
-        for x in range(size):
-            found[x] = False
-            for k in range(ptr[x], ptr[x + 1]):
-                if alive[x] and usable[k] and leak[k] > 0.0:
-                    found[x] = True
-            if found[x]:
-                queue[count] = x
-                count += 1
-        done = 0
-        while done < count:
-            y = queue[done]
-            done += 1
-            for q in range(pred_ptr[y], pred_ptr[y + 1]):
-                x = pred[q]
-                if found[x] or not alive[x]:
-                    continue
-                for k in range(ptr[x], ptr[x + 1]):
-                    if usable[k] and not found[x]:
-                        for e in range(entry_ptr[k], entry_ptr[k + 1]):
-                            if column[e] == y:
-                                found[x] = True
-                if found[x]:
-                    queue[count] = x
-                    count += 1
+        count = search_back(part, alive, usable, found, queue)
         lost = False
         for x in range(size):
             if alive[x] and not found[x]:
@@ -268,24 +267,8 @@ def first_policy(part):
 @njit(cache=True, error_model="numpy")
 def leaves(part, policy):
     """Whether the policy surely leaves the component, from every position."""
-    leak, pred_ptr, pred, entry_ptr, column = part.leak, part.pred_ptr, part.pred, part.entry_ptr, part.column
-    size = policy.size
-    is_found, queue, count = np.zeros(size, np.bool_), np.empty(size, np.uint32), 0
+    size, usable = policy.size, np.zeros(part.leak.size, np.bool_)
     for x in range(size):
-        if leak[policy[x]] > 0.0:
-            is_found[x] = True
-            queue[count] = x
-            count += 1
-    done = 0
-    while done < count:
-        y = queue[done]
-        done += 1
-        for q in range(pred_ptr[y], pred_ptr[y + 1]):
-            x = pred[q]
-            if not is_found[x]:
-                for e in range(entry_ptr[policy[x]], entry_ptr[policy[x] + 1]):
-                    is_found[x] = is_found[x] or column[e] == y
-                if is_found[x]:
-                    queue[count] = x
-                    count += 1
-    return count == size
+        usable[policy[x]] = True
+    found, alive, queue = np.zeros(size, np.bool_), np.ones(size, np.bool_), np.empty(size, np.uint32)
+    return search_back(part, alive, usable, found, queue) == size
