@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from almostsure.wording import brief, number, percent
+from almostsure.wording import brief, counted, number, percent
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,7 @@ def test_values_in_messages_are_cut():
     assert len(brief("x" * 500)) == 78
     assert number(2.345, 2) in ("2.35", "2.34")
     assert number(2.6, 0) == "3"
+
+
+def test_one_thing_is_one_thing():
+    assert [counted(n, "step") for n in (0, 1, 2, 1_000)] == ["0 steps", "1 step", "2 steps", "1,000 steps"]

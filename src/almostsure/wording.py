@@ -13,6 +13,11 @@ def brief(value: object, longest: int = 80) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "…"
 
 
+def counted(count: int, thing: str) -> str:
+    """So many things: "1 step", "2,000 steps"."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
 def number(value: float, digits: int = 4) -> str:
     """A number with at most so many decimals; ∞ for infinity, – for NaN, and never 0 for what is not 0."""
     if math.isnan(value):

@@ -189,7 +189,7 @@ def test_the_ledger_tells_when_and_where():
     assert (first.step, first.state, first.action, first.damage, first.remaining) == (2, 0, 0, 2, 1)
     assert (first.allowed, first.new, second.allowed, second.new) == (True, True, False, False)
     assert [s.step for s in shield.ledger.surprises] == [1, 2]
-    assert "3 steps, 2 surprises (0 raised a minimal budget), 2 violations" in str(shield.ledger)
+    assert "3 steps, 2 surprises (none raised a minimal budget), 2 violations" in str(shield.ledger)
     assert "against the shield" in str(shield.ledger)
     assert "2 of 3 choices are known; the others are allowed" in repr(shield)
 
@@ -331,7 +331,7 @@ def test_repeats_are_counted():
         shield.repeat("circle", "left", "circle", 1, times=0)
     with pytest.raises(ModelError, match="reward must be a finite number"):
         shield.repeat("circle", "left", "circle", 1, times=1, reward=float("nan"))
-    assert str(shield.counts) == "5 samples of 1 of 3 choices showed 1 outcomes"  # nobody drew them: no seed
+    assert str(shield.counts) == "5 samples of 1 of 3 choices showed 1 outcome"  # nobody drew them: no seed
 
 
 def test_repeats_make_choices_known():

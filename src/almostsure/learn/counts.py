@@ -27,6 +27,7 @@ from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
 from almostsure.model.space import Space
+from almostsure.wording import counted
 
 UNKNOWN = ("refuse", "allow")
 Unknown = Literal["refuse", "allow"]
@@ -101,7 +102,7 @@ class Counts:
     >>> counts.see(0, 0, 1, reward=1.0, times=3)  # whether that is new
     True
     >>> counts
-    <Counts: 3 samples of 1 of 3 choices showed 1 outcomes>
+    <Counts: 3 samples of 1 of 3 choices showed 1 outcome>
     """
 
     def __init__(
@@ -253,8 +254,8 @@ class Counts:
     def __str__(self) -> str:
         sampled = int(np.count_nonzero(self.samples))
         return (
-            f"{self.total:,} samples of {sampled:,} of {self.samples.size:,} choices "
-            f"showed {self.num_outcomes:,} outcomes{'' if self.seed is None else f' (seed {self.seed})'}"
+            f"{counted(self.total, 'sample')} of {sampled:,} of {counted(self.samples.size, 'choice')} "
+            f"showed {counted(self.num_outcomes, 'outcome')}{'' if self.seed is None else f' (seed {self.seed})'}"
         )
 
     # ------------------------------------------------------------------ the counted model

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import CorruptFile, FileError
-from almostsure.wording import percent
+from almostsure.wording import counted, percent
 
 LISTED = 20  # violations that are printed
 START, CHECKSUM = '{"kind": "', ', "sha256": "'  # how a line begins, and what stands before its checksum
@@ -104,8 +104,8 @@ class Ledger:
     >>> ledger = Ledger()
     >>> ledger.note(Episode(1, steps=5, reward=3.0, damage=1, budget=2, interventions=0, ended="terminated"))
     >>> print(ledger)
-    0 steps, 0 surprises (0 raised a minimal budget), 0 violations
-    1 episodes, 0 interventions, damage 1 in all and 1 in the worst
+    0 steps, 0 surprises, 0 violations
+    1 episode, 0 interventions, damage 1 in all and 1 in the worst
     """
 
     steps: int = 0  # transitions watched
@@ -141,7 +141,7 @@ class Ledger:
         return self
 
     def __repr__(self) -> str:
-        return f"<Ledger: {str(self).splitlines()[0]}; {self.episodes:,} episodes>"
+        return f"<Ledger: {str(self).splitlines()[0]}; {counted(self.episodes, 'episode')}>"
 
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import text_card
@@ -150,10 +150,9 @@ class Ledger:
 
     def __str__(self) -> str:
         raised = sum(surprise.raised > 0 for surprise in self.surprises)
-        lines = [
-            f"{self.steps:,} steps, {len(self.surprises):,} surprises ({raised:,} raised a minimal budget), "
-            f"{len(self.violations):,} violations"
-        ]
+        how_many = f" ({raised or 'none'} raised a minimal budget)" if self.surprises else ""
+        surprises, violations = counted(len(self.surprises), "surprise"), counted(len(self.violations), "violation")
+        lines = [f"{counted(self.steps, 'step')}, {surprises}{how_many}, {violations}"]
         lines += [
             f"  step {v.step:,}: state {v.state}, action {v.action} took {v.damage} with {v.remaining} left"
             f"{' (an outcome never seen before)' if v.new else ''}{'' if v.allowed else ', against the shield'}"
@@ -169,8 +168,8 @@ class Ledger:
             )
         if self.episodes:
             lines.append(
-                f"{self.episodes:,} episodes, {self.interventions:,} interventions, damage {self.damage:,} in all and "
-                f"{self.worst:,} in the worst"
+                f"{counted(self.episodes, 'episode')}, {counted(self.interventions, 'intervention')}, "
+                f"damage {self.damage:,} in all and {self.worst:,} in the worst"
             )
         return "\n".join(lines)
 
@@ -245,7 +244,7 @@ def read_ledger(path: str | os.PathLike[str]) -> Ledger:
     >>> ledger = Ledger().record("run.jsonl")
     >>> ledger.note(Episode(1, steps=5, reward=3.0, damage=1, budget=2, interventions=0, ended="terminated"))
     >>> read_ledger("run.jsonl")
-    <Ledger: 5 steps, 0 surprises (0 raised a minimal budget), 0 violations; 1 episodes>
+    <Ledger: 5 steps, 0 surprises, 0 violations; 1 episode>
     """
     kinds: dict[str, Callable[..., Entry]] = {"surprise": Surprise, "violation": Violation, "episode": Episode}
     result = Ledger()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from almostsure.plan.assured import approach
+from almostsure.plan.assured import approach, sweeps
 from almostsure.plan.assured.engine import call
 from almostsure.plan.assured.steps import Part
 
@@ -43,3 +43,16 @@ def test_a_cycle_that_is_never_left_ends_no_sweep():
     rows = call(approach.room_for_rows, part, order, plainly=True)
     call(approach.follow, part, order, value, part.ptr[:-1].copy(), rows, 10, plainly=True)
     assert sorted(value) in ([-4, -3], [-6, -5])
+
+
+@pytest.mark.parametrize("mixes_first", [False, True])
+@pytest.mark.parametrize("guess", [-2.0, -np.inf, np.inf, np.nan])
+def test_values_that_are_not_finite_are_no_solution(monkeypatch, guess, mixes_first):
+    """Where nothing changes any more because a guess went astray, −∞ must not be taken for a proof that all is lost."""
+    part, _ = chain(np.random.default_rng(0), 5, 0.5)
+    sweeper = sweeps.Sweeper(part, discounted=False)
+    sweeper.mixes_first = mixes_first
+    monkeypatch.setattr(sweeps, "approach", lambda *arguments: 0.0)
+    monkeypatch.setattr(sweeps.kernels, "sweep", lambda *arguments: -1)
+    value = np.array([0.0, -1.0, guess, -3.0, -4.0])
+    assert sweeper.run(part.constant, value, part.ptr[:-1].copy(), 1e-9) == np.isfinite(guess)

@@ -16,6 +16,7 @@ import numpy as np
 from almostsure.files import atomic_write
 from almostsure.learn.learners.training import Training
 from almostsure.model.arrays import Floats, Ints
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes
@@ -159,7 +160,7 @@ class Comparison:
         if not self.runs:
             return "no run was finished"
         steps, seeds = self.runs[0].row["steps"], len({run.row["seed"] for run in self.runs})
-        how = f"budget {self.budget}; {steps:,} steps, {seeds} {'seed' if seeds == 1 else 'seeds'}"
+        how = f"budget {self.budget}; {steps:,} steps, {counted(seeds, 'seed')}"
         if self.sampled_episodes is not None:
             return f"{how}; no model: each deployed policy was judged by {self.sampled_episodes:,} episodes"
         return f"{how}; random shielded play {_number(self.random)}, assured optimum {_number(self.optimum)}"

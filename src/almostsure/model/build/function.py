@@ -228,14 +228,9 @@ class Encode:
         try:
             return self.index[state]
         except (KeyError, TypeError):
-            hint = (
-                ""
-                if isinstance(state, Hashable)
-                else " States are hashable values: pass state_of, tuple(…) for arrays."
-            )
-            raise ModelError(
-                f"{brief(state)} was not reached when the model was explored from its start.{hint}"
-            ) from None
+            hint = "" if isinstance(state, Hashable) else " States are hashable: pass state_of, tuple(…) for arrays."
+            what = f"{brief(state)} was not reached when the model was explored from its starts."
+            raise ModelError(what + hint) from None
 
 
 def _always(actions: Any) -> Callable[[Any], Iterable[Hashable]]:

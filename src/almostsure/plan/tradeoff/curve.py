@@ -20,11 +20,11 @@ def assured_curve(mdp: MDP, budget: int, *, discount: float = 1.0, tolerance: fl
     More budget never returns less.  So if the return has no bound at ``budget``, halving finds from where on.
     """
 
-    def solve(minimal: int) -> Floats | None:
+    def solve(most: int) -> Floats | None:
         try:
-            return solve_policy(mdp, AlmostSure(minimal), discount=discount, tolerance=tolerance).curve
+            return solve_policy(mdp, AlmostSure(most), discount=discount, tolerance=tolerance).curve
         except Infeasible:
-            return np.full(minimal + 1, math.nan)
+            return np.full(most + 1, math.nan)
         except UnboundedReturn:
             return None
 
@@ -33,12 +33,12 @@ def assured_curve(mdp: MDP, budget: int, *, discount: float = 1.0, tolerance: fl
         return below
     below, bounded, unbounded = np.zeros(0), -1, budget
     while unbounded - bounded > 1:
-        middle = (bounded + unbounded) // 2
-        found = solve(middle)
+        between = (bounded + unbounded) // 2
+        found = solve(between)
         if found is None:
-            unbounded = middle
+            unbounded = between
         else:
-            below, bounded = found, middle
+            below, bounded = found, between
     return np.concatenate([below, np.full(budget - bounded, math.inf)])
 
 
