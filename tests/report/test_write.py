@@ -11,6 +11,7 @@ from hypothesis import given, settings
 import almostsure as asure
 from almostsure.errors import ArgumentError, FileError, UnknownName
 from almostsure.report import write_report
+from almostsure.report.variables import _parts
 from almostsure.report.words import percent
 from almostsure.testing import mdps
 from almostsure.testing.families import chain, garnet, rings
@@ -322,3 +323,20 @@ def test_a_plan_takes_less_than_it_may_only_where_it_does(hazard, tmp_path, cont
     assert any(text.startswith("A plan that may take 3 damage on average returns ") for text in said)
     said = content_of(write_report("gym:FrozenLake-v1", tmp_path / "r.html", budget=1))["sentences"]
     assert any(text.startswith("A plan that may take 1 damage on average, and takes 0.18, returns ") for text in said)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("(('charged', 1), ('position', (0, 4)))", {"charged": 1, "position 1": 0, "position 2": 4}),
+        ("ended at (('x', 1), ('y', 2))", {"x": 1, "y": 2, "ended": "yes"}),
+        ("(3, 4, True)", {"part 1": 3, "part 2": 4, "part 3": True}),
+        ("(3, 'a', (1, None))", {"part 1": 3, "part 2": "a", "part 3 1": 1, "part 3 2": "None"}),
+        ("(robot, 3", {"part 1": "robot", "part 2": 3}),
+        ("robot r5c6, forklift 0", {"robot row": 5, "robot column": 6, "forklift": 0}),
+        ("x=3, y=-2", {"x": 3, "y": -2}),
+        ("(" * 400 + ")" * 400, {"part 1": ""}),
+    ],
+)
+def test_names_are_read_as_variables(name, parts):
+    assert _parts(name) == parts

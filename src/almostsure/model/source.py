@@ -22,6 +22,9 @@ Model = MDP | str | PathLike[str]  #: what every function that takes a model acc
 Constant = bool | int | float | str
 
 CELLS = "(Files of a continuous system: UpperBudget.load and CellPolicy.load of almostsure.abstract.)"
+ENVIRONMENT = (
+    "from_gymnasium(env) reads the table of an environment; explore(env) finds the model of others by playing."
+)
 GYM = "gym:"  # before the id of an environment
 ENVIRONMENT_ID = re.compile(r"([\w.-]+/)?[\w.-]+-v\d+")  # such as FrozenLake-v1
 
@@ -72,7 +75,10 @@ def as_model(
         _refuse(given | ({"constants": constants} if constants else {}), "a model in memory has its own")
         return model
     if not isinstance(model, (str, PathLike)):
-        raise TypeError(f"a model must be an MDP, an example's name or a path; got {type(model).__name__}. {CELLS}")
+        raise TypeError(
+            f"a model must be an MDP, an example's name or a path; got {type(model).__name__}. "
+            + (ENVIRONMENT if hasattr(model, "observation_space") else CELLS)
+        )
     name = fspath(model)
     if name.startswith(GYM):
         return _environment(name.removeprefix(GYM), given, read_constants(constants))

@@ -6,6 +6,7 @@ that a model came from; or else they are read out of the names of its states, wh
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
@@ -18,7 +19,9 @@ from almostsure.report.study import Study
 
 MOST_STATES = 100_000  # of a model that is drawn by its variables
 MOST_NAMES = 20_000  # of a model whose names are read
+LONGEST_TUPLE = 500  # characters of a name that is read as a tuple
 LARGEST_AXIS = 200  # values of a variable that can be an axis
+ENDED, ENDED_AT = "ended", "ended at "  # where explore saw an episode end; a variable if a run can also be there
 ALIKE = 0.95  # of the names must have the same form
 PLACE = re.compile(r"r(\d+)c(\d+)")
 PAIRS = [("row", "column"), ("y", "x"), ("r", "c")]  # endings of names that make good axes
@@ -58,11 +61,15 @@ def _columns(mdp: MDP) -> dict[str, list[Any]]:
     keys = dict.fromkeys(key for row in rows if len(row) > 1 for key in row)
     if len(keys) > 12:
         return {}
-    return {key: [row.get(key, "–") if len(row) > 1 else None for row in rows] for key in keys}
+    columns = {key: [row.get(key, "–") if len(row) > 1 else None for row in rows] for key in keys}
+    plain = {key: column for key, column in columns.items() if key != ENDED}
+    return plain if len(set(zip(*plain.values(), strict=True))) == len(rows) else columns
 
 
 def _parts(name: str) -> dict[str, Any]:
     """``robot r5c6, forklift 0`` as {"robot row": 5, "robot column": 6, "forklift": 0}."""
+    if (entries := _literal(name.removeprefix(ENDED_AT))) is not None:
+        return _flat(entries) | ({ENDED: "yes"} if name.startswith(ENDED_AT) else {})
     result: dict[str, Any] = {}
     inside = re.sub(r"[()\[\]]", "", re.sub(r"^\w+\(", "", name))
     for i, part in enumerate(inside.split(", ")):
@@ -72,6 +79,26 @@ def _parts(name: str) -> dict[str, Any]:
         else:
             result[key] = int(value) if re.fullmatch(r"-?\d{1,9}", value) else value
     return result
+
+
+def _literal(name: str) -> tuple[Any, ...] | None:
+    """The tuple that a name is, if it is one, as the states of from_function and explore are."""
+    if not name.startswith("(") or len(name) > LONGEST_TUPLE:
+        return None
+    try:
+        value = ast.literal_eval(name)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return None
+    return value if isinstance(value, tuple) else None
+
+
+def _flat(value: Any, key: str = "") -> dict[str, Any]:
+    """The entries of a tuple, by number; of pairs such as ``("position", (2, 3))``, by name."""
+    if not isinstance(value, tuple):
+        return {key: value if isinstance(value, (int, float, str)) else str(value)}
+    pairs = value and all(isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], str) for x in value)
+    named = value if pairs else [(str(i + 1) if key else f"part {i + 1}", x) for i, x in enumerate(value)]
+    return {name: x for k, part in named for name, x in _flat(part, f"{key} {k}".strip()).items()}
 
 
 def _pair(part: str, number: int) -> tuple[str, str]:

@@ -1,5 +1,7 @@
 """The examples show what they promise; verified with a plain solver of the augmented model."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -207,3 +209,5 @@ def test_what_names_no_model_is_refused(tmp_path):
         as_model(tmp_path / "binary.txt")
     with pytest.raises(TypeError, match="a model must be an MDP, an example's name or a path; got int"):
         as_model(5)
+    with pytest.raises(TypeError, match=r"got SimpleNamespace\. from_gymnasium\(env\) reads .*; explore\(env\) finds"):
+        as_model(SimpleNamespace(observation_space=None))
