@@ -139,12 +139,16 @@ class HorizonBudget:
         return read_within(path, mdp, kind="horizon budget")
 
     def __repr__(self) -> str:
+        return f"<HorizonBudget: {self.in_words()}>"
+
+    def in_words(self) -> str:
+        """What the start needs, and from when on nothing rises."""
         budget = self.smallest_budget()
         need = (
             "no finite budget suffices at the start" if budget == INFINITE else f"the start needs a budget of {budget}"
         )
         rest = "" if self.settled is None else f"; nothing rises after {self.settled} steps"
-        return f"<HorizonBudget: {need} for {self.horizon:,} steps ({self.mdp.num_states:,} states){rest}>"
+        return f"{need} for {self.horizon:,} steps ({self.mdp.num_states:,} states){rest}"
 
 
 def write_within(minimal: HorizonBudget, path: str | PathLike[str], *, kind: str) -> None:

@@ -30,8 +30,7 @@ def table(policy: Policy) -> str:
 def policy_card(policy: Policy) -> str:
     """The same as HTML, for notebooks, and the map if there is a small one."""
     head, body, more = _content(policy)
-    facts = [("kind", repr(policy).removeprefix("<Policy: ").removesuffix(">"))]
-    return card("Policy", facts, html_table(head, body, more), policy_map(policy))
+    return card("Policy", [("kind", policy.description())], html_table(head, body, more), policy_map(policy))
 
 
 def policy_map(policy: Policy) -> str:

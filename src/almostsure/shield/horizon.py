@@ -215,4 +215,4 @@ class HorizonShield:
         export_c(self, path, name=name)
 
     def __repr__(self) -> str:
-        return f"<HorizonShield: for {self.minimal.horizon:,} steps; {repr(self.minimal)[16:-1]}>"
+        return f"<HorizonShield: for {self.minimal.horizon:,} steps; {self.minimal.in_words()}>"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -143,15 +142,10 @@ class Comparison:
         return "\n".join([*(line + mark for line, mark in zip(lines, marks, strict=True)), self._note()])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(title)}</th>" for _, title in SHOWN)
-        head += "<th></th>"
-        body = (
-            "<tr>"
-            + "".join(f"<td>{html.escape(cell)}</td>" for cell in self._cells(row))
-            + f"<td>{OVERSPENDS if _overspends(row) else ''}</td></tr>"
-            for row in self.summary()
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table><p>{self._note()}</p>"
+        from almostsure.model.show.html import card, table
+
+        rows = [[*self._cells(row), OVERSPENDS if _overspends(row) else ""] for row in self.summary()]
+        return card("Comparison", (), table([*(title for _, title in SHOWN), ""], rows, self._note()))
 
     def _cells(self, row: Mapping[str, Any]) -> list[str]:
         return [str(row["learner"]), *(_shown(row[key], row[f"{key}_margin"]) for key, _ in SHOWN[1:])]

@@ -74,9 +74,12 @@ class Suggestion:
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import text_card
 
-        return text_card("Suggestion", repr(self).removeprefix("<Suggestion: ").removesuffix(">"))
+        return text_card("Suggestion", self._text())
 
     def __repr__(self) -> str:
+        return f"<Suggestion: {self._text()}>"
+
+    def _text(self) -> str:
         from almostsure.plan.tradeoff.suggest_text import text
 
         return text(self)

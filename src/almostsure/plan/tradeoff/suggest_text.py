@@ -22,8 +22,8 @@ ROUNDING = 1e-9  # times the largest return, if above 1: less is no gain
 
 def text(suggestion: Suggestion) -> str:
     """A header, one row per budget that adds something, and what to do next."""
-    lines = [f"<Suggestion: {_headline(suggestion)}", *_table(suggestion), *_remarks(suggestion)]
-    lines.append(f"next: solve_policy(mdp, AlmostSure({suggestion.budget}))>")
+    lines = [_headline(suggestion), *_table(suggestion), *_remarks(suggestion)]
+    lines.append(f"next: solve_policy(mdp, AlmostSure({suggestion.budget}))")
     return "\n  ".join(lines)
 
 

@@ -96,19 +96,23 @@ class Evaluation:
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import card
 
-        return card("Evaluation", [(line[:17].strip(), line[17:]) for line in str(self).splitlines()])
+        return card("Evaluation", self._facts())
 
     def __str__(self) -> str:
-        lines = [
-            f"expected return  {self.expected_return:.10g}"
-            + (f" (discount {self.discount:g})" if self.discount < 1 else ""),
-            f"expected damage  {self.expected_damage:.10g}",
-            f"expected length  {self.expected_length:.10g}",
-            f"ends             {self.ends:.10g}",
+        return "\n".join(f"{name:<17}{text}" for name, text in self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What there is to say, by name."""
+        discounted = f" (discount {self.discount:g})" if self.discount < 1 else ""
+        over = [] if self.budget is None else [(f"P(damage > {self.budget})", f"{self.overspends:.10g}")]
+        return [
+            ("expected return", f"{self.expected_return:.10g}{discounted}"),
+            ("expected damage", f"{self.expected_damage:.10g}"),
+            ("expected length", f"{self.expected_length:.10g}"),
+            ("ends", f"{self.ends:.10g}"),
+            *over,
+            ("accuracy", f"{self.accuracy:.1g}"),
         ]
-        if self.budget is not None:
-            lines.append(f"P(damage > {self.budget})".ljust(17) + f"{self.overspends:.10g}")
-        return "\n".join([*lines, f"accuracy         {self.accuracy:.1g}"])
 
 
 @names_right_word
