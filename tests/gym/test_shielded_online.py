@@ -200,3 +200,51 @@ def test_workers_of_stable_baselines_cannot_share_it(capfd):
     with pytest.raises((EOFError, ConnectionError), match=r"^$|reset|Broken pipe"):  # what sb3 says of a dead worker
         SubprocVecEnv(makers, start_method="fork")
     assert "an OnlineShield learns in one process" in capfd.readouterr().err
+
+
+class Ledge(gymnasium.Env):
+    """Who has gone to 1 will be hurt; episodes start at 0, which only resets show."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = 0
+        return 0, {}
+
+    def step(self, action):
+        if self.state == 1:
+            return 2, 0.0, True, False, {"cost": 1}
+        self.state = int(action)
+        return self.state, 0.0, False, False, {"cost": 0}
+
+
+def test_a_shield_learns_where_episodes_start_and_can_be_used_again(tmp_path):
+    shield = asure.OnlineShield(Ledge(), unknown="allow")
+    assert shield.starts == {}
+    env = ShieldedEnv(Ledge(), shield, budget=0)
+    env.reset(seed=0)
+    for action in (0, 1, 1):
+        env.step(action)
+    env.reset()
+    ShieldedEnv(Ledge(), shield, budget=1)
+    shield.watch(1, 0, 2, 1)
+    assert shield.of_state[:3].tolist() == [0, 1, 0]
+    shield.save(tmp_path / "ledge.shield")
+    again = asure.OnlineShield.load(tmp_path / "ledge.shield", Ledge())
+    for one in (shield, again, shield.freeze(), again.freeze()):
+        _, info = ShieldedEnv(Ledge(), one, budget=0).reset(seed=1)
+        assert info["action_mask"].tolist() == [1, 0]
+    assert shield.freeze().minimal.smallest_budget() == 0
+    assert shield.freeze().minimal.mdp.initial_states.tolist() == [0]
+    assert set(again.starts) == {0}
+
+
+def test_where_nobody_knows_the_start_a_budget_must_be_enough_somewhere():
+    with pytest.raises(Infeasible, match="a budget of 3 is not enough at the start, as far as is known"):
+        ShieldedEnv(Ledge(), asure.OnlineShield(Ledge()), budget=3)
+    from_one = asure.OnlineShield(Ledge(), initial=1, unknown="allow")
+    from_one.watch(1, 0, 2, 1)
+    from_one.watch(1, 1, 2, 1)
+    with pytest.raises(Infeasible, match="a budget of 0 is not enough at the start"):
+        ShieldedEnv(Ledge(), from_one, budget=0)

@@ -236,7 +236,8 @@ def test_files_that_are_not_its_own(hazard, tmp_path):
     from almostsure.files import save_tensors
 
     empty = OnlineShield(hazard)
-    arrays = {**empty.counts.to_arrays(), "ended": np.zeros(0, np.int64), **empty.ledger.to_arrays()}
+    none = {"ended": np.zeros(0, np.int64), "began": np.zeros((0, 2), np.int64)}
+    arrays = {**empty.counts.to_arrays(), **none, **empty.ledger.to_arrays()}
     strings = {"unknown": "refuse", "needed": "1", "steps": "0"}
 
     def write(arrays, strings):
@@ -246,6 +247,8 @@ def test_files_that_are_not_its_own(hazard, tmp_path):
     one = {"times": np.array([1]), "reward": np.array([0.0])}
     for wrong, match in (
         ({"key": np.array([2**60]), **one}, "do not exist, or are not in order"),
+        ({"began": np.array([[0, 0]])}, "began must hold states, and how often runs began there"),
+        ({"began": np.array([[10**6, 1]])}, "unknown state 1000000"),
         ({"key": np.array([3]), **one}, "do not add up"),
         ({"key": np.array([3])}, "its arrays are not those"),
         ({"key": np.array([3]), "times": np.array([0]), "reward": np.array([0.0])}, "its numbers are not counts"),

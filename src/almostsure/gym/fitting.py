@@ -140,11 +140,11 @@ def check_outcomes(guard: Guard, env: Any) -> None:
         state, action, after, damage = (int(column[at]) for column in rows[:4])
         hurt = "" if damage < 0 else f" with damage {damage}"
         learned = mdp.origin is not None and mdp.origin.counted
-        why = "was learned with a mu above the probability of this, or is" if learned else "is"
+        seen = "was learned without seeing it (learn more, or with a smaller mu), or is" if learned else "is"
         raise ModelMismatch(
             f"the environment leads from {mdp.describe_state(state)}, action {mdp.action_name(action)}, to "
             f"{mdp.describe_state(after)}{hurt}, {'where it ends' if rows.terminated[at] else 'where it goes on'}: the "
-            f"shield's model says that this is impossible, so it {why} a shield for another environment (another "
+            f"shield's model says that this is impossible, so it {seen} a shield for another environment (another "
             "map?). Build its model from this one: from_gymnasium(env, damage), or env.unwrapped.mdp."
         )
 

@@ -114,7 +114,8 @@ class Guarded:
 
     def show(self, observations: Any, form: Form, *, normalised: bool) -> Shown:
         """How observations show what the guard carries: the names of it, and what an episode begins with."""
-        begun = self.guard.begin(int(self.space.initial_states[0]), self.budget)[1:]
+        first = int(self.space.initial_states[0])
+        begun = (self.budget,) if self.learns else self.guard.begin(first, self.budget)[1:]
         limits: Limits = {
             name: int(value) if isinstance(value, (int, np.integer)) else None
             for name, value in zip(self.shows, begun, strict=False)
@@ -337,10 +338,23 @@ def _feasible(guard: Guard, budget: object) -> int:
         return require_budget(guard.minimal, budget)
     number = check_budget(budget)
     try:
-        guard.begin(guard.space.initial_states.astype(np.int64), number)
+        if isinstance(guard, OnlineShield):
+            _enough_somewhere(guard, number)
+        else:
+            guard.begin(guard.space.initial_states.astype(np.int64), number)
     except NoSafeAction as error:
         raise Infeasible(f"a budget of {number} is not enough at the start, as far as is known: {error}") from None
     return number
+
+
+def _enough_somewhere(guard: OnlineShield, budget: int) -> None:
+    """Refuse a budget that is not enough where episodes start; where nobody knows that, one that is enough nowhere."""
+    starts = np.array(list(guard.starts), np.int64)
+    if starts.size:
+        guard.mask(starts, budget)
+        return
+    needs = guard.of_state[: guard.space.num_observed]
+    guard.mask(np.array([int(np.argmin(needs))]), budget)
 
 
 def _mask(allowed: npt.NDArray[Any], num_actions: int) -> Mask:

@@ -260,7 +260,9 @@ class Counts:
 
     # ------------------------------------------------------------------ the counted model
 
-    def to_mdp(self, unknown: Unknown = "refuse", *, known: Bools | None = None) -> MDP:
+    def to_mdp(
+        self, unknown: Unknown = "refuse", *, known: Bools | None = None, starts: tuple[Ints, Floats] | None = None
+    ) -> MDP:
         """The model in which every outcome is as probable as it was frequent.
 
         Parameters
@@ -271,6 +273,8 @@ class Counts:
             at all, so that they cost nothing until more is known.
         known
             Which choices are known, [num_choices]; by default those that were sampled.
+        starts
+            Initial states and their probabilities; by default those of the space.
         """
         check_unknown(unknown)
         is_known = (self.samples > 0) & ~self.is_end()
@@ -281,9 +285,11 @@ class Counts:
                 )
             is_known &= known
         refuses = unknown == "refuse" and not (is_known | self.is_end()).all()
-        return self._model(self.space.with_unknown() if refuses else self.space, is_known, refuses=refuses)
+        space = self.space.with_unknown() if refuses else self.space
+        starts = (space.initial_states, space.initial_probabilities) if starts is None else starts
+        return self._model(space, is_known, starts, refuses=refuses)
 
-    def _model(self, space: Space, known: Bools, *, refuses: bool) -> MDP:
+    def _model(self, space: Space, known: Bools, starts: tuple[Ints, Floats], *, refuses: bool) -> MDP:
         """The known choices as counted; the others do nothing, or lead to the unknown."""
         owner = space.choice_states().astype(np.int64)
         known = np.append(known, np.zeros(space.num_choices - known.size, np.bool_))
@@ -318,7 +324,7 @@ class Counts:
         )
         return MDP(
             arrays,
-            initial=(space.initial_states, space.initial_probabilities),
+            initial=starts,
             state_names=space.state_names,
             action_names=space.action_names,
             layout=space.layout,

@@ -42,7 +42,7 @@ import numpy.typing as npt
 from almostsure.arguments import check_budget, names_right_word
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
-from almostsure.errors import Infeasible, Interrupted, LimitReached
+from almostsure.errors import Infeasible, Interrupted, LimitReached, ModelError
 from almostsure.learn.bounds import Confidence, samples_needed, unit
 from almostsure.learn.counts import Counts, Unknown
 from almostsure.learn.evidence import Evidence, check_mu
@@ -59,6 +59,7 @@ from almostsure.shield.shield import Shield
 FIRST_LOOK = 0.5  # samples, in units of 1/μ, before anything is concluded from a choice
 STRIDE = 0.25  # samples, in units of 1/μ, between two looks at whether a choice has had enough
 MOST_AT_ONCE = 1 << 20  # samples of a simulator per round, so that what they show is soon made use of
+WALK = 1_000  # steps, played on from resets, that must agree with what was learned
 OPTIMISM = "What it refuses is unsafe for certain; what it allows may be."
 
 
@@ -201,7 +202,25 @@ def learn_minimal_budget(
         raise Interrupted(f"interrupted after {counts.total:,} samples{store.remark}.", kept=counts) from None
     store.write(counts, done)
     check_mu(counts, mu)
+    _check_walk(source, counts, learner.known())
     return learned_budget(counts, learner.known(), goal)
+
+
+def _check_walk(source: CheckedSampler, counts: Counts, known: Bools) -> None:
+    """Refuse what was learned if the simulator, played on from where it starts, does what no sample showed."""
+    walk = getattr(source.sampler, "walk", None)
+    if walk is None:
+        return
+    for state, action, after, damage in walk(WALK, np.random.default_rng(counts.seed)):
+        choice = source.space.choice(state, action)
+        if known[choice] and not counts.has_seen(choice, after, int(damage)):
+            raise ModelError(
+                f"played on from a reset, {source.space.describe_choice(choice)} led to "
+                f"{source.space.describe_state(after)} with damage {damage:g}, which none of its "
+                f"{counts.samples[choice]:,} samples showed. Does set_state set all that matters, and does a state say "
+                "all that matters? Otherwise the outcome is rarer than mu: choose a smaller one.",
+                choice=choice,
+            )
 
 
 def learned_budget(counts: Counts, known: Bools, goal: Goal, unknown: Unknown = "refuse") -> LearnedBudget:

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any, NoReturn, Self, final
@@ -63,7 +64,7 @@ from almostsure.shield.shield import Shield
 from almostsure.shield.table import SparseTable, Table, table_of
 
 KIND = "learning shield"
-FILED = (*ARRAYS, "ended", "surprises", "violations", "sums")
+FILED = (*ARRAYS, "ended", "began", "surprises", "violations", "sums")
 ALONE = (
     "an OnlineShield learns in one process: a copy in another one would learn for itself, and all of it would be lost. "
     "Run the environments in this process (DummyVecEnv, SyncVectorEnv), or give workers a shield that has learned: "
@@ -85,7 +86,8 @@ class OnlineShield:
         it; in particular not which outcomes a model has.
     num_states, actions, initial
         What there is, in place of ``space`` or where the spaces of an environment do not say it: how many states can be
-        observed, how many actions every state has (or the ids for each state), and where episodes start.
+        observed, how many actions every state has (or the ids for each state), and where episodes start.  Where nobody
+        says that, it is learned, too.
     encode
         ``encode(observation) -> int`` for environments whose observations are not states; then give ``num_states``.
     unknown
@@ -137,6 +139,7 @@ class OnlineShield:
         self._index: dict[tuple[Any, Any], int] = {}  # choices by (state, action)
         self._ended: set[int] = set()  # states in which an episode was seen to end …
         self._passed: set[int] = set()  # … and in which one went on
+        self._began: Counter[int] = Counter()  # states in which runs began
         if known is not None:
             self._learn(known)
         self._growing: GrowingBudget | None = None  # None: a choice became known, so budgets may have fallen
@@ -165,9 +168,11 @@ class OnlineShield:
         remaining = check_budget(budget)
         if np.ndim(state) == 0:
             self.allowed(state, remaining)
+            self._began[self.space.state(state)] += 1
             return self.space.state(state), remaining
         states = whole_array("states", state).astype(np.int64)
         self.mask(states, remaining)
+        self._began.update(states.ravel().tolist())
         return states, np.full(states.shape, remaining, np.int64)
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None, *, reward: Any = 0.0) -> Run:
@@ -420,9 +425,24 @@ class OnlineShield:
         """What every choice needs, as far as is known, [num_choices]; a copy."""
         return self._now().of_choice[: self.space.num_choices].copy()
 
+    @property
+    def starts(self) -> dict[int, float]:
+        """Where episodes start, and how probable that is: as the space says, or else as was seen; {} if nothing was."""
+        self._check_process()
+        states, shares = self.space.initial_states, self.space.initial_probabilities
+        if states.size == 1 or states.size < self.space.num_observed:
+            return dict(zip(states.tolist(), shares.tolist(), strict=True))
+        return {state: times / self._began.total() for state, times in sorted(self._began.items())}
+
     def freeze(self) -> Shield:
-        """A shield of what is known by now, that learns no more: to be handed on, saved or exported."""
-        return Shield(minimal_budget(self.counts.to_mdp(self.unknown, known=self._known())))
+        """A shield of what is known by now, that learns no more: to be handed on, saved or exported.
+
+        In an environment in which chance plays a part, more may happen than was seen.  A shield that has not learned of
+        it refuses to go on then (ModelMismatch), whereas the OnlineShield itself would learn from it.
+        """
+        found = self.starts
+        starts = (np.array(list(found)), np.array(list(found.values()))) if found else None
+        return Shield(minimal_budget(self.counts.to_mdp(self.unknown, known=self._known(), starts=starts)))
 
     def confidence(self, mu: float) -> Confidence:
         """The probability with which the shield never overspends, if no outcome is rarer than ``mu``."""
@@ -447,7 +467,8 @@ class OnlineShield:
     def save(self, path: str | PathLike[str]) -> None:
         """Write all that was seen, and the ledger, to a safetensors file, atomically."""
         ended = np.array(sorted(self._ended), np.int64)
-        arrays = {**self.counts.to_arrays(), "ended": ended, **self.ledger.to_arrays()}
+        began = np.array(sorted(self._began.items()), np.int64).reshape(-1, 2)
+        arrays = {**self.counts.to_arrays(), "ended": ended, "began": began, **self.ledger.to_arrays()}
         strings = {"unknown": self.unknown, "needed": str(self.needed), "steps": str(self.ledger.steps)}
         save_tensors(path, kind=KIND, model=self.space.fingerprint, arrays=arrays, strings=strings)
 
@@ -474,6 +495,10 @@ class OnlineShield:
         self.counts.restore(arrays)
         self._ended = {self.space.state(state) for state in arrays["ended"].tolist()}
         self._passed = self._left_states()
+        began = arrays["began"]
+        if began.ndim != 2 or began.shape[1] != 2 or (began[:, 1] < 1).any():
+            raise ValueError("began must hold states, and how often runs began there")
+        self._began = Counter({self.space.state(state): times for state, times in began.tolist()})
         self.ledger = Ledger.from_arrays(steps, arrays["surprises"], arrays["violations"], arrays["sums"])
 
 

@@ -202,6 +202,37 @@ def test_aggregated_states_say_so():
     assert "abstraction" not in learn_minimal_budget("paper", mu=0.3, delta=0.01, seed=3).statement
 
 
+class Line(gymnasium.Env):
+    """Metre 3 hurts, and cannot be avoided on the way to 4."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(5), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.metre = 0
+        return 0, {}
+
+    def step(self, action):
+        self.metre = min(self.metre + int(action), 4)
+        return self.metre, 0.0, self.metre == 4, False, {"cost": int(self.metre == 3 and action == 1)}
+
+
+def test_a_set_state_that_sets_nothing_is_found_out():
+    def nothing(env, state):
+        env.unwrapped.metre = 0
+
+    def metre(env, state):
+        env.unwrapped.metre = state
+
+    for options in ({}, {"encode": int, "num_states": 5}):
+        wrong = EnvSampler(Line(), nothing, **options)
+        with pytest.raises(ModelError, match=r"played on from a reset, .* Does set_state set all that matters"):
+            learn_minimal_budget(wrong, mu=0.6, delta=0.05, seed=0)
+        right = learn_minimal_budget(EnvSampler(Line(), metre, **options), mu=0.6, delta=0.05, seed=0)
+        assert right.minimal.of_state.tolist()[:5] == [0, 0, 0, 0, 0]
+        assert right.minimal.of_choice.max() == 1
+
+
 def test_damage_from_info():
     class Info(gymnasium.Wrapper):
         def step(self, action):

@@ -14,7 +14,7 @@ a function the environment's own ``info["damage"]`` or ``info["cost"]`` is the d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import numpy as np
@@ -113,9 +113,9 @@ class EnvSampler:
     env
         The environment.  Its random numbers are taken over: ``env.unwrapped.np_random`` is set.
     set_state
-        ``set_state(env, state)`` puts the environment into a state.  Where ``encode`` is given and ``damage`` is a
-        function, it must return the observation that the environment then shows.  The toy-text environments with a
-        transition table need none.
+        ``set_state(env, state)`` puts the environment into a state, all of it that matters, and returns the observation
+        that the environment then shows (it may return None, but not where ``encode`` is given and ``damage`` is a
+        function).  The toy-text environments with a transition table need none.
     damage
         ``damage(s, a, s2, reward, terminated)`` returns the damage, from what the environment shows, as everywhere;
         or the key under which the environment's info holds it.  By default ``"damage"`` or ``"cost"``, whichever
@@ -194,18 +194,48 @@ class EnvSampler:
                 raise failed("the environment", state, action, error) from error
         return next_states, rewards, damages
 
+    def walk(self, steps: int, rng: np.random.Generator) -> Iterator[tuple[int, int, int, float]]:
+        """Steps at random, played on from resets: states, actions, next states and damages.  No state is set.
+
+        What is learned is compared with them, where nothing else tells whether ``set_state`` does what it should.
+        Where it returns observations, these are compared, and states may stand for several, of which it picks one.
+        """
+        if self._encode is not None and self._set_state(self._env, self._start(0)) is not None:
+            return
+        observation = None
+        for _ in range(steps):
+            if observation is None:
+                observation = self._env.reset(seed=int(rng.integers(2**31)))[0]
+            state = self._state(observation, "after reset or a step")
+            action = int(rng.choice(np.asarray(self.actions(state))))
+            try:
+                observation, (after, _, damage), over = self._step(observation, state, action)
+            except AlmostSureError:
+                raise
+            except Exception as error:
+                raise failed("the environment", state, action, error) from error
+            yield state, action, after, damage
+            observation = None if over else observation
+        self._env.reset()
+
     def _one(self, state: int, action: int) -> tuple[int, float, float]:
         shown = self._set_state(self._env, state)
         before = state if self._encode is None else self._shown(shown, state, action)
+        _, outcome, over = self._step(before, state, action)
+        if over:
+            self._env.reset()  # wrappers want it before the next step
+        return outcome
+
+    def _step(self, before: Any, state: int, action: int) -> tuple[Any, tuple[int, float, float], bool]:
+        """Play an action: what is seen then, the outcome, and whether the episode is over."""
         observation, reward, terminated, truncated, info = self._env.step(action)
         after = self._state(observation, f"after state {state}, action {action}")
         if callable(self._damage):
             damage = self._damage(before, action, observation, float(reward), bool(terminated))
         else:
             damage = self._said(info, state, action)
-        if terminated or truncated:
-            self._env.reset()  # wrappers want it before the next step
-        return self.num_states if terminated else after, float(reward), float(damage)
+        outcome = self.num_states if terminated else after, float(reward), float(damage)
+        return observation, outcome, bool(terminated or truncated)
 
     def _shown(self, shown: Any, state: int, action: int) -> Any:
         """The observation before the step, which only ``set_state`` can know; checked if it is there."""
@@ -217,7 +247,8 @@ class EnvSampler:
                 action=action,
             )
         if shown is not None and self._state(shown, f"after set_state({state})") != state:
-            raise ModelError(f"set_state must put the environment into state {state}; encode says that it is another")
+            shows = self._state(shown, "")
+            raise ModelError(f"set_state must put the environment into state {state}; encode says that it is {shows}")
         return shown
 
     def _state(self, observation: Any, where: str) -> int:
