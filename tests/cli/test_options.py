@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+import almostsure as asure
 from almostsure.cli.commands.learning import LEARNERS
 from almostsure.cli.options import Task, complete_action, complete_learner, complete_model, complete_state
+from almostsure.cli.output import budget_column
 from almostsure.errors import ModelError, UnknownName
 
 PROGRAM = """mdp
@@ -49,3 +51,23 @@ def test_a_program_without_damage_says_what_it_has(tmp_path) -> None:
     path.write_text(PROGRAM)
     with pytest.raises(ModelError, match=r"--damage NAME\. .* has labels 'wet'; rewards 'fuel'; actions 'go'"):
         _ = Task("budget", str(path)).mdp
+
+
+def test_a_program_whose_constants_have_no_value_says_what_it_has_too(tmp_path) -> None:
+    pytest.importorskip("stormpy")
+    path = tmp_path / "walk.prism"
+    path.write_text(
+        PROGRAM.replace("module walk", 'const double p;\n// label "dry" = x=1;\nmodule walk').replace(
+            "0.5:(x'=0)", "p:(x'=0)"
+        )
+    )
+    names = r"It has labels 'wet'; rewards 'fuel'\. constants must have a value; p has none\. Pass --constants 'p=…'"
+    with pytest.raises(ModelError, match=rf"--damage NAME\. {names}"):
+        _ = Task("budget", str(path)).mdp
+
+
+def test_scaled_budgets_have_a_heading_for_both_units() -> None:
+    mdp = asure.example("corridor")
+    assert budget_column(mdp) == ("Δ", str)
+    title, shown = budget_column(mdp.with_damage(mdp.damage * 1.0, scale=0.5))
+    assert (title, shown(3)) == ("Δ (in the file's unit)", "3 (1.5)")

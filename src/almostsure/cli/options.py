@@ -36,6 +36,7 @@ NOBODY = "almostsure_has_no_such_name"  # in place of a damage, to be told which
 LONGEST_NUMBER = 18  # digits; no model has more states
 LONGEST_NAME = 255  # bytes of a file's name
 PARAMETERS = ", or name those that are to stay unknown with parameters="  # which no command has
+COMMENT = re.compile(r"//.*")  # in a PRISM program
 OPTION = re.compile(r"\b(damage|reward|cost|goal|scale|constants)=([^=\d])")  # in messages of the library
 
 # ---------------------------------------------------------------------- completion
@@ -249,13 +250,16 @@ class Task:
         """What a file of Storm's has that damage can be, if Storm is here to say so."""
         from almostsure.model.storm.read import from_prism
 
+        why = ""
         try:
             from_prism(self.name, damage=NOBODY, constants=self.constants)
         except UnknownName as error:
-            return f" {str(error).removeprefix(f'unknown damage {NOBODY!r}.').strip()}"
-        except AlmostSureError:
-            pass
-        return " A label, a reward structure or an action of it can be named."
+            if error.name == NOBODY:
+                return f" {str(error).removeprefix(f'unknown damage {NOBODY!r}.').strip()}"
+            why = as_typed(str(error))
+        except AlmostSureError as error:  # a constant without a value, or no Storm
+            why = as_typed(str(error)).split("\n", 1)[0]
+        return f" {_names_in(self.name)} {why.removeprefix(f'{self.name}: ')}"
 
     @property
     def arguments(self) -> str:
@@ -275,6 +279,18 @@ class Task:
     def title(self) -> str:
         """The model's name, and its size."""
         return f"{self.name}: {self.mdp.num_states:,} states, {self.mdp.num_choices:,} choices"
+
+
+def _names_in(program: str) -> str:
+    """What the text of a PRISM program has that damage can be: for what Storm cannot read as it is."""
+    try:
+        text = COMMENT.sub("", Path(program).read_text("utf-8"))
+    except (OSError, ValueError):
+        text = ""
+    found = {word: re.findall(rf'\b{word}\s+"([^"\n]+)"', text) for word in ("label", "rewards")}
+    kinds = {"labels": found["label"], "rewards": found["rewards"]}
+    listed = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds.items() if names]
+    return f"It has {'; '.join(listed)}." if listed else "A label, a reward structure or an action can be named."
 
 
 def _own_environment(env: str, given: dict[str, Any]) -> MDP:

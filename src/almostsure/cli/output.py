@@ -13,7 +13,7 @@ import math
 import os
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NoReturn
 
@@ -31,6 +31,14 @@ NARROW = 60  # columns of a terminal, below which the lines of a table are not w
 PADDING = 2  # columns between those of a table
 WIDEST = 10_000
 MOST = 10_000  # entries of a list that has one for each state; larger ones are in the file that -o writes
+
+
+def budget_column(mdp: MDP) -> tuple[str, Callable[[int], str]]:
+    """The heading of a column of budgets, and how one is shown there: in the file's unit too, if that is another."""
+    origin = mdp.origin
+    if origin is None or origin.scale == 1:
+        return "Δ", str
+    return "Δ (in the file's unit)", lambda budget: f"{budget} ({origin.in_its_unit(budget)})"
 
 
 class _Console(Console):

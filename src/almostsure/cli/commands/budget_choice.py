@@ -11,7 +11,7 @@ import typer
 
 from almostsure.cli import options as opt
 from almostsure.cli.options import Task, check_output, least_budget, save_figure
-from almostsure.cli.output import bar, facts, heading, next_step, say, table
+from almostsure.cli.output import bar, budget_column, facts, heading, next_step, say, table
 from almostsure.wording import number, percent
 
 if TYPE_CHECKING:
@@ -106,15 +106,16 @@ def _show_suggestion(task: Task, found: Suggestion) -> None:
     facts([("least", f"{found.least}{why}"), ("suggested", f"{found.budget}: {says}")])
     heading("The best return for each budget Δ")
     curve = found.curve[found.least :]
-    shown = np.unique(np.linspace(0, curve.size - 1, min(curve.size, ROWS)).round().astype(int))
+    places = np.unique(np.linspace(0, curve.size - 1, min(curve.size, ROWS)).round().astype(int))
+    title, shown = budget_column(task.mdp)
     finite = curve[np.isfinite(curve)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     rows = []
-    for at in shown.tolist():
+    for at in places.tolist():
         value = float(curve[at])
         length = (value - low) / (high - low) if math.isfinite(value) and high > low else float(value == high)
-        rows.append((found.least + at, number(value), bar(length)))
-    table(("Δ", "return", ""), rows, right=(0, 1))
+        rows.append((shown(found.least + at), number(value), bar(length)))
+    table((title, "return", ""), rows, right=(0, 1))
     say(f"\nNo budget returns more than {number(found.limit)}." if found.limit < math.inf else "\nThere is no limit.")
 
 
@@ -122,8 +123,9 @@ def _show_frontier(task: Task, found: Frontier) -> None:
     heading(f"{task.name}: what certainty costs")
     on_average = dict(zip(found.limits.tolist(), found.expected.tolist(), strict=True))
     rows = [
-        (f"{k:g}", number(value), number(on_average.get(k, math.nan)), number(on_average.get(k, math.nan) - value))
+        (f"{k:g}", number(value), number(other), number(0.0 if math.isclose(other, value) else other - value))
         for k, value in zip(found.budgets.tolist(), found.assured.tolist(), strict=True)
+        for other in [on_average.get(k, math.nan)]
     ]
     if len(rows) > ROWS:
         kept = np.unique(np.linspace(0, len(rows) - 1, ROWS).round().astype(int))

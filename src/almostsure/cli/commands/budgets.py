@@ -15,7 +15,7 @@ from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.maps import budgets_look, draw_maps
 from almostsure.cli.options import Task, action_of, check_output, state_of, word
-from almostsure.cli.output import MOST, bar, clean, facts, heading, need, needs, next_step, say, table
+from almostsure.cli.output import MOST, bar, budget_column, clean, facts, heading, need, needs, next_step, say, table
 from almostsure.files import TENSORS
 from almostsure.wording import percent
 
@@ -163,12 +163,13 @@ def _show_growth(minimal: MinimalBudget) -> None:
     rows: list[tuple[object, ...]] = []
     counts = minimal.histogram()
     stuck = counts.pop(INFINITE, 0)
+    title, shown = budget_column(minimal.mdp)
     for level, count in counts.items():
         safe += count
-        rows.append((minimal.mdp.show_damage(level), f"{safe:,}", percent(safe / size), bar(safe / size)))
+        rows.append((shown(level), f"{safe:,}", percent(safe / size), bar(safe / size)))
     if len(rows) > LEVELS:
         rows = [*rows[: LEVELS - 5], ("…", "", "", ""), *rows[-4:]]
-    table(("Δ", "safe states", "", ""), rows, right=(0, 1, 2))
+    table((title, "safe states", "", ""), rows, right=(0, 1, 2))
     if stuck:
         never = "no finite budget" if minimal.cap is None else f"no budget up to {minimal.cap}"
         say(f"{stuck:,} {'state is' if stuck == 1 else 'states are'} safe with {never}.", style="dim")

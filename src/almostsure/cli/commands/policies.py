@@ -12,7 +12,7 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, likely_route, route_look
 from almostsure.cli.options import Task, check_output, constraint_of, least_budget, word
-from almostsure.cli.output import bar, clean, facts, heading, next_step, say, table
+from almostsure.cli.output import bar, budget_column, clean, facts, heading, next_step, say, table
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.files import TENSORS
 from almostsure.model.mdp import MDP, Floats
@@ -248,9 +248,10 @@ def _show_route(mdp: MDP, route: list[tuple[int, str, int]]) -> None:
 def _show_curve(mdp: MDP, curve: Floats) -> None:
     known = curve[np.isfinite(curve)]
     low, high = min(0.0, float(known.min())), float(known.max())
+    title, shown = budget_column(mdp)
     rows = [
         (
-            mdp.show_damage(budget),
+            shown(budget),
             number(value),
             bar((value - low) / (high - low) if high > low and np.isfinite(value) else 0.0),
         )
@@ -258,7 +259,7 @@ def _show_curve(mdp: MDP, curve: Floats) -> None:
     ]
     if len(rows) > CURVE:
         rows = [*rows[: CURVE - 4], ("…", "", bar(0.0)), *rows[-3:]]
-    table(("Δ", "return", ""), rows, right=(0, 1))
+    table((title, "return", ""), rows, right=(0, 1))
 
 
 # ---------------------------------------------------------------------- simulate
