@@ -25,7 +25,7 @@ import numpy as np
 
 from almostsure.kernels import njit
 from almostsure.plan.assured.parts import LATE, NO_STAY, cut, guess, leave_surely, list_predecessors
-from almostsure.plan.assured.steps import NOWHERE, prove, step_back
+from almostsure.plan.assured.steps import NOWHERE, prove, read_ahead, step_back
 from almostsure.plan.assured.sums import EPSILON
 
 POLICY_SWEEPS = 4  # that look at the policy's choices only, after one that looks at all
@@ -417,6 +417,7 @@ def settle(game, bounds, order, begin, small, part, scratch, half):
         while i < start.size - 1 and start[i + 1] - start[i] > 1:
             if start[i + 1] - start[i] > small:
                 return i
+            read_ahead(game, member, np.int64(start[i]), np.int64(start[i + 1]))
             if not settle_small(game, bounds, member[start[i] : start[i + 1]], part, scratch, half):
                 return i
             i += 1

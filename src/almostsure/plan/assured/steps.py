@@ -36,7 +36,7 @@ from almostsure.plan.assured.sums import EPSILON
 TINY = 1e-300  # more than all underflows of one step
 NOWHERE = np.uint32(2**32 - 1)
 ROUNDS = 12  # of widening until bounds are proved
-SOON, NEXT = 24, 12  # how many pairs ahead memory is asked for
+AHEAD = 12  # pairs that memory is asked for before they are looked at
 
 
 class Game(NamedTuple):
@@ -78,24 +78,30 @@ class Part(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def look(game, bounds, pairs, begin, end):
-    """One step backward from some of the pairs: they are worth what the best of their choices is worth."""
+def read_ahead(game, member, begin, end):
+    """Before pairs of the list are looked at, have what will be read of some that follow brought near."""
+    _, _, ptr, origin, entry_ptr, target = game.graph
+    _, outcome_ptr, probability, gains, is_one, _ = game
+    for i in range(begin, min(end, member.size - 2 * AHEAD)):
+        prefetch(ptr, member[i + 2 * AHEAD])
+        k = ptr[member[i + AHEAD + AHEAD // 2]]
+        prefetch(origin, k)
+        prefetch(entry_ptr, k)
+        k = ptr[member[i + AHEAD]]
+        c = origin[k]
+        prefetch(target, entry_ptr[k])
+        prefetch(gains, c)
+        prefetch(is_one, c)
+        prefetch(probability, outcome_ptr[c])
+
+
+@njit(cache=True, error_model="numpy")
+def look(game, bounds, pairs):
+    """One step backward from some pairs: they are worth what the best of their choices is worth."""
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, is_one, discount = game
     lows, highs, policy, _, rival = bounds
-    for i in range(begin, end):
-        x = pairs[i]
-        if i + SOON < pairs.size:
-            prefetch(ptr, pairs[i + SOON])
-            k = ptr[pairs[i + (SOON + NEXT) // 2]]
-            prefetch(origin, k)
-            prefetch(entry_ptr, k)
-            k = ptr[pairs[i + NEXT]]
-            c = origin[k]
-            prefetch(target, entry_ptr[k])
-            prefetch(gains, c)
-            prefetch(is_one, c)
-            prefetch(probability, outcome_ptr[c])
+    for x in pairs:
         best, most, choice = -np.inf, -np.inf, ptr[x]
         second, leaves = -np.inf, 1.0
         for k in range(ptr[x], ptr[x + 1]):
@@ -219,7 +225,10 @@ def step_back(game, bounds, order, begin):
     i = begin
     while i < start.size - 1 and start[i + 1] - start[i] == 1:
         i += 1
-    look(game, bounds, member, np.int64(start[begin]), np.int64(start[i]))
+    for first in range(np.int64(start[begin]), np.int64(start[i]), AHEAD):
+        last = min(first + AHEAD, np.int64(start[i]))
+        read_ahead(game, member, first, last)
+        look(game, bounds, member[first:last])
     return i
 
 
