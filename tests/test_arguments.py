@@ -34,6 +34,21 @@ MODEL = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], t
             lambda: asure.from_function(lambda s, a: [], start=0, actions=[0]),
             "from_function has no argument start; the word is initial",
         ),
+        (lambda: asure.AlmostSure(cost_limit=1), "AlmostSure has no argument cost_limit; the word is budget"),
+        (
+            lambda: asure.solve_policy(MODEL, cost_limit=1),
+            r"constraint: pass AlmostSure\(budget\), or Expected\(budget\)",
+        ),
+        (lambda: asure.Chance(1, epsilon=0.1), "Chance has no argument epsilon; the word is risk"),
+        (
+            lambda: asure.compare(MODEL, 1, total_timesteps=9),
+            "compare has no argument total_timesteps; the word is steps",
+        ),
+        (
+            lambda: asure.learn_minimal_budget(MODEL, mu=0.1, delta=0.1, damage=None),
+            r"has no argument damage; the word is sampler: pass EnvSampler\(env, set_state, damage\)",
+        ),
+        (lambda: asure.explore("FrozenLake-v1", cost=None), "explore has no argument cost; the word is damage"),
         (lambda: asure.AlmostSure(total=1), "AlmostSure has no argument total; the word is budget"),
         (lambda: asure.Chance(total=1, risk=0.1), "Chance has no argument total; the word is budget"),
         (lambda: asure.compare(MODEL, total=1), "compare has no argument total; the word is budget"),

@@ -18,6 +18,12 @@ from almostsure.errors import ArgumentError, WrongWord
 WORDS: dict[str, dict[str, str]] = {
     "gamma": {"discount": "discount"},
     "total": {"budget": "budget"},
+    "cost_limit": {"budget": "budget", "constraint": "constraint: pass AlmostSure(budget), or Expected(budget)"},
+    "cost": {"damage": "damage"},
+    "damage": {"sampler": "sampler: pass EnvSampler(env, set_state, damage)"},
+    "epsilon": {"risk": "risk"},
+    "timesteps": {"total_timesteps": "total_timesteps", "steps": "steps"},
+    "total_timesteps": {"steps": "steps"},
     "delta": {"risk": "budget (Δ), or risk", "budget": "budget"},
     "horizon": {"max_steps": "max_steps"},
     "budget": {"cap": "cap", "remaining": "remaining", "constraint": "constraint: pass AlmostSure(budget)"},

@@ -142,6 +142,7 @@ def test_a_mistake_of_ours_is_called_one(here: Here, monkeypatch: pytest.MonkeyP
         ("solve", "-t", "--budget"),
         ("report", "--total", "--budget"),
         ("solve", "--gamma", "--discount"),
+        ("solve", "--cost-limit", "--budget"),
         ("solve", "--epsilon", "--risk"),
     ],
 )

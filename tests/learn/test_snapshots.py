@@ -303,7 +303,7 @@ def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):
     explore(Room()).save(tmp_path / "room.umb")
     room = asure.load(tmp_path / "room.umb")
     shield = asure.Shield(asure.minimal_budget(room))
-    with pytest.raises(ArgumentError, match=r"state_of=almostsure.learn.ByName\(mdp\)"):
+    with pytest.raises(ArgumentError, match=r"state_of=almostsure.learn.ByName\(mdp, key=…\)"):
         ShieldedEnv(Room(), shield, 0)
     env = ShieldedEnv(Room(), shield, 0, state_of=ByName(room))
     env.reset(seed=0)

@@ -30,6 +30,9 @@ def test_environments():
         as_model("gym:FrozenLak-v1", damage="terminated")
     with pytest.raises(UnknownName, match=r"unknown environment 'Frozen'\. Did you mean 'FrozenLake-v1'\?$"):
         as_model("gym:Frozen")
+    assert as_model("gym:gymnasium.envs:FrozenLake-v1") == as_model("gym:FrozenLake-v1")
+    with pytest.raises(ModelError, match="the module nowhere of gym:nowhere:Lake-v0 cannot be imported: No module"):
+        as_model("gym:nowhere:Lake-v0")
     for damage in (None, "reward<0"):
         with pytest.raises(ModelError, match=r"Blackjack-v1 must have a transition table .* learn_minimal_budget"):
             as_model("gym:Blackjack-v1", damage=damage)

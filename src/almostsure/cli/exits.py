@@ -50,11 +50,12 @@ RIGHT_WORDS = {  # what people type who come from elsewhere
     "--total": "The budget Δ is --budget",
     "-t": "The budget Δ is --budget, or -b for short",
     "--delta": "The budget Δ is --budget",
+    "--cost-limit": "The budget Δ is --budget",
     "--gamma": "The discount is --discount",
     "--horizon": "budget, solve, simulate and export have it; an episode is cut by --max-steps, of simulate",
     "--epsilon": "The probability of overspending is --risk",
 }
-BUDGETS = ("--budget", "-b", "--total", "-t", "--delta")
+BUDGETS = ("--budget", "-b", "--total", "-t", "--delta", "--cost-limit")
 # What typer raises on a wrong command line; where it is defined changes with its version.
 ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 

@@ -52,7 +52,9 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
     """
     if not isinstance(observations, Discrete) or observations.start != 0:
         named = isinstance(space, MDP) and space.state_names is not None and space.encode is None
-        loaded = " If explore made the model and it was loaded from a file: state_of=almostsure.learn.ByName(mdp)."
+        loaded = (
+            " If explore made the model and it was loaded from a file: state_of=almostsure.learn.ByName(mdp, key=…)."
+        )
         raise ArgumentError(
             f"observations of {observations} are not states of a model. Pass state_of, a function of (observation, "
             f"env) that returns the state, or learn the shield with encode=.{loaded if named else ''}"

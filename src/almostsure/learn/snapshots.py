@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
-from almostsure.arguments import count
+from almostsure.arguments import count, names_right_word
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.learn.bounds import unit
@@ -72,6 +72,7 @@ class Arrival(NamedTuple):
     damage: int
 
 
+@names_right_word
 def explore(
     env: Any,
     *,
@@ -185,7 +186,8 @@ class ByName:
                 raise ModelError(f"two states are named as the observation {brief(state)} is; write state_of")
             if found:
                 return found.pop()
-        raise ModelError(f"no state of the model is named {brief(str(state))}, as the observation is")
+        hint = " If explore was given a key: ByName(mdp, key=…)." if self.key is as_key else ""
+        raise ModelError(f"no state of the model is named {brief(str(state))}, as the observation is.{hint}")
 
 
 class Rarity(NamedTuple):

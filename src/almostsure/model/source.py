@@ -208,10 +208,17 @@ def _from_environment(env: str, damage: str | None, constants: dict[str, Any]) -
 
 
 def _require_environment(env: str) -> None:
+    import importlib
+
     import gymnasium
 
+    module, _, env = env.rpartition(":")  # a module that registers it, as for gymnasium.make
     try:
+        if module:
+            importlib.import_module(module)
         gymnasium.spec(env)
+    except ImportError as error:
+        raise ModelError(f"the module {module} of gym:{module}:{env} cannot be imported: {error}") from error
     except gymnasium.error.Error as error:
         known = [name for name, spec in gymnasium.registry.items() if spec is not None]
         remedy = "" if nearest(env, known) else f"Gymnasium says: {error}"
