@@ -417,6 +417,17 @@ def test_a_model_of_variables_has_axes_and_sliders(visit, tmp_path):
     assert page.locator("#variables input[type=range]").count() == 1
 
 
+def test_states_of_a_graph_whose_names_are_long_show_their_values(visit, tmp_path):
+    names = [f"queue={k}, retries={k % 2}, power={1 + k // 4}" for k in range(5)]
+    arrays = [0, 1, 2, 3], [0] * 4, [1, 2, 3, 4], [1] * 4, [0] * 4, [0, 1, 0, 0]
+    mdp = asure.from_transitions(*arrays, terminal=[4], state_names=names)
+    page = visit(write_report(mdp, tmp_path / "r.html", time_limit=1))
+    assert "Below it are the values of queue, retries, power." in page.inner_text("#explore-lead")
+    shown = page.locator("#stage .node > text.strong").all_text_contents()
+    assert shown == ["0, 0, 1", "1, 1, 1", "2, 0, 1", "3, 1, 1", "4, 0, 2"]
+    assert page.inner_text("#details h3").startswith(names[0])
+
+
 def small_text(page):
     """The texts of the page that are smaller than 11 pixels."""
     return page.evaluate("""() => {

@@ -19,6 +19,7 @@ from almostsure.report.study import Study
 
 MOST_STATES = 100_000  # of a model that is drawn by its variables
 MOST_NAMES = 20_000  # of a model whose names are read
+LONGEST_LABEL = 20  # characters below a circle of a graph
 LONGEST_TUPLE = 500  # characters of a name that is read as a tuple
 LARGEST_AXIS = 200  # values of a variable that can be an axis
 ENDED, ENDED_AT = "ended", "ended at "  # where explore saw an episode end; a variable if a run can also be there
@@ -47,6 +48,15 @@ def variables_view(study: Study) -> dict[str, Any] | None:
         "need": pack(study.minimal.of_state),
         "hurts": pack(arrival_damage(mdp)),
     }
+
+
+def values_alone(mdp: MDP) -> dict[str, Any]:
+    """For a graph whose names are too long to stand below circles: the values of each state, and of which variables."""
+    columns = {name: column for name, column in _columns(mdp).items() if len(set(column)) > 1}
+    if not columns or max(len(mdp.state_name(state)) for state in range(mdp.num_states)) <= LONGEST_LABEL:
+        return {"short": None}
+    rows = [None if None in row else ", ".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    return {"short": rows, "variables": list(columns)}
 
 
 def _columns(mdp: MDP) -> dict[str, list[Any]]:

@@ -22,7 +22,7 @@ from almostsure.report.graph import fits, graph_view, reached_order
 from almostsure.report.packing import pack
 from almostsure.report.states import ALL_STATES, arrival_damage, sampled_levels
 from almostsure.report.study import Study
-from almostsure.report.variables import variables_view
+from almostsure.report.variables import values_alone, variables_view
 
 SQUARES = 160  # along the longer side of a map
 WIDE = 1.7  # width of a mosaic over its height
@@ -38,7 +38,7 @@ def view_data(study: Study, described: Ints) -> dict[str, Any]:
     if mdp.layout is not None and (mdp.layout.cell >= 0).any():
         return _map(study, mdp.layout, described)
     if fits(mdp):
-        return graph_view(mdp)
+        return graph_view(mdp) | values_alone(mdp)
     if (by_variables := variables_view(study)) is not None:
         return by_variables
     if mdp.num_states <= ALL_STATES:

@@ -42,7 +42,7 @@ function lead() {
       : DATA.view.crowded ? "Several states share a square: the one that needs most is shown." : "Each square of the map is a state.",
     variables: "Two variables are the axes, the others have sliders; each square is a state.",
     mosaic: "Each square is a state, in the order in which they can be reached from the start.",
-    graph: "Each circle is a state, from the start on the left; bold arrows are what is best.",
+    graph: `Each circle is a state, from the start on the left; bold arrows are what is best.${DATA.view.short ? ` Below it are the values of ${DATA.view.variables.map(nameOf).join(", ")}.` : ""}`,
     levels: `${DATA.model.states.toLocaleString("en")} states are too many to draw, so they are gathered by what they need.`,
   }[DATA.view.kind];
   return `A state needs the budget k* if that much damage can be forced there, whatever the policy. ${drawn} Move the slider to see what is safe with what is left; select a state to see why.`;

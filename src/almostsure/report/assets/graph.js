@@ -42,7 +42,8 @@ class Graph {
 
   node(state, onSelect) {
     const [x, y] = this.centre(state);
-    const name = stateName(state), shown = shorten(name, 20);
+    const short = DATA.view.short && DATA.view.short[state];  // the values of its variables, where the name is too long
+    const name = stateName(state), shown = shorten(short ? nameOf(short) : name, 20);
     const shape = draw("circle", { cx: x, cy: y, r: NODE });
     const need = draw("text", { x, y: y + 4.5, "text-anchor": "middle" });
     const parts = [draw("circle", { class: "ring", cx: x, cy: y, r: NODE + 5 }), shape, need,
