@@ -27,7 +27,8 @@ from almostsure.plan.solve import solve_policy
 from almostsure.policy.augment import augment
 from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulation.simulate import Episodes, simulate
+from almostsure.policy.simulation.episodes import Episodes
+from almostsure.policy.simulation.simulate import simulate
 
 BUDGET = 5
 LIMITS = (1.0, 3.0, 5.0, 10.0)

@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
     from almostsure.policy.evaluation.worst import worst_damage
     from almostsure.policy.policy import Policy
-    from almostsure.policy.simulation.simulate import Episodes, Trajectory, simulate
+    from almostsure.policy.simulation.episodes import Episodes, Trajectory
+    from almostsure.policy.simulation.simulate import simulate
 
 __all__ = ["Episodes", "Evaluation", "Policy", "Trajectory", "evaluate", "simulate", "worst_damage"]
 
@@ -17,7 +18,8 @@ __getattr__ = on_demand(
     {
         "almostsure.policy.evaluation.evaluate": "Evaluation evaluate",
         "almostsure.policy.policy": "Policy",
-        "almostsure.policy.simulation.simulate": "Episodes Trajectory simulate",
+        "almostsure.policy.simulation.episodes": "Episodes Trajectory",
+        "almostsure.policy.simulation.simulate": "simulate",
         "almostsure.policy.evaluation.worst": "worst_damage",
     },
 )

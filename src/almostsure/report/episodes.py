@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from almostsure.model.mdp import Floats
-from almostsure.policy.simulation.simulate import Episodes, Trajectory
+from almostsure.policy.simulation.episodes import Episodes, Trajectory
 from almostsure.report.frames import Album
 from almostsure.report.packing import number, pack
 from almostsure.report.study import Plan, Study

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from almostsure.errors import AlmostSureError, ArgumentError, ModelMismatch
 from almostsure.model.mdp import MDP
-from almostsure.policy.simulation.simulate import Trajectory
+from almostsure.policy.simulation.episodes import Trajectory
 
 MODE = "rgb_array"
 MOST_PICTURES = 300  # different ones in a file

@@ -26,7 +26,8 @@ from almostsure.plan.solve import solve_policy
 from almostsure.plan.tradeoff.frontiers import Frontier, frontier
 from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulation.simulate import Episodes, simulate
+from almostsure.policy.simulation.episodes import Episodes
+from almostsure.policy.simulation.simulate import simulate
 
 LOOK_AHEAD = 10  # budgets above the least one that are looked at where none was asked for
 MARGIN = 4  # budgets above the one asked for that the curve goes on for

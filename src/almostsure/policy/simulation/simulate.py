@@ -17,8 +17,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +26,14 @@ import numpy.typing as npt
 from almostsure.arguments import MAX_BUDGET, check_budget, check_discount, count, names_right_word
 from almostsure.errors import ArgumentError, Interrupted, NoSafeAction
 from almostsure.memory import require
-from almostsure.model.mdp import MDP, Bools, Floats
+from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 from almostsure.policy.policy import Policy, as_policy
+from almostsure.policy.simulation.episodes import Episodes, replay
 from almostsure.policy.simulation.plain import (
     ENDED,
     OVERSPENT,
     SILENT,
-    Lanes,
     Results,
     Rules,
     Tables,
@@ -44,11 +44,7 @@ from almostsure.policy.simulation.plain import (
 from almostsure.policy.simulation.streams import Streams, open_streams
 from almostsure.progress import Bar
 
-if TYPE_CHECKING:
-    from almostsure.plots import Axes
-
 MAX_STEPS = 100_000
-MOST_STEPS = 40  # of a trajectory that are printed
 PIECE = 40_000_000  # steps in a piece of work, at most: so that progress shows and Ctrl-C is heard
 PLAIN_STEPS = 5_000_000  # what NumPy plays before loading compiled code would have paid
 BYTES_PER_EPISODE = 48
@@ -63,142 +59,6 @@ class Crew(Protocol):
     ) -> AbstractContextManager[Callable[[Iterable[Any]], Iterator[Any]]]:
         """Have the workers ready for a task; what is opened gives the results of items, in their order."""
         ...
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Episodes:
-    """What happened in each episode, as arrays, and how to see one of them again.
-
-    Examples
-    --------
-    >>> import almostsure as asure
-    >>> policy = asure.solve_policy("corridor", asure.AlmostSure(3)).policy
-    >>> episodes = simulate(asure.example("corridor"), policy, 100, seed=0)
-    >>> len(episodes), int(episodes.overspent.sum())
-    (100, 0)
-    """
-
-    returns: Floats  # [episodes], discounted if a discount was given
-    damages: npt.NDArray[np.int64]  # [episodes]
-    lengths: npt.NDArray[np.int64]  # [episodes]
-    truncated: Bools  # [episodes], True where no terminal state was reached
-    seed: int
-    budget: int | None  # the starting budget
-    mdp: MDP
-    policy: Policy
-    _tables: Tables = field(repr=False)
-    _rules: Rules = field(repr=False)
-
-    def __len__(self) -> int:
-        return self.returns.size
-
-    @property
-    def overspent(self) -> Bools:
-        """Which episodes took more damage than the starting budget, [episodes]."""
-        if self.budget is None:
-            raise ArgumentError("there is no budget to overspend: simulate with budget=")
-        return self.damages > self.budget
-
-    def trajectory(self, episode: int) -> Trajectory:
-        """Everything that happened in one episode; it is played again, with the same result."""
-        if not 0 <= episode < len(self):
-            raise ArgumentError(f"episode must lie in 0 … {len(self) - 1}; got {episode}")
-        return _replay(self.mdp, self._tables, self._rules, self.seed, int(episode))
-
-    def __repr__(self) -> str:
-        cut = int(self.truncated.sum())
-        note = f", {cut:,} of them truncated" if cut else ""
-        return f"<Episodes: {len(self):,}, return {self.returns.mean():.6g} on average{note}, seed {self.seed}>"
-
-    def __str__(self) -> str:
-        count = len(self)
-        lines = [
-            f"{count:,} episodes (seed {self.seed})",
-            f"return   {_summary(self.returns)}",
-            f"damage   {_summary(self.damages)}",
-            f"length   {_summary(self.lengths)}",
-        ]
-        if self.budget is not None:
-            lines.append(f"overspent {int(self.overspent.sum()):,} of {count:,} (more than {self.budget})")
-        if self.truncated.any():
-            lines.append(f"truncated {int(self.truncated.sum()):,} of {count:,}{self._where_cut()}")
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        from almostsure.model.show.html import text_card
-
-        return text_card("Episodes", str(self))
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw how many episodes took how much damage, with the budget."""
-        from almostsure.plots import axes_for, tidy
-
-        axes, counts = axes_for(ax, 6.0, 3.5), np.bincount(self.damages)
-        axes.bar(np.arange(counts.size), counts / len(self), color="#1b6ca8")
-        if self.budget is not None:
-            axes.axvline(self.budget + 0.5, color="#d1603d", linestyle="--", label=f"budget {self.budget}")
-            axes.legend(frameon=False)
-        axes.set_xlabel("damage")
-        axes.set_ylabel("share of episodes")
-        tidy(axes)
-        return axes
-
-    def _where_cut(self) -> str:
-        """Whether episodes were cut, or came to rest: only the former may have had more to tell."""
-        cut = int((self.truncated & (self.lengths >= self._rules.max_steps)).sum())
-        if not cut:
-            return ", come to rest"
-        if self._rules.max_steps == self._rules.horizon:
-            return f", {cut:,} of them after the {self._rules.horizon:,} steps of the horizon"
-        return f", {cut:,} of them after max_steps = {self._rules.max_steps:,}: the policy may never end"
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Trajectory:
-    """One episode, step by step.  Print it: it names its states and actions.
-
-    Examples
-    --------
-    >>> import almostsure as asure
-    >>> policy = asure.solve_policy("paper", asure.AlmostSure(2)).policy
-    >>> one = simulate(asure.example("paper"), policy, 1, seed=0).trajectory(0)
-    >>> one.actions.tolist(), one.damages.tolist()
-    ([0, 0, 1], [1, 1, 0])
-    """
-
-    mdp: MDP = field(repr=False)
-    states: npt.NDArray[np.int64]  # [steps + 1]
-    actions: npt.NDArray[np.int64]  # [steps]
-    rewards: Floats  # [steps]
-    damages: npt.NDArray[np.int64]  # [steps]
-
-    def history(self, length: int | None = None) -> tuple[Any, ...]:
-        """The history (s0, a0, r1, d1, s1, …) of the first ``length`` steps, as history policies take it."""
-        result: list[Any] = [int(self.states[0])]
-        for t in range(self.actions.size if length is None else length):
-            result += [int(self.actions[t]), float(self.rewards[t]), int(self.damages[t]), int(self.states[t + 1])]
-        return tuple(result)
-
-    def __repr__(self) -> str:
-        first, last = (self.mdp.state_name(int(self.states[at])) for at in (0, -1))
-        return (
-            f"<Trajectory: {self.actions.size:,} steps from {first} to {last}, "
-            f"return {self.rewards.sum():.6g}, damage {int(self.damages.sum())}>"
-        )
-
-    def __str__(self) -> str:
-        steps = [self._step(t) for t in range(min(self.actions.size, MOST_STEPS))]
-        more = self.actions.size - len(steps)
-        cut = [f"… and {more:,} more steps"] if more else []
-        return "\n".join([repr(self)[1:-1], *steps, *cut])
-
-    def _step(self, t: int) -> str:
-        before, after = (self.mdp.state_name(int(self.states[at])) for at in (t, t + 1))
-        gained = f", reward {self.rewards[t]:.6g}" if self.rewards[t] else ""
-        hurt = f", damage {self.damages[t]}" if self.damages[t] else ""
-        return f"{before}  {self.mdp.action_name(int(self.actions[t]))}  {after}{gained}{hurt}"
 
 
 @names_right_word
@@ -410,7 +270,7 @@ def _raise_first_violation(mdp: MDP, tables: Tables, rules: Rules, seed: int, fa
     if not wrong.size:
         return
     episode = int(wrong[0])
-    path = _replay(mdp, tables, rules, seed, episode)
+    path = replay(mdp, tables, rules, seed, episode)
     state, spent = int(path.states[-1]), int(path.damages.sum())
     remaining = None if rules.budget == UNLIMITED else rules.budget - spent
     where = f"in episode {episode} of seed {seed}, after {path.actions.size} steps, at {mdp.describe_state(state)}"
@@ -422,33 +282,9 @@ def _raise_first_violation(mdp: MDP, tables: Tables, rules: Rules, seed: int, fa
     raise NoSafeAction(f"{text} ({wrong.size:,} of {fate.size:,} episodes)", state=state, remaining=remaining)
 
 
-def _replay(mdp: MDP, tables: Tables, rules: Rules, seed: int, episode: int) -> Trajectory:
-    lanes = Lanes(tables, rules, seed, np.array([episode]))
-    states, outcomes = [int(lanes.state[0])], []
-    while lanes.active.size:
-        before = int(lanes.lengths[0])
-        lanes.step()
-        if lanes.lengths[0] > before:
-            outcomes.append(int(lanes.played[0]))
-            states.append(int(lanes.state[0]))
-    at = np.array(outcomes, np.int64)
-    choice = np.searchsorted(tables.outcome_ptr, at, side="right") - 1
-    return Trajectory(
-        mdp=mdp,
-        states=np.array(states, np.int64),
-        actions=mdp.choice_action[choice].astype(np.int64),
-        rewards=mdp.reward[at],
-        damages=mdp.damage[at].astype(np.int64),
-    )
-
-
 def _check_seed(seed: int | None) -> int:
     if seed is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
         raise ArgumentError(f"seed must be a whole number, 0 … 2**64 − 1; got {seed!r}")
     return int(seed)
-
-
-def _summary(values: npt.NDArray[Any]) -> str:
-    return f"mean {values.mean():.6g}, from {values.min():.6g} to {values.max():.6g}"

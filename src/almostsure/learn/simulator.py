@@ -1,0 +1,240 @@
+"""A simulator at every state that was found: snapshots of it are taken, restored with other seeds, and stepped.
+
+Snapshots are deep copies, or what the user's ``get_state`` returns; see :mod:`almostsure.learn.snapshots`.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from types import ModuleType
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from almostsure.errors import ArgumentError, ModelError
+from almostsure.model.build.damage import Damage, known_damage
+
+DEEP = 5  # how many objects within objects are searched for random generators
+CONTAINERS = (dict, list, tuple)
+PLAYS = 4  # of every action in every state, with different seeds
+WALK = 50  # steps at random from every state, where choices were sampled
+FOREVER = 2**62  # steps that a TimeLimit allows
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Ended:
+    """The state of an episode that is over, after it showed ``state``."""
+
+    state: Hashable
+
+    def __repr__(self) -> str:
+        return f"ended at {self.state}"
+
+
+class Arrival(NamedTuple):
+    """Where a step led."""
+
+    state: Hashable
+    reward: float
+    damage: int
+
+    def __str__(self) -> str:
+        return f"{self.state!r} (reward {self.reward:g}, damage {self.damage})"
+
+
+@final
+class Simulator:
+    """Snapshots of an environment by state."""
+
+    def __init__(
+        self,
+        env: Any,
+        damage: Damage | None,
+        key: Callable[[Any], Hashable],
+        get_state: Callable[[Any], Any] | None,
+        set_state: Callable[[Any, Any], None] | None,
+    ) -> None:
+        size = getattr(getattr(env, "action_space", None), "n", None)
+        if size is None:
+            raise ArgumentError("env must be a Gymnasium environment with Discrete actions")
+        if (get_state is None) != (set_state is None):
+            raise ArgumentError("get_state and set_state must be given together")
+        self.num_actions = int(size)
+        self.env, self.damage, self.key = env, damage or known_damage(env), key
+        self.get_state, self.set_state = get_state, set_state
+        self.snapshots: dict[Any, tuple[Any, Any]] = {}  # by state: the simulator there, and what it shows
+        self.others: dict[Any, tuple[Any, Any]] = {}  # the same, from another way to the state
+        self.arrivals: dict[tuple[Any, int], Arrival] = {}
+        self.seeds: Sequence[int] = ()  # of the resets
+
+    def starts(self, seeds: Sequence[int]) -> dict[Hashable, float]:
+        """Begin with each seed; returns the initial states, and how often each was one."""
+        _never_cut(self.env)
+        self.seeds = seeds
+        times: Counter[Hashable] = Counter()
+        for seed in seeds:
+            observation, _ = self.env.reset(seed=seed)
+            state = self.key(observation)
+            times[state] += 1
+            if state not in self.snapshots:
+                self.snapshots[state] = self._snapshot(self.env), observation
+        return {state: number / len(seeds) for state, number in times.items()}
+
+    def after_resets(self) -> Iterator[tuple[Any, int, Arrival]]:
+        """Every action after every reset, as (state, action, where it led): equal starts may hide different things."""
+        for seed in self.seeds:
+            observation, _ = self.env.reset(seed=seed)
+            state, snapshot = self.key(observation), self._snapshot(self.env)
+            if state not in self.snapshots:
+                raise ModelError(f"reset(seed={seed}) began in {state!r}, and elsewhere before: it must heed its seed")
+            for action in range(self.num_actions):
+                yield state, action, self._step((snapshot, observation), action, seed=1)
+
+    def is_over(self, state: Any) -> bool:
+        """Whether an episode ended there."""
+        return isinstance(state, Ended)
+
+    def actions(self, state: Any) -> range:
+        """What can be played in a state: everything, or nothing where an episode ended."""
+        return range(0 if self.is_over(state) else self.num_actions)
+
+    def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
+        """The one outcome of an action, played several times."""
+        self.arrivals[state, action] = arrival = self._step(self.snapshots[state], action, seed=1)
+        for seed in range(2, PLAYS + 1):
+            again = self._step(self.snapshots[state], action, seed=seed)
+            if arrival == again:
+                continue
+            raise ModelError(
+                f"the environment is not deterministic: from {state!r}, action {action} led to {arrival} and "
+                f"then to {again}. If chance plays a part, sample it: explore(env, mu=…, delta=…); "
+                "if the observation does not show all that matters, pass key."
+            )
+        return [(1.0, *arrival)]
+
+    def check_keys(self) -> None:
+        """What comes next must depend on the state alone, not on the way to it."""
+        others, self.others = self.others, {}
+        reached = ((s, a, self._step(others[s], a, seed=1)) for s, a in self.arrivals if s in others)
+        for state, action, again in chain(reached, self.after_resets()):
+            if again != (arrival := self.arrivals[state, action]):
+                raise ModelError(
+                    f"the state {state!r} does not decide what comes next: action {action} led to {arrival} on "
+                    f"one way to it, and to {again} on another. Pass a key that tells the two apart."
+                )
+
+    def play(self, state: Any, action: int, *, seed: int) -> Arrival:
+        """One step from a copy whose random generators have that seed."""
+        return self._step(self.snapshots[state], action, seed=seed)
+
+    def walk(self, state: Any, rng: np.random.Generator, *, seed: int) -> Iterator[tuple[Any, int, Arrival]]:
+        """Random steps from a state, as (state, action, where it led), until the episode ends."""
+        snapshot, shown = self.snapshots[state]
+        env = self._restored(snapshot, seed)
+        for _ in range(WALK):
+            action = int(rng.integers(self.num_actions))
+            arrival, shown = self._taken(env, shown, action)
+            yield state, action, arrival
+            if self.is_over(arrival.state):
+                return
+            state = arrival.state
+
+    def _step(self, here: tuple[Any, Any], action: int, *, seed: int) -> Arrival:
+        snapshot, before = here
+        env = self._restored(snapshot, seed)
+        arrival, observation = self._taken(env, before, action)
+        if self.is_over(arrival.state):
+            return arrival
+        if arrival.state not in self.snapshots:
+            self.snapshots[arrival.state] = self._snapshot(env), observation
+        elif arrival.state not in self.others and seed == 1:  # further plays of the same step are not another way
+            self.others[arrival.state] = self._snapshot(env), observation
+        return arrival
+
+    def _taken(self, env: Any, before: Any, action: int) -> tuple[Arrival, Any]:
+        """Where a step led, and what the environment shows there."""
+        observation, reward, terminated, _, info = env.step(action)
+        hurt = self._damage(before, action, observation, float(reward), bool(terminated), info)
+        reached = self.key(observation)
+        return Arrival(Ended(reached) if terminated else reached, float(reward), hurt), observation
+
+    def _damage(self, *outcome: Any) -> int:
+        *five, info = outcome
+        said = self.damage(*five) if self.damage is not None else info.get("damage", info.get("cost"))
+        if said is None:
+            raise ModelError(
+                "the environment says no damage: info has no 'damage' and no 'cost'. Pass damage, a function."
+            )
+        if said != int(said) or said < 0:
+            raise ModelError(f"damage must be a whole number, 0 or more; got {said!r} after action {five[1]!r}")
+        return int(said)
+
+    def _snapshot(self, env: Any) -> Any:
+        if self.get_state is not None:
+            return copy.deepcopy(self.get_state(env))
+        try:
+            return copy.deepcopy(env)
+        except Exception as error:
+            raise ArgumentError(
+                f"the environment cannot be copied ({type(error).__name__}: {error}). Pass get_state and set_state."
+            ) from error
+
+    def _restored(self, snapshot: Any, seed: int) -> Any:
+        if self.set_state is None:
+            env = copy.deepcopy(snapshot)
+        else:
+            env = self.env
+            self.set_state(env, copy.deepcopy(snapshot))
+        _reseed(env, seed)
+        return env
+
+
+def _reseed(env: Any, seed: int) -> None:
+    """Give every random generator that the environment, its wrappers and its parts hold another seed."""
+    waiting, met = [(env, 0)], {id(env)}
+    while waiting:
+        thing, depth = waiting.pop()
+        held = thing if isinstance(thing, dict) else getattr(thing, "__dict__", {})
+        items = list(enumerate(thing)) if isinstance(thing, (list, tuple)) else list(held.items())
+        for name, value in items:
+            if isinstance(value, np.random.Generator) and not isinstance(thing, tuple):
+                fresh = np.random.default_rng([seed % 2**63, depth])
+                setattr(thing, name, fresh) if held is not thing and isinstance(name, str) else _put(thing, name, fresh)
+            elif isinstance(value, np.random.RandomState):
+                value.seed(seed % 2**32)
+            elif isinstance(value, random.Random):
+                value.seed(seed)
+            elif depth < DEEP and id(value) not in met and (hasattr(value, "__dict__") or type(value) in CONTAINERS):
+                met.add(id(value))
+                if not isinstance(value, (type, ModuleType)) and not callable(value):
+                    waiting.append((value, depth + 1))
+
+
+def _put(container: Any, at: Any, value: Any) -> None:
+    container[at] = value
+
+
+def as_key(observation: Any) -> Hashable:
+    """An observation as a hashable value: arrays as tuples, dictionaries as tuples of their items."""
+    if isinstance(observation, Mapping):
+        return tuple((name, as_key(observation[name])) for name in sorted(observation, key=str))
+    if isinstance(observation, (list, tuple)):
+        return tuple(as_key(item) for item in observation)
+    if isinstance(observation, np.ndarray):
+        return as_key(observation.tolist())
+    plain: Hashable = observation.item() if isinstance(observation, np.generic) else observation
+    return plain
+
+
+def _never_cut(env: Any) -> None:
+    """Let no TimeLimit inside cut the exploration short: being cut is not an end."""
+    while env is not None:
+        if hasattr(env, "_max_episode_steps"):
+            env._max_episode_steps = FOREVER
+        env = getattr(env, "env", None)
