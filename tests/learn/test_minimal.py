@@ -11,7 +11,10 @@ import almostsure.learn.sampling.count as sampling_module
 from almostsure.errors import ArgumentError, FileError, Infeasible, Interrupted, LimitReached, ModelError
 from almostsure.learn import learn_minimal_budget, samples_needed
 from almostsure.learn.minimal import reachable_choices
+from almostsure.model import Steps, product
 from almostsure.model.arrays import spans
+from almostsure.model.origin import NO_STATEMENT
+from almostsure.plan import suggest_budget
 from almostsure.policy.explore import Played, explore
 from almostsure.testing import mdps
 
@@ -175,6 +178,18 @@ def test_the_statement():
     )
     assert learned.confidence.delta == 0.001
     assert f"{learned.samples:,} samples" in str(learned)
+
+
+def test_a_learned_model_says_what_it_rests_on():
+    learned = learn_minimal_budget(asure.example("paper"), mu=0.2, delta=0.1, seed=0)
+    said = f"Learned from {learned.samples:,} samples. If no outcome is rarer than 20 %, its minimal budget equals k* "
+    assert learned.mdp.learned == f"{said}with probability at least 0.9."
+    assert learned.mdp.learned in str(asure.solve_policy(learned.mdp, asure.AlmostSure(1)))
+    assert learned.mdp.learned in repr(suggest_budget(learned.mdp))
+    assert "the model was learned from samples" in repr(learned.minimal)
+    changed = learned.mdp.with_damage(2 * learned.mdp.damage)  # of this one nothing was said
+    assert changed.learned == product(learned.mdp, Steps(2)).learned == learned.counts.to_mdp().learned == NO_STATEMENT
+    assert asure.example("paper").learned == ""
 
 
 def test_bad_arguments(hazard):

@@ -128,13 +128,21 @@ def test_an_environment_without_pictures_and_one_that_cannot_draw(tmp_path, cont
 
 
 def test_another_environment_is_refused(tmp_path):
-    with pytest.raises(ArgumentError, match=r"env must be made with gymnasium\.make\(…, render_mode='rgb_array'\)"):
-        write_report("paper", tmp_path / "r.html", env=to_gymnasium("corridor"))
+    with pytest.raises(ArgumentError, match="env must be a Gymnasium environment, or the arguments that make one"):
+        write_report("paper", tmp_path / "r.html", env="corridor")
     with pytest.raises(ModelMismatch, match="one of another model"):
         write_report("quicksand", tmp_path / "r.html", env=to_gymnasium("corridor", render_mode="rgb_array"))
     with pytest.raises(ModelMismatch, match=r"in its table, .* does not lead to"):
         write_report("gym:CliffWalking-v1", tmp_path / "r.html", env={"id": "FrozenLake8x8-v1"}, time_limit=0.5)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_was_made_without_pictures_has_none_and_the_report_says_why(tmp_path, content_of):
+    content = content_of(write_report("corridor", tmp_path / "r.html", budget=1, env=to_gymnasium("corridor")))
+    assert content["pictures"] == []
+    assert note(content) == [
+        "The environment's own pictures: it draws none, as it was made without render_mode='rgb_array'."
+    ]
 
 
 def test_only_so_many_pictures_are_kept(tmp_path, content_of):

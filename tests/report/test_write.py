@@ -109,6 +109,17 @@ def test_without_a_total_one_is_chosen_and_explained(quicksand, content_of):
     assert any("No budget was asked for" in sentence for sentence in data["sentences"])
 
 
+def test_of_a_learned_model_nothing_is_promised_beyond_what_was_learned(tmp_path, content_of):
+    learned = asure.learn_minimal_budget("corridor", mu=0.2, delta=0.01, seed=0).mdp
+    learned.save(tmp_path / "learned.umb")
+    for mdp in (learned, asure.load(tmp_path / "learned.umb")):
+        content = content_of(write_report(mdp, tmp_path / "r.html", budget=3))
+        assert "in every single run of the model, which was learned from samples" in content["headline"]
+        assert "none in the model, which was learned from samples" in [fact["note"] for fact in content["facts"]]
+        assert content["model"]["learned"].startswith("Learned from 1,620 samples. If no outcome is rarer than 20 %, ")
+        assert any(content["model"]["learned"] in sentence for sentence in content["sentences"])
+
+
 def test_figures_are_appended(tmp_path, content_of):
     path = write_report("paper", tmp_path / "r.html", figures=[("A title", PNG, "A caption")])
     assert content_of(path)["figures"][0]["caption"] == "A caption"

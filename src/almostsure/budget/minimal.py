@@ -22,6 +22,7 @@ INFINITE = 2**31 - 1
 """No finite budget suffices; or, in a budget that was solved with a cap, none up to the cap."""
 NO_CAP = INFINITE - 1
 UNKNOWN = "unknown engine"
+LEARNED = "; the model was learned from samples"
 STORED = ("of_state", "of_choice", "rank")  # in files
 
 
@@ -152,7 +153,11 @@ class MinimalBudget:
             proof = "verified: never too small"
         else:
             proof = "certificate verified" if self.checked else "certificate not yet verified: check_minimal_budget"
-        return self.start_in_words(), f"states need {levels}; {infinite}", f"{self._origin()}; {proof}"
+        return (
+            self.start_in_words(),
+            f"states need {levels}; {infinite}",
+            f"{self._origin()}; {proof}{LEARNED if self.mdp.learned else ''}",
+        )
 
     def start_in_words(self) -> str:
         """What the start needs, as a sentence without its full stop."""

@@ -32,7 +32,7 @@ Without a budget, every choice counts, and k' = k* with probability at least 1 â
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, NamedTuple, final
 
@@ -52,6 +52,7 @@ from almostsure.learn.sampling.crew import Crew, Workers, uninterrupted
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
 from almostsure.model.arrays import Bools, Ints, spans
 from almostsure.model.mdp import MDP
+from almostsure.model.origin import Origin
 from almostsure.policy.explore import Played, explore
 from almostsure.progress import Bar
 from almostsure.shield.shield import Shield
@@ -102,18 +103,7 @@ class LearnedBudget:
     @property
     def confidence(self) -> Confidence:
         """The probability with which the budget is right."""
-        delta, caveat, complete = self.delta, self.counts.caveat, bool(self.known.all())
-        subject = (
-            "this budget equals k*" if complete else "this budget is nowhere below k*: its shield never overspends,"
-        )
-        if self.unknown == "allow" and not complete:
-            delta, caveat = 1.0, f"{OPTIMISM} {caveat}".rstrip()
-        if self.budget is not None:
-            subject = (
-                "this budget is nowhere below k*, and from the start with a budget of "
-                f"{self.budget}{' or less' if self.budget else ''} its shield allows exactly what is safe,"
-            )
-        return Confidence(mu=self.mu, delta=delta, subject=subject, caveat=caveat)
+        return _confidence(self.counts, self.known, Goal(self.mu, self.delta, self.budget), self.unknown)
 
     @property
     def statement(self) -> str:
@@ -226,8 +216,15 @@ def _check_walk(source: CheckedSampler, counts: Counts, known: Bools) -> None:
 def learned_budget(counts: Counts, known: Bools, goal: Goal, unknown: Unknown = "refuse") -> LearnedBudget:
     """The minimal budget of what was counted, where only these choices are known."""
     mdp = counts.to_mdp(unknown, known=known if unknown == "refuse" else None)
+    return budget_of_learned(mdp, counts, known, goal, unknown)
+
+
+def budget_of_learned(mdp: MDP, counts: Counts, known: Bools, goal: Goal, unknown: Unknown = "refuse") -> LearnedBudget:
+    """The minimal budget of a model that was learned; the model says from now on what it rests on, files included."""
+    said = _confidence(counts, known, goal, unknown, "its minimal budget").statement
+    origin = replace(mdp.origin or Origin(), counted=True, statement=f"Learned from {counts.total:,} samples. {said}")
     return LearnedBudget(
-        minimal=minimal_budget(mdp),
+        minimal=minimal_budget(mdp.with_origin(origin)),
         counts=counts,
         known=known,
         mu=goal.mu,
@@ -236,6 +233,20 @@ def learned_budget(counts: Counts, known: Bools, goal: Goal, unknown: Unknown = 
         uniform_samples=uniform_samples(counts, goal.mu, goal.delta),
         unknown=unknown,
     )
+
+
+def _confidence(counts: Counts, known: Bools, goal: Goal, unknown: Unknown, what: str = "this budget") -> Confidence:
+    """The probability with which the budget of these choices is right; ``what`` is how the sentence calls it."""
+    delta, caveat, complete = goal.delta, counts.caveat, bool(known.all())
+    subject = f"{what} equals k*" if complete else f"{what} is nowhere below k*: its shield never overspends,"
+    if unknown == "allow" and not complete:
+        delta, caveat = 1.0, f"{OPTIMISM} {caveat}".rstrip()
+    if goal.budget is not None:
+        subject = (
+            f"{what} is nowhere below k*, and from the start with a budget of "
+            f"{goal.budget}{' or less' if goal.budget else ''} its shield allows exactly what is safe,"
+        )
+    return Confidence(mu=goal.mu, delta=delta, subject=subject, caveat=caveat)
 
 
 def uniform_samples(counts: Counts, mu: float, delta: float) -> dict[str, int]:

@@ -21,25 +21,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
 from almostsure.arguments import count, names_right_word
-from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.learn.bounds import unit
 from almostsure.learn.counts import Counts
 from almostsure.learn.evidence import check_mu
-from almostsure.learn.minimal import LearnedBudget, uniform_samples
+from almostsure.learn.minimal import Goal, LearnedBudget, budget_of_learned
 from almostsure.learn.sampling.env_sampler import made
 from almostsure.learn.simulator import Arrival, Ended, Simulator, as_key
 from almostsure.model.build.damage import Damage
 from almostsure.model.build.function import MAX_STATES, Encode, from_function
 from almostsure.model.mdp import MDP
-from almostsure.model.origin import Origin
 from almostsure.wording import brief
 
 HIDDEN = "This assumes that what the environment shows decides what comes next."
@@ -222,13 +219,4 @@ class _Sampled:
                 counts.see(choice, index[after], hurt, mean, times=len(rewards))
         check_mu(counts, self.rarity.mu)
         self.check_keys()
-        origin = replace(model.origin or Origin(), counted=True)
-        return LearnedBudget(
-            minimal=minimal_budget(model.with_origin(origin)),
-            counts=counts,
-            known=np.ones(model.num_choices, np.bool_),
-            mu=self.rarity.mu,
-            delta=self.rarity.delta,
-            budget=None,
-            uniform_samples=uniform_samples(counts, *self.rarity),
-        )
+        return budget_of_learned(model, counts, np.ones(model.num_choices, np.bool_), Goal(*self.rarity, None))

@@ -53,7 +53,7 @@ def _rebuilt(mdp: MDP, *, damage: npt.NDArray[Any], reward: Floats, unit: Fracti
         end=mdp.end,
         unknown=mdp.unknown,
         encode=mdp.encode,
-        origin=replace(mdp.origin or Origin(), rewards={}, scale=unit, parts=None),
+        origin=replace(mdp.origin or Origin(), rewards={}, scale=unit, statement="", parts=None),
     )
 
 

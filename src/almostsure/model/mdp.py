@@ -248,6 +248,11 @@ class MDP(Space):
         columns = (a.successor[where], a.probability[where], a.reward[where], a.damage[where])
         return [Outcome(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
+    @property
+    def learned(self) -> str:
+        """What a model that was learned from samples rests on, in a sentence; nothing for other models."""
+        return "" if self.origin is None else self.origin.learned
+
     # ------------------------------------------------------------------ identity and files
 
     def _hash(self) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 INTERVALS = "its probabilities are intervals"
 FROM_ZERO = "its probabilities are intervals, some of which begin at 0"
 PARAMETERS = "its probabilities have parameters"
+NO_STATEMENT = "Learned from samples; how surely they show every outcome is not recorded."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,6 +32,7 @@ class Origin:
     scale: Fraction = Fraction(1)  # of the file's damage, how much is one unit of ours
     uncertain: str | None = None  # why only the possible outcomes are known, and not how probable they are
     counted: bool = False  # whether probabilities are frequencies that were counted
+    statement: str = ""  # of a learned model: from how many samples, what was assumed, and what that promises
     parts: Parts | None = None  # of a product: what its states are made of; not written to files
 
     def in_its_unit(self, damage: int) -> str:
@@ -38,6 +40,11 @@ class Origin:
         exact = damage * self.scale
         short = f"{float(exact):.12g}"
         return short if Fraction(short) == exact else str(exact)
+
+    @property
+    def learned(self) -> str:
+        """What a learned model rests on, to be said beside whatever is proved of it; nothing for other models."""
+        return (self.statement or NO_STATEMENT) if self.counted else ""
 
     @property
     def is_bound(self) -> bool:

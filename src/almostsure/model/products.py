@@ -228,5 +228,5 @@ class _Product:
             state_names=whole_names if len(set(whole_names)) == len(whole_names) else None,
             action_names=base.action_names,
             labels=labels,
-            origin=replace(base.origin or Origin(), rewards={}, variables={}, parts=parts),
+            origin=replace(base.origin or Origin(), rewards={}, variables={}, statement="", parts=parts),
         )

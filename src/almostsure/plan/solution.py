@@ -98,7 +98,8 @@ class Solution:
             case Chance(risk=risk):
                 worth = "" if math.isnan(self.price) else f", another per cent is worth {self.price / 100:.6g}"
                 facts.append(("risk", f"{self.used:.6g} of {risk:g} is used{worth}"))
-        return [*facts, *self._may_never_end()]
+        learned = [("model", self.mdp.learned)] if self.mdp.learned else []
+        return [*facts, *self._may_never_end(), *learned]
 
     def _may_never_end(self) -> list[tuple[str, str]]:
         """What to say of policies that do not surely end, where that is cheap to know."""

@@ -63,9 +63,10 @@ class Album:
     def _open(self, env: Any) -> None:
         if isinstance(env, Mapping):
             env = self._made = self._or_note(_make(env))
-        elif getattr(env, "render_mode", None) != MODE:
-            made = f"gymnasium.make(…, render_mode={MODE!r})"
-            raise ArgumentError(f"env must be made with {made}; got {env!r}")
+        elif not hasattr(env, "render_mode"):
+            raise ArgumentError(f"env must be a Gymnasium environment, or the arguments that make one; got {env!r}")
+        elif env.render_mode != MODE:
+            env = self._or_note(f"it draws none, as it was made without render_mode={MODE!r}")
         if env is not None:
             self._paint = self._or_note(_painter(env, self._base))
 

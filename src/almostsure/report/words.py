@@ -12,6 +12,7 @@ from almostsure.report.study import Plan, Study
 from almostsure.wording import TINY, number
 from almostsure.wording import percent as plain_percent
 
+OF_LEARNED = " of the model, which was learned from samples"
 ROUNDED = 0.005  # less than this is not seen in numbers with two decimals
 
 
@@ -23,9 +24,10 @@ def headline(study: Study) -> str:
     if study.least > budget:
         return f"From the start, a budget of {budget:,} cannot be kept for certain; {study.least:,} can."
     what = f"damage can be kept to at most {budget:,}" if budget else "all damage can be avoided"
-    promise = f"From the start, {what} in every single run"
+    promise = f"From the start, {what} in every single run{OF_LEARNED if study.mdp.learned else ''}"
     if math.isfinite(plan.value) and has_rewards(study.mdp):
-        return f"{promise}, with an average{_discounted(study)} return of {show(plan.value)}."
+        average = "estimated average" if study.mdp.learned else "average"
+        return f"{promise}, with an {average}{_discounted(study)} return of {show(plan.value)}."
     return f"{promise}."
 
 
@@ -36,6 +38,7 @@ def sentences(study: Study) -> list[str]:
         *_about_return(study),
         *_about_others(study),
         *_about_model(study),
+        *_about_learning(study),
     ]
 
 
@@ -48,7 +51,7 @@ def facts(study: Study) -> list[dict[str, str]]:
     if assured.policy is not None and has_rewards(study.mdp):
         result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.budget:,} damage"))
     if assured.policy is not None:
-        result.append(_fact("Runs that overspend", percent(0.0), "none, ever: it is proved"))
+        result.append(_fact("Runs that overspend", percent(0.0), _proved(study)))
     if (
         expected.evaluation is not None
         and expected.evaluation.exceeds(study.budget) > TINY
@@ -172,6 +175,16 @@ def _excess(over: float, study: Study) -> str:
     if over < TINY:
         return f"exceeds {study.budget:,} in {'no run' if over <= 0 else 'almost no run'} either"
     return f"exceeds {study.budget:,} in {percent(over)} of its runs"
+
+
+def _proved(study: Study) -> str:
+    return "none in the model, which was learned from samples" if study.mdp.learned else "none, ever: it is proved"
+
+
+def _about_learning(study: Study) -> list[str]:
+    learned = study.mdp.learned
+    why = "What is proved here is proved of the model; returns and probabilities rest on frequencies that were counted."
+    return [f"{learned} {why}"] if learned else []
 
 
 def _about_model(study: Study) -> list[str]:

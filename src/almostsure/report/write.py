@@ -69,7 +69,8 @@ def write_report(
     env
         An environment of the model, perhaps shielded, that was made with ``render_mode="rgb_array"``: its own pictures
         of the recorded episodes stand beside the player.  Or the arguments of ``gymnasium.make`` that make it, as a
-        mapping, ``{"id": "FrozenLake-v1"}``; of ``gym:…`` by default the environment itself.
+        mapping, ``{"id": "FrozenLake-v1"}``; of ``gym:…`` by default the environment itself.  Where it cannot draw, the
+        end of the report says why.
     figures
         Pictures to append: title, bytes of a PNG file, and caption of each; ArgumentError if one is not a PNG file.
 

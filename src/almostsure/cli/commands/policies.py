@@ -200,6 +200,7 @@ def _show_solution(
             *([(f"P(damage > {budget})", percent(overspends))] if overspends is not None else []),
             *(_course(result) if result is not None else []),
             ("policy", _kind(policy)),
+            *([("model", mdp.learned)] if mdp.learned else []),
             *([("saved", output)] if output is not None else []),
         ]
     )

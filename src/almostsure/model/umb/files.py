@@ -210,6 +210,7 @@ def _index(mdp: MDP, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[An
             "scale": str(mdp.origin.scale),
             "uncertain": mdp.origin.uncertain,
             "counted": mdp.origin.counted,
+            "statement": mdp.origin.statement,
         }
     own = {}
     if mdp.initial_states.size > 1:

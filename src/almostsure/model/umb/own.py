@@ -87,6 +87,7 @@ def _origin(umb: Umb, noted: Any) -> Origin | None:
         scale=scale,
         uncertain=uncertain,
         counted=noted.get("counted") is True,  # files of older versions do not say it
+        statement=str(noted.get("statement", "")),
     )
 
 

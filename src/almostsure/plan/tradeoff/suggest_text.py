@@ -22,7 +22,8 @@ ROUNDING = 1e-9  # times the largest return, if above 1: less is no gain
 
 def text(suggestion: Suggestion) -> str:
     """A header, one row per budget that adds something, and what to do next."""
-    lines = [_headline(suggestion), *_table(suggestion), *_remarks(suggestion)]
+    learned = [f"of the model: {suggestion.mdp.learned}"] if suggestion.mdp.learned else []
+    lines = [_headline(suggestion), *_table(suggestion), *_remarks(suggestion), *learned]
     lines.append(f"next: solve_policy(mdp, AlmostSure({suggestion.budget}))")
     return "\n  ".join(lines)
 
