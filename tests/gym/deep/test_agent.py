@@ -33,6 +33,22 @@ def test_save_then_load_is_the_same_policy(agent, file, hazard):
         assert again.policy(deterministic=deterministic) == agent.policy(deterministic=deterministic)
     assert (again.budget, again.settings) == (agent.budget, agent.settings)
     assert again.evaluate().overspends == 0
+    for name in ("ends", "returns", "damages"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(agent, name))
+    assert agent.ends.size > 1
+    assert repr(again) == repr(agent)
+
+
+def test_what_is_said_of_the_training(agent, file, hazard):
+    episodes = {f"training.{name}": getattr(agent, name) for name in ("ends", "returns", "damages")}
+    silent = load_agent(changed(file, drop=episodes), hazard)
+    assert repr(silent).endswith("no episode of its training is on record>")
+    one = load_agent(changed(file, arrays={name: values[:1] for name, values in episodes.items()}), hazard)
+    assert f"trained on 1 episode; the most damage of any: {agent.damages[0]}>" in repr(one)
+    with pytest.raises(CorruptFile, match="as many ends as returns and damages"):
+        load_agent(changed(file, arrays={"training.ends": agent.ends}), hazard)
+    with pytest.raises(CorruptFile, match="must be lists of numbers"):
+        load_agent(changed(file, arrays={"training.damages": agent.damages[:1].astype(float)}), hazard)
 
 
 def test_no_pickle_in_it(file):

@@ -16,7 +16,7 @@ from almostsure.errors import (
     UnknownName,
 )
 from almostsure.learn import FunctionSampler, OnlineShield
-from almostsure.learn.comparison.result import mean_and_margin, track
+from almostsure.learn.comparison.result import MARKED, WHOSE, _curve, mean_and_margin, track
 from almostsure.learn.comparison.run import Learner, Training, compare
 from almostsure.learn.deployment import MAX_STEPS, truncated_sums
 from almostsure.learn.learners import ShieldedQ
@@ -141,6 +141,28 @@ def test_curves(corridor):
     assert last.steps.tolist() == list(range(4, 101, 4))
 
 
+def test_bands_show_what_was_seen_of_few_seeds_and_nothing_impossible_of_many():
+    steps, values = np.array([10]), np.array([[0.0], [0.0], [2.0], [0.0], [0.0]])
+    few, many = _curve(steps, values[1:3], 3.0), _curve(steps, values, 3.0)
+    mean, margin = mean_and_margin(values)
+    assert (few.lower[0], few.mean[0], few.upper[0]) == (0, 1, 2)
+    assert mean[0] - margin[0] < 0 == many.lower[0]
+    assert many.upper[0] == mean[0] + margin[0] < 3
+    assert _curve(steps, values, 1.0).upper[0] == 1
+    assert _curve(steps, values, math.inf).lower[0] == mean[0] - margin[0]
+    assert np.isnan(_curve(steps, values[:1], 3.0).upper).all()
+
+
+def test_a_mark_says_when_a_learner_overspent(corridor):
+    policy = asure.solve_policy(corridor, asure.AlmostSure(2)).policy
+    result = compare(corridor, 2, Fixed(policy), steps=100, seeds=2)  # it reports an episode that took 3
+    row, _, notes = repr(result).splitlines()[1:]
+    assert row.endswith("✕ overspent in training")
+    assert notes == f"{WHOSE}; {MARKED}"
+    assert MARKED in result._repr_html_()
+    assert result.curves["fixed"]["damage"].upper.max() == 3
+
+
 def test_curves_begin_where_the_first_episode_ends():
     policy = asure.solve_policy("paper", asure.AlmostSure(1)).policy
     training = Training(policy, np.array([60, 70]), np.array([1.0, 3.0]), np.array([0, 2]))
@@ -162,7 +184,7 @@ def test_margins_are_students():
 
 def test_text_html_and_csv(small, tmp_path):
     text = repr(small)
-    assert text.splitlines()[-1].startswith("budget 2; 2,000 steps, 2 seeds; random shielded play")
+    assert text.splitlines()[-2].startswith("budget 2; 2,000 steps, 2 seeds; random shielded play")
     assert "Sauté Q-learning" in text
     assert small._repr_html_().count("<tr>") == 6
     small.to_csv(tmp_path / "rows.csv")

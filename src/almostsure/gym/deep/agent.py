@@ -1,14 +1,15 @@
 """``DeepAgent``: a trained network with its shield, and agents in files; see :mod:`almostsure.files`.
 
 The arrays of a file are the network's parameters, under sb3's names, and ``features``, what the network sees of each
-state, for those that were trained on a model.  The strings are ``budget`` and ``settings``.  Nothing is pickled.
+state, for those that were trained on a model; and ``training.ends``, ``training.returns`` and ``training.damages``, the
+episodes of the training.  The strings are ``budget`` and ``settings``.  Nothing is pickled.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, final
 
@@ -31,9 +32,11 @@ from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.shield.protocol import Guard
 from almostsure.shield.shield import Shield
+from almostsure.wording import counted
 
 KIND = "deep agent"
 FEATURES = "features"
+EPISODES = {"ends": np.int64, "returns": np.float64, "damages": np.int64}  # of the training, in files by their names
 MOST_STEPS = 1 << 24  # of a rollout that a file may ask for; the buffer is made when the file is read
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -134,16 +137,16 @@ class DeepAgent:
         arrays = {name: value.cpu().numpy() for name, value in self.ppo.policy.state_dict().items()}
         if isinstance(self.observe, Features):
             arrays[FEATURES] = self.observe.states
+        arrays |= {f"training.{name}": getattr(self, name) for name in EPISODES}
         strings = {"budget": str(self.budget), "settings": self.settings.to_json()}
         save_tensors(path, kind=KIND, model=self.shield.mdp.fingerprint, arrays=arrays, strings=strings)
 
     def __repr__(self) -> str:
         parameters = sum(x.numel() for x in self.ppo.policy.parameters())
-        most = int(self.damages.max()) if self.damages.size else 0
-        return (
-            f"<DeepAgent: MaskablePPO with {parameters:,} parameters, budget {self.budget}\n"
-            f"  trained on {self.ends.size:,} episodes; the most damage of any: {most}>"
-        )
+        training = "no episode of its training is on record"
+        if self.ends.size:
+            training = f"trained on {counted(self.ends.size, 'episode')}; the most damage of any: {self.damages.max()}"
+        return f"<DeepAgent: MaskablePPO with {parameters:,} parameters, budget {self.budget}\n  {training}>"
 
     # ------------------------------------------------------------------ pieces
 
@@ -243,13 +246,24 @@ def _rebuild(
     source: Source, arrays: Arrays, strings: dict[str, str], device: str, policy_kwargs: Mapping[str, Any] | None
 ) -> DeepAgent:
     settings, features = Settings.from_json(strings["settings"]), arrays.pop(FEATURES, None)
+    episodes = _episodes(arrays)
     _check_sizes(settings, arrays)
     on = training_env(source, int(strings["budget"]), settings, features=features)
     ppo = build(on, seed=None, device=device, policy_kwargs=policy_kwargs)
     ppo.policy.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
     if not all(bool(torch.isfinite(value).all()) for value in ppo.policy.state_dict().values()):
         raise ValueError("a parameter is not finite")
-    return agent_of(ppo, on)
+    return replace(agent_of(ppo, on), **episodes)
+
+
+def _episodes(arrays: Arrays) -> Arrays:
+    """The episodes of the training, taken out of a file's arrays; none, if it was written before they were kept."""
+    found = {name: arrays.pop(f"training.{name}", np.empty(0, kind)) for name, kind in EPISODES.items()}
+    if any(found[name].dtype != kind or found[name].ndim != 1 for name, kind in EPISODES.items()):
+        raise ValueError("the episodes of its training must be lists of numbers")
+    if len({array.size for array in found.values()}) > 1:
+        raise ValueError("the episodes of its training must have as many ends as returns and damages")
+    return found
 
 
 def _check_sizes(settings: Settings, arrays: Arrays) -> None:

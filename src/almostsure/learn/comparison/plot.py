@@ -23,7 +23,7 @@ TITLES = {
 
 
 def draw(comparison: Comparison, ax: Axes | None, measure: str) -> Axes:
-    """Return, damage and violations against steps, with confidence bands; or one of them, on the axes given."""
+    """Return, damage and violations against steps, with bands over the seeds; or one of them, on the axes given."""
     if measure not in TITLES:
         raise UnknownName("measure", measure, TITLES, f"There are {', '.join(TITLES)}.")
     if ax is not None:
@@ -64,8 +64,7 @@ def _panel(axes: Axes, comparison: Comparison, measure: str) -> None:
         curve, colour = curves[measure], COLOURS[number % len(COLOURS)]
         axes.plot(curve.steps, curve.mean, color=colour, linewidth=1.4, label=name)
         if np.isfinite(curve.lower).any():
-            lower = curve.lower if measure == "return" else np.maximum(curve.lower, 0.0)
-            axes.fill_between(curve.steps, lower, curve.upper, color=colour, alpha=0.1, linewidth=0)
+            axes.fill_between(curve.steps, curve.lower, curve.upper, color=colour, alpha=0.1, linewidth=0)
 
 
 def _limit_returns(axes: Axes, comparison: Comparison) -> None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from almostsure.plots import Axes
 
 POINTS = 25  # of a learning curve
-LEVEL = 0.95  # of the confidence bands
+LEVEL = 0.95  # of the confidence intervals
+FEW = 5  # seeds below which a band is what was seen, since an interval would mostly show how little is known
 MEASURES = ("return", "damage", "violations")
 SHOWN = (
     ("learner", "learner"),
@@ -32,7 +33,9 @@ SHOWN = (
 )
 
 
-OVERSPENDS = "✕ overspends"
+TRAINED, DEPLOYED = "✕ overspent in training", "✕ overspends"
+WHOSE = "violations are counted in training; the other columns are of the policy that was learned"
+MARKED = "✕ took more than the budget: its return is not comparable"
 
 
 @final
@@ -47,11 +50,16 @@ class Run:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curve:
-    """A mean over seeds with its confidence band; NaN before the first episode ends, no band from one seed."""
+    """A mean over seeds with a band around it; NaN before the first episode ends, no band from one seed.
+
+    From fewer than five seeds, the band goes from the smallest to the largest of them.  From five on, it is Student's
+    95 % confidence interval of the mean; that of damage or violations is cut at 0, below which nothing can be, and at
+    the largest value that was seen, of an episode or a seed.
+    """
 
     steps: Ints  # [points], of the environment
     mean: Floats  # [points]
-    lower: Floats  # [points], of the 95 % confidence band
+    lower: Floats  # [points], of the band
     upper: Floats  # [points]
 
 
@@ -110,14 +118,24 @@ class Comparison:
         edges = np.linspace(0, runs[0].row["steps"], POINTS + 1)
         tracks = [track(run.training, edges, self.budget) for run in runs]
         return {
-            measure: _curve(edges[1:].astype(np.int64), np.stack([one[number] for one in tracks]))
-            for number, measure in enumerate(MEASURES)
+            measure: _curve(edges[1:].astype(np.int64), np.stack([one[number] for one in tracks]), most)
+            for number, (measure, most) in enumerate(self._most(runs).items())
         }
+
+    def _most(self, runs: Sequence[Run]) -> dict[str, float]:
+        """By measure, the largest value that a band may show; infinity where values may be negative, too."""
+        damage = max((int(run.training.damages.max(initial=0)) for run in runs), default=0)
+        violations = max(int(np.count_nonzero(run.training.damages > self.budget)) for run in runs)
+        return dict(zip(MEASURES, (math.inf, float(damage), float(violations)), strict=True))
 
     # ------------------------------------------------------------------ ways out
 
     def plot(self, ax: Axes | None = None, *, measure: str = "return") -> Axes:
-        """Draw one measure on the axes given, or all three on new ones, of which the first is returned."""
+        """Draw one measure on the axes given, or all three on new ones, of which the first is returned.
+
+        Lines are means over the seeds.  The bands around them go from the smallest to the largest seed, or are 95 %
+        confidence intervals from five seeds on: see :class:`almostsure.learn.comparison.result.Curve`.
+        """
         from almostsure.learn.comparison.plot import draw
 
         return draw(self, ax, measure)
@@ -138,21 +156,25 @@ class Comparison:
         table = [[title for _, title in SHOWN], *(self._cells(row) for row in self.summary())]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [_line(cells, widths) for cells in table]
-        marks = ["", *(f"  {OVERSPENDS}" if _overspends(row) else "" for row in self.summary())]
-        return "\n".join([*(line + mark for line, mark in zip(lines, marks, strict=True)), self._note()])
+        marks = ["", *(f"  {_mark(row)}".rstrip() for row in self.summary())]
+        return "\n".join([*(line + mark for line, mark in zip(lines, marks, strict=True)), *self._notes()])
 
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import card, table
 
-        rows = [[*self._cells(row), OVERSPENDS if _overspends(row) else ""] for row in self.summary()]
-        return card("Comparison", (), table([*(title for _, title in SHOWN), ""], rows, self._note()))
+        rows = [[*self._cells(row), _mark(row)] for row in self.summary()]
+        return card("Comparison", (), table([*(title for _, title in SHOWN), ""], rows, "; ".join(self._notes())))
 
     def _cells(self, row: Mapping[str, Any]) -> list[str]:
         return [str(row["learner"]), *(_shown(row[key], row[f"{key}_margin"]) for key, _ in SHOWN[1:])]
 
-    def _note(self) -> str:
+    def _notes(self) -> list[str]:
         if not self.runs:
-            return "no run was finished"
+            return ["no run was finished"]
+        marked = f"; {MARKED}" if any(map(_mark, self.summary())) else ""
+        return [self._note(), f"{WHOSE}{marked}"]
+
+    def _note(self) -> str:
         steps, seeds = self.runs[0].row["steps"], len({run.row["seed"] for run in self.runs})
         how = f"budget {self.budget}; {steps:,} steps, {counted(seeds, 'seed')}"
         if self.sampled_episodes is not None:
@@ -199,17 +221,23 @@ def mean_and_margin(values: Floats) -> tuple[Floats, Floats]:
     return mean, margin
 
 
-def _curve(steps: Ints, values: Floats) -> Curve:
+def _curve(steps: Ints, values: Floats, most: float) -> Curve:
+    """See :class:`Curve`; ``most`` is the largest value that the band may show."""
     mean, margin = mean_and_margin(values)
-    return Curve(steps=steps, mean=mean, lower=mean - margin, upper=mean + margin)
+    if 1 < values.shape[0] < FEW:
+        return Curve(steps=steps, mean=mean, lower=values.min(axis=0), upper=values.max(axis=0))
+    least = -math.inf if most == math.inf else 0.0
+    return Curve(steps=steps, mean=mean, lower=np.maximum(mean - margin, least), upper=np.minimum(mean + margin, most))
 
 
 # ---------------------------------------------------------------------- text
 
 
-def _overspends(row: Mapping[str, Any]) -> bool:
-    """Whether a learner ever took more than the budget: its return is not comparable then."""
-    return bool(row["training_violations"] > 0 or row["deployed_overspend"] > 0)
+def _mark(row: Mapping[str, Any]) -> str:
+    """When a learner took more than the budget: its return is not comparable then."""
+    if row["deployed_overspend"] > 0:
+        return DEPLOYED
+    return TRAINED if row["training_violations"] > 0 else ""
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
