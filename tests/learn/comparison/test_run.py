@@ -159,7 +159,7 @@ def test_a_mark_says_when_a_learner_overspent(corridor):
     row, _, notes = repr(result).splitlines()[1:]
     assert row.endswith("✕ overspent in training")
     assert notes == f"{WHOSE}; {MARKED}"
-    assert MARKED in result._repr_html_()
+    assert "✕ overspent in training" in result._repr_html_()
     assert result.curves["fixed"]["damage"].upper.max() == 3
 
 
