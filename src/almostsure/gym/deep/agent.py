@@ -253,7 +253,7 @@ def _rebuild(
     ppo.policy.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
     if not all(bool(torch.isfinite(value).all()) for value in ppo.policy.state_dict().values()):
         raise ValueError("a parameter is not finite")
-    return replace(agent_of(ppo, on), **episodes)
+    return replace(agent_of(ppo, on), ends=episodes["ends"], returns=episodes["returns"], damages=episodes["damages"])
 
 
 def _episodes(arrays: Arrays) -> Arrays:
