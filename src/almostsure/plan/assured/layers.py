@@ -147,10 +147,8 @@ def tabulate(mdp: MDP, pairs: Pairs, budget: int) -> Layers:
 
 def choice_table(pairs: Pairs, shape: tuple[int, int]) -> npt.NDArray[np.int32]:
     """The policy's choices, one row per remaining budget; −1 where it says nothing."""
-    choice = np.empty(pairs.choice.size + 1, np.int32)
-    choice[0], choice[1:] = -1, pairs.choice
     table = np.full(shape, -1, np.int32)
-    table.ravel()[: pairs.number.size] = choice[pairs.number]
+    table[pairs.graph.remaining, pairs.graph.state] = pairs.choice
     return table
 
 
