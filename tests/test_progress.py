@@ -61,6 +61,48 @@ def test_shown_after_the_delay(monkeypatch):
     assert "level 2" in terminal.getvalue()
 
 
+def test_the_last_that_is_told_is_shown_and_of_bars_within_bars_the_first(monkeypatch):
+    terminal = on_a_terminal(monkeypatch)
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with Bar("outer", 10) as outer:
+        with Bar("quick", 10) as quick:
+            quick.update(1)
+        now[0] += progress.DELAY
+        outer.update(1, "first")
+        with Bar("inner", 10) as inner:
+            now[0] += 2 * progress.DELAY
+            inner.update(3, "unseen")
+        outer.update(2, "second")
+        outer.update(9, "third")  # at once, so that it waits
+        outer.update(10, "last")
+    assert "100%" in terminal.getvalue()
+    assert "last" in terminal.getvalue()
+    assert not any(word in terminal.getvalue() for word in ("quick", "inner", "unseen", "third"))
+    now[0] += 1
+    with Bar("next", 10) as bar:
+        now[0] += progress.DELAY
+        bar.update(1)
+    assert "next" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("long", ["explore", "write_report"])
+def test_exploring_and_reports_show_how_far_they_are(monkeypatch, tmp_path, long):
+    import almostsure as asure
+    from almostsure.report import write_report
+
+    terminal = on_a_terminal(monkeypatch)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(progress, "PAUSE", 0.0)
+    if long == "explore":
+        asure.explore("CliffWalking-v1")
+        assert "38 states, 148 outcomes" in terminal.getvalue()
+    else:
+        write_report("paper", tmp_path / "r.html", budget=1)
+        assert "report" in terminal.getvalue()
+        assert "100%" in terminal.getvalue()
+
+
 def test_closed_after_an_error(monkeypatch):
     terminal = on_a_terminal(monkeypatch)
     monkeypatch.setattr(progress, "DELAY", 0.0)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 DELAY = 2.0  # seconds before a bar is shown
+PAUSE = 0.1  # seconds between two changes of it: more of them nobody sees
 
 
 class Bar:
     """Shows how far a long run has come, on standard error, and what it will cost.
+
+    It may be told as often as one likes.  Of bars within bars, the first that appears is the one that is shown.
 
     Parameters
     ----------
@@ -26,24 +29,34 @@ class Bar:
         A line to print when the bar appears, such as an estimate of memory.
     """
 
+    shown: ClassVar[Bar | None] = None
+
     def __init__(self, title: str, total: int | None, *, notice: str = "") -> None:
         self.title = title
         self.total = total
         self.notice = notice
-        self._start = time.monotonic()
+        self._due = time.monotonic() + DELAY
+        self._late: tuple[int, str] | None = None  # what was told last and is not shown yet
         self._visible = sys.stderr is not None and sys.stderr.isatty()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
     def update(self, done: int, note: str = "") -> None:
         """Say that ``done`` of the total is done."""
-        if not self._visible or (self._progress is None and time.monotonic() - self._start < DELAY):
+        if not self._visible or Bar.shown not in (None, self):
             return
+        self._late = done, note
+        if (now := time.monotonic()) >= self._due:
+            self._due = now + PAUSE
+            self._show()
+
+    def _show(self) -> None:
         if self._progress is None:
             self._open()
-        assert self._progress is not None  # _open made both
-        assert self._task is not None
-        self._progress.update(self._task, completed=done, note=note)
+        if self._progress is not None and self._task is not None and self._late is not None:
+            done, note = self._late
+            self._progress.update(self._task, completed=done, note=note)
+            self._late = None
 
     def _open(self) -> None:
         from rich.console import Console
@@ -57,6 +70,7 @@ class Bar:
         self._progress = Progress(*columns, TextColumn("{task.fields[note]}"), TimeElapsedColumn(), console=console)
         self._task = self._progress.add_task(self.title, total=self.total, note="")
         self._progress.start()
+        Bar.shown = self
 
     def __enter__(self) -> Self:
         return self
@@ -65,4 +79,6 @@ class Bar:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._progress is not None:
+            self._show()
             self._progress.stop()
+            Bar.shown = None

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import almostsure as asure
 from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, to_gymnasium
+from almostsure.learn import OnlineShield
 from almostsure.testing import mdps
 
 
@@ -329,6 +330,21 @@ def test_damage_that_is_true_is_one():
     for env, action in ((one, 0), (many, np.array([0]))):
         env.reset(seed=0)
         assert env.step(action)[4]["remaining"] == 2
+
+
+@pytest.mark.parametrize("online", [False, True])
+def test_every_step_is_counted_also_of_an_episode_that_is_not_over(online):
+    mdp = asure.example("corridor")
+    guard = OnlineShield(mdp, unknown="allow") if online else asure.Shield(asure.minimal_budget(mdp))
+    env = ShieldedEnv(to_gymnasium(mdp), guard, 3)
+    _, info = env.reset(seed=0)
+    env.action_space.seed(0)
+    for _ in range(100):
+        *_, terminated, truncated, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+        if terminated or truncated:
+            finished, (_, info) = env.ledger.steps, env.reset()
+    assert (env.ledger.steps, env.ledger.finished) == (100, finished)
+    assert str(env.ledger).startswith(f"100 steps ({finished} in finished episodes), ")
 
 
 def test_what_should_not_be_is_in_the_ledger():

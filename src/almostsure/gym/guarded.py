@@ -303,17 +303,20 @@ class Guarded:
 
     def note(self, damage: int, lived: Lived, ended: Any, environment: int = 0) -> None:
         """Write an episode into the ledger, with its damage in all."""
-        if not self.learns:
-            self.ledger.steps += lived.steps  # a learning guard counts what it watches itself
         number, steps, reward, interventions = lived
         self.ledger.note(
             Episode(number, steps, reward, damage, self.budget, interventions, ended, environment, self.risk)
         )
 
-    def note_violation(self, run: Run, action: int, after: int, damage: int, steps: int) -> None:
+    def count_steps(self, number: int) -> None:
+        """Count steps as they are played; a learning guard counts what it watches itself."""
+        if not self.learns:
+            self.ledger.steps += number
+
+    def note_violation(self, run: Run, action: int, after: int, damage: int) -> None:
         """Note a step that took more than was left; a learning guard notes those itself."""
         if not self.learns:
-            place = self.ledger.steps + steps, int(run[0]), action, int(after)
+            place = self.ledger.steps, int(run[0]), action, int(after)
             self.ledger.note(Violation(*place, int(damage), int(run[1]), allowed=True, new=False))
 
     def note_error(self, run: Run, action: int, said: Any, lived: Lived, environment: int = 0) -> None:
@@ -324,7 +327,7 @@ class Guarded:
             damage = 0
         state, remaining = int(run[0]), int(run[1])
         if damage > remaining:
-            place = self.ledger.steps + lived.steps, state, action, NOWHERE
+            place = self.ledger.steps, state, action, NOWHERE
             self.ledger.note(Violation(*place, damage, remaining, allowed=True, new=True))
         self.note(self.budget - remaining + damage, lived, "error", environment)
 

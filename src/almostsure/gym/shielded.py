@@ -184,6 +184,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             action = chosen
         self._allowed = NONE  # until all is well: after an error nothing may be played before a reset
         observation, reward, terminated, truncated, info = self.env.step(action)
+        guarded.count_steps(1)
         said = info["damage"] if "damage" in info else info.get("cost")
         if said is None and guarded.damage is not None:
             said = guarded.damage(before.run[0], chosen, observation, float(reward), bool(terminated))
@@ -207,7 +208,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._reward += float(reward)
         info = self._info(info, stage, chosen, replaced)
         if "violation" in stage.info:
-            guarded.note_violation(before.run, chosen, stage.run[0], stage.info["damage"], self._steps)
+            guarded.note_violation(before.run, chosen, stage.run[0], stage.info["damage"])
         if guarded.learns or guarded.counts_steps:
             truncated = bool(truncated or (not stage.allowed and not terminated))
         if terminated or truncated:

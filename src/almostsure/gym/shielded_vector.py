@@ -134,6 +134,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         acting = self._resets.before()
         before = self._run if self.guarded.is_sure else tuple(column.copy() for column in self._run)
         observations, rewards, terminated, truncated, infos = self.env.step(played)
+        self.guarded.count_steps(int(np.count_nonzero(acting)))
         ended: Bools = terminated | truncated
         final = self._resets.final(infos, ended)
         try:
@@ -391,8 +392,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._violated = (before[1] >= 0) & (before[1] < damages)
         for at in np.flatnonzero(self._violated).tolist():
             run = tuple(column[at].item() for column in before)
-            after, damage, steps = int(self._run[0][at]), int(damages[at]), int(self._steps[at])
-            self.guarded.note_violation(run, int(actions[at]), after, damage, steps)
+            after, damage = int(self._run[0][at]), int(damages[at])
+            self.guarded.note_violation(run, int(actions[at]), after, damage)
 
     def _note_error(self, acting: Bools, actions: Numbers, infos: Infos, final: Infos | None, ended: Bools) -> None:
         """Note all episodes, which an impossible step of one of them ends; some may have overspent."""

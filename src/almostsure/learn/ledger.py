@@ -108,10 +108,11 @@ class Ledger:
     1 episode, 0 interventions, damage 1 in all and 1 in the worst
     """
 
-    steps: int = 0  # transitions watched
+    steps: int = 0  # that were played, counted one by one: those of episodes that are not over, too
     surprises: list[Surprise] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
-    episodes: int = 0
+    episodes: int = 0  # that are over
+    finished: int = 0  # steps of these
     interventions: int = 0
     damage: int = 0  # in all episodes
     worst: int = 0  # the most damage of an episode
@@ -127,6 +128,7 @@ class Ledger:
             self.violations.append(entry)
         else:
             self.episodes += 1
+            self.finished += entry.steps
             self.interventions += entry.interventions
             self.damage += entry.damage
             self.worst = max(self.worst, entry.damage)
@@ -152,7 +154,8 @@ class Ledger:
         raised = sum(surprise.raised > 0 for surprise in self.surprises)
         how_many = f" ({raised or 'none'} raised a minimal budget)" if self.surprises else ""
         surprises, violations = counted(len(self.surprises), "surprise"), counted(len(self.violations), "violation")
-        lines = [f"{counted(self.steps, 'step')}, {surprises}{how_many}, {violations}"]
+        over = f" ({self.finished:,} in finished episodes)" if self.episodes and self.finished < self.steps else ""
+        lines = [f"{counted(self.steps, 'step')}{over}, {surprises}{how_many}, {violations}"]
         lines += [
             f"  step {v.step:,}: state {v.state}, action {v.action} took {v.damage} with {v.remaining} left"
             f"{' (an outcome never seen before)' if v.new else ''}{'' if v.allowed else ', against the shield'}"
@@ -175,7 +178,7 @@ class Ledger:
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.int64]]:
         """The entries as two tables of integers, one row each, and the sums over all episodes."""
-        sums = np.array([self.episodes, self.interventions, self.damage, self.worst], np.int64)
+        sums = np.array([self.episodes, self.finished, self.interventions, self.damage, self.worst], np.int64)
         return {
             "surprises": _table(self.surprises, Surprise), "violations": _table(self.violations, Violation),
             "sums": sums,
@@ -188,8 +191,11 @@ class Ledger:
         """The ledger of such arrays."""
         rows = [Violation(*row)._replace(allowed=bool(row[6]), new=bool(row[7])) for row in violations.tolist()]
         first = [Surprise(*row) for row in surprises.tolist()]
-        episodes, interventions, damage, worst = sums.tolist()
-        return cls(steps, first, rows, episodes=episodes, interventions=interventions, damage=damage, worst=worst)
+        episodes, finished, interventions, damage, worst = sums.tolist()
+        return cls(
+            steps, first, rows, episodes=episodes, finished=finished, interventions=interventions, damage=damage,
+            worst=worst,
+        )  # fmt: skip
 
 
 @final
@@ -232,7 +238,8 @@ class JsonLines:
 def read_ledger(path: str | os.PathLike[str]) -> Ledger:
     """The ledger that a file of JSON lines holds, of all the processes that wrote to it.
 
-    A line that was torn, by a full disk or a kill, is left out; one that was changed is an error.
+    A line that was torn, by a full disk or a kill, is left out; one that was changed is an error.  An episode
+    that was not over has no line, so its steps are not counted.
 
     Parameters
     ----------

@@ -37,6 +37,7 @@ from almostsure.learn.simulator import Arrival, Ended, Simulator, as_key
 from almostsure.model.build.damage import Damage
 from almostsure.model.build.function import MAX_STATES, Encode, from_function
 from almostsure.model.mdp import MDP
+from almostsure.progress import Bar
 from almostsure.wording import brief
 
 HIDDEN = "This assumes that what the environment shows decides what comes next."
@@ -203,8 +204,11 @@ class _Sampled:
                 )
 
     def _walks(self) -> Iterator[tuple[Any, int, Arrival]]:
-        for start in list(self.search.snapshots):
-            yield from self.search.walk(start, self.rng, seed=self._seed())
+        starts = list(self.search.snapshots)
+        with Bar("checking", len(starts)) as bar:
+            for number, start in enumerate(starts):
+                bar.update(number)
+                yield from self.search.walk(start, self.rng, seed=self._seed())
 
     def learned(self, model: MDP) -> LearnedBudget:
         """The minimal budget of what was counted."""

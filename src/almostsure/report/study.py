@@ -11,6 +11,7 @@ measured, so that the same arguments give the same report on every machine.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -113,26 +114,31 @@ class Time:
 
 def study(
     mdp: MDP, *, budget: int | None, limit: float | None, risk: float | None, seed: int, discount: float = 1.0,
-    time_limit: float = TIME_LIMIT,
+    time_limit: float = TIME_LIMIT, tell: Callable[[str], None] = lambda part: None,
 ) -> Study:  # fmt: skip
-    """Work out a report's content; nothing but Ctrl-C and a broken argument stops it."""
+    """Work out a report's content, and tell what begins; nothing but Ctrl-C and a broken argument stops it."""
+    tell("minimal budgets")
     minimal = minimal_budget(mdp)
     least = minimal.smallest_budget()
     time = Time(time_limit, discount)
+    tell("the best policies")
     ladder = _ladder(mdp, minimal, budget, time)
     chosen = _choose(ladder, least) if budget is None else budget
     ladder = _shortened(ladder, chosen)
     assured, expected, chance = _constraints(chosen, limit, risk)
+    tell("averages and risks")
     plans = (
         _assured(mdp, ladder, assured, discount),
         _programmed(mdp, "expected", expected, time),
         _programmed(mdp, "chance", chance, time),
     )
+    tell("episodes")
+    tried = tuple(_tried(mdp, plan, chosen, seed, time) for plan in plans)
+    tell("returns against budgets")
     return Study(
         mdp=mdp, minimal=minimal, broken=_broken(mdp, minimal), least=least, budget=chosen, asked=budget is not None,
         seed=seed, discount=discount, ladder=ladder,
-        plans=tuple(_tried(mdp, plan, chosen, seed, time) for plan in plans),
-        frontier=_frontier(mdp, chosen, ladder.curve.size, time), notes=tuple(dict.fromkeys(time.notes)),
+        plans=tried, frontier=_frontier(mdp, chosen, ladder.curve.size, time), notes=tuple(dict.fromkeys(time.notes)),
     )  # fmt: skip
 
 

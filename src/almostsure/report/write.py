@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import count
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from almostsure.files import atomic_write
 from almostsure.model.mdp import MDP
 from almostsure.model.source import GYM, Model, as_model
 from almostsure.plan.constraints import Chance, Expected
+from almostsure.progress import Bar
 from almostsure.report.content import Figure, content
 from almostsure.report.frames import Album
 from almostsure.report.page import page
@@ -23,6 +25,8 @@ from almostsure.report.study import TIME_LIMIT, study
 
 if TYPE_CHECKING:
     from almostsure.abstract import Abstraction, UpperBudget
+
+PARTS = 6  # of a report, for the progress bar: five of its study, and what is drawn
 
 
 def write_report(
@@ -87,9 +91,12 @@ def write_report(
     made = command if command is not None else _call(source, given)
     if env is None and not isinstance(mdp, MDP) and fspath(mdp).startswith(GYM):
         env = {"id": fspath(mdp).removeprefix(GYM)}
-    with closing(Album(model, env)) as album:
-        found = study(model, **_checked(given, time_limit))
+    begun = count()
+    with closing(Album(model, env)) as album, Bar("report", PARTS) as bar:
+        found = study(model, **_checked(given, time_limit), tell=lambda part: bar.update(next(begun), part))
+        bar.update(next(begun), "drawings")
         told = content(found, name=name or source or "a model", command=made, album=album, figures=figures)
+        bar.update(PARTS)
     text = page(told)
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))

@@ -130,6 +130,8 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
         self._returns += rewards
         self._lengths += 1
         self.steps += self.num_envs
+        if self.ledger is not None:
+            self.ledger.steps += self.num_envs
         ended = self._draws.is_terminal[self.states]
         paid = self.regime.pay(rewards, damages, self.remaining)
         if self.regime.ends_overspent:
@@ -177,7 +179,6 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
             assert self.ledger is not None
             steps, damage = int(self._lengths[at]), self.budget - int(self.remaining[at])
             why = "truncated" if truncated[at] else "terminated"
-            self.ledger.steps += steps
             self.ledger.note(
                 Episode(int(self._numbers[at]), steps, float(self._returns[at]), damage, self.budget, 0, why, at)  # type: ignore[arg-type]
             )

@@ -28,7 +28,6 @@ Outcomes = Callable[[Any, Any], Iterable[tuple[float, Hashable, float, int]]]
 Actions = Sequence[Hashable] | Callable[[Any], Iterable[Hashable]]
 
 MAX_STATES = 5_000_000
-TELL_EVERY = 2_000  # states between two looks at the progress bar
 
 
 @names_right_word
@@ -129,8 +128,7 @@ class _Search:
         while self.explored < len(self.states):
             self._explore(self.explored)
             self.explored += 1
-            if self.explored % TELL_EVERY == 0:
-                bar.update(self.explored, f"{self.explored:,} states, {len(self.rows):,} outcomes")
+            bar.update(self.explored, f"{self.explored:,} states, {len(self.rows):,} outcomes")
 
     def _explore(self, at: int) -> None:
         state, before = self.states[at], len(self.choices)
