@@ -825,6 +825,12 @@ def test_labels_rewards_and_variables_survive(race: Path, tmp_path: Path) -> Non
 # ---------------------------------------------------------------------- only the possible outcomes are known
 
 
+@pytest.mark.parametrize("wrong", [{"damage": ["hot"]}, {"goal": lambda s: True}, {"cost": ["time"]}, {"damage": 1}])
+def test_names_are_text(race: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match=f"{next(iter(wrong))} must be text, a name or an expression; got"):
+        from_prism(race, **{"damage": "hot", **wrong})
+
+
 def test_intervals(tmp_path: Path) -> None:
     path = tmp_path / "interval.drn"
     text = (
@@ -844,7 +850,16 @@ def test_intervals(tmp_path: Path) -> None:
     assert "no finite budget suffices at the start if all intervals are positive" in repr(minimal_budget(mdp))
     hurt = minimal_budget(from_prism(path, damage="end", goal="end"))
     assert "the start needs a budget of at most 1" in repr(hurt)
+    assert hurt.explain().headline.startswith("0 needs at most 1: nature can force 1 damage")
+    assert hurt.explain().headline.endswith(", if all intervals are positive.")
+    for export in (lambda: mdp.save(tmp_path / "out.drn"), lambda: to_storm(mdp)):
+        with pytest.raises(ModelError, match=r"a model for Storm needs the probabilities .* upper bounds and sound"):
+            export()
+    assert not (tmp_path / "out.drn").exists()
     mdp.save(tmp_path / "interval.umb")
+    import stormpy
+
+    assert "IMDP" in str(stormpy.build_model_from_umb(str(tmp_path / "interval.umb")))
     assert load(tmp_path / "interval.umb").origin.uncertain == mdp.origin.uncertain  # type: ignore[union-attr]
 
 

@@ -231,9 +231,10 @@ class MDP(Space):
     def require_probabilities(self, what: str) -> None:
         """Refuse ``what`` where only the possible outcomes are known, and not how probable they are."""
         if self.origin is not None and self.origin.uncertain is not None:
+            same = "upper bounds and sound" if self.origin.is_bound else "the same for all of them"
             raise ModelError(
                 f"{what} needs the probabilities of the model, which are not known: {self.origin.uncertain}. "
-                "Minimal budgets, shields and certificates are the same for all of them; for a policy, give numbers."
+                f"Minimal budgets, shields and certificates are {same}; for anything else, give numbers."
             )
 
     def is_terminal(self) -> Bools:

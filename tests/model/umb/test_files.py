@@ -741,7 +741,7 @@ def test_scales_must_be_positive_numbers(path: Path, scale: str) -> None:
 
 def test_damage_is_counted_in_the_unit_that_is_given(path: Path) -> None:
     write_members(path, foreign_members() | {"annotations/rewards/damage/branches/values.bin": f8(0.1, 0, 700, 0)})
-    with pytest.raises(ModelError, match=r"Pass scale=, the unit that it is counted in: at least 2\.7451 here"):
+    with pytest.raises(ModelError, match=r"Pass scale=, the unit that it is counted in: at least 2\.75 here"):
         load(path, damage="damage")
     mdp = load(path, damage="damage", scale=3)
     assert mdp.damage.tolist() == [0, 1, 234, 0]  # rounded up

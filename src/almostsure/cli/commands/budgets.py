@@ -55,6 +55,7 @@ def budget(
         levels = [{"minimal_budget": need(value), "states": count} for value, count in found.histogram().items()]
         task.emit(
             minimal_budget=need(found.smallest_budget()),
+            upper_bound=_is_bound(found),
             cap=found.cap,
             histogram=levels,
             of_state=[need(value) for value in found.of_state.tolist()] if task.mdp.num_states <= MOST else None,
@@ -148,10 +149,19 @@ def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> Non
         next_step(f"almostsure explain {task.arguments}", f"almostsure solve {task.arguments} --budget {least}")
 
 
+def _is_bound(minimal: MinimalBudget) -> bool:
+    origin = minimal.mdp.origin
+    return origin is not None and origin.is_bound
+
+
 def _needs_at_start(minimal: MinimalBudget) -> str:
     least = minimal.smallest_budget()
     if least < INFINITE:
         shown = minimal.mdp.show_damage(least)
+        if _is_bound(minimal):
+            return (
+                f"needs a budget of at most {shown}: some intervals begin at 0, and what they allow may be impossible"
+            )
         return f"needs a budget of {shown}" + (": less cannot be promised with probability one" if least else "")
     if minimal.cap is not None:
         return f"needs more than {minimal.cap}, the cap"

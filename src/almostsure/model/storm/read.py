@@ -103,7 +103,7 @@ def from_prism(
     """
     shown = os.fspath(path)
     _check_path(shown)
-    roles = Roles(damage, reward, cost, goal, None if scale is None else as_scale(scale))
+    roles = Roles(damage, reward, cost, goal, None if scale is None else as_scale(scale)).checked()
     limit = limits(time_limit, memory_limit)
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
         values = {name: _plain(name, value) for name, value in split_constants(constants).items()}

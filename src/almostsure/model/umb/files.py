@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
 from almostsure.files import HTML, MAPS, STORM, TENSORS, atomic_write, tensors_kind
-from almostsure.model.mdp import MDP, Bools
+from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.model.storm.drn import write_drn
 from almostsure.model.umb.archive import Path, Writer
 from almostsure.model.umb.foreign import Roles, Scale, to_mdp
@@ -42,6 +42,7 @@ WRITTEN = (".umb", ".drn")  # endings of models that can be written
 COST = "cost"  # the reward of a model that only has costs, positive
 
 DOUBLE = {"type": "double", "size": 64}
+INTERVAL = {"type": "double-interval", "size": 128}
 INT = {"type": "int", "size": 64}
 BIT = {"type": "bool", "size": 1}
 
@@ -69,6 +70,8 @@ def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
     load : The way back.
     """
     _check_written(path)
+    if relay or os.fspath(path).lower().endswith(WRITTEN[1]):
+        mdp.require_probabilities("a model for Storm")
     if os.fspath(path).lower().endswith(WRITTEN[1]):
         with atomic_write(path) as file:
             write_drn(mdp, file)
@@ -144,7 +147,7 @@ def load(
         reward = None
     if damage in umb.names("reward"):
         damage = f"reward:{damage}"
-    return to_mdp(umb, Roles(damage, reward, cost, goal, scale))
+    return to_mdp(umb, Roles(damage, reward, cost, goal, scale).checked())
 
 
 def _check_ending(path: Path) -> None:
@@ -213,6 +216,8 @@ def _index(mdp: MDP, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[An
             "statement": mdp.origin.statement,
         }
     own = {}
+    if _is_uncertain(mdp):
+        own["probability"] = _annotation("branches", DOUBLE)
     if mdp.initial_states.size > 1:
         own["initial-probability"] = _annotation("states", DOUBLE)
     if mdp.layout is not None:
@@ -236,11 +241,26 @@ def _index(mdp: MDP, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[An
             "#branches": mdp.num_outcomes,
             "#branch-actions": 0,
             "#observations": 0,
-            "branch-probability-type": DOUBLE,
+            "branch-probability-type": INTERVAL if _is_uncertain(mdp) else DOUBLE,
         },
         "annotations": annotations,
         **({"valuations": described(variables)} if (variables := _variables(mdp)) else {}),
     }
+
+
+def _is_uncertain(mdp: MDP) -> bool:
+    return mdp.origin is not None and mdp.origin.uncertain is not None
+
+
+def _some_probability(mdp: MDP) -> Floats:
+    """Intervals that say no more than is known: what is possible has some probability, or none where it may have none.
+
+    Other programs would take numbers for the truth.
+    """
+    assert mdp.origin is not None
+    low = np.full(mdp.num_outcomes, 0.0 if mdp.origin.is_bound else np.finfo(np.float64).tiny)
+    low[np.diff(mdp.outcome_ptr)[mdp.outcome_choices()] == 1] = 1.0
+    return np.column_stack([low, np.ones(low.size)]).ravel()
 
 
 def _variables(mdp: MDP) -> Variables:
@@ -263,7 +283,10 @@ def _write(
     writer.array("state-to-choices.bin", arrays.choice_ptr, "<u8")
     writer.array("choice-to-branches.bin", arrays.outcome_ptr, "<u8")
     writer.array("branch-to-target.bin", arrays.successor, "<u8")
-    writer.array("branch-to-probability.bin", arrays.probability, "<f8")
+    if _is_uncertain(mdp):
+        writer.array("branch-to-probability.bin", _some_probability(mdp), "<f8")
+    else:
+        writer.array("branch-to-probability.bin", arrays.probability, "<f8")
     writer.array("actions/choices/values.bin", arrays.choice_action, "<u4")
     if mdp.action_names is not None:
         writer.strings("actions/choices", mdp.action_names)
@@ -282,6 +305,8 @@ def _roles(mdp: MDP) -> dict[str, int]:
 
 def _write_own(writer: Writer, mdp: MDP) -> None:
     """What UMB has no place for."""
+    if _is_uncertain(mdp):
+        writer.array(f"annotations/{GROUP}/probability/branches/values.bin", mdp.probability, "<f8")
     if mdp.initial_states.size > 1:
         dense = np.zeros(mdp.num_states)
         dense[mdp.initial_states] = mdp.initial_probabilities

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_UP, Context
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -44,6 +45,13 @@ class Roles(NamedTuple):
     cost: str | None = None
     goal: str | None = None
     scale: Scale | None = None
+
+    def checked(self) -> Roles:
+        """The same, if names are text."""
+        for what, name in zip(self._fields[:-1], self[:-1], strict=True):
+            if name is not None and not isinstance(name, str):
+                raise ArgumentError(f"{what} must be text, a name or an expression; got {name!r:.60}")
+        return self
 
 
 def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncertain: str | None = None) -> MDP:
@@ -294,7 +302,8 @@ def _remedy(damages: Floats, scale: Scale | None) -> str:
         return "Name another damage."
     if damages.max() > MAX_DAMAGE:
         least = damages.max() * float(1 if scale is None else as_scale(scale)) / MAX_DAMAGE
-        return f"Pass scale=, the unit that it is counted in: at least {least:g} here."
+        enough = Context(prec=3, rounding=ROUND_UP).create_decimal(least)
+        return f"Pass scale=, the unit that it is counted in: at least {float(enough):g} here."
     return "Pass scale=, the unit that it is counted in, or name another damage."
 
 

@@ -133,10 +133,17 @@ def _arrays(umb: Umb) -> Arrays:
         outcome_ptr=umb.outcome_ptr().astype(index_dtype(sizes.outcomes + 1)),
         successor=umb.successor().astype(index_dtype(sizes.states)),
         choice_action=_narrow_actions(umb),
-        probability=umb.probability().astype(np.float64, copy=False),
+        probability=_probability(umb).astype(np.float64, copy=False),
         reward=umb.archive.array(_values("reward"), "<f8", sizes.outcomes).astype(np.float64, copy=False),
         damage=_narrow_damage(umb.archive, sizes.outcomes),
     )
+
+
+def _probability(umb: Umb) -> Floats:
+    """The probabilities; where only the possible outcomes are known, those that the model had in memory."""
+    if not umb.has_intervals:
+        return umb.probability()
+    return umb.archive.array(f"annotations/{GROUP}/probability/branches/values.bin", "<f8", umb.sizes.outcomes)
 
 
 def _narrow_actions(umb: Umb) -> Ints:
