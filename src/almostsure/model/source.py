@@ -75,10 +75,7 @@ def as_model(
         _refuse(given | ({"constants": constants} if constants else {}), "a model in memory has its own")
         return model
     if not isinstance(model, (str, PathLike)):
-        raise TypeError(
-            f"a model must be an MDP, an example's name or a path; got {type(model).__name__}. "
-            + (ENVIRONMENT if hasattr(model, "observation_space") else CELLS)
-        )
+        raise TypeError(f"a model must be an MDP, an example's name or a path; got {_kind_and_remedy(model)}")
     name = fspath(model)
     if name.startswith(GYM):
         return _environment(name.removeprefix(GYM), given, read_constants(constants))
@@ -90,6 +87,11 @@ def as_model(
     if ending in MAPS:
         return _map(name, given, read_constants(constants))
     return _example(name, given, read_constants(constants))
+
+
+def _kind_and_remedy(thing: object) -> str:
+    """What was given for a model, and what to do instead."""
+    return f"{type(thing).__name__}. {ENVIRONMENT if hasattr(thing, 'observation_space') else CELLS}"
 
 
 def read_constants(given: Mapping[str, Constant] | str | None) -> dict[str, Constant]:

@@ -71,10 +71,9 @@ def write_report(
         What the report says it was made with, by default the call in Python; and what it calls the model, by default
         the example's or the file's name.
     env
-        An environment of the model, perhaps shielded, that was made with ``render_mode="rgb_array"``: its own pictures
-        of the recorded episodes stand beside the player.  Or the arguments of ``gymnasium.make`` that make it, as a
-        mapping, ``{"id": "FrozenLake-v1"}``; of ``gym:…`` by default the environment itself.  Where it cannot draw, the
-        end of the report says why.
+        An environment of the model, perhaps shielded, made with ``render_mode="rgb_array"``: its own pictures of the
+        episodes stand beside the player.  Or the arguments of ``gymnasium.make``, as a mapping, ``{"id": …}``; of
+        ``gym:…`` by default the environment itself.  Where it cannot draw, the end of the report says why.
     figures
         Pictures to append: title, bytes of a PNG file, and caption of each; ArgumentError if one is not a PNG file.
 
@@ -85,9 +84,26 @@ def write_report(
     """
     if not isinstance(mdp, (MDP, str, PathLike)):
         return _page_of_cells(mdp, path)
+    given = {"budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed}
+    text = _page_of_model(mdp, given, time_limit, command=command, name=name, env=env, figures=figures)
+    with atomic_write(path) as file:
+        file.write(text.encode("utf-8"))
+    return Path(path)
+
+
+def _page_of_model(
+    mdp: Model,
+    given: dict[str, Any],
+    time_limit: float,
+    *,
+    command: str | None,
+    name: str | None,
+    env: Any,
+    figures: Sequence[Figure],
+) -> str:
+    """The page of a model."""
     model = as_model(mdp)
     source = None if isinstance(mdp, MDP) else Path(fspath(mdp)).name
-    given = {"budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed}
     made = command if command is not None else _call(source, given)
     if env is None and not isinstance(mdp, MDP) and fspath(mdp).startswith(GYM):
         env = {"id": fspath(mdp).removeprefix(GYM)}
@@ -97,10 +113,7 @@ def write_report(
         bar.update(next(begun), "drawings")
         told = content(found, name=name or source or "a model", command=made, album=album, figures=figures)
         bar.update(PARTS)
-    text = page(told)
-    with atomic_write(path) as file:
-        file.write(text.encode("utf-8"))
-    return Path(path)
+    return page(told)
 
 
 def _page_of_cells(system: Abstraction | UpperBudget, path: str | PathLike[str]) -> Path:
