@@ -5,6 +5,7 @@ import almostsure as asure
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError, Infeasible
 from almostsure.model.build.examples import example
+from almostsure.model.origin import Origin
 from almostsure.policy.augment import augment
 from almostsure.shield import Restricted, Shield, Trimmed, restrict, trim
 from almostsure.testing.families import ladder
@@ -156,3 +157,19 @@ def test_short_reprs() -> None:
     assert repr(small).startswith("<Trimmed: mdp 64 states, 144 choices")
     assert repr(shield.restrict(3)).startswith("<Restricted: mdp 180 states")
     assert len(repr(shield.restrict(3))) < 200
+
+
+def test_labels_rewards_and_variables_stay() -> None:
+    origin = Origin(rewards={"time": np.array([1.0, 2.0, 3.0])}, variables={"x": np.array([5, 6])})
+    mdp = asure.from_transitions(
+        [0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0], [1, 0, 0], labels={"done": [1]}
+    ).with_origin(origin)
+    shield = Shield(asure.minimal_budget(mdp))
+    for small, states in ((shield.trim(0), [0, 1]), (shield.restrict(1), [0, 0, 1, 1])):
+        assert small.mdp.labels["done"].tolist() == [s == 1 for s in small.states.tolist()]
+        assert small.mdp.origin.variables["x"].tolist() == [5 + s for s in small.states.tolist()]
+        assert sorted(small.states.tolist()) == states
+    assert shield.trim(0).mdp.origin.rewards["time"].tolist() == [2.0, 3.0]
+    augmented = asure.paper.augment(mdp, 1)
+    assert augmented.label("done").tolist() == [False, True, False, True, False]
+    assert augmented.label("overspent").tolist() == [False] * 4 + [True]

@@ -1,9 +1,9 @@
 """The augmented model: the remaining budget becomes part of the state (Definition 3 of the paper).
 
 Its states are the pairs (s, K) with K = 0 … budget, pair (s, K) at index ``K * num_states + s``, and one more, the
-last, that is entered when a step overspends: *overspent*, where nothing happens any more.  A step's damage is 1
-exactly when it overspends, and 0 otherwise; rewards stay as they are.  So "never more damage than the budget" in the
-model is "no damage at all" in the augmented one, and everything that works on models works on it.
+last, that is entered when a step overspends: *overspent*, by name and label, where nothing happens any more.  A step's
+damage is 1 exactly when it overspends, and 0 otherwise; rewards stay as they are.  So "never more damage than the
+budget" in the model is "no damage at all" in the augmented one, and everything that works on models works on it.
 
 It has ``budget + 1`` times the outcomes of the model.  The solvers do not need it (they work layer by layer); it is
 here to look at, to check them with, and to hand to other tools.
@@ -18,6 +18,8 @@ from almostsure.memory import require
 from almostsure.model.build.transitions import BYTES_PER_OUTCOME, from_transitions
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
+
+OVERSPENT = "overspent"  # the name and the label of the last state
 
 
 def augment(mdp: Model, budget: int) -> MDP:
@@ -46,6 +48,7 @@ def augment(mdp: Model, budget: int) -> MDP:
     remaining = np.repeat(np.arange(layers), mdp.num_outcomes)
     choice = mdp.outcome_choices()
     left = remaining - np.tile(mdp.damage, layers)
+    at_the_end = {OVERSPENT: np.arange(overspent + 1) == overspent}
     return from_transitions(
         remaining * count + np.tile(mdp.choice_states()[choice], layers),
         np.tile(mdp.choice_action[choice], layers),
@@ -59,6 +62,7 @@ def augment(mdp: Model, budget: int) -> MDP:
             int(budget * count + s): float(p)
             for s, p in zip(mdp.initial_states, mdp.initial_probabilities, strict=True)
         },
-        state_names=[f"{mdp.state_name(s)} @{k}" for k in range(layers) for s in range(count)] + ["overspent"],
+        state_names=[f"{mdp.state_name(s)} @{k}" for k in range(layers) for s in range(count)] + [OVERSPENT],
         action_names=mdp.action_names,
+        labels={name: np.append(np.tile(holds, layers), False) for name, holds in mdp.labels.items()} | at_the_end,
     )

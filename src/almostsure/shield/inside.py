@@ -12,7 +12,8 @@ learner, which need not know about budgets at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -182,7 +183,19 @@ def _model(
             rows=place.rows, columns=place.columns, cell=place.cell[states], text=place.text
         ),
         end=None if mdp.end is None else states.size - 1,  # it needs nothing, so it is kept; the unknown never is
+        **_kept(mdp, choices, states),
     )  # fmt: skip
+
+
+def _kept(mdp: MDP, choices: Ints, states: Ints) -> dict[str, Any]:
+    """The labels, reward structures and variables of some choices and states of a model."""
+    origin = mdp.origin and replace(
+        mdp.origin,
+        rewards={name: values[choices] for name, values in mdp.origin.rewards.items()},
+        variables={name: values[states] for name, values in mdp.origin.variables.items()},
+        parts=None,
+    )
+    return {"labels": {name: holds[states] for name, holds in mdp.labels.items()}, "origin": origin}
 
 
 def _pairs(mdp: MDP, minimal: MinimalBudget, states: Ints, remaining: Ints, budget: int) -> Restricted:
@@ -209,6 +222,7 @@ def _pairs(mdp: MDP, minimal: MinimalBudget, states: Ints, remaining: Ints, budg
         initial=(start, mdp.initial_probabilities),
         state_names=names,
         action_names=mdp.action_names,
+        **_kept(mdp, choice, states),
     )  # fmt: skip
     return Restricted(mdp=small, states=_frozen(states), remaining=_frozen(remaining))
 
