@@ -324,8 +324,11 @@ class Policy:
         result[self.mdp.actions(state)] = self.shares(state, layer)
         if not result.any():
             left = "" if self.budget is None else f" with {remaining} left"
+            remedy = (
+                "" if self.budget is None else ". solve_policy covers what the start can reach; everywhere=True, all"
+            )
             raise NoSafeAction(
-                f"the policy says nothing about {self.mdp.describe_state(state)}{left}",
+                f"the policy says nothing about {self.mdp.describe_state(state)}{left}{remedy}",
                 state=state,
                 remaining=remaining,
             )
