@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from almostsure.wording import brief, counted, number, percent
+from almostsure.wording import brief, counted, number, percent, precise
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,7 @@ def test_values_in_messages_are_cut():
 
 def test_one_thing_is_one_thing():
     assert [counted(n, "step") for n in (0, 1, 2, 1_000)] == ["0 steps", "1 step", "2 steps", "1,000 steps"]
+
+
+def test_precise_numbers_and_infinities():
+    assert [precise(value, 3) for value in (1.23456, -math.inf, math.inf, math.nan)] == ["1.23", "−∞", "∞", "–"]

@@ -30,6 +30,11 @@ def number(value: float, digits: int = 4) -> str:
     return f"{rounded:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{rounded:,.0f}"
 
 
+def precise(value: float, digits: int = 10) -> str:
+    """A number with so many significant digits, and infinities as :func:`number` writes them."""
+    return f"{value:.{digits}g}" if math.isfinite(value) else number(value)
+
+
 def percent(probability: float) -> str:
     """A probability as a percentage; one that is not 0 or 1 never reads as if it were."""
     if math.isnan(probability):

@@ -164,6 +164,16 @@ def test_bounded_below_and_unbounded_above_shows_the_bounded_part(tmp_path, cont
     assert "With 1, the return would have no bound." in data["sentences"]
 
 
+def test_a_least_budget_that_does_not_surely_end_is_told_so(tmp_path, content_of):
+    map_of = asure.from_map("S~G", step_reward=-1, goal_reward=10)
+    for budget, said in ((0, "So with 0 the return is −∞."), (1, "The least budget that can be kept")):
+        content = content_of(report_of(map_of, tmp_path, budget=budget))
+        told = "With 0 it is safe, but does not surely end, and costs add up for ever; from 1 on it ends."
+        assert told in content["sentences"]
+        assert any(sentence.startswith(said) for sentence in content["sentences"])
+        assert content["facts"][0]["note"].endswith(", but with which no end is sure")
+
+
 def test_a_model_without_rewards(tmp_path, content_of):
     mdp = asure.from_transitions([0, 0], [0, 1], [1, 1], [1, 1], [0, 0], [2, 1], terminal=[1])
     data = content_of(report_of(mdp, tmp_path))

@@ -13,6 +13,7 @@ from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import Chance, Constraint, Expected
 from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
+from almostsure.wording import precise
 
 if TYPE_CHECKING:
     from almostsure.plan.assured.layers import Layers
@@ -71,7 +72,7 @@ class Solution:
         return evaluate(self.mdp, self.policy, discount=self.discount)
 
     def __repr__(self) -> str:
-        return f"<Solution: return {self.value:.10g} with {self.constraint}>"
+        return f"<Solution: return {precise(self.value)} with {self.constraint}>"
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<13}{text}" for name, text in self._facts())
@@ -84,11 +85,12 @@ class Solution:
 
     def _facts(self) -> list[tuple[str, str]]:
         """What there is to say, by name."""
+        bounds = f"{precise(self.lower, 12)} … {precise(self.upper, 12)}"
         steps = "" if self.policy.horizon is None else f", within {self.policy.horizon:,} steps"
         facts = [
-            ("best return", f"{self.value:.10g}" + (f" (discount {self.discount:g})" if self.discount < 1 else "")),
+            ("best return", precise(self.value) + (f" (discount {self.discount:g})" if self.discount < 1 else "")),
             ("constraint", f"{self.constraint}{steps}"),
-            ("bounds", f"{self.lower:.12g} … {self.upper:.12g}{'' if self.proved else ', the upper one not proved'}"),
+            ("bounds", f"{bounds}{'' if self.proved else ', the upper one not proved'}"),
             ("policy", self.policy.description()),
         ]
         match self.constraint:
@@ -111,7 +113,11 @@ class Solution:
             ends = self.evaluate().ends
         except AlmostSureError:
             return []
-        return [("ends", f"with probability {ends:.6g} only")] if ends < 1 - SURELY else []
+        if ends >= 1 - SURELY:
+            return []
+        how = f"with probability {ends:.6g} only" if ends > 0 else "never"
+        costs = ", and costs add up for ever: suggest_budget says which budgets end" if self.value == -math.inf else ""
+        return [("ends", f"{how}{costs}")]
 
 
 def check_gap(solution: Solution) -> None:
@@ -121,7 +127,8 @@ def check_gap(solution: Solution) -> None:
         return
     remedy = "Pass a larger tolerance" if math.isfinite(upper - lower) else "Scale the rewards down"
     raise LimitReached(
-        f"the bounds {lower:.12g} … {upper:.12g} are further apart than the tolerance {tolerance:g} allows. "
+        f"the bounds {precise(lower, 12)} … {precise(upper, 12)} are further apart than the tolerance {tolerance:g} "
+        "allows. "
         f"{remedy}; the error's solution has these bounds.",
         solution=solution,
     )

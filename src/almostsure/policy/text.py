@@ -8,6 +8,7 @@ from almostsure.model.mdp import MDP, Floats
 from almostsure.model.show.html import card, text_map
 from almostsure.model.show.html import table as html_table
 from almostsure.policy.policy import Policy
+from almostsure.wording import precise
 
 MOST_STATES = 24
 MOST_LAYERS = 8
@@ -62,7 +63,7 @@ def curve_table(curve: Floats | None) -> str:
     if curve is None:
         return ""
     shown = list(range(curve.size)) if curve.size <= MOST_POINTS else [*range(MOST_POINTS - 1), curve.size - 1]
-    values = ["infeasible" if np.isnan(curve[k]) else f"{curve[k]:.6g}" for k in shown]
+    values = ["infeasible" if np.isnan(curve[k]) else precise(curve[k], 6) for k in shown]
     note = "" if len(shown) == curve.size else f"… of the budgets 0 … {curve.size - 1}"
     return html_table(["budget", *map(str, shown)], [["best return", *values]], note)
 

@@ -8,6 +8,7 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.model.mdp import MDP
 from almostsure.plan.constraints import Chance, Expected
 from almostsure.plan.instead import instead
+from almostsure.plan.tradeoff.curve import no_sure_end
 from almostsure.report.study import Plan, Study
 from almostsure.wording import TINY, number
 from almostsure.wording import percent as plain_percent
@@ -33,8 +34,10 @@ def headline(study: Study) -> str:
 
 def sentences(study: Study) -> list[str]:
     """What stands below the headline."""
+    unsure = sentence(no_sure_end(study.ladder.curve, study.least))
     return [
         *_about_budget(study),
+        *([unsure] if unsure else []),
         *_about_return(study),
         *_about_others(study),
         *_about_model(study),
@@ -46,7 +49,8 @@ def facts(study: Study) -> list[dict[str, str]]:
     """The numbers that a reader looks for first."""
     assured, expected = study.plans[0], study.plans[1]
     least = "∞" if study.least == INFINITE else f"{study.least:,}"
-    result = [_fact("Minimal budget", least, "the smallest Δ that can be kept for certain from the start")]
+    but = ", but with which no end is sure" if no_sure_end(study.ladder.curve, study.least) else ""
+    result = [_fact("Minimal budget", least, f"the smallest Δ that can be kept for certain from the start{but}")]
     result.append(_fact("This budget", f"{study.budget:,}", "Δ, the most damage that any run may take"))
     if assured.policy is not None and has_rewards(study.mdp):
         result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.budget:,} damage"))
@@ -121,7 +125,7 @@ def _about_return(study: Study) -> list[str]:
     if plan.policy is None:
         return [sentence(plan.problem)] if plan.problem and study.least <= study.budget else []
     if plan.value == -math.inf:
-        return ["The return is −∞: within the budget no policy is sure to reach an end, and costs add up for ever."]
+        return [f"So with {study.budget:,} the return is −∞."]
     more = [(k, float(curve[k])) for k in range(study.budget + 1, curve.size) if curve[k] > curve[study.budget] + 1e-6]
     if not more:
         return ["A few more units of budget would not raise the return."] if curve.size > study.budget + 1 else []

@@ -345,7 +345,7 @@ def test_sweeps_that_do_not_settle_leave_no_bounds(monkeypatch):
         monkeypatch.setattr(engine, name, 0)
     monkeypatch.setattr(sweeps, "MIXED", 0)
     mdp = with_rewards(grid_family(30, seed=1), -1.0)
-    with pytest.raises(LimitReached, match="the bounds -inf … inf are further apart"):
+    with pytest.raises(LimitReached, match="the bounds −∞ … ∞ are further apart"):
         solve_policy(mdp, AlmostSure(18))
 
 

@@ -90,7 +90,7 @@ def test_equations_without_a_solution_in_64_bits_leave_no_bounds(monkeypatch):
 
     monkeypatch.setattr("scipy.sparse.linalg.splu", singular)
     rows = [(0, 0, 1, 1, -1, 0), (1, 0, 0, 0.5, -1, 0), (1, 0, 2, 0.5, -1, 0)]
-    with pytest.raises(LimitReached, match="the bounds -inf … inf are further apart") as caught:
+    with pytest.raises(LimitReached, match="the bounds −∞ … ∞ are further apart") as caught:
         solve_policy(from_transitions(*zip(*rows, strict=True), terminal=[2]), AlmostSure(1))
     assert caught.value.solution.lower == -np.inf
     assert caught.value.solution.policy.act(0, 1) == 0

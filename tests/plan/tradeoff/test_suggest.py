@@ -86,8 +86,17 @@ def test_returns_of_minus_infinity():
     found = suggest_budget(escape)
     assert found.pays_until == 3
     assert found.limit == pytest.approx(0, abs=1e-9)
-    assert "−∞" in repr(found)
+    unsure = "with 0 it is safe, but does not surely end, and costs add up for ever; "
+    assert repr(found).splitlines()[2:5] == [
+        "  0                −∞",
+        f"  3                 0      +∞  {'█' * 24}",
+        f"  {unsure}from 3 on it ends",
+    ]
     found.plot()
+    assert f"{unsure}nor does it with any budget up to 2" in repr(suggest_budget(escape, most=2))
+    further = model((0, 0, 0, 1, -1, 0), (0, 1, 1, 1, -3, 1), (0, 2, 1, 1, 0, 2), terminal=[1])
+    assert [line.count("█") for line in repr(suggest_budget(further)).splitlines()[2:5]] == [0, 12, 24]
+    assert "does not surely end" not in repr(suggest_budget("corridor"))
 
 
 def test_no_budget_at_all():

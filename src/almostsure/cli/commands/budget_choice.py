@@ -98,11 +98,14 @@ def suggested_budget(task: Task) -> int:
 
 
 def _show_suggestion(task: Task, found: Suggestion) -> None:
+    from almostsure.plan.tradeoff.curve import no_sure_end
+
     heading(task.title)
     until = found.pays_until
     still = "more always pays" if found.limit == math.inf else "more still pays"
     says = still if until is None else f"more than {until} hardly pays"
-    why = ": less cannot be promised" if found.least else ""
+    unsure = no_sure_end(found.curve, found.least)
+    why = (": less cannot be promised" if found.least else "") + (f"; {unsure}" if unsure else "")
     facts([("least", f"{found.least}{why}"), ("suggested", f"{found.budget}: {says}")])
     heading("The best return for each budget Δ")
     curve = found.curve[found.least :]
@@ -110,6 +113,8 @@ def _show_suggestion(task: Task, found: Suggestion) -> None:
     title, shown = budget_column(task.mdp)
     finite = curve[np.isfinite(curve)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    if unsure:
+        low -= high - low  # the least finite return is not nothing
     rows = []
     for at in places.tolist():
         value = float(curve[at])

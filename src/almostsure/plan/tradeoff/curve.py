@@ -14,6 +14,15 @@ from almostsure.plan.solution import Solution, at_start, middle
 from almostsure.plan.solve import solve_policy
 
 
+def no_sure_end(curve: Floats, least: int) -> str:
+    """What to say where the least budget is safe, but no policy is sure to reach an end with it; nothing elsewhere."""
+    if least >= curve.size or curve[least] != -math.inf:
+        return ""
+    ends = np.flatnonzero(curve > -math.inf)
+    rest = f"from {ends[0]:,} on it ends" if ends.size else f"nor does it with any budget up to {curve.size - 1:,}"
+    return f"with {least:,} it is safe, but does not surely end, and costs add up for ever; {rest}"
+
+
 def assured_curve(mdp: MDP, budget: int, *, discount: float = 1.0, tolerance: float = 1e-8) -> Floats:
     """The best assured return for the budgets 0 … budget; NaN where infeasible, plus infinity where it has no bound.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from almostsure.plan.tradeoff.curve import no_sure_end
 from almostsure.wording import number
 
 if TYPE_CHECKING:
@@ -38,11 +39,12 @@ def _headline(suggestion: Suggestion) -> str:
 
 
 def _remarks(suggestion: Suggestion) -> list[str]:
+    unsure = [text] if (text := no_sure_end(suggestion.curve, suggestion.least)) else []
     if suggestion.limit < math.inf:
-        return [f"no budget returns more than {_number(suggestion.limit)}"]
+        return [*unsure, f"no budget returns more than {_number(suggestion.limit)}"]
     if suggestion.pays_until is None:
-        return ["there is no end to it: with enough budget the return exceeds any number"]
-    return ["from there on reward can be collected for ever, without damage: use a discount, or end the episode"]
+        return [*unsure, "there is no end to it: with enough budget the return exceeds any number"]
+    return [*unsure, "from there on reward is collected for ever, without damage: use a discount, or end the episode"]
 
 
 def _table(suggestion: Suggestion) -> list[str]:
@@ -52,7 +54,7 @@ def _table(suggestion: Suggestion) -> list[str]:
     cells = [("budget", "best return", "gain")]
     cells += [(str(k), _number(v), gain) for k, v, gain in zip(budgets, values, gains, strict=True)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    bars = ["", *(_bar(share) for share in _shares(suggestion, values))]
+    bars = ["", *("" if share is None else _bar(share) for share in _shares(suggestion, values))]
     return [
         f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{max(widths[2], 6)}}  {bar}".rstrip()
         for row, bar in zip(cells, bars, strict=True)
@@ -76,14 +78,19 @@ def _shown(suggestion: Suggestion) -> list[int]:
     return budgets
 
 
-def _shares(suggestion: Suggestion, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
-    """How much of the way from the least return to the limit, or to the largest value known, each value is."""
+def _shares(suggestion: Suggestion, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float | None]:
+    """How much of the way from the least return to the limit, or to the largest value known, each value is.
+
+    Nothing where it is −∞; and then the least finite return is half of the way, or all of it.
+    """
     finite = values[np.isfinite(values)]
     low = float(finite.min()) if finite.size else 0.0
     high = suggestion.limit if math.isfinite(suggestion.limit) else float(finite.max()) if finite.size else 0.0
-    if not high > low:
-        return [float(value > -math.inf) for value in values]
-    return [float(np.clip((value - low) / (high - low), 0.0, 1.0)) for value in values]
+    if high - low <= _rounding(finite):
+        return [1.0 if value > -math.inf else None for value in values]
+    if values.min() == -math.inf:
+        low -= high - low
+    return [float(np.clip((v - low) / (high - low), 0.0, 1.0)) if v > -math.inf else None for v in values]
 
 
 def _bar(share: float) -> str:
@@ -97,6 +104,8 @@ def _number(value: float) -> str:
 
 
 def _gain(before: float, now: float) -> str:
+    if before == -math.inf < now < math.inf:
+        return "+∞"
     gain = now - before
     return f"+{gain:.3g}" if math.isfinite(gain) and gain > _rounding(np.array([now])) else ""
 

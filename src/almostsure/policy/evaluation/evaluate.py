@@ -36,6 +36,7 @@ from almostsure.policy.evaluation.layer import Flow, Layer, Number, Values, mean
 from almostsure.policy.evaluation.within import evaluate_within
 from almostsure.policy.explore import OVERSPENT
 from almostsure.policy.policy import Policy, as_policy
+from almostsure.wording import precise
 
 LEVELS = 1_000
 WORK = 10_000_000
@@ -91,7 +92,8 @@ class Evaluation:
 
     def __repr__(self) -> str:
         over = "" if self.budget is None else f", P(damage > {self.budget}) = {self.overspends:.6g}"
-        return f"<Evaluation: return {self.expected_return:.6g}, damage {self.expected_damage:.6g} on average{over}>"
+        gain, damage = precise(self.expected_return, 6), precise(self.expected_damage, 6)
+        return f"<Evaluation: return {gain}, damage {damage} on average{over}>"
 
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import card
@@ -106,9 +108,9 @@ class Evaluation:
         discounted = f" (discount {self.discount:g})" if self.discount < 1 else ""
         over = [] if self.budget is None else [(f"P(damage > {self.budget})", f"{self.overspends:.10g}")]
         return [
-            ("expected return", f"{self.expected_return:.10g}{discounted}"),
-            ("expected damage", f"{self.expected_damage:.10g}"),
-            ("expected length", f"{self.expected_length:.10g}"),
+            ("expected return", f"{precise(self.expected_return)}{discounted}"),
+            ("expected damage", precise(self.expected_damage)),
+            ("expected length", precise(self.expected_length)),
             ("ends", f"{self.ends:.10g}"),
             *over,
             ("accuracy", f"{self.accuracy:.1g}"),
