@@ -498,3 +498,10 @@ def test_no_finite_budget_and_no_finite_return_are_said(visit, tmp_path):
     assert "it is safe, but does not surely end, and costs add up for ever; " in page.inner_text("#sentences")
     assert page.inner_text("#budget-says").startswith("The only state is safe.")
     assert "NaN" not in page.inner_text("body")
+
+
+def test_what_is_assured_goes_up_in_steps(visit, hazard):
+    page = visit(hazard)
+    drawn = {kind: page.locator(f"#return-charts path.s-{kind}").first for kind in ("assured", "expected")}
+    assert set(re.findall("[A-Z]", drawn["assured"].get_attribute("d"))) == {"M", "H", "V"}
+    assert set(re.findall("[A-Z]", drawn["expected"].get_attribute("d"))) == {"M", "L"}

@@ -70,6 +70,7 @@ def test_an_environment_by_its_name_draws_itself_shielded_ones_and_products_too(
     lake = ready("FrozenLake-v1", render_mode="rgb_array")
     given = content_of(write_report(lake.mdp, tmp_path / "given.html", budget=1, env=lake.shielded(budget=1)))
     assert named["pictures"]
+    assert given["name"] == "FrozenLake-v1"
     assert given["pictures"] == named["pictures"]
     assert [record["frames"] for record in given["episodes"]] == [record["frames"] for record in named["episodes"]]
     counted = product(lake.mdp, Steps(4))

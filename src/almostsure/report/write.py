@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import count
 from os import PathLike, fspath
@@ -69,7 +69,7 @@ def write_report(
         the same file; what would take longer is left out, and the report says so.
     command, name
         What the report says it was made with, by default the call in Python; and what it calls the model, by default
-        the example's or the file's name.
+        the example's or the file's name, or that of ``env``.
     env
         An environment of the model, perhaps shielded, made with ``render_mode="rgb_array"``: its own pictures of the
         episodes stand beside the player.  Or the arguments of ``gymnasium.make``, as a mapping, ``{"id": …}``; of
@@ -111,7 +111,7 @@ def _page_of_model(
     with closing(Album(model, env)) as album, Bar("report", PARTS) as bar:
         found = study(model, **_checked(given, time_limit), tell=lambda part: bar.update(next(begun), part))
         bar.update(next(begun), "drawings")
-        told = content(found, name=name or source or "a model", command=made, album=album, figures=figures)
+        told = content(found, name=name or source or _called(env), command=made, album=album, figures=figures)
         bar.update(PARTS)
     return page(told)
 
@@ -141,6 +141,12 @@ def _checked(given: dict[str, Any], time_limit: float) -> dict[str, Any]:
         raise ArgumentError(f"time_limit must be positive; got {time_limit!r}")
     numbers = {"budget": budget, "discount": check_discount(discount), "seed": int(seed)}
     return {**given, **numbers, "time_limit": time_limit}
+
+
+def _called(env: Any) -> str:
+    """What an environment is called, if anything."""
+    named = env.get("id") if isinstance(env, Mapping) else getattr(getattr(env, "spec", None), "id", None)
+    return str(named or "a model")
 
 
 DEFAULTS = {"budget": None, "limit": None, "risk": None, "discount": 1.0, "seed": 0}

@@ -27,7 +27,8 @@ const MARKS = {
 };
 const DASHES = { assured: null, expected: "7 4", chance: "2 4" };
 
-// Series are { kind, points: [[x, y], …] }; x is a place on the axis, named by xName.
+// Series are { kind, points: [[x, y], …] }; x is a place on the axis, named by xName.  Budgets are whole, so what is
+// assured goes up in steps.
 function lineChart({ label, xTitle, yTitle, series, xs, xName, mark }) {
   const finite = series.flatMap((s) => s.points.map((p) => p[1])).filter(Number.isFinite);
   const svg = frameChart(label, xTitle, yTitle);
@@ -52,7 +53,7 @@ function lineChart({ label, xTitle, yTitle, series, xs, xName, mark }) {
   for (const { kind, points } of series) {
     const good = points.filter((p) => Number.isFinite(p[1]));
     svg.append(draw("path", { class: `s-${kind}`, fill: "none", "stroke-width": 2.2, "stroke-dasharray": DASHES[kind],
-      d: good.map((p, i) => `${i ? "L" : "M"} ${X(p[0])} ${Y(p[1])}`).join(" ") }));
+      d: good.map((p, i) => (i ? (kind === "assured" ? `H ${X(p[0])} V ${Y(p[1])}` : `L ${X(p[0])} ${Y(p[1])}`) : `M ${X(p[0])} ${Y(p[1])}`)).join(" ") }));
     if (good.length <= 40) good.forEach((p) => { const dot = MARKS[kind](X(p[0]), Y(p[1])); dot.append(draw("title", null, `${xName(p[0])}: ${show(p[1])}`)); svg.append(dot); });
     points.filter((p) => p[1] === Infinity).forEach((p) => svg.append(draw("text", { class: `f-${kind}`, x: X(p[0]), y: top + 10, "text-anchor": "middle" }, "∞")));
   }
