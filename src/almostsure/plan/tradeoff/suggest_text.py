@@ -39,7 +39,7 @@ def _headline(suggestion: Suggestion) -> str:
 
 
 def _remarks(suggestion: Suggestion) -> list[str]:
-    unsure = [text] if (text := no_sure_end(suggestion.curve, suggestion.least)) else []
+    unsure = list(filter(None, [no_sure_end(suggestion.curve, suggestion.least)]))
     if suggestion.limit < math.inf:
         return [*unsure, f"no budget returns more than {_number(suggestion.limit)}"]
     if suggestion.pays_until is None:
