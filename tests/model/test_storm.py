@@ -610,8 +610,9 @@ def load_again(mdp: MDP, folder: Path) -> MDP:
 
 
 def test_a_scale_rounds_up_exactly(race: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"got 400 at .*Pass scale=, the unit that it is counted in: at least 1\.56"):
+    with pytest.raises(ModelError, match=r"got 400 at .*the unit that it is counted in: at least 1\.57 here"):
         from_prism(race, damage="heat", goal="done")
+    assert from_prism(race, damage="heat", goal="done", scale=1.57).max_damage == 255
     mdp = from_prism(race, damage="heat", goal="done", scale=2)
     assert set(mdp.damage.tolist()) == {0, 1, 200, 201}
     race.write_text(RACE.replace(": 400", ": 1.1"))
