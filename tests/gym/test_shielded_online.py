@@ -240,6 +240,22 @@ def test_a_shield_learns_where_episodes_start_and_can_be_used_again(tmp_path):
     assert set(again.starts) == {0}
 
 
+def test_starts_that_need_too_much_are_learned_too():
+    shield = asure.OnlineShield(num_states=3, actions=1, unknown="allow")
+    shield.watch(1, 0, 0, 5)
+    shield.watch(0, 0, shield.space.end, 0)
+    for start in (0, 1):
+        try:
+            shield.begin(start, 2)
+        except NoSafeAction:
+            assert start == 1
+    assert shield.starts == {0: 0.5, 1: 0.5}
+    assert shield.freeze().minimal.smallest_budget() == 5
+    told = asure.OnlineShield(num_states=3, actions=2, initial={0: 0.9, 1: 0.05, 2: 0.05}, unknown="allow")
+    told.begin(2, 3)
+    assert told.starts == {0: 0.9, 1: 0.05, 2: 0.05}
+
+
 def test_where_nobody_knows_the_start_a_budget_must_be_enough_somewhere():
     with pytest.raises(Infeasible, match="a budget of 3 is not enough at the start, as far as is known"):
         ShieldedEnv(Ledge(), asure.OnlineShield(Ledge()), budget=3)

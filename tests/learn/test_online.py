@@ -248,7 +248,10 @@ def test_files_that_are_not_its_own(hazard, tmp_path):
     for wrong, match in (
         ({"key": np.array([2**60]), **one}, "do not exist, or are not in order"),
         ({"began": np.array([[0, 0]])}, "began must hold states, and how often runs began there"),
-        ({"began": np.array([[10**6, 1]])}, "unknown state 1000000"),
+        ({"began": np.array([[10**6, 1]])}, "began must hold states, and how often runs began there"),
+        ({"began": np.array([[0.0, np.nan]])}, "began must hold states, and how often runs began there"),
+        ({"sums": np.array([1.5] * 5)}, "sums must be whole numbers, 0 or more"),
+        ({"sums": np.array([-1] * 5)}, "sums must be whole numbers, 0 or more"),
         ({"key": np.array([3]), **one}, "do not add up"),
         ({"key": np.array([3])}, "its arrays are not those"),
         ({"key": np.array([3]), "times": np.array([0]), "reward": np.array([0.0])}, "its numbers are not counts"),

@@ -191,6 +191,8 @@ class Ledger:
         """The ledger of such arrays."""
         rows = [Violation(*row)._replace(allowed=bool(row[6]), new=bool(row[7])) for row in violations.tolist()]
         first = [Surprise(*row) for row in surprises.tolist()]
+        if sums.dtype.kind != "i" or (sums < 0).any():
+            raise ValueError("sums must be whole numbers, 0 or more")
         episodes, finished, interventions, damage, worst = sums.tolist()
         return cls(
             steps, first, rows, episodes=episodes, finished=finished, interventions=interventions, damage=damage,

@@ -49,6 +49,7 @@ from almostsure.learn.evidence import Evidence, check_mu
 from almostsure.learn.sampling.checkpoint import Checkpoint
 from almostsure.learn.sampling.count import Counter, sampling_crew
 from almostsure.learn.sampling.crew import Crew, Workers, uninterrupted
+from almostsure.learn.sampling.env_sampler import EnvSampler
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
 from almostsure.model.arrays import Bools, Ints, spans
 from almostsure.model.mdp import MDP
@@ -198,10 +199,9 @@ def learn_minimal_budget(
 
 def _check_walk(source: CheckedSampler, counts: Counts, known: Bools) -> None:
     """Refuse what was learned if the simulator, played on from where it starts, does what no sample showed."""
-    walk = getattr(source.sampler, "walk", None)
-    if walk is None:
+    if not isinstance(source.sampler, EnvSampler):
         return
-    for state, action, after, damage in walk(WALK, np.random.default_rng(counts.seed)):
+    for state, action, after, damage in source.sampler.walk(WALK, np.random.default_rng(counts.seed)):
         choice = source.space.choice(state, action)
         if known[choice] and not counts.has_seen(choice, after, int(damage)):
             raise ModelError(

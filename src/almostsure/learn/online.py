@@ -167,12 +167,12 @@ class OnlineShield:
         self._check_process()
         remaining = check_budget(budget)
         if np.ndim(state) == 0:
-            self.allowed(state, remaining)
             self._began[self.space.state(state)] += 1
+            self.allowed(state, remaining)
             return self.space.state(state), remaining
         states = whole_array("states", state).astype(np.int64)
+        self._began.update(self.space.state(int(s)) for s in states.ravel())
         self.mask(states, remaining)
-        self._began.update(states.ravel().tolist())
         return states, np.full(states.shape, remaining, np.int64)
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None, *, reward: Any = 0.0) -> Run:
@@ -427,10 +427,13 @@ class OnlineShield:
 
     @property
     def starts(self) -> dict[int, float]:
-        """Where episodes start, and how probable that is: as the space says, or else as was seen; {} if nothing was."""
+        """Where episodes start, and how probable that is: as the space says, or else as was seen; {} if nothing was.
+
+        A space that says that all states are equally probable says that nobody knows.
+        """
         self._check_process()
         states, shares = self.space.initial_states, self.space.initial_probabilities
-        if states.size == 1 or states.size < self.space.num_observed:
+        if states.size == 1 or states.size < self.space.num_observed or np.ptp(shares) > 0:
             return dict(zip(states.tolist(), shares.tolist(), strict=True))
         return {state: times / self._began.total() for state, times in sorted(self._began.items())}
 
@@ -496,7 +499,8 @@ class OnlineShield:
         self._ended = {self.space.state(state) for state in arrays["ended"].tolist()}
         self._passed = self._left_states()
         began = arrays["began"]
-        if began.ndim != 2 or began.shape[1] != 2 or (began[:, 1] < 1).any():
+        whole = began.dtype.kind == "i" and began.ndim == 2 and began.shape[1] == 2
+        if not whole or (began[:, 1] < 1).any() or (began[:, 0] >= self.space.num_observed).any():
             raise ValueError("began must hold states, and how often runs began there")
         self._began = Counter({self.space.state(state): times for state, times in began.tolist()})
         self.ledger = Ledger.from_arrays(steps, arrays["surprises"], arrays["violations"], arrays["sums"])

@@ -219,9 +219,9 @@ def _require_environment(env: str) -> None:
         if module:
             importlib.import_module(module)
         gymnasium.spec(env)
-    except ImportError as error:
-        raise ModelError(f"the module {module} of gym:{module}:{env} cannot be imported: {error}") from error
     except gymnasium.error.Error as error:
         known = [name for name, spec in gymnasium.registry.items() if spec is not None]
         remedy = "" if nearest(env, known) else f"Gymnasium says: {error}"
         raise UnknownName("environment", env, known, remedy) from None
+    except Exception as error:  # whatever the module of somebody else may raise
+        raise ModelError(f"the module {module} of gym:{module}:{env} cannot be imported: {error}") from error

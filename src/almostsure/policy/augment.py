@@ -48,7 +48,6 @@ def augment(mdp: Model, budget: int) -> MDP:
     remaining = np.repeat(np.arange(layers), mdp.num_outcomes)
     choice = mdp.outcome_choices()
     left = remaining - np.tile(mdp.damage, layers)
-    at_the_end = {OVERSPENT: np.arange(overspent + 1) == overspent}
     return from_transitions(
         remaining * count + np.tile(mdp.choice_states()[choice], layers),
         np.tile(mdp.choice_action[choice], layers),
@@ -64,5 +63,6 @@ def augment(mdp: Model, budget: int) -> MDP:
         },
         state_names=[f"{mdp.state_name(s)} @{k}" for k in range(layers) for s in range(count)] + [OVERSPENT],
         action_names=mdp.action_names,
-        labels={name: np.append(np.tile(holds, layers), False) for name, holds in mdp.labels.items()} | at_the_end,
+        labels={OVERSPENT: [overspent]}
+        | {name: np.append(np.tile(holds, layers), name == OVERSPENT) for name, holds in mdp.labels.items()},
     )

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import AlmostSureError, ArgumentError, ModelMismatch
+from almostsure.model.build.damage import known_damage
 from almostsure.model.mdp import MDP
 from almostsure.policy.simulation.episodes import Trajectory
 
@@ -148,7 +149,7 @@ def _make(options: Mapping[str, Any]) -> Any:
             if MODE in modes:
                 return gymnasium.make(**options, render_mode=MODE)
     except Exception as error:  # whatever somebody else's environment may raise
-        return f"{options['id']} could not be made with them ({error})"
+        return f"{options.get('id')} could not be made with them ({error})"
     return f"{options['id']} has no render mode {MODE}"
 
 
@@ -176,8 +177,8 @@ def _from_table(env: Any, table: Any, mdp: MDP, moment: Moment) -> Image:
     if moment.before >= 0:
         outcomes = [outcome for outcome in table[moment.before][moment.action] if outcome[0] > 0]
         if state == mdp.end:  # which stands for all states in which an episode ends
-            state = next((after for _, after, _, ended in outcomes if ended), state)
-        if all(after != state for _, after, _, _ in outcomes):
+            state = _end(env, outcomes, moment)
+        if state != moment.before and all(after != state for _, after, _, _ in outcomes):
             step = f"{mdp.action_name(moment.action)} from {mdp.state_name(moment.before)}"
             raise ModelMismatch(
                 f"env must be an environment of the report's model; in its table, {step} does not lead to "
@@ -186,6 +187,16 @@ def _from_table(env: Any, table: Any, mdp: MDP, moment: Moment) -> Image:
     env.s, env.lastaction = state, None if moment.action < 0 else moment.action
     image: Image = env.render()
     return image
+
+
+def _end(env: Any, outcomes: list[Any], moment: Moment) -> int:
+    """Where an episode ended; where it was before if the table and the damage leave that open."""
+    hurts = known_damage(env)
+    ends = {
+        after for _, after, reward, ended in outcomes
+        if ended and (hurts is None or (hurts(moment.before, moment.action, after, reward, True) > 0) == moment.hurt)
+    }  # fmt: skip
+    return ends.pop() if len(ends) == 1 else moment.before
 
 
 @contextmanager

@@ -63,12 +63,12 @@ def settle_gains(game: Game, bounds: Bounds, members: Ints) -> Found:
     none = np.zeros(count, np.bool_)
     forever = gainful(flow)
     if not forever.any():
-        free, potential, slack, forever = free_choices(flow)
+        free, potential, forever = free_choices(flow)
     if forever.any():
         label, _ = end_components(flow, flow.cost == 0)
         first = label == label[np.flatnonzero(forever)[0]]
         return Found(value=np.zeros(count), error=np.zeros(count), choice=np.zeros(count, np.uint32), forever=first)
-    part = _Game(flow, exits, free, potential, slack)
+    part = _Game(flow, exits, free, potential)
     part.solve()
     first_choice = game.graph.ptr[members]
     chosen = np.where(part.choice >= 0, flow.choice[np.maximum(part.choice, 0)], first_choice)
@@ -113,9 +113,7 @@ def _flow(game: Game, bounds: Bounds, members: Ints) -> tuple[Flow, tuple[Floats
 class _Game:
     """Maximal total reward with constants and exits folded in: collapse, iterate, prove."""
 
-    def __init__(
-        self, flow: Flow, exits: tuple[Floats, Floats, Floats], free: Bools, potential: Floats, slack: Floats
-    ) -> None:
+    def __init__(self, flow: Flow, exits: tuple[Floats, Floats, Floats], free: Bools, potential: Floats) -> None:
         self.flow, self.potential = flow, potential
         constant, size, blur = exits
         label, self.inner = end_components(flow, free)
@@ -140,7 +138,7 @@ class _Game:
         self.moves = csr_array(moves)
         self.constant = np.concatenate([constant[kept], -self.potential[spot]])[order]
         self.size = np.concatenate([size[kept], height[spot]])[order]
-        self.blur = np.concatenate([(blur + slack[flow.owner])[kept], slack[spot]])[order]
+        self.blur = np.concatenate([blur[kept], none])[order]
         self.leaks = np.concatenate([flow.cost[kept] > 0, none == 0])[order]
         self.origin = np.concatenate([kept, -1 - number])[order]  # below 0: rest
         self.count = count

@@ -11,7 +11,6 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.errors import Infeasible, LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Ints
 from almostsure.plan.almost_sure import solve_assured
-from almostsure.plan.assured.cancelling import free_choices
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.plan.programme.extract import TINY, extract
 from almostsure.plan.programme.flow import Flow, reachable
@@ -29,8 +28,6 @@ ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or 
 def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> Solution:
     """Solve one limit of a programme, and prove the answer."""
     limit = constraint.limit if isinstance(constraint, Expected) else constraint.risk
-    if programme.discount == 1 and not programme.gainful.any():  # clearly; gains below rounding are gains, too
-        programme.gainful = free_choices(programme.everything)[3]
     try:
         answer = programme.solve(limit - SHY * limit)
         flow = programme.flow
