@@ -35,3 +35,12 @@ def test_where_a_budget_suffices_nothing_is_said():
     assert instead(minimal_budget(pit, cap=3)) == []
     forbidden = from_transitions([0], [0], [0], [1], [0], [1], labels={"forbidden": [0]})
     assert len(instead(minimal_budget(forbidden))) == 2  # no number of steps helps
+
+
+def test_of_large_models_only_what_may_help_is_said(monkeypatch):
+    pit = asure.from_transitions([0], [0], [0], [1], [0], [1])
+    assert "1,000 for 1,000 steps" in instead(asure.minimal_budget(pit))[1]
+    monkeypatch.setattr("almostsure.plan.instead.LARGE", 0)
+    assert instead(asure.minimal_budget(pit))[1:] == [
+        "A number of steps, minimal_budget(mdp, horizon=T), or a stated risk, RiskShield, may help."
+    ]

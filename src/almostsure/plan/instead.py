@@ -13,7 +13,7 @@ from almostsure.policy.explore import Played, explore
 
 STEPS = (100, 1_000)
 BUDGETS = (1, 2, 5)
-LARGE = 3_000_000  # outcomes beyond which nobody waits for advice
+LARGE = 20_000  # outcomes beyond which nobody waits for the numbers in an error message
 NAMED = 4  # states
 
 
@@ -22,10 +22,12 @@ def instead(minimal: MinimalBudget) -> list[str]:
     mdp = minimal.mdp
     if minimal.smallest_budget() != INFINITE or minimal.cap is not None or mdp.unknown is not None:
         return []
-    lines = [_why(minimal)]
-    if mdp.num_outcomes <= LARGE:
-        lines += [*_with_steps(mdp), *_with_risk(mdp)]
-    return lines
+    if mdp.num_outcomes > LARGE:
+        return [
+            _why(minimal),
+            "A number of steps, minimal_budget(mdp, horizon=T), or a stated risk, RiskShield, may help.",
+        ]
+    return [_why(minimal), *_with_steps(mdp), *_with_risk(mdp)]
 
 
 def _why(minimal: MinimalBudget) -> str:
