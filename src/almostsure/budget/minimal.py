@@ -162,7 +162,7 @@ class MinimalBudget:
     def start_in_words(self) -> str:
         """What the start needs, as a sentence without its full stop."""
         budget = self.smallest_budget()
-        doubtful = self.mdp.origin is not None and self.mdp.origin.is_bound
+        doubtful = self.mdp.is_bound
         if budget < INFINITE:
             at_most = "at most " if self.upper_bound or doubtful else ""
             return f"the start needs a budget of {at_most}{self.mdp.show_damage(budget)}"

@@ -231,7 +231,7 @@ class MDP(Space):
     def require_probabilities(self, what: str) -> None:
         """Refuse ``what`` where only the possible outcomes are known, and not how probable they are."""
         if self.origin is not None and self.origin.uncertain is not None:
-            same = "upper bounds and sound" if self.origin.is_bound else "the same for all of them"
+            same = "upper bounds and sound" if self.is_bound else "the same for all of them"
             raise ModelError(
                 f"{what} needs the probabilities of the model, which are not known: {self.origin.uncertain}. "
                 f"Minimal budgets, shields and certificates are {same}; for anything else, give numbers."
@@ -248,6 +248,11 @@ class MDP(Space):
         a = self.arrays
         columns = (a.successor[where], a.probability[where], a.reward[where], a.damage[where])
         return [Outcome(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether an outcome may be impossible after all, so that minimal budgets are upper bounds."""
+        return self.origin is not None and self.origin.is_bound
 
     @property
     def learned(self) -> str:

@@ -174,3 +174,10 @@ def test_options_go_with_an_id_only():
     with pytest.raises(ModelError, match="is_slippery must go with an environment's id"):
         from_gymnasium(env, no_damage, is_slippery=False)
     env.close()
+
+
+def test_starts_without_any_probability_are_refused():
+    lake = gymnasium.make("FrozenLake-v1")
+    lake.unwrapped.initial_state_distrib = np.zeros(16)
+    with pytest.raises(ModelError, match="the initial distribution must have at least one state"):
+        from_gymnasium(lake)

@@ -55,7 +55,7 @@ def budget(
         levels = [{"minimal_budget": need(value), "states": count} for value, count in found.histogram().items()]
         task.emit(
             minimal_budget=need(found.smallest_budget()),
-            upper_bound=_is_bound(found),
+            upper_bound=task.mdp.is_bound,
             cap=found.cap,
             histogram=levels,
             of_state=[need(value) for value in found.of_state.tolist()] if task.mdp.num_states <= MOST else None,
@@ -149,16 +149,11 @@ def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> Non
         next_step(f"almostsure explain {task.arguments}", f"almostsure solve {task.arguments} --budget {least}")
 
 
-def _is_bound(minimal: MinimalBudget) -> bool:
-    origin = minimal.mdp.origin
-    return origin is not None and origin.is_bound
-
-
 def _needs_at_start(minimal: MinimalBudget) -> str:
     least = minimal.smallest_budget()
     if least < INFINITE:
         shown = minimal.mdp.show_damage(least)
-        if _is_bound(minimal):
+        if minimal.mdp.is_bound:
             return (
                 f"needs a budget of at most {shown}: some intervals begin at 0, and what they allow may be impossible"
             )

@@ -257,8 +257,7 @@ def _some_probability(mdp: MDP) -> Floats:
 
     Other programs would take numbers for the truth.
     """
-    assert mdp.origin is not None
-    low = np.full(mdp.num_outcomes, 0.0 if mdp.origin.is_bound else np.finfo(np.float64).tiny)
+    low = np.full(mdp.num_outcomes, 0.0 if mdp.is_bound else np.finfo(np.float64).tiny)
     low[np.diff(mdp.outcome_ptr)[mdp.outcome_choices()] == 1] = 1.0
     return np.column_stack([low, np.ones(low.size)]).ravel()
 
