@@ -93,6 +93,19 @@ def last(array):
     return array[-1]
 
 
+def test_a_kernel_is_compiled_once_it_was_called_here_or_before(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")  # beside the source, whatever NUMBA_CACHE_DIR says
+    (tmp_path / "kernel_types_alike.py").write_text(PAIR)
+    (tmp_path / "kernel_called_before.py").write_text(KERNEL.format(home="kernel_types_alike"))
+    for compiled in (False, True):  # the second time from the disk
+        sys.modules.pop("kernel_called_before", None)
+        module = importlib.import_module("kernel_called_before")
+        assert kernels.is_compiled(module.added) is compiled
+        assert module.added(module.Pair(np.float64(1), np.float64(2))) == 3
+        assert kernels.is_compiled(module.added)
+
+
 def test_what_is_prefetched_is_left_alone():
     numbers = np.arange(5.0)
     assert last(numbers) == kernels.plain(last)(numbers) == 4

@@ -66,6 +66,12 @@ def plain(kernel: Any) -> Any:
     return FunctionType(function.__code__, here, function.__name__, function.__defaults__)
 
 
+def is_compiled(kernel: Any) -> bool:
+    """Whether nobody waits for a kernel to be compiled: it was called before, or is in Numba's cache on disk."""
+    dispatcher = kernel.compiled() if isinstance(kernel, Kernel) else kernel
+    return bool(dispatcher.signatures or _on_disk(dispatcher))
+
+
 def prefetch(array: Any, index: Any) -> None:
     """Have an element of an array brought near the processor, if compiled; the index need not be a valid one."""
 
@@ -98,13 +104,16 @@ def _forget_what_moved(dispatcher: Any) -> None:
 
     Numba reads the whole index before it looks at the stamp of the source, and fails at a type that it cannot import.
     """
-    cache = getattr(dispatcher, "_cache", None)
-    index = getattr(cache, "_cache_file", None)
     try:
-        if index is not None:
-            index._load_index()
+        _on_disk(dispatcher)
     except (ImportError, AttributeError):
-        cache.flush()  # type: ignore[union-attr]
+        dispatcher._cache.flush()
+
+
+def _on_disk(dispatcher: Any) -> dict[Any, str]:
+    """What Numba's cache has of a kernel whose source is as it was, by the kinds of arguments."""
+    index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    return index._load_index() if index is not None else {}
 
 
 class Notice:

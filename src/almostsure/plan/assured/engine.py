@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from almostsure.errors import LimitReached
-from almostsure.kernels import plain
+from almostsure.kernels import is_compiled, plain
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.assured import approach, explore, parts, places, steps, sums
 from almostsure.plan.assured.explore import Graph, Moves
@@ -30,7 +30,7 @@ from almostsure.plan.assured.parts import NO_STAY, STAY
 from almostsure.plan.assured.steps import NOWHERE, Bounds, Game, Part
 from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 
-PLAIN = 20_000  # outcomes, times remaining budgets, that are solved without compiling
+PLAIN = 20_000  # outcomes, times remaining budgets, for which nobody waits for a compiler; a tenth if it has run
 SMALL = 4_000  # pairs of a component that is swept where it stands
 DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
 THIN = 12_000  # the same where sweeps take too long
@@ -79,7 +79,8 @@ class Engine:
 
     def __init__(self, mdp: MDP, of_choice: Ints, budget: int, starts: Ints, discount: float) -> None:
         self.mdp = mdp
-        self.plainly = mdp.num_outcomes * (budget + 1) <= PLAIN
+        size = mdp.num_outcomes * (budget + 1)
+        self.plainly = size <= PLAIN // 10 or (size <= PLAIN and not is_compiled(approach.settle))
         moves = Moves(
             unsigned(mdp.choice_ptr), unsigned(mdp.outcome_ptr), unsigned(mdp.successor), mdp.damage,
             unsigned(of_choice),
