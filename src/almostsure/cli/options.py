@@ -126,8 +126,8 @@ Damage = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|RULE",
-        help="What hurts: a label, condition ('x=3 & y>0'), reward structure or action of a file; "
-        "a rule such as 'reward<=-10' for gym:….",
+        help="What hurts: a label, condition ('x=3 & y>0'), reward structure or action of a file, 'enters:LABEL' for "
+        "arriving there only; a rule such as 'reward<=-10' for gym:….",
         rich_help_panel="The model",
     ),
 ]

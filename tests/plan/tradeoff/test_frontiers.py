@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from almostsure import example, from_transitions
-from almostsure.errors import ArgumentError
+from almostsure.errors import ArgumentError, Interrupted
+from almostsure.plan import Expected
+from almostsure.plan.tradeoff import frontiers
 from almostsure.plan.tradeoff.frontiers import frontier
 
 
@@ -73,3 +75,23 @@ def test_the_picture(hazard, paper, tmp_path):
 
 def test_a_model_by_name():
     assert frontier("corridor", 1, limits=[0], risks=[0]).budgets.tolist() == [0, 1]
+
+
+def test_ctrl_c_keeps_the_points_that_were_found(monkeypatch):
+    whole = frontier("corridor", 2, limits=[0, 1, 2], risks=[0, 0.5])
+    solve = frontiers.solve_programme
+
+    def stopped(mdp, constraint, *arguments):
+        if constraint == Expected(2):
+            raise KeyboardInterrupt
+        return solve(mdp, constraint, *arguments)
+
+    monkeypatch.setattr(frontiers, "solve_programme", stopped)
+    with pytest.raises(Interrupted, match="after 2 of 3 averages and 0 of 2 risks") as found:
+        frontier("corridor", 2, limits=[0, 1, 2], risks=[0, 0.5])
+    kept = found.value.kept
+    assert kept.expected.tolist() == whole.expected[:2].tolist()
+    assert kept.limits.tolist() == [0, 1]
+    assert not kept.chance.size
+    assert kept.assured.tolist() == whole.assured.tolist()
+    assert "on average" in str(kept)

@@ -24,10 +24,12 @@ from typing import Any
 import numpy as np
 
 from almostsure.errors import LimitReached
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components
 from almostsure.policy.evaluation.chain import add_up
 from almostsure.policy.evaluation.linear import SuperLU
+from almostsure.progress import Bar
 
 TIGHT = 1e-7  # slack below this share of the values' size counts as none where a way to a stop is looked for
 ROUNDS = 1_000
@@ -256,17 +258,19 @@ class Search:
 
     def _bracket(self, cheap: Point, dear: Point, limit: float) -> tuple[Point, Point, float]:
         """Two optimal policies for one price, on either side of the limit."""
-        for _ in range(ROUNDS):
-            price = max((dear.reward - cheap.reward) / (dear.cost - cheap.cost), 0.0)
-            found = self._best(price, dear.choice)
-            above = (found.reward - price * found.cost) - (cheap.reward - price * cheap.cost)
-            if above <= 1e-12 * (1 + abs(found.reward) + price * found.cost):
-                return cheap, dear, price
-            self.points.append(found)
-            if found.cost <= limit:
-                cheap = found
-            else:
-                dear = found
+        with Bar("prices of damage", None) as bar:
+            for turn in range(ROUNDS):
+                bar.update(turn, f"{turn} tried")
+                price = max((dear.reward - cheap.reward) / (dear.cost - cheap.cost), 0.0)
+                found = self._best(price, dear.choice)
+                above = (found.reward - price * found.cost) - (cheap.reward - price * cheap.cost)
+                if above <= 1e-12 * (1 + abs(found.reward) + price * found.cost):
+                    return cheap, dear, price
+                self.points.append(found)
+                if found.cost <= limit:
+                    cheap = found
+                else:
+                    dear = found
         raise LimitReached(f"the price did not settle in {ROUNDS} rounds. Please report this model.")
 
     def _closer(self, cheap: Point, dear: Point, price: float, limit: float) -> tuple[Point, Point]:
@@ -364,7 +368,7 @@ def _spread(flow: Flow, choice: Ints, allowed: Bools) -> None:
     back = flow.moves.tocsc()
     frontier: Ints = np.flatnonzero(choice >= 0)
     while frontier.size:
-        rows = np.unique(back[:, frontier].indices)
+        rows = np.unique(back.indices[spans(back.indptr, frontier)[0]])
         frontier = _settle(choice, flow.owner, rows[allowed[rows]])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from almostsure.arguments import check_budget, check_discount, check_tolerance, names_right_word
-from almostsure.errors import ArgumentError, Infeasible, UnboundedReturn
+from almostsure.errors import ArgumentError, Infeasible, Interrupted, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
 from almostsure.plan.constraints import Chance, Expected
@@ -18,6 +18,7 @@ from almostsure.plan.programme.flow import layered_flow, plain_flow
 from almostsure.plan.programme.occupation import Programme
 from almostsure.plan.programme.solve import solve_programme
 from almostsure.plan.tradeoff.curve import assured_curve
+from almostsure.progress import Bar
 from almostsure.wording import number
 
 if TYPE_CHECKING:
@@ -107,6 +108,11 @@ def frontier(
     discount, tolerance
         As for :func:`solve_policy`.
 
+    Raises
+    ------
+    Interrupted
+        Ctrl-C; ``kept`` has all budgets, and the averages and risks that were found.
+
     Examples
     --------
     >>> curves = frontier("corridor", 3)
@@ -121,18 +127,39 @@ def frontier(
     odds = [Chance(budget, x) for x in ((RISKS if discount == 1 else (0.0, 1.0)) if risks is None else risks)]
     if discount < 1 and any(0 < x.risk < 1 for x in odds):
         raise ArgumentError("with a discount, only the risks 0 and 1 have an answer; leave risks out")
+    return _curves(mdp, budget, means, odds, discount, tolerance)
+
+
+def _curves(
+    mdp: MDP, budget: int, means: list[Expected], odds: list[Chance], discount: float, tolerance: float
+) -> Frontier:
     assured = assured_curve(mdp, budget, discount=discount, tolerance=tolerance)
     plain, layered = Programme(plain_flow(mdp), discount), Programme(layered_flow(mdp, budget), discount)
-    return Frontier(
+    expected, chance, stopped = list[float](), list[float](), False
+    try:
+        with Bar("best returns", len(means) + len(odds)) as bar:
+            for mean in means:
+                expected.append(_value(mdp, mean, plain, tolerance))
+                bar.update(len(expected))
+            for risk in odds:
+                chance.append(assured[-1] if risk.risk == 0 else _value(mdp, risk, layered, tolerance))
+                bar.update(len(means) + len(chance))
+    except KeyboardInterrupt:
+        stopped = True
+    curves = Frontier(
         budget=budget,
         discount=discount,
         budgets=np.arange(budget + 1, dtype=np.float64),
         assured=assured,
-        limits=np.array([x.limit for x in means]),
-        expected=np.array([_value(mdp, x, plain, tolerance) for x in means]),
-        risks=np.array([x.risk for x in odds]),
-        chance=np.array([assured[-1] if x.risk == 0 else _value(mdp, x, layered, tolerance) for x in odds]),
+        limits=np.array([x.limit for x in means[: len(expected)]]),
+        expected=np.array(expected),
+        risks=np.array([x.risk for x in odds[: len(chance)]]),
+        chance=np.array(chance),
     )
+    if stopped:
+        found = f"{len(expected)} of {len(means)} averages and {len(chance)} of {len(odds)} risks"
+        raise Interrupted(f"interrupted after {found}; .kept has these and all budgets.", kept=curves)
+    return curves
 
 
 def _value(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> float:
