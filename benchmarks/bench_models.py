@@ -16,6 +16,7 @@ import json
 import lzma
 import math
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -159,7 +160,9 @@ def unpacked(folder: Path, stem: str, scratch: Path) -> Path:
         return plain
     target = scratch / plain.name
     if not target.exists():
-        target.write_bytes(lzma.decompress((folder / f"{stem}.umb.xz").read_bytes()))
+        # Little by little: Linux counts the memory of whoever starts a process into its peak.
+        with lzma.open(folder / f"{stem}.umb.xz") as packed, target.open("wb") as whole:
+            shutil.copyfileobj(packed, whole)
     return target
 
 

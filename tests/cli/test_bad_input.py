@@ -118,6 +118,7 @@ def test_errors_are_json_too(here: Here) -> None:
         assert done.json["error"]["exit"] == code
         assert done.json["error"]["kind"] == kind
         assert done.json["model"] is None
+        assert done.json["error"].get("needed") == (2 if kind == "Infeasible" else None)
 
 
 def test_debug_shows_where(here: Here) -> None:

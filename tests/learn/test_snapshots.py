@@ -115,6 +115,8 @@ def test_a_snapshot_that_does_not_restore_is_noticed():
 def test_bad_input():
     with pytest.raises(ArgumentError, match="with Discrete actions"):
         explore("Pendulum-v1")
+    with pytest.raises(ArgumentError, match=r"key must return a hashable value, .*; it returned ndarray"):
+        explore(Room(), key=np.array)
     with pytest.raises(ArgumentError, match="get_state and set_state must be given together"):
         explore(Room(), get_state=lambda env: env.at)
     with pytest.raises(ModelError, match="the environment says no damage"):

@@ -116,7 +116,8 @@ class _Failure:
             sys.stderr.write(clean_lines("".join(traceback.format_exception(error))) + "\n")
         try:
             if self.json:
-                emit(self.command, None, error={"kind": type(error).__name__, "message": text, "exit": code})
+                needed = {"needed": error.needed} if isinstance(error, Infeasible) else {}
+                emit(self.command, None, error={"kind": type(error).__name__, "message": text, "exit": code, **needed})
             else:
                 from rich.text import Text
 

@@ -62,7 +62,10 @@ class Simulator:
     ) -> None:
         size = getattr(getattr(env, "action_space", None), "n", None)
         if size is None:
-            raise ArgumentError("env must be a Gymnasium environment with Discrete actions")
+            raise ArgumentError(
+                "env must be a Gymnasium environment with Discrete actions. Choose a few of its actions with "
+                "gymnasium.wrappers.TransformAction, or describe its steps to almostsure.abstract."
+            )
         if (get_state is None) != (set_state is None):
             raise ArgumentError("get_state and set_state must be given together")
         self.num_actions = int(size)
@@ -81,7 +84,13 @@ class Simulator:
         for seed in seeds:
             observation, _ = self.env.reset(seed=seed)
             state = self.key(observation)
-            times[state] += 1
+            try:
+                times[state] += 1
+            except TypeError:
+                kind = type(state).__name__
+                raise ArgumentError(
+                    f"key must return a hashable value, such as a tuple of numbers; it returned {kind}"
+                ) from None
             if state not in self.snapshots:
                 self.snapshots[state] = self._snapshot(self.env), observation
         return {state: number / len(seeds) for state, number in times.items()}

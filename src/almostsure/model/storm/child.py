@@ -232,8 +232,11 @@ class _Program(_Source):
         try:
             self.formulas[text] = self.formula(plain, self.program)
         except RuntimeError as error:
-            is_number = NOT_BOOLEAN in str(error)
-            message = "it is a number, neither true nor false" if is_number else str(error).strip()
+            message = str(error).strip()
+            if re.search(r"==|&&|\|\||[=<>&|]\s*$", text):
+                message = "write = to compare and &, | to combine, with something on either side"
+            elif NOT_BOOLEAN in message:
+                message = "it is a number, neither true nor false"
             raise Problem("condition", role=role, name=text, message=message) from None
 
     def _qualified(self, text: str) -> str:
