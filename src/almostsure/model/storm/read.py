@@ -43,6 +43,7 @@ import numpy as np
 
 from almostsure.errors import FileError, ModelError
 from almostsure.files import STORM
+from almostsure.memory import give_back
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Constant, split_constants
 from almostsure.model.storm.process import Limits, limits, run_storm
@@ -111,7 +112,10 @@ def from_prism(
         umb, notes = _built(request, shown, limit)
         if notes.get("lifted"):
             _refuse_means(umb, damage)
-        return to_mdp(umb, roles, labels=notes["labels"], uncertain=notes.get("uncertain"))
+        mdp = to_mdp(umb, roles, labels=notes["labels"], uncertain=notes.get("uncertain"))
+    del umb  # and with it the arrays that it keeps
+    give_back()
+    return mdp
 
 
 def _request(shown: str, folder: str, roles: Roles) -> dict[str, Any]:

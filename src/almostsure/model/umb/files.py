@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
 from almostsure.files import HTML, MAPS, STORM, TENSORS, atomic_write, tensors_kind
+from almostsure.memory import give_back
 from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.model.storm.drn import write_drn
 from almostsure.model.umb.archive import Path, Writer
@@ -147,7 +148,10 @@ def load(
         reward = None
     if damage in umb.names("reward"):
         damage = f"reward:{damage}"
-    return to_mdp(umb, Roles(damage, reward, cost, goal, scale).checked())
+    mdp = to_mdp(umb, Roles(damage, reward, cost, goal, scale).checked())
+    del umb  # and with it the arrays that it keeps
+    give_back()
+    return mdp
 
 
 def _check_ending(path: Path) -> None:
