@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from almostsure.model.build.validate import CHUNK
 
+FEW = 1 << 16  # states looked at together, so that nothing between two steps takes memory
+
 Ints = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -97,10 +99,12 @@ def _hashed_width(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> npt.DTyp
 
 def terminal_states(arrays: Arrays) -> Bools:
     """Which states are terminal: every outcome is a damage-free, reward-free self-loop, [num_states]."""
-    begin, end = (arrays.outcome_ptr[ptr] for ptr in (arrays.choice_ptr[:-1], arrays.choice_ptr[1:]))
     result = np.ones(arrays.num_states, np.bool_)
-    for edge in (begin, end - 1):  # cheap: most states leave at their first outcome or at their last
-        result &= arrays.successor[edge] == np.arange(arrays.num_states)
+    for at in range(0, arrays.num_states, FEW):
+        ptr = arrays.outcome_ptr[arrays.choice_ptr[at : at + FEW + 1]]
+        here = np.arange(at, at + ptr.size - 1)
+        for edge in (ptr[:-1], ptr[1:] - 1):  # cheap: most states leave at their first outcome or at their last
+            result[at : at + FEW] &= arrays.successor[edge] == here
     states = np.flatnonzero(result)
     if states.size:
         outcome, owner = spans(arrays.outcome_ptr[arrays.choice_ptr], states)

@@ -149,6 +149,7 @@ def choice_table(pairs: Pairs, shape: tuple[int, int]) -> npt.NDArray[np.int32]:
     """The policy's choices, one row per remaining budget; −1 where it says nothing."""
     table = np.full(shape, -1, np.int32)
     table[pairs.graph.remaining, pairs.graph.state] = pairs.choice
+    table.flags.writeable = False  # so that policies need no copy
     return table
 
 

@@ -87,16 +87,23 @@ def tied_graph(game, is_tied, starts, grows):
 
 
 @njit(cache=True, error_model="numpy")
-def hurts(choice_ptr, game, damages, ends):
-    """The expected damage of a step, by the model's choice, and whether it is a step: none is taken after the end."""
+def charges(game, graph, damages, over, per_step, per_damage):
+    """What a step is charged, for itself and for the damage that it is expected to do, by the model's choice.
+
+    It is filled in where the graph has choices, and is 0 after the end, where no step is taken.
+    """
     outcome_ptr, probability = game.outcome_ptr, game.probability
-    hurt, is_step = np.zeros(outcome_ptr.size - 1), np.zeros(outcome_ptr.size - 1, np.bool_)
-    for s in range(ends.size):
-        for c in range(choice_ptr[s], choice_ptr[s] if ends[s] else choice_ptr[s + 1]):
-            is_step[c] = True
-            for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                hurt[c] += probability[o] * damages[o]
-    return hurt, is_step
+    charge, known = np.zeros(outcome_ptr.size - 1), np.zeros(outcome_ptr.size - 1, np.bool_)
+    for i in range(graph.state.size):
+        for k in range(graph.ptr[i], graph.ptr[i] if over[graph.state[i]] else graph.ptr[i + 1]):
+            c = graph.origin[k]
+            if not known[c]:
+                known[c] = True
+                hurt = 0.0
+                for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+                    hurt += probability[o] * damages[o]
+                charge[c] = per_step + per_damage * hurt
+    return charge
 
 
 @njit(cache=True, error_model="numpy")

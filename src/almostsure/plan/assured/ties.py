@@ -61,13 +61,12 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
         return found
     rounding = ROUNDINGS * EPSILON * float(np.abs(low).max(initial=0.0))
     slack = max(float(left.min() if left.size else tolerance) / USUAL_LENGTH, rounding)
-    cost = None
+    if not (engine.bounds.rival <= slack).any():
+        return found
+    over = engine.mdp.is_terminal()
+    cost = _cost_of_steps(engine, over) if all_end else 0.0
     for _ in range(ATTEMPTS):
-        if not (engine.bounds.rival <= slack).any():
-            return found
-        if cost is None:
-            cost = _cost_of_steps(engine) if all_end else 0.0
-        ties = _Ties(engine, found, starts, _tied(engine, slack), cost)
+        ties = _Ties(engine, found, starts, _tied(engine, slack), over, cost)
         if not ties.exist:
             return found
         ties.decide()
@@ -79,21 +78,22 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
     return found
 
 
-def _cost_of_steps(engine: Engine) -> float:
+def _cost_of_steps(engine: Engine, over: Bools) -> float:
     """What every step costs, if that is the same; otherwise 0."""
     gain, cost = engine.game.gain, -float(engine.game.gain.min(initial=0.0))
-    others = np.flatnonzero(gain != -cost)
-    if engine.discount < 1 or gain[others].any():
+    differs = gain != -cost
+    if engine.discount < 1 or np.count_nonzero(differs) > np.count_nonzero(over) or gain[differs].any():
         return 0.0
+    others = np.flatnonzero(differs)
     owner = np.searchsorted(engine.mdp.choice_ptr, others, side="right") - 1
-    return cost if engine.mdp.is_terminal()[owner].all() else 0.0
+    return cost if over[owner].all() else 0.0
 
 
 class _Ties:
     """The tied choices on what can be reached by them, and the best policy of these."""
 
-    def __init__(self, engine: Engine, found: Pairs, starts: Ints, tied: Bools, cost: float) -> None:
-        self.engine, self.found, self.cost = engine, found, cost
+    def __init__(self, engine: Engine, found: Pairs, starts: Ints, tied: Bools, over: Bools, cost: float) -> None:
+        self.engine, self.found, self.over, self.cost = engine, found, over, cost
         self.play = found.play.copy()
         grows = engine.graph.remaining > 0 if cost > 0 else np.ones(found.play.size, np.bool_)
         self.graph, self.pairs, self.via = engine.call(kernels.tied_graph, engine.game, tied, starts, grows)
@@ -102,12 +102,17 @@ class _Ties:
 
     def decide(self) -> None:
         """Find the policy."""
-        engine, mdp = self.engine, self.engine.mdp
-        hurt, is_step = engine.call(kernels.hurts, mdp.choice_ptr, engine.game, mdp.damage, mdp.is_terminal())
         if self.cost > 0:
-            self._spend_little(hurt)
+            self._spend_little(self._charges(0.0, 1.0))
         else:
-            self._end_soon(np.where(is_step, -1.0 - DAMAGE * hurt, 0.0))
+            self._end_soon(self._charges(-1.0, -DAMAGE))
+
+    def _charges(self, per_step: float, per_damage: float) -> Floats:
+        engine = self.engine
+        charges: Floats = engine.call(
+            kernels.charges, engine.game, self.graph, engine.mdp.damage, self.over, per_step, per_damage
+        )
+        return charges
 
     def _spend_little(self, hurt: Floats) -> None:
         """Where every step costs the same: the least damage."""
