@@ -174,5 +174,15 @@ def test_results_and_settings_cannot_be_changed(package: str) -> None:
     assert set(changing) <= {"Ledger", "Reproduction"}  # which grow
 
 
+def test_arrays_are_never_compared_by_accident() -> None:
+    """Of two dataclasses with arrays, == would ask whether an array is true."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in node.decorator_list):
+                types = [ast.unparse(part.annotation) for part in node.body if isinstance(part, ast.AnnAssign)]
+                if any(word in kind for kind in types for word in ("NDArray", "Ints", "Floats", "Bools")):
+                    assert any("eq=False" in ast.unparse(d) for d in node.decorator_list), f"{path}: {node.name}"
+
+
 def frozen(kind: type) -> bool:
     return bool(kind.__dataclass_params__.frozen)  # type: ignore[attr-defined]

@@ -214,6 +214,9 @@ def test_masks_of_tables_have_their_shape(shield: Shield) -> None:
     states, remaining = np.array([[0, 1, 0], [1, 1, 0]]), np.array([[2, 3, 1], [2, 9, 9]])
     flat = shield.mask(states.ravel(), remaining.ravel())
     assert shield.mask(states, remaining).tolist() == flat.reshape(2, 3, -1).tolist()
+    for one in (states[:, :1], states[:1, :1]):  # one state, several budgets
+        several = shield.mask(np.broadcast_to(one, (2, 3)), remaining)
+        assert shield.mask(one, remaining).tolist() == several.tolist()
 
 
 def test_masks_of_names(shield: Shield) -> None:

@@ -112,7 +112,7 @@ def _narrow(support: Support) -> Support:
     )
 
 
-@dataclass
+@dataclass(eq=False)
 class _Run:
     game: Support
     cap: int

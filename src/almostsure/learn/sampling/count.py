@@ -156,7 +156,7 @@ class Chunk(NamedTuple):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Schedule:
     """``lengths[i]`` samples of ``choices[i]``, which are distinct and ascending."""
 

@@ -46,7 +46,7 @@ RETURN, DAMAGE, STEPS, ENDS, HURTS = range(5)  # the columns that are solved for
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Evaluation:
     """What a policy achieves from the initial state, or from the initial distribution.
 
