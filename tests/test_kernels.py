@@ -111,6 +111,23 @@ def test_what_is_prefetched_is_left_alone():
     assert last(numbers) == kernels.plain(last)(numbers) == 4
 
 
+def test_a_kernel_that_borrows_makes_no_arrays():
+    @kernels.njit(borrows=True)
+    def total(array):
+        return array[1:].sum()
+
+    @kernels.njit(borrows=True)
+    def fresh(size):
+        return np.zeros(size).sum()
+
+    numbers = np.arange(4.0)
+    count = sys.getrefcount(numbers)
+    assert total(numbers) == 6
+    assert sys.getrefcount(numbers) == count
+    with pytest.raises(numba.core.errors.NumbaError, match="Only accept returning of array passed"):
+        fresh(3)
+
+
 def test_users_functions_without_a_module_are_compiled_beside_ours():
     own = {"__name__": None}
     exec("def tripled(x):\n    return 3 * x", own)

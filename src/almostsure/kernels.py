@@ -21,9 +21,13 @@ LOCK = threading.RLock()
 DELAY = 1.0  # seconds of compiling after which it is told
 
 
-def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Numba's decorator of the same name; see the module's documentation."""
-    return lambda function: Kernel(function, options)
+def njit(*, borrows: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Numba's decorator of the same name; see the module's documentation.
+
+    A kernel that ``borrows`` makes no arrays and returns none: those that it is given live longer than the call, and
+    references to them are not counted, which takes longer than the work where kernels are called for a few numbers.
+    """
+    return lambda function: Kernel(function, options | {"_nrt": not borrows})
 
 
 @final

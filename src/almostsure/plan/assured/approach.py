@@ -46,7 +46,7 @@ PASSED = np.uint32(2**32 - 2)  # on the way of a chain of single outcomes
 ROUNDING = 8.0 * EPSILON  # of a step, relative to the largest value
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def relax(part, usable, order, value, policy):
     """Sweep over all choices once; returns the largest change."""
     ptr, entry_ptr, column, factor, constant = part.ptr, part.entry_ptr, part.column, part.factor, part.constant
@@ -65,7 +65,7 @@ def relax(part, usable, order, value, policy):
     return most
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def follow(part, order, value, policy, rows, sweeps):
     """Sweep over the policy's choices only; if the number of sweeps is negative, every other one goes backward."""
     count = copy_rows(part, order, value, policy, rows)
@@ -73,7 +73,7 @@ def follow(part, order, value, policy, rows, sweeps):
     expand(order, value, rows)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def copy_rows(part, order, value, policy, rows):
     """Copy the policy's choices, which are read much faster side by side; returns how many :func:`bridge` leaves."""
     position, first, columns, factors, constants = rows.position, rows.first, rows.columns, rows.factors, rows.constants
@@ -92,7 +92,7 @@ def copy_rows(part, order, value, policy, rows):
     return count
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def sweep_rows(rows, count, sweeps):
     """Sweep over what is left; returns the largest change in the last sweep."""
     start, columns, factors, constants, now = rows.start, rows.columns, rows.factors, rows.constants, rows.now
@@ -109,7 +109,7 @@ def sweep_rows(rows, count, sweeps):
     return most
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def expand(order, value, rows):
     """The values of all positions from those that are left."""
     root, shift, scale, now = rows.root, rows.shift, rows.scale, rows.now
@@ -134,7 +134,7 @@ class Rows(NamedTuple):
     now: np.ndarray  # [positions], values of those that are kept
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def bridge(rows, size):
     """Leave out rows with a single entry, if they are many; returns how many are left, at the beginning of the arrays.
 
@@ -355,7 +355,7 @@ def eliminate(part, order, policy, value):
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def settle_small(game, bounds, members, part, scratch, half):
     """Settle a small component in which staying costs; False where another method is needed."""
     state, ptr, origin, place, chosen = game.graph.state, game.graph.ptr, part.origin, bounds.place, bounds.policy
@@ -392,7 +392,7 @@ def settle_small(game, bounds, members, part, scratch, half):
     return done
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def _values(part, usable, order, value, policy, threshold):
     """Values that change by at most the threshold; returns the last change, or ∞ if they were not found."""
     if order.size > ELIMINATED:
@@ -407,7 +407,7 @@ def _values(part, usable, order, value, policy, threshold):
     return np.inf
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def settle(game, bounds, order, begin, small, part, scratch, half):
     """Settle components one by one, until one is too large or needs another method; returns its number."""
     start, member = order
@@ -417,14 +417,15 @@ def settle(game, bounds, order, begin, small, part, scratch, half):
         while i < start.size - 1 and start[i + 1] - start[i] > 1:
             if start[i + 1] - start[i] > small:
                 return i
-            read_ahead(game, member, np.int64(start[i]), np.int64(start[i + 1]))
+            for j in range(np.int64(start[i]), np.int64(start[i + 1])):
+                read_ahead(game, member, j)
             if not settle_small(game, bounds, member[start[i] : start[i + 1]], part, scratch, half):
                 return i
             i += 1
     return i
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def largest(graph, order, small):
     """The most pairs, choices and entries of a component that is settled where it stands."""
     start, member = order

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.steps import NOWHERE, Part
+from almostsure.plan.assured.steps import NOWHERE, Part, read_ahead
 
 STAY = NOWHERE  # the origin of the choice to rest
 NO_STAY = np.empty(0, np.bool_)
@@ -16,7 +16,7 @@ NO_STAY.flags.writeable = False
 LATE = 0.999999  # the largest probability of outcomes that are not known yet that a first value believes
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def cut(game, bounds, members, can_stay, part):
     """Fill the compact arrays of a component; members of one position follow one another.
 
@@ -32,7 +32,9 @@ def cut(game, bounds, members, can_stay, part):
     part_ptr, part_entry_ptr, column, factor, constant, part_origin, leaks, _, _ = part
     most, top, error, relative = -np.inf, -np.inf, 0.0, 0.0
     k, z, last, leaves, losing, is_endless = 0, 0, -1, False, False, False
-    for x in members:
+    for i in range(members.size):
+        read_ahead(game, members, i)
+        x = members[i]
         here = np.int64(place[x])
         if here != last:
             part_ptr[here], last = k, here
@@ -79,7 +81,7 @@ def cut(game, bounds, members, can_stay, part):
     return (last + 1, k, z), (most, top, error, relative, leaves and not losing)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def _widest(below, above, error, relative):
     """The largest error so far, and the largest relative one, with one more pair of bounds."""
     wide, size = 0.5 * above - 0.5 * below, 0.5 * abs(above) + 0.5 * abs(below)
@@ -88,7 +90,7 @@ def _widest(below, above, error, relative):
     return wide if wide > error else error, relative  # not max: NaN is no error
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def list_predecessors(part, size):
     """Fill in who leads to each position."""
     ptr, entry_ptr, column, pred_ptr, pred = part.ptr, part.entry_ptr, part.column, part.pred_ptr, part.pred
@@ -109,7 +111,7 @@ def list_predecessors(part, size):
     pred_ptr[0] = 0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def search_back(part, alive, usable, found, queue):
     """List who of those alive may leave by usable choices, nearest to an exit first; returns how many they are."""
     ptr, entry_ptr, column, leak = part.ptr, part.entry_ptr, part.column, part.leak
@@ -168,7 +170,7 @@ def leave_surely(part, size, usable, queue):
                         usable[k] = False
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def guess(part, usable, order, value):
     """First values, in the given order: outcomes that are not known yet count as if they led back."""
     ptr, entry_ptr, column, factor, constant, leak = (

@@ -37,6 +37,7 @@ TINY = 1e-300  # more than all underflows of one step
 NOWHERE = np.uint32(2**32 - 1)
 ROUNDS = 12  # of widening until bounds are proved
 AHEAD = 12  # pairs that memory is asked for before they are looked at
+LINE = 16  # indices that come with one that memory is asked for
 
 
 class Game(NamedTuple):
@@ -77,31 +78,37 @@ class Part(NamedTuple):
     pred: np.ndarray  # [entries], the positions that may lead to each
 
 
-@njit(cache=True, error_model="numpy")
-def read_ahead(game, member, begin, end):
-    """Before pairs of the list are looked at, have what will be read of some that follow brought near."""
+@njit(cache=True, error_model="numpy", borrows=True)
+def read_ahead(game, member, i):
+    """Before a pair of a list is looked at, have what will be read of some that follow brought near."""
     _, _, ptr, origin, entry_ptr, target = game.graph
-    _, outcome_ptr, probability, gains, is_one, _ = game
-    for i in range(begin, min(end, member.size - 2 * AHEAD)):
+    _, outcome_ptr, probability, gains, _, _ = game
+    if i + 2 * AHEAD < member.size:
         prefetch(ptr, member[i + 2 * AHEAD])
         k = ptr[member[i + AHEAD + AHEAD // 2]]
         prefetch(origin, k)
         prefetch(entry_ptr, k)
         k = ptr[member[i + AHEAD]]
-        c = origin[k]
-        prefetch(target, entry_ptr[k])
+        e, c = entry_ptr[k], origin[k]
+        prefetch(target, e)
+        prefetch(target, e + LINE)
         prefetch(gains, c)
-        prefetch(is_one, c)
-        prefetch(probability, outcome_ptr[c])
+        prefetch(outcome_ptr, c)
+        o = outcome_ptr[origin[ptr[member[i + AHEAD // 2]]]]
+        prefetch(probability, o)
+        prefetch(probability, o + LINE // 2)
+        prefetch(probability, o + LINE)
 
 
-@njit(cache=True, error_model="numpy")
-def look(game, bounds, pairs):
-    """One step backward from some pairs: they are worth what the best of their choices is worth."""
+@njit(cache=True, error_model="numpy", borrows=True)
+def look(game, bounds, member, begin, end):
+    """One step backward from some pairs of a list: they are worth what the best of their choices is worth."""
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, is_one, discount = game
     lows, highs, policy, _, rival = bounds
-    for x in pairs:
+    for i in range(begin, end):
+        read_ahead(game, member, i)
+        x = member[i]
         best, most, choice = -np.inf, -np.inf, ptr[x]
         second, leaves = -np.inf, 1.0
         for k in range(ptr[x], ptr[x + 1]):
@@ -110,7 +117,6 @@ def look(game, bounds, pairs):
             shift = np.int64(outcome_ptr[c]) - first
             gain = gains[c]
             low, high, size, away, stay = 0.0, 0.0, 2.0 * abs(gain), 0.0, 0.0
-            is_lost, is_endless = False, False
             for e in range(first, last):
                 y, p = target[e], probability[e + shift]
                 if y == x:
@@ -118,11 +124,14 @@ def look(game, bounds, pairs):
                     continue
                 away += p
                 a, b = lows[y], highs[y]
-                is_lost = is_lost or b == -np.inf
-                is_endless = is_endless or a == np.inf
                 low += p * a
                 high += p * b
                 size += p * max(abs(a), abs(b))
+            is_lost, is_endless = False, False
+            if not size < np.inf:
+                for e in range(first, last):
+                    is_lost = is_lost or (target[e] != x and highs[target[e]] == -np.inf)
+                    is_endless = is_endless or (target[e] != x and lows[target[e]] == np.inf)
             low, high, roundings = gain + discount * low, gain + discount * high, last - first + 4.0
             if last - first == 1:
                 roundings = 2.0
@@ -183,7 +192,7 @@ def change(gain, side, x, entries, rule, target, probability, place):
     return total + error, total - error, away
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def lacking(game, bounds, members, merged):
     """By how much the bounds of a component fall short of being proved, at most.
 
@@ -218,24 +227,21 @@ def lacking(game, bounds, members, merged):
     return missing
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def step_back(game, bounds, order, begin):
     """Settle components that are single pairs, from the given one on; returns the first that is not."""
     start, member = order
     i = begin
     while i < start.size - 1 and start[i + 1] - start[i] == 1:
         i += 1
-    for first in range(np.int64(start[begin]), np.int64(start[i]), AHEAD):
-        last = min(first + AHEAD, np.int64(start[i]))
-        read_ahead(game, member, first, last)
-        look(game, bounds, member[first:last])
+    look(game, bounds, member, np.int64(start[begin]), np.int64(start[i]))
     return i
 
 
 # ---------------------------------------------------------------------- proofs
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", borrows=True)
 def prove(game, bounds, members, value, height, exits, merged):
     """Widen bounds around the values until they are proved; False if they never are.
 
