@@ -30,8 +30,9 @@ Messages have the form *what* must *rule*; got *value* at *place*. *Remedy.*  Th
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, final
 
 
 class AlmostSureError(Exception):
@@ -162,6 +163,28 @@ class MissingExtra(AlmostSureError, ImportError):
     def __init__(self, module: str, extra: str) -> None:
         super().__init__(f"this needs {module}, which is not installed. Run: pip install 'almostsure[{extra}]'")
         self.extra = extra
+
+
+@final
+class Blame:
+    """Around code of others: an error of theirs becomes a ModelError, whose message begins with what ``what`` returns.
+
+    Our own errors and Ctrl-C pass.  A function, since nobody needs the words as long as all is well.
+    """
+
+    __slots__ = ("what", "where")
+
+    def __init__(self, what: Callable[[], str], **where: int) -> None:
+        self.what, self.where = what, where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, AlmostSureError):
+            raise ModelError(f"{self.what()}: {type(error).__name__}: {error}", **self.where) from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -71,7 +71,7 @@ def test_observations_are_encoded():
     assert space.observed({"x": 1, "y": 1}) == 3
     with pytest.raises(ModelError, match=r"encode must return a state 0 … 3; got 4\.$"):
         space.observed({"x": 2, "y": 1})
-    with pytest.raises(ModelError, match=r"encode failed: KeyError: 'y'; the observation was \{'x': 2\}"):
+    with pytest.raises(ModelError, match=r"encode failed for the observation \{'x': 2\}: KeyError: 'y'"):
         space.observed({"x": 2})
     assert space.with_unknown().observed({"x": 0, "y": 1}) == 2
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from almostsure.arguments import whole
-from almostsure.errors import AlmostSureError, ArgumentError, LimitReached, ModelError
+from almostsure.errors import ArgumentError, Blame, LimitReached, ModelError
 from almostsure.model.arrays import spans
 from almostsure.model.build.transitions import build
 from almostsure.model.labels import TRAP
@@ -160,14 +160,8 @@ class _Product:
         """What a memory becomes: its number (−1 ended, −2 forbidden), and the damage (−1: as it was)."""
         memory, letter = divmod(key, len(self.letters))
         before, read = self.memories[memory], self.letters[letter]
-        try:
+        with Blame(lambda: f"the monitor failed with {brief(before)} remembered, at {brief(read)}"):
             after = self.monitor.read(before, read)
-        except AlmostSureError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"the monitor failed with {brief(before)} remembered, at {brief(read)}: {type(error).__name__}: {error}"
-            ) from error
         after, damage = verdict_of(after)
         damage = -1 if damage is None else damage
         if after is FORBIDDEN:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import whole
-from almostsure.errors import AlmostSureError, ArgumentError, ModelError, UnknownName
+from almostsure.errors import ArgumentError, Blame, ModelError, UnknownName
 from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, index_dtype
 from almostsure.model.build.given import Actions, Initial, action_rows, initial_distribution, positive
 from almostsure.model.build.validate import check_choices, check_initial
@@ -206,14 +206,8 @@ class Space:
         """The state that an observation shows: through ``encode``, or as an index or a name of an observed state."""
         state = observation
         if self.encode is not None:
-            try:
+            with Blame(lambda: f"encode failed for the observation {brief(observation)}"):
                 state = self.encode(observation)
-            except AlmostSureError:
-                raise
-            except Exception as error:
-                raise ModelError(
-                    f"encode failed: {type(error).__name__}: {error}; the observation was {brief(observation)}"
-                ) from error
         try:
             index = self.state(state)
         except UnknownName:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from almostsure.errors import AlmostSureError, ModelError
+from almostsure.errors import Blame, ModelError
 from almostsure.model.arrays import action_dtype, index_dtype
 from almostsure.model.space import Space
 
@@ -50,12 +50,8 @@ class Cells(Space):
     def point(self, observation: Any) -> list[float]:
         """The coordinates of the state that an observation shows."""
         state_of = self.abstraction.state_of
-        try:
+        with Blame(lambda: "state_of failed"):
             state = observation if state_of is None else state_of(observation)
-        except AlmostSureError:
-            raise
-        except Exception as error:
-            raise ModelError(f"state_of failed: {type(error).__name__}: {error}") from error
         return self._coordinates(state)
 
     def state(self, state: Any) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import and_more
-from almostsure.errors import AlmostSureError, ModelError, UnknownName
+from almostsure.errors import Blame, ModelError, UnknownName
 from almostsure.model.arrays import Bools, Floats, Ints
 from almostsure.model.space import Encode
 
@@ -232,14 +232,10 @@ def _damages(values: Any, place: Place, most: int) -> Ints:
 
 def encoded(name: str, values: Iterable[Any], encode: Encode, place: Place) -> list[Any]:
     """What ``encode`` makes of each value."""
-    result = []
-    for i, value in enumerate(values):
-        try:
+    result: list[Any] = []
+    with Blame(lambda: f"encode failed for the {name} of {place(len(result))}"):
+        for value in values:
             result.append(encode(value))
-        except AlmostSureError:
-            raise
-        except Exception as error:
-            raise ModelError(f"encode failed for the {name} of {place(i)}: {type(error).__name__}: {error}") from error
     return result
 
 

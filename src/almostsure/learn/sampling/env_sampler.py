@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import count
-from almostsure.errors import AlmostSureError, ModelError
+from almostsure.errors import Blame, ModelError
 from almostsure.learn.sampling.identity import identity_of
-from almostsure.learn.sampling.samplers import ABSTRACTION, action_row, failed
+from almostsure.learn.sampling.samplers import ABSTRACTION, action_row
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.damage import Damage, known_damage, takes_an_outcome
 from almostsure.model.build.given import Actions, Initial
@@ -186,12 +186,8 @@ class EnvSampler:
         next_states, rewards, damages = states.copy(), np.zeros(states.size), np.zeros(states.size)
         for i in np.flatnonzero(states != self.num_states).tolist():
             state, action = int(states[i]), int(actions[i])
-            try:
+            with _blame(state, action):
                 next_states[i], rewards[i], damages[i] = self._one(state, action)
-            except AlmostSureError:
-                raise
-            except Exception as error:
-                raise failed("the environment", state, action, error) from error
         return next_states, rewards, damages
 
     def walk(self, steps: int, rng: np.random.Generator) -> Iterator[tuple[int, int, int, float]]:
@@ -208,12 +204,8 @@ class EnvSampler:
                 observation = self._env.reset(seed=int(rng.integers(2**31)))[0]
             state = self._state(observation, "after reset or a step")
             action = int(rng.choice(np.asarray(self.actions(state))))
-            try:
+            with _blame(state, action):
                 observation, (after, _, damage), over = self._step(observation, state, action)
-            except AlmostSureError:
-                raise
-            except Exception as error:
-                raise failed("the environment", state, action, error) from error
             yield state, action, after, damage
             observation = None if over else observation
         self._env.reset()
@@ -283,14 +275,8 @@ class EnvSampler:
         return {state: times / RESETS for state, times in sorted(found.items())}
 
     def _start(self, seed: int) -> int:
-        try:
+        with Blame(lambda: f"the environment failed at reset(seed={seed})"):
             return self._state(self._env.reset(seed=seed)[0], f"after reset(seed={seed})")
-        except AlmostSureError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"the environment failed at reset(seed={seed}): {type(error).__name__}: {error}"
-            ) from error
 
 
 # ---------------------------------------------------------------------- toy text
@@ -314,6 +300,10 @@ def _set_toy_state(env: Any, state: int) -> None:
 
 
 # ---------------------------------------------------------------------- pieces
+
+
+def _blame(state: int, action: int) -> Blame:
+    return Blame(lambda: f"the environment failed at state {state}, action {action}", state=state, action=action)
 
 
 def _checked_damage(damage: Damage | str) -> Damage | str:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import and_more, count, whole_array
-from almostsure.errors import AlmostSureError, ModelError
+from almostsure.errors import Blame, ModelError
 from almostsure.learn.counts import Counts
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.model.arrays import Floats, Ints
@@ -93,12 +93,8 @@ class CheckedSampler:
         """One outcome of each choice, checked: next states, rewards, damages."""
         states = self.states[choices].astype(np.int64)
         actions = self.space.choice_action[choices].astype(np.int64)
-        try:
+        with Blame(lambda: "the sampler failed"):
             answer = self.sampler.sample(states, actions, rng)
-        except AlmostSureError:
-            raise
-        except Exception as error:
-            raise ModelError(f"the sampler failed: {type(error).__name__}: {error}") from error
         return self._checked(choices, answer)
 
     def _checked(self, choices: Ints, answer: Any) -> tuple[Ints, Floats, Ints]:
@@ -285,12 +281,8 @@ class FunctionSampler:
     def _one(self, state: int, action: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
         if state in self.terminal:
             return state, 0.0, 0
-        try:
+        with Blame(lambda: f"the simulator failed at state {state}, action {action}", state=state, action=action):
             result = self._step(state, action, rng)
-        except AlmostSureError:
-            raise
-        except Exception as error:
-            raise failed("the simulator", state, action, error) from error
         if not isinstance(result, (tuple, list)) or len(result) != 3:
             where = f"at state {state}, action {action}"
             raise ModelError(
@@ -300,12 +292,6 @@ class FunctionSampler:
             )
         next_state, reward, damage = result
         return next_state, reward, damage
-
-
-def failed(who: str, state: int, action: int, error: Exception) -> ModelError:
-    """What is told if somebody else's code fails."""
-    what = f"{who} failed at state {state}, action {action}: {type(error).__name__}: {error}"
-    return ModelError(what, state=state, action=action)
 
 
 def action_row(actions: Actions, state: int) -> npt.ArrayLike:

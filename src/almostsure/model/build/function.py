@@ -16,7 +16,7 @@ from typing import Any, final
 import numpy as np
 
 from almostsure.arguments import names_right_word, whole
-from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, LimitReached, ModelError
+from almostsure.errors import ArgumentError, Blame, Interrupted, LimitReached, ModelError
 from almostsure.model.build.transitions import build
 from almostsure.model.build.validate import SUM_TOLERANCE
 from almostsure.model.mdp import MDP
@@ -140,12 +140,8 @@ class _Search:
             self.terminal.append(at)
 
     def _actions_of(self, state: Any) -> list[Any]:
-        try:
+        with Blame(lambda: f"actions({brief(state)}) failed"):
             return list(self.actions(state))
-        except AlmostSureError:
-            raise
-        except Exception as error:
-            raise ModelError(f"actions({brief(state)}) failed: {type(error).__name__}: {error}") from error
 
     def _action(self, action: Any, state: Any) -> int:
         """The number of an action."""
@@ -158,19 +154,13 @@ class _Search:
         """The outcomes of a choice, with their next states numbered."""
         index = self.index
         result = []
-        try:
+        rule = "outcomes must yield (probability, next_state, reward, damage)"
+        with Blame(lambda: f"{rule}; at {_place(state, action)} it failed"):
             for probability, after, reward, damage in self.outcomes(state, action):
                 known = index.get(after)
                 number = self.number(after, _place(state, action)) if known is None else known
                 result.append((probability, number, reward, damage))
             total = math.fsum([row[0] for row in result])
-        except AlmostSureError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"outcomes must yield (probability, next_state, reward, damage); at {_place(state, action)} it failed: "
-                f"{type(error).__name__}: {error}"
-            ) from error
         if not abs(total - 1.0) <= SUM_TOLERANCE:
             if not result:
                 raise ModelError(f"{_place(state, action)} has no outcomes; for a terminal state let actions be empty")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import AlmostSureError, ModelError, UnknownName
+from almostsure.errors import Blame, ModelError, UnknownName
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.validate import numbers
 from almostsure.wording import brief
@@ -67,12 +67,8 @@ def action_rows(actions: Actions, count: int) -> list[Ints]:
 
 
 def _called_row(actions: Callable[[int], npt.ArrayLike], state: int) -> Ints:
-    try:
+    with Blame(lambda: f"actions({state}) failed", state=state):
         row = actions(state)
-    except AlmostSureError:
-        raise
-    except Exception as error:
-        raise ModelError(f"actions({state}) failed: {type(error).__name__}: {error}", state=state) from error
     return _action_row(row, state)
 
 
