@@ -36,7 +36,7 @@ ROOMS = ("model", "budget", "policy", "shield")
 EXPORTS = ("plan/risk/test_files.py", "abstract/shield/test_policy.py")
 UNSEEN = {  # files whose lines coverage does not see, compiled or written into exports, and the tests that compare them
     "budget/compiled": ("budget/compiled", "budget/test_agreement.py", "budget/test_certificate.py"),
-    "budget/horizon_kernel": ("budget/test_horizon.py",),
+    "budget/horizon_solve": ("budget/test_horizon.py",),
     "policy/simulation/kernel": ("policy/simulation",),
     "shield/export/frame": ("shield", *EXPORTS),
     "shield/export/runtime": ("shield", *EXPORTS),

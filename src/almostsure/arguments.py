@@ -164,6 +164,11 @@ def check_real(name: str, value: object) -> float:
     return number
 
 
+def as_python(value: Any) -> Any:
+    """A number of NumPy's as Python's own; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def and_more(count: int, what: str) -> str:
     """The tail of an error message that counts the other offenders."""
     many = what[:-1] + "ies" if what.endswith("y") else what + "s"

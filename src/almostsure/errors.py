@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from types import TracebackType
 from typing import Any, final
 
@@ -163,6 +164,16 @@ class MissingExtra(AlmostSureError, ImportError):
     def __init__(self, module: str, extra: str) -> None:
         super().__init__(f"this needs {module}, which is not installed. Run: pip install 'almostsure[{extra}]'")
         self.extra = extra
+
+
+def optional(module: str, extra: str, *parts: str) -> Any:
+    """A module of an optional dependency, with those of its parts that must be loaded; MissingExtra without it."""
+    try:
+        for part in parts:
+            import_module(f"{module}.{part}")
+        return import_module(module)
+    except ImportError:
+        raise MissingExtra(module, extra) from None
 
 
 @final

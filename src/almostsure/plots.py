@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from almostsure.errors import MissingExtra
+from almostsure.errors import optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -41,7 +41,4 @@ def tidy(axes: Axes) -> None:
 
 def require() -> None:
     """Raise MissingExtra unless Matplotlib is installed."""
-    try:
-        import matplotlib as _  # noqa: F401
-    except ImportError:
-        raise MissingExtra("matplotlib", "plot") from None
+    optional("matplotlib", "plot")

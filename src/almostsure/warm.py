@@ -50,11 +50,11 @@ def _grids() -> None:
 
 
 def _learning() -> None:
-    from almostsure.learn.learners import registry
+    from almostsure.learn.learners import qlearning
     from almostsure.learn.sampling import count as sampling
 
     sampling.warm_up()
-    registry.warm_up()
+    qlearning.warm_up()
 
 
 if __name__ == "__main__":

@@ -1,18 +1,19 @@
 """Solving for a horizon: whole sweeps of the operator on small models, compiled ones on large models.
 
-:mod:`almostsure.budget.horizon` has the mathematics.
+:mod:`almostsure.budget.horizon` has the mathematics.  The compiled iteration, whose plain twin is ``iterate_plain``,
+looks at a state again only if the value of one of its successors rose in the step before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import cast
+from typing import Any
 
 import numpy as np
 
 from almostsure.arguments import count
 from almostsure.budget.horizon import HorizonBudget, Rises, Values, first_values, horizon_budget
 from almostsure.budget.minimal import INFINITE, NO_CAP
+from almostsure.kernels import njit
 from almostsure.model.arrays import grouped
 from almostsure.model.mdp import MDP, Ints, Support
 
@@ -24,7 +25,7 @@ def forced_within(mdp: MDP, horizon: int, cap: int | None) -> HorizonBudget:
     """The least damage that can be forced within ``horizon`` steps, for that many and for every smaller number."""
     steps, limit = count("horizon", horizon, least=0), NO_CAP if cap is None else cap
     start = first_values(mdp)
-    iterate = iterate_plain if mdp.num_outcomes * steps <= SMALL_WORK else _compiled()
+    iterate = iterate_plain if mdp.num_outcomes * steps <= SMALL_WORK else iterate_compiled
     state, step, value, done = iterate(mdp.support, start, steps, limit)
     never = np.flatnonzero(start)
     state = np.concatenate([never, state])
@@ -56,7 +57,78 @@ def _joined(found: list[tuple[Ints, Ints, Ints]], done: int) -> tuple[Ints, Ints
     return states, steps, values, done
 
 
-def _compiled() -> Callable[..., tuple[Ints, Ints, Ints, int]]:
-    from almostsure.budget.horizon_kernel import iterate_compiled
+# ---------------------------------------------------------------------- compiled
 
-    return cast(Callable[..., tuple[Ints, Ints, Ints, int]], iterate_compiled)
+
+def iterate_compiled(support: Any, start: Any, steps: int, cap: int) -> tuple[Any, Any, Any, int]:
+    """State, step and value of every rise, and the steps that were done."""
+    ptr, before = predecessors(support.choice_ptr, support.outcome_ptr, support.successor)
+    model = (support.choice_ptr, support.outcome_ptr, support.successor, support.damage)
+    found, done = iterate(model, (ptr, before), start.copy(), steps, cap)
+    return found[:, 0], found[:, 1], found[:, 2], done
+
+
+@njit(cache=True)
+def predecessors(choice_ptr: Any, outcome_ptr: Any, successor: Any) -> Any:
+    """The states that may lead to each state, with repetitions: offsets and states."""
+    size = choice_ptr.size - 1
+    ptr = np.zeros(size + 1, np.int64)
+    for o in range(successor.size):
+        ptr[successor[o] + 1] += 1
+    for s in range(size):
+        ptr[s + 1] += ptr[s]
+    place, before = ptr[:-1].copy(), np.empty(successor.size, np.int32)
+    for s in range(size):
+        for o in range(outcome_ptr[choice_ptr[s]], outcome_ptr[choice_ptr[s + 1]]):
+            before[place[successor[o]]] = s
+            place[successor[o]] += 1
+    return ptr, before
+
+
+@njit(cache=True)
+def iterate(model: Any, graph: Any, values: Any, steps: int, cap: int) -> Any:
+    """Jacobi sweeps over the states that may rise; rises are written down as (state, step, value)."""
+    ptr, before = graph
+    size = values.size
+    found, count = np.empty((max(size, 16), 3), np.int64), 0
+    active, number = np.arange(size).astype(np.int32), size
+    stamp = np.zeros(size, np.int32)
+    for step in range(1, steps + 1):
+        first = count
+        for i in range(number):
+            s = active[i]
+            new = value_of(model, values, s, cap)
+            if new > values[s]:
+                if count == found.shape[0]:
+                    larger = np.empty((2 * count, 3), np.int64)
+                    larger[:count] = found
+                    found = larger
+                found[count, 0], found[count, 1], found[count, 2] = s, step, new
+                count += 1
+        if count == first:
+            return found[:count], step - 1
+        number = 0
+        for i in range(first, count):
+            s = found[i, 0]
+            values[s] = found[i, 2]
+            for j in range(ptr[s], ptr[s + 1]):
+                if stamp[before[j]] != step:
+                    stamp[before[j]] = step
+                    active[number] = before[j]
+                    number += 1
+    return found[:count], steps
+
+
+@njit(cache=True)
+def value_of(model: Any, values: Any, s: int, cap: int) -> Any:
+    """Min over choices of max over outcomes of d + v(s'); INFINITE above the cap."""
+    choice_ptr, outcome_ptr, successor, damage = model
+    best = np.int64(INFINITE)
+    for c in range(choice_ptr[s], choice_ptr[s + 1]):
+        worst = np.int64(0)
+        for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
+            worst = max(worst, np.int64(values[successor[o]]) + np.int64(damage[o]))
+            if worst >= best:
+                break
+        best = min(best, worst)
+    return INFINITE if best > cap else best

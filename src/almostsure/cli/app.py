@@ -10,9 +10,10 @@ from typer.core import TyperCommand, TyperGroup
 from almostsure.cli.commands.budget_choice import frontier, suggest
 from almostsure.cli.commands.budgets import budget, explain
 from almostsure.cli.commands.continuous import abstract
+from almostsure.cli.commands.demo import demo
 from almostsure.cli.commands.evidence import check, convert, export
-from almostsure.cli.commands.first import demo, models
 from almostsure.cli.commands.learning import compare, learn
+from almostsure.cli.commands.models import models
 from almostsure.cli.commands.pages import paper, report
 from almostsure.cli.commands.policies import simulate, solve
 from almostsure.cli.exits import DEBUG, run_to_exit

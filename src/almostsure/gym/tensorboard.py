@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, final
 
-from almostsure.errors import MissingExtra
+from almostsure.errors import optional
 from almostsure.learn.ledger import Entry, Episode, Violation
 
 
@@ -27,7 +27,7 @@ class TensorBoardSink:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        _writer_class()  # say now that it is not installed
+        optional("tensorboard", "deep", "summary")  # say now that it is not installed
         self.folder = os.path.abspath(folder)
         self._writer: Any = None
         self._episodes = self._interventions = self._violations = 0
@@ -53,7 +53,7 @@ class TensorBoardSink:
 
     def _write(self, values: dict[str, float]) -> None:
         if self._writer is None:
-            self._writer = _writer_class()(self.folder)
+            self._writer = optional("tensorboard", "deep", "summary").summary.Writer(self.folder)
         for name, value in values.items():
             self._writer.add_scalar(f"almostsure/{name}", value, self._episodes)
 
@@ -65,11 +65,3 @@ class TensorBoardSink:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_writer": None}
-
-
-def _writer_class() -> Any:
-    try:
-        from tensorboard.summary import Writer
-    except ImportError as error:
-        raise MissingExtra("tensorboard", "deep") from error
-    return Writer

@@ -40,7 +40,7 @@ from typing import Any, NoReturn, Self, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, count, whole, whole_array
+from almostsure.arguments import as_python, check_budget, count, whole, whole_array
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
@@ -189,7 +189,7 @@ class OnlineShield:
             return self.space.state(next_state), int(remaining) - int(damage)
         said = np.full(len(state), math.nan) if damage is None else damage
         steps = zip(state, remaining, action, next_state, said, np.broadcast_to(reward, len(state)), strict=True)
-        runs = [self.after((s, left), a, s2, _plain(d), reward=r) for s, left, a, s2, d, r in steps]
+        runs = [self.after((s, left), a, s2, as_python(d), reward=r) for s, left, a, s2, d, r in steps]
         return np.array([run[0] for run in runs], np.int64), np.array([run[1] for run in runs], np.int64)
 
     def _check_process(self) -> None:
@@ -519,7 +519,3 @@ def _no_counts(
     if space is None or is_environment(space):
         return Counts(space_of_env(space, num_states=num_states, actions=actions, initial=initial, encode=encode))
     return as_sampler(space).new_counts(None)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

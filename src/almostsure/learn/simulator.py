@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from almostsure.arguments import as_python
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.model.build.damage import Damage, known_damage
 
@@ -237,7 +238,7 @@ def as_key(observation: Any) -> Hashable:
         return tuple(as_key(item) for item in observation)
     if isinstance(observation, np.ndarray):
         return as_key(observation.tolist())
-    plain: Hashable = observation.item() if isinstance(observation, np.generic) else observation
+    plain: Hashable = as_python(observation)
     return plain
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator
 from itertools import chain
-from typing import Any, NamedTuple, cast, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def explore(
         raise ArgumentError("mu and delta must be given together")
     search = Simulator(env, damage, key or as_key, get_state, set_state)
     starts = search.starts(range(seed, seed + count("resets", resets)))
-    sampled = None if mu is None else _Sampled(search, Rarity(unit("mu", mu), unit("delta", delta)), seed)
+    sampled = None if mu is None else _Sampled(search, Goal(unit("mu", mu), unit("delta", delta), None), seed)
     outcomes = search.outcomes if sampled is None else sampled.outcomes
     shown = _Shown(search.key)
     model = from_function(outcomes, initial=starts, actions=search.actions, key=shown, max_states=max_states)
@@ -161,25 +161,18 @@ class ByName:
         raise ModelError(f"no state of the model is named {brief(str(state))}, as the observation is.{hint}")
 
 
-class Rarity(NamedTuple):
-    """What is assumed about chance, and what may go wrong."""
-
-    mu: float
-    delta: float
-
-
 @final
 class _Sampled:
     """Outcomes by playing each choice as often as its share of delta takes."""
 
-    def __init__(self, search: Simulator, rarity: Rarity, seed: int) -> None:
-        self.search, self.rarity, self.seed = search, rarity, seed
+    def __init__(self, search: Simulator, goal: Goal, seed: int) -> None:
+        self.search, self.goal, self.seed = search, goal, seed
         self.rng = np.random.default_rng([seed, 1])
         self.seen: dict[tuple[Any, int], dict[tuple[Hashable, int], list[float]]] = {}
 
     def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
         """What was seen, with its frequencies."""
-        mu, delta = self.rarity
+        mu, delta, _ = self.goal
         share = 6 * delta / (math.pi * (len(self.seen) + 1)) ** 2
         plays = math.ceil(math.log(math.floor(1 / mu) / share) / -math.log1p(-mu) * (1 + 1e-12))
         found: dict[tuple[Hashable, int], list[float]] = {}
@@ -221,6 +214,6 @@ class _Sampled:
             for (after, hurt), rewards in found.items():
                 mean = math.fsum(rewards) / len(rewards)
                 counts.see(choice, index[after], hurt, mean, times=len(rewards))
-        check_mu(counts, self.rarity.mu)
+        check_mu(counts, self.goal.mu)
         self.check_keys()
-        return budget_of_learned(model, counts, np.ones(model.num_choices, np.bool_), Goal(*self.rarity, None))
+        return budget_of_learned(model, counts, np.ones(model.num_choices, np.bool_), self.goal)

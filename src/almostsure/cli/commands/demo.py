@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, route_look, visited
 from almostsure.cli.options import check_output
 from almostsure.cli.output import console, described, emit, next_step, say, table
@@ -14,6 +18,7 @@ from almostsure.model.mdp import MDP
 from almostsure.wording import number, percent
 
 MODEL = "hazard-map"
+REPORT = Path("almostsure-report.html")
 BUDGET = 3
 NO_LIMIT = 1000.0  # more damage on average than any policy of the demo takes
 
@@ -30,8 +35,12 @@ class Promise:
     overspends: float
 
 
-def show_demo(output: Path, *, json: bool) -> None:
-    """Solve the map under each constraint, draw the routes, and write the report."""
+def demo(
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML report to write.")] = REPORT,
+    json: opt.Json = False,
+) -> None:
+    """Show what this is about: one map, three kinds of constraint, and a report to look at."""
     check_output(output, *HTML)
     mdp = example(MODEL)
     if not json:

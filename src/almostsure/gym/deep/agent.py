@@ -20,7 +20,7 @@ import torch
 
 from almostsure.errors import AlmostSureError, ArgumentError, CorruptFile, ModelMismatch
 from almostsure.files import load_tensors, save_tensors
-from almostsure.gym.deep.deploy import Observe, as_table, distribution, table
+from almostsure.gym.deep.deploy import Observe, as_table, distribution, layers
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.ppo import build, check_device
 from almostsure.gym.deep.settings import Settings
@@ -94,18 +94,8 @@ class DeepAgent:
             returns more, by exact evaluation.
         """
         shield, observe = self._exact(), self._observe()
-        goes_on = ~shield.mdp.is_terminal()  # an environment need not have an observation for its end
-        rows = [
-            table(
-                self.ppo,
-                shield.mdp,
-                observe,
-                shield.mask,
-                states=np.flatnonzero(goes_on & (shield.minimal.of_state <= remaining)),
-                remaining=remaining,
-            )
-            for remaining in range(self.budget + 1)
-        ]
+        needs = shield.minimal.of_state
+        rows = layers(self.ppo, shield.mdp, observe, shield.mask, needs=needs, budget=self.budget)
         policy = as_table(shield.mdp, rows, self.budget, deterministic=deterministic)
         violation = shield.first_violation(policy, self.budget)
         if violation is not None:  # cannot be: what is masked has probability 0
@@ -253,12 +243,12 @@ def _rebuild(
     ppo.policy.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
     if not all(bool(torch.isfinite(value).all()) for value in ppo.policy.state_dict().values()):
         raise ValueError("a parameter is not finite")
-    return replace(agent_of(ppo, on), ends=episodes["ends"], returns=episodes["returns"], damages=episodes["damages"])
+    return replace(agent_of(ppo, on), **episodes)
 
 
-def _episodes(arrays: Arrays) -> Arrays:
-    """The episodes of the training, taken out of a file's arrays; none, if it was written before they were kept."""
-    found = {name: arrays.pop(f"training.{name}", np.empty(0, kind)) for name, kind in EPISODES.items()}
+def _episodes(arrays: Arrays) -> dict[str, Any]:
+    """The episodes of the training, taken out of a file's arrays."""
+    found = {name: arrays.pop(f"training.{name}") for name in EPISODES}
     if any(found[name].dtype != kind or found[name].ndim != 1 for name, kind in EPISODES.items()):
         raise ValueError("the episodes of its training must be lists of numbers")
     if len({array.size for array in found.values()}) > 1:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from almostsure.errors import AlmostSureError, PolicyError
+from almostsure.learn.learners.session import greedy
 from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy.evaluation.evaluate import evaluate
@@ -36,6 +37,15 @@ def table(ppo: Any, mdp: MDP, observe: Observe, mask: Mask, *, states: Ints, rem
         spread[part] = distribution(ppo, observe(part, left), mask(part, left))
     result: Floats = spread[mdp.choice_states(), mdp.choice_action]
     return result
+
+
+def layers(ppo: Any, mdp: MDP, observe: Observe, mask: Mask, *, needs: Ints, budget: int) -> list[Floats]:
+    """A row for each of 0 … budget left, of the states in which that is enough and an episode is not over."""
+    goes_on = ~mdp.is_terminal()  # an environment need not have an observation for its end
+    return [
+        table(ppo, mdp, observe, mask, states=np.flatnonzero(goes_on & (needs <= left)), remaining=left)
+        for left in range(budget + 1)
+    ]
 
 
 def distribution(ppo: Any, observations: Any, mask: Bools) -> Floats:
@@ -63,21 +73,12 @@ def _on_cpu(network: Any) -> Iterator[None]:
         network.to(device)
 
 
-def likeliest(mdp: MDP, probability: Floats) -> Floats:
-    """The likeliest choice of each state, the first of several; where nothing is said, nothing."""
-    starts, owner = mdp.choice_ptr[:-1].astype(np.int64), mdp.choice_states()
-    best = np.maximum.reduceat(probability, starts, axis=1)
-    wanted = (probability == best[:, owner]) & (probability > 0)
-    before = np.cumsum(wanted, axis=1) - wanted
-    first: Floats = (wanted & (before == before[:, starts][:, owner])).astype(np.float64)
-    return first
-
-
 def as_table(mdp: MDP, rows: list[Floats], budget: int | None, *, deterministic: bool | None) -> Policy:
     """The policy of one row per layer: sampled, greedy, or (None) whichever of the two returns more, exactly."""
     require(8 * 4 * len(rows) * mdp.num_choices, "the table of a network", "Use a smaller budget.")
     probability = np.stack(rows)
-    sampled, sure = (Policy(mdp, probability=x, budget=budget) for x in (probability, likeliest(mdp, probability)))
+    likeliest = greedy(mdp, np.where(probability > 0, probability, -np.inf), np.zeros(probability.shape, np.bool_))
+    sampled, sure = (Policy(mdp, probability=x, budget=budget) for x in (probability, likeliest))
     if deterministic is None:
         return max(sure, sampled, key=lambda policy: _returns(mdp, policy))
     return sure if deterministic else sampled

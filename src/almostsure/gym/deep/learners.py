@@ -22,7 +22,7 @@ import numpy as np
 
 from almostsure.budget.solve import minimal_budget
 from almostsure.gym.deep import regimes
-from almostsure.gym.deep.deploy import as_table, table
+from almostsure.gym.deep.deploy import as_table, layers, table
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.regimes import Regime
@@ -61,11 +61,7 @@ def deployed(ppo: Any, mdp: MDP, budget: int, regime: Regime, features: Features
     if not regime.sees_remaining:
         rows = [table(ppo, mdp, features, regime.mask, states=everywhere, remaining=0)]
         return as_table(mdp, rows, None, deterministic=None)
-    needs = regime.needs
-    rows = [
-        table(ppo, mdp, features, regime.mask, states=np.flatnonzero(needs <= left), remaining=left)
-        for left in range(budget + 1)
-    ]
+    rows = layers(ppo, mdp, features, regime.mask, needs=regime.needs, budget=budget)
     if regime.overspent is not None:
         rows.append(table(ppo, mdp, features, regime.mask, states=everywhere, remaining=regime.overspent))
     return as_table(mdp, rows, budget, deterministic=None)

@@ -19,7 +19,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
-from almostsure.errors import LimitReached, MissingExtra, ModelError, ModelMismatch
+from almostsure.errors import LimitReached, ModelError, ModelMismatch, optional
 from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP
 
@@ -89,11 +89,7 @@ class Room:
 
 def make_room(name: str, map_seed: int, **make_kwargs: Any) -> gymnasium.Env[Any, Any]:
     """A room that draws the same map at each reset."""
-    try:
-        import minigrid  # registers its environments
-    except ImportError as error:
-        raise MissingExtra("minigrid", "envs") from error
-    del minigrid
+    optional("minigrid", "envs")  # registers its environments
     return SameMap(gymnasium.make(name, **make_kwargs), map_seed)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import MissingExtra
+from almostsure.errors import optional
 from almostsure.model.layout import Layout
 
 MODES = ("ansi", "rgb_array", "human")
@@ -145,9 +145,6 @@ def _damage(pygame: Any, surface: Any, middle: int, damage: int) -> None:
 
 
 def _pygame() -> Any:
-    try:
-        import pygame
-    except ImportError as error:
-        raise MissingExtra("pygame", "envs") from error
+    pygame = optional("pygame", "envs")
     pygame.font.init()
     return pygame

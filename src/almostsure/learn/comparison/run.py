@@ -25,8 +25,8 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, LimitReached, UnboundedReturn
 from almostsure.learn.comparison.result import Comparison, Run
 from almostsure.learn.deployment import EPISODES, deployment
-from almostsure.learn.learners.registry import as_learner
-from almostsure.learn.learners.registry import learners as known_learners
+from almostsure.learn.learners.qlearning import as_learner
+from almostsure.learn.learners.qlearning import learners as known_learners
 from almostsure.learn.learners.training import Learner, Training
 from almostsure.learn.learners.world import Playground, playground
 from almostsure.learn.sampling.crew import Workers, as_crew

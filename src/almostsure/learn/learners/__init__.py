@@ -4,8 +4,15 @@
 """
 
 from almostsure.learn.learners.barrier import Barrier, learn_barrier
-from almostsure.learn.learners.qlearning import LagrangianQ, MaskedQ, SauteQ, ShieldedQ, UnconstrainedQ
-from almostsure.learn.learners.registry import as_learner, learners
+from almostsure.learn.learners.qlearning import (
+    LagrangianQ,
+    MaskedQ,
+    SauteQ,
+    ShieldedQ,
+    UnconstrainedQ,
+    as_learner,
+    learners,
+)
 
 __all__ = [
     "Barrier",

@@ -14,8 +14,8 @@ from typing import Any, final
 from almostsure.arguments import count
 from almostsure.learn.learners.allowance import Shielded
 from almostsure.learn.learners.qlearning import MAX_STEPS
+from almostsure.learn.learners.session import train
 from almostsure.learn.learners.steps import Rules
-from almostsure.learn.learners.tabular import train
 from almostsure.learn.learners.training import Training
 from almostsure.learn.learners.world import playground
 from almostsure.learn.online import OnlineShield

@@ -7,19 +7,21 @@ be sampled (:mod:`almostsure.learn.sampling.samplers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, final
 
 from almostsure.arguments import check_discount, check_positive, check_real, count
-from almostsure.errors import ArgumentError, ModelMismatch
+from almostsure.errors import ArgumentError, ModelMismatch, UnknownName
 from almostsure.learn.learners.allowance import Everything, OneStep, Shielded
 from almostsure.learn.learners.baselines import saute_penalty
+from almostsure.learn.learners.session import PLAIN_WORK, train
 from almostsure.learn.learners.steps import EXPLORE, Rules
-from almostsure.learn.learners.tabular import train
-from almostsure.learn.learners.training import Training
+from almostsure.learn.learners.training import Learner, Training
 from almostsure.learn.learners.world import playground
 from almostsure.learn.online import OnlineShield
+from almostsure.model.build.examples import example
 from almostsure.model.mdp import MDP
 from almostsure.plan.risk.inside import Risked
 from almostsure.plan.risk.shield import RiskShield
@@ -236,3 +238,45 @@ def inside_of(shield: RiskShield, mdp: MDP | None, budget: int) -> Risked:
     if shield.budget != budget:
         raise ArgumentError(f"budget must be the {shield.budget} that the RiskShield is for; got {budget}")
     return shield.restrict()
+
+
+# ---------------------------------------------------------------------- by name
+
+learners: Mapping[str, Learner] = MappingProxyType(
+    {
+        "shielded": ShieldedQ(),
+        "unconstrained": UnconstrainedQ(),
+        "lagrangian": LagrangianQ(),
+        "saute": SauteQ(),
+        "one-step": MaskedQ(),
+    }
+)
+
+
+def warm_up() -> None:
+    """Compile the steps of all learners."""
+    learners["shielded"].train(example("paper"), 0, steps=PLAIN_WORK, seed=0)  # more than plain Python would play
+
+
+def as_learner(given: object) -> Learner:
+    """The learner of a name, or the learner itself.
+
+    Parameters
+    ----------
+    given
+        A name, such as ``"shielded"``, or an object with ``name`` and ``train``.
+
+    Examples
+    --------
+    >>> as_learner("shielded").name
+    'shielded Q-learning'
+    """
+    if isinstance(given, str):
+        if given not in learners:
+            raise UnknownName("learner", given, learners, f"There are: {', '.join(learners)}.")
+        return learners[given]
+    if not isinstance(given, Learner) or isinstance(given, type):
+        raise ArgumentError(
+            f"a learner must be a name or have name and train(world, budget, steps=, seed=); got {given!r}"
+        )
+    return given

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import and_more
+from almostsure.arguments import and_more, as_python
 from almostsure.errors import Blame, ModelError, UnknownName
 from almostsure.model.arrays import Bools, Floats, Ints
 from almostsure.model.space import Encode
@@ -162,7 +162,7 @@ class Labels:
             kinds = ("names", "numbers") if are_numbers else ("numbers", "names")
             raise ModelError(
                 f"the {self.what} of a log must be numbers or names, not both; they were {kinds[0]}, and {place(0)} "
-                f"has {_plain(array[0])!r} for its {name}"
+                f"has {as_python(array[0])!r} for its {name}"
             )
 
 
@@ -318,16 +318,12 @@ def _boxed(value: Any) -> Any:
     return value if np.isscalar(value) else repr(value)
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _require(
     good: npt.NDArray[np.bool_], name: str, rule: str, values: npt.NDArray[Any], place: Place, remedy: str = ""
 ) -> None:
     if good.all():
         return
     at = int(np.argmin(good))
-    more, got = int(good.size - np.count_nonzero(good)) - 1, _plain(values[at])
+    more, got = int(good.size - np.count_nonzero(good)) - 1, as_python(values[at])
     shown = "nothing" if got is None or got == "" else "NaN" if got != got else repr(got)
     raise ModelError(f"{name} {rule}; got {shown} at {place(at)}{and_more(more, 'row')}. {remedy}".rstrip())

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import as_python
 from almostsure.errors import ModelError
 from almostsure.learn.logs.columns import Rows
 from almostsure.model.arrays import Bools, Ints
@@ -107,10 +108,10 @@ class Follower:
             how = "terminated" if rows.terminated[at - 1] else "truncated"
             raise ModelError(
                 f"nothing must follow a row that is flagged {how}; {rows.place(at)} goes on with episode "
-                f"{_plain(rows.episode[at])!r}. Give each episode a number of its own."
+                f"{as_python(rows.episode[at])!r}. Give each episode a number of its own."
             )
         for at in np.flatnonzero(begins[new]).tolist():
-            name = _plain(rows.episode[new][at])
+            name = as_python(rows.episode[new][at])
             if name in self._episodes:
                 where = rows.place(at + rows.state.size - begins[new].size)
                 raise ModelError(
@@ -189,10 +190,6 @@ class Follower:
 
 def _same(column: npt.NDArray[Any], at: int) -> bool:
     return bool(column[at] == column[at - 1])
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _row(rows: Rows, at: int) -> Rows:

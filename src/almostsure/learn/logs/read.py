@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.errors import CorruptFile, FileError, MissingExtra, ModelError
+from almostsure.errors import CorruptFile, FileError, ModelError, optional
 from almostsure.learn.logs.columns import NAMES, Piece, find_columns, flags
 from almostsure.model.arrays import Bools
 
@@ -124,11 +124,7 @@ def read_file(path: str, columns: Columns) -> Iterator[Piece]:
 
 
 def _batches(path: str, form: str, columns: Columns) -> Iterator[Piece]:
-    try:
-        import pyarrow
-        import pyarrow.dataset
-    except ImportError:
-        raise MissingExtra("pyarrow", "logs") from None
+    pyarrow = optional("pyarrow", "logs", "csv", "dataset")
     try:
         dataset, begin = pyarrow.dataset.dataset(path, format=form), 0
         there = {name.strip(): name for name in dataset.schema.names}
@@ -151,9 +147,8 @@ def _batches(path: str, form: str, columns: Columns) -> Iterator[Piece]:
 
 def _csv_format(pyarrow: Any, reward: str) -> Any:
     """Types are read off the first rows; but rewards may be fractions even if the first ones are not."""
-    from pyarrow.csv import ConvertOptions
-
-    return pyarrow.dataset.CsvFileFormat(convert_options=ConvertOptions(column_types={reward: pyarrow.float64()}))
+    options = pyarrow.csv.ConvertOptions(column_types={reward: pyarrow.float64()})
+    return pyarrow.dataset.CsvFileFormat(convert_options=options)
 
 
 def _values(column: Any, pyarrow: Any) -> Any:

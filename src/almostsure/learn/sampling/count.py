@@ -10,11 +10,11 @@ function of seed, chunk and i, decides the i-th sample: the first outcome whose 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Any, NamedTuple, cast, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from almostsure.arguments import count
 from almostsure.errors import CorruptFile, Interrupted, LimitReached
 from almostsure.learn.counts import Block, Counts, Drawn, block_of, weighted
+from almostsure.learn.sampling import kernel
 from almostsure.learn.sampling.checkpoint import Checkpoint
 from almostsure.learn.sampling.crew import Crew, Workers, as_crew, cores, uninterrupted
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
@@ -218,8 +219,8 @@ class Counter:
         sizes = outcome_ptr[choices + 1] - outcome_ptr[choices]
         ends = np.cumsum(sizes)
         found = Found(np.zeros(int(ends[-1]), np.int64), np.zeros(int(ends[-1]), np.int64))
-        kernel = _compiled() if chunk.compiled else draw
-        kernel(self._tables, Slots(choices, lengths, ends - sizes), *chunk.stream(), found)
+        count_drawn = kernel.draw if chunk.compiled else draw
+        count_drawn(self._tables, Slots(choices, lengths, ends - sizes), *chunk.stream(), found)
         seen = np.flatnonzero(found.times)
         position = np.searchsorted(ends, seen, side="right")
         outcome = seen + (outcome_ptr[choices] - (ends - sizes))[position]
@@ -316,14 +317,8 @@ def _first_above(cumulative: Floats, begin: Ints, end: Ints, draws: Floats) -> I
     return low
 
 
-def _compiled() -> Callable[..., None]:
-    from almostsure.learn.sampling.kernel import draw as kernel
-
-    return cast(Callable[..., None], kernel)
-
-
 def warm_up() -> None:
     """Compile the kernel, or load it from the cache."""
     one, none = np.ones(1, np.int64), np.zeros(1, np.int64)
     tables = Tables(np.arange(2), np.full(1, 2.0))
-    _compiled()(tables, Slots(none, one, none), np.uint64(0), np.uint64(1), Found(one.copy(), one.copy()))
+    kernel.draw(tables, Slots(none, one, none), np.uint64(0), np.uint64(1), Found(one.copy(), one.copy()))

@@ -29,7 +29,7 @@ from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Protocol, Self, final, runtime_checkable
 
 from almostsure.arguments import count
-from almostsure.errors import AlmostSureError, FileError, LimitReached, MissingExtra, ModelError
+from almostsure.errors import AlmostSureError, FileError, LimitReached, ModelError, optional
 
 Task = Callable[[Any], Any]
 Each = Callable[[Iterable[Any]], Iterator[Any]]  # the results of some items, in their order
@@ -227,7 +227,7 @@ class RayCluster:
 class _RayPool:
     def __init__(self, cluster: RayCluster, task: Task) -> None:
         self.cluster, self.task = cluster, task
-        self._ray, self._started, self._flight = _import_ray(), False, deque[Any]()
+        self._ray, self._started, self._flight = optional("ray", "ray", "exceptions"), False, deque[Any]()
 
     def __enter__(self) -> Self:
         ray = self._ray
@@ -310,15 +310,6 @@ def _do_remotely(task: Task, item: Any) -> Any:
         if plain is None:
             raise
         return _Failure(str(plain), vars(plain))
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError:
-        raise MissingExtra("ray", "ray") from None
-    return ray
 
 
 # ---------------------------------------------------------------------- Ctrl-C

@@ -15,6 +15,7 @@ import numpy as np
 
 from almostsure.errors import ModelError
 from almostsure.model.arrays import Ints
+from almostsure.model.show.describe import facts as model_facts
 from almostsure.model.show.draw import NO_BUDGET, NOBODY, cells, show
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 CELL = 22  # pixels
 MOST_CELLS = 1_500  # a larger map is not drawn
-MOST_LOOKED_AT = 1_000_000  # outcomes; of a larger model only the sizes are shown, as its file may not be read yet
+MOST_LOOKED_AT = 1_000_000  # outcomes; of a larger model only the sizes are shown, at once
 MOST_LEVELS = 12
 LONGEST = 60  # characters of a name
 ROCK, FLOOR, HAZARD, MARK = "#6b6f76", "#efe9dc", "#abd9e9", "#f6e58d"
@@ -155,22 +156,6 @@ def _terrain(character: str) -> tuple[str, str, str]:
 
 
 def model_card(mdp: MDP) -> str:
-    """Sizes, start, damage and rewards of a model, and its map if that is small."""
-    start = (
-        mdp.state_name(int(mdp.initial_states[0])) if mdp.initial_states.size == 1
-        else f"one of {mdp.initial_states.size:,} states"
-    )  # fmt: skip
-    facts = [
-        ("size", f"{mdp.num_states:,} states, {mdp.num_choices:,} choices, {mdp.num_outcomes:,} outcomes"),
-        ("starts in", start),
-    ]
-    if mdp.num_outcomes <= MOST_LOOKED_AT:
-        hurting = int(np.count_nonzero(mdp.damage))
-        names = ", ".join(mdp.action_name(a) for a in range(min(mdp.num_actions, 8)))
-        facts += [
-            ("actions", names + (", …" if mdp.num_actions > 8 else "")),
-            ("damage", f"{hurting:,} outcomes hurt, by at most {mdp.max_damage}"),
-            ("reward", f"{show(float(mdp.reward.min()))} … {show(float(mdp.reward.max()))}"),
-            ("terminal", f"{int(np.count_nonzero(mdp.is_terminal())):,} states"),
-        ]
-    return card("MDP", facts, _map(mdp, (), "", "the model's map"))
+    """What :func:`summary` says of a model, and its map if that is small."""
+    known = [("size", repr(mdp)[6:-1]), *(model_facts(mdp) if mdp.num_outcomes <= MOST_LOOKED_AT else ())]
+    return card("MDP", known, _map(mdp, (), "", "the model's map"))

@@ -41,6 +41,7 @@ from typing import Any
 
 import numpy as np
 
+from almostsure.arguments import as_python
 from almostsure.errors import FileError, ModelError
 from almostsure.files import STORM
 from almostsure.memory import give_back
@@ -159,10 +160,7 @@ def _check_path(shown: str) -> None:
 
 def _plain(name: str, value: Any) -> Constant:
     """A constant's value as JSON can hold it."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, Fraction):
-        value = str(value)
+    value = str(value) if isinstance(value, Fraction) else as_python(value)
     if not isinstance(value, bool | int | float | str):
         raise ModelError(f"constant {name!r} must be a number, true or false; got {value!r}")
     return value

@@ -6,7 +6,7 @@ import os
 import tempfile
 from typing import Any
 
-from almostsure.errors import MissingExtra, ModelError
+from almostsure.errors import ModelError, optional
 from almostsure.model.source import Model, as_model
 from almostsure.model.umb.files import save
 
@@ -32,7 +32,7 @@ def to_storm(mdp: Model) -> Any:
     >>> to_storm(asure.example("paper")).nr_states
     2
     """
-    stormpy = _import_stormpy()
+    stormpy = optional("stormpy", "storm", "developer", "io")
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
         file = os.path.join(folder, "model.umb")
         save(as_model(mdp), file, relay=True)
@@ -45,13 +45,3 @@ def to_storm(mdp: Model) -> Any:
             raise ModelError(f"Storm cannot take the model: {str(error).strip()}") from error
         finally:
             stormpy.developer.set_log_level(level)
-
-
-def _import_stormpy() -> Any:
-    try:
-        import stormpy
-        import stormpy.developer
-        import stormpy.io
-    except ImportError:
-        raise MissingExtra("stormpy", "storm") from None
-    return stormpy

@@ -57,9 +57,9 @@ class Frontier:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw return against damage on the axes given, or on new ones with return against risk beside it."""
-        from almostsure.plan.tradeoff.frontier_plot import draw
+        from almostsure.plan.tradeoff.pictures import draw_frontier
 
-        return draw(self, ax)
+        return draw_frontier(self, ax)
 
     def __repr__(self) -> str:
         sizes = f"{self.budgets.size} budgets, {self.limits.size} averages, {self.risks.size} risks"

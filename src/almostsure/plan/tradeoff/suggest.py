@@ -67,9 +67,9 @@ class Suggestion:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the curve on Matplotlib axes, by default on new ones; they are returned."""
-        from almostsure.plan.tradeoff.suggest_plot import draw
+        from almostsure.plan.tradeoff.pictures import draw_suggestion
 
-        return draw(self, ax)
+        return draw_suggestion(self, ax)
 
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import text_card

@@ -1,22 +1,23 @@
-"""The picture of a frontier.  Matplotlib is imported here only."""
+"""The pictures of frontiers and suggestions."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from almostsure.plots import panels, tidy
+from almostsure.plots import axes_for, panels, tidy
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from almostsure.plan.tradeoff.frontiers import Frontier
+    from almostsure.plan.tradeoff.suggest import Suggestion
+    from almostsure.plots import Axes
 
-ASSURED, EXPECTED, CHANCE = "#1b6ca8", "#d1603d", "#6a4c93"
+ASSURED, EXPECTED, CHANCE, LIMIT = "#1b6ca8", "#d1603d", "#6a4c93", "#777777"
 
 
-def draw(frontier: Frontier, ax: Axes | None) -> Axes:
+def draw_frontier(frontier: Frontier, ax: Axes | None) -> Axes:
     """Return against damage and, on new axes, return against risk beside it."""
     shown = panels(2, 10, 4.2, sharey=True) if ax is None else [ax]
     _against_damage(shown[0], frontier)
@@ -76,3 +77,40 @@ def _against_risk(axes: Axes, frontier: Frontier) -> None:
         axes.text(0.5, 0.5, text, color=CHANCE, ha="center", va="center", transform=axes.transAxes)
     axes.set_xlabel(f"risk of more than {frontier.budget} damage")
     axes.legend(frameon=False, loc="lower right")
+
+
+# ---------------------------------------------------------------------- suggestions
+
+
+def draw_suggestion(suggestion: Suggestion, ax: Axes | None) -> Axes:
+    """The best return against the budget, with the three numbers that frame the choice."""
+    axes = axes_for(ax, 6.4, 4.0)
+    budgets, known = np.arange(len(suggestion.curve)), np.isfinite(suggestion.curve)
+    axes.step(
+        budgets[known], suggestion.curve[known], where="post", color=ASSURED, marker="o", label="best assured return"
+    )
+    _frame(axes, suggestion)
+    axes.set_xlabel("budget of damage")
+    axes.set_ylabel("best return")
+    axes.set_xlim(-0.3, suggestion.most + 0.3)
+    axes.locator_params(axis="x", integer=True)
+    tidy(axes)
+    axes.legend(frameon=False, loc="lower right")
+    return axes
+
+
+def _frame(axes: Axes, suggestion: Suggestion) -> None:
+    """The region that is infeasible, the limit, and where more stops paying."""
+    if suggestion.least > 0:
+        axes.axvspan(-1, suggestion.least - 0.5, color=ASSURED, alpha=0.08, lw=0, label="nothing is safe")
+    if math.isfinite(suggestion.limit):
+        axes.axhline(
+            suggestion.limit, color=LIMIT, linestyle=":", label=f"no budget returns more: {suggestion.limit:.4g}"
+        )
+    until = suggestion.pays_until
+    if until is None:
+        return
+    if suggestion.curve[until] == math.inf:
+        axes.axvline(until, color=EXPECTED, linestyle="--", label=f"no bound from {until} on")
+    else:
+        axes.axvline(until, color=EXPECTED, linestyle="--", label=f"more than {until} hardly pays")

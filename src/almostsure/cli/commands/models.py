@@ -1,31 +1,14 @@
-"""``demo`` and ``models``: a first look."""
+"""``models``: the examples, the other ways to name a model, and what a model is like."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from almostsure.cli import options as opt
-from almostsure.cli.commands.demo import show_demo
 from almostsure.cli.maps import draw_maps, terrain
 from almostsure.cli.options import Task
 from almostsure.cli.output import MOST, described, emit, facts, heading, needs, next_step, table
 from almostsure.model.build.damage import RULES
 from almostsure.model.build.examples import example, examples
 from almostsure.model.show.describe import facts as model_facts
-
-REPORT = Path("almostsure-report.html")
-
-
-def demo(
-    *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML report to write.")] = REPORT,
-    json: opt.Json = False,
-) -> None:
-    """Show what this is about: one map, three kinds of constraint, and a report to look at."""
-    show_demo(output, json=json)
 
 
 def models(
