@@ -41,7 +41,7 @@ def test_save_then_load_is_the_same_policy(agent, file, hazard):
 
 def test_what_is_said_of_the_training(agent, file, hazard):
     episodes = {f"training.{name}": getattr(agent, name) for name in ("ends", "returns", "damages")}
-    with pytest.raises(CorruptFile, match="does not hold an agent for this: 'training.ends'"):
+    with pytest.raises(CorruptFile, match=r"does not hold an agent for this: 'training\.ends'"):
         load_agent(changed(file, drop=episodes), hazard)
     silent = load_agent(changed(file, arrays={name: values[:0] for name, values in episodes.items()}), hazard)
     assert repr(silent).endswith("no episode of its training is on record>")
