@@ -50,9 +50,9 @@ class Pairs:
     lower: Floats  # [pairs]; −∞ where nothing ends, +∞ where reward can be collected for ever
     upper: Floats  # [pairs]
     play: Ints  # [pairs], the graph's choice
-    choice: Ints  # [pairs], the model's choice
     number: Ints  # [remaining · states + state], the number of the pair plus 1, or 0
     cycles: list[Ints]  # of pairs among which reward can be collected for ever
+    plainly: bool  # whether kernels run without being compiled
 
     def at(self, codes: Ints) -> Ints:
         """The numbers of pairs that are given as remaining · states + state; −1 where they are not covered."""
@@ -150,7 +150,7 @@ class Engine:
         """What was found."""
         return Pairs(
             graph=self.graph, lower=self.bounds.low, upper=self.bounds.high, play=self.bounds.policy,
-            choice=self.graph.origin[self.bounds.policy], number=self.number, cycles=self.cycles,
+            number=self.number, cycles=self.cycles, plainly=self.plainly,
         )  # fmt: skip
 
 

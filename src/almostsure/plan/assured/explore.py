@@ -123,6 +123,13 @@ def explored(room: Graph, progress: np.ndarray) -> Graph:
     return Graph(*(array[:size] for array, size in zip(room, sizes, strict=True)))
 
 
+@njit(cache=True, error_model="numpy", borrows=True)
+def tabulate(graph, play, table):
+    """Write the model's choices that pairs play into a table, one row per remaining budget."""
+    for x in range(play.size):
+        table[graph.remaining[x], graph.state[x]] = graph.origin[play[x]]
+
+
 class Search(NamedTuple):
     """Room for the search for components."""
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from almostsure.errors import UnboundedReturn
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.plan.assured.engine import Engine, Pairs
+from almostsure.plan.assured import explore
+from almostsure.plan.assured.engine import Engine, Pairs, call
 from almostsure.plan.assured.ties import break_ties
 
 ATTEMPTS = 3  # at bounds that are close enough
@@ -148,7 +149,7 @@ def tabulate(mdp: MDP, pairs: Pairs, budget: int) -> Layers:
 def choice_table(pairs: Pairs, shape: tuple[int, int]) -> npt.NDArray[np.int32]:
     """The policy's choices, one row per remaining budget; −1 where it says nothing."""
     table = np.full(shape, -1, np.int32)
-    table[pairs.graph.remaining, pairs.graph.state] = pairs.choice
+    call(explore.tabulate, pairs.graph, pairs.play, table, plainly=pairs.plainly)
     table.flags.writeable = False  # so that policies need no copy
     return table
 

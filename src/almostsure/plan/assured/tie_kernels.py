@@ -17,56 +17,57 @@ VISITS = 1 << 18  # of the pairs of a component
 
 
 @njit(cache=True, error_model="numpy")
-def tied(game, low, play, rival, slack):
-    """Whether each choice keeps its pair's lower bound in one step, but for the slack.
+def tied(game, bounds, slack, starts, grows):
+    """Which choices keep the lower bounds of their pairs in one step, but for the slack, as far as these are reached.
 
-    The policy's choices do.  Where the return is −∞ all do, where it is +∞ no others.
+    The policy's choices do.  Where the return is −∞ all do, where it is +∞ no others.  Choices are followed from some
+    pairs on, and not at pairs that do not grow.  Returns whether each choice is one, the pairs that are reached, and
+    when plus 1, or 0; and the numbers of choices and entries.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
-    result = np.zeros(origin.size, np.bool_)
-    for x in range(ptr.size - 1):
-        result[play[x]] = True
-        if low[x] == np.inf or rival[x] > slack:
-            continue
-        for k in range(ptr[x], ptr[x + 1]):
-            c = origin[k]
-            first, last = np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])
-            entries = (first, last, np.int64(outcome_ptr[c]) - first)
-            _, least, away = change(gains[c], low, x, entries, (discount, False), target, probability, play)
-            result[k] = result[k] or low[x] == -np.inf or (away > 0.0 and least >= -slack)
-    return result
-
-
-@njit(cache=True, error_model="numpy")
-def tied_graph(game, is_tied, starts, grows):
-    """The graph of the tied choices, as far as it is reached from some pairs.
-
-    Returns it with the numbers that its pairs and its choices have in the given one.  Pairs that do not grow have no
-    choices at all.
-    """
-    ptr, entry_ptr, target = game.graph.ptr, game.graph.entry_ptr, game.graph.target
+    low, _, play, _, rival = bounds
     size = ptr.size - 1
-    number, pair = np.zeros(size, np.uint32), np.empty(size, np.uint32)
-    pairs, choices, entries = 0, 0, 0
+    result, number, pair = np.zeros(origin.size, np.bool_), np.zeros(size, np.uint32), np.empty(size, np.uint32)
+    pairs, choices, entries, done = 0, 0, 0, 0
     for x in starts:
         if number[x] == 0:
             pair[pairs] = x
             pairs += 1
             number[x] = pairs
-    done = 0
     while done < pairs:
         x = pair[done]
         done += 1
+        alone = low[x] == np.inf or rival[x] > slack
         for k in range(ptr[x], ptr[x + 1] if grows[x] else ptr[x]):
-            if is_tied[k]:
-                choices += 1
-                entries += np.int64(entry_ptr[k + 1]) - np.int64(entry_ptr[k])
-                for e in range(entry_ptr[k], entry_ptr[k + 1]):
-                    if number[target[e]] == 0:
-                        pair[pairs] = target[e]
-                        pairs += 1
-                        number[target[e]] = pairs
+            first, last = np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])
+            if k != play[x]:
+                if alone:
+                    continue
+                span = (first, last, np.int64(outcome_ptr[origin[k]]) - first)
+                _, least, away = change(gains[origin[k]], low, x, span, (discount, False), target, probability, play)
+                if low[x] > -np.inf and not (away > 0.0 and least >= -slack):
+                    continue
+            result[k] = True
+            choices += 1
+            entries += last - first
+            for e in range(first, last):
+                if number[target[e]] == 0:
+                    pair[pairs] = target[e]
+                    pairs += 1
+                    number[target[e]] = pairs
+    return result, pair[:pairs].copy(), number, choices, entries
+
+
+@njit(cache=True, error_model="numpy")
+def tied_graph(game, bounds, slack, starts, grows):
+    """The graph of the tied choices, with the numbers that its pairs and its choices have in the given one.
+
+    Pairs that do not grow have no choices at all.
+    """
+    ptr, entry_ptr, target = game.graph.ptr, game.graph.entry_ptr, game.graph.target
+    is_tied, pair, number, choices, entries = tied(game, bounds, slack, starts, grows)
+    pairs = pair.size
     state, remaining = np.empty(pairs, np.uint32), np.empty(pairs, np.uint32)
     new_ptr, origin, via = np.zeros(pairs + 1, np.uint32), np.empty(choices, np.uint32), np.empty(choices, np.uint32)
     new_entry_ptr, new_target = np.zeros(choices + 1, np.uint32), np.empty(entries, np.uint32)
@@ -83,7 +84,7 @@ def tied_graph(game, is_tied, starts, grows):
                 j += 1
                 new_entry_ptr[j] = z
         new_ptr[i + 1] = j
-    return Graph(state, remaining, new_ptr, origin, new_entry_ptr, new_target), pair[:pairs].copy(), via
+    return Graph(state, remaining, new_ptr, origin, new_entry_ptr, new_target), pair, via
 
 
 @njit(cache=True, error_model="numpy")

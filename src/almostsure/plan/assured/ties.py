@@ -28,6 +28,7 @@ import numpy as np
 
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.assured import tie_kernels as kernels
+from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.steps import Bounds
 from almostsure.plan.assured.sums import EPSILON
 
@@ -66,14 +67,14 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
     over = engine.mdp.is_terminal()
     cost = _cost_of_steps(engine, over) if all_end else 0.0
     for _ in range(ATTEMPTS):
-        ties = _Ties(engine, found, starts, _tied(engine, slack), over, cost)
+        ties = _Ties(engine, found, starts, slack, over, cost)
         if not ties.exist:
             return found
         ties.decide()
         lower = ties.prove()
         missing = low - lower[aims]
         if (missing <= left).all():
-            return replace(found, lower=lower, play=ties.play, choice=engine.graph.origin[ties.play])
+            return replace(found, lower=lower, play=ties.play)
         slack *= 0.5 * float((left / np.maximum(missing, 1e-300)).min())
     return found
 
@@ -92,11 +93,11 @@ def _cost_of_steps(engine: Engine, over: Bools) -> float:
 class _Ties:
     """The tied choices on what can be reached by them, and the best policy of these."""
 
-    def __init__(self, engine: Engine, found: Pairs, starts: Ints, tied: Bools, over: Bools, cost: float) -> None:
+    def __init__(self, engine: Engine, found: Pairs, starts: Ints, slack: float, over: Bools, cost: float) -> None:
         self.engine, self.found, self.over, self.cost = engine, found, over, cost
         self.play = found.play.copy()
         grows = engine.graph.remaining > 0 if cost > 0 else np.ones(found.play.size, np.bool_)
-        self.graph, self.pairs, self.via = engine.call(kernels.tied_graph, engine.game, tied, starts, grows)
+        self.graph, self.pairs, self.via = _tied_graph(engine, slack, starts, grows)
         self.exist = self.graph.origin.size > np.count_nonzero(grows[self.pairs])
         self.height = np.zeros(self.pairs.size)  # bounds on the length; 0 where the old choices stay
 
@@ -143,7 +144,7 @@ class _Ties:
         chance.solve(CLOSE)
         hopeful = unsure & (chance.bounds.low > 0.0)
         starts = np.flatnonzero(hopeful)
-        graph, pairs, via = self.engine.call(kernels.tied_graph, chance.game, _tied(chance, AS_LIKELY), starts, hopeful)
+        graph, pairs, via = _tied_graph(chance, AS_LIKELY, starts, hopeful)
         lengths = self.engine.other(graph, self.costs)
         lengths.order = _within(lengths.order, hopeful[pairs])
         lengths.bounds.low[:] = lengths.bounds.high[:] = -self.height[pairs]
@@ -171,11 +172,10 @@ class _Ties:
         return np.full_like(lower, -np.inf)
 
 
-def _tied(engine: Engine, slack: float) -> Bools:
-    """Which choices keep the proved lower bounds, but for the slack, [choices]."""
-    low, _, play, _, rival = engine.bounds
-    tied: Bools = engine.call(kernels.tied, engine.game, low, play, rival, slack)
-    return tied
+def _tied_graph(engine: Engine, slack: float, starts: Ints, grows: Bools) -> tuple[Graph, Ints, Ints]:
+    """The choices that keep the proved lower bounds, but for the slack, where they lead from some pairs."""
+    found: tuple[Graph, Ints, Ints] = engine.call(kernels.tied_graph, engine.game, engine.bounds, slack, starts, grows)
+    return found
 
 
 def _within(order: tuple[Ints, Ints], where: Bools) -> tuple[Ints, Ints]:
