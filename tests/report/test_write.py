@@ -198,7 +198,7 @@ def test_layouts_graphs_mosaics_and_levels(tmp_path, content_of, hazard):
 
 @pytest.mark.parametrize("cost", [2.0, 0.1])
 def test_large_models_with_gains_have_a_policy_where_they_surely_end(tmp_path, content_of, cost):
-    plain = garnet(4_000, 3, 2, seed=1, damage_rate=0.05, terminal_rate=0.05)
+    plain = garnet(2_500, 3, 2, seed=1, damage_rate=0.05, terminal_rate=0.05)
     choice = plain.outcome_choices()
     state = plain.choice_states()[choice]
     reward = np.where(np.random.default_rng(0).random(choice.size) < 0.1, 1.0, -cost) * ~plain.is_terminal()[state]
