@@ -106,17 +106,20 @@ def from_prism(
     shown = os.fspath(path)
     _check_path(shown)
     roles = Roles(damage, reward, cost, goal, None if scale is None else as_scale(scale)).checked()
-    limit = limits(time_limit, memory_limit)
+    values = {name: _plain(name, value) for name, value in split_constants(constants).items()}
+    told = {"constants": values, "parameters": list(parameters)}
+    try:
+        return _read(shown, roles, told, limits(time_limit, memory_limit))
+    finally:
+        give_back()  # what reading it has taken
+
+
+def _read(shown: str, roles: Roles, told: dict[str, Any], limit: Limits) -> MDP:
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
-        values = {name: _plain(name, value) for name, value in split_constants(constants).items()}
-        request = _request(shown, folder, roles) | {"constants": values, "parameters": list(parameters)}
-        umb, notes = _built(request, shown, limit)
+        umb, notes = _built(_request(shown, folder, roles) | told, shown, limit)
         if notes.get("lifted"):
-            _refuse_means(umb, damage)
-        mdp = to_mdp(umb, roles, labels=notes["labels"], uncertain=notes.get("uncertain"))
-    del umb  # and with it the arrays that it keeps
-    give_back()
-    return mdp
+            _refuse_means(umb, roles.damage)
+        return to_mdp(umb, roles, labels=notes["labels"], uncertain=notes.get("uncertain"))
 
 
 def _request(shown: str, folder: str, roles: Roles) -> dict[str, Any]:

@@ -137,21 +137,25 @@ def load(
     True
     """
     _check_ending(path)
+    try:
+        return _loaded(path, Roles(damage, reward, cost, goal, scale))
+    finally:
+        give_back()  # what reading it has taken
+
+
+def _loaded(path: Path, roles: Roles) -> MDP:
     umb = Umb(path)
     parameters = parameters_of(umb)
     if parameters is not None:
-        if (damage, reward, cost, goal, scale) != ("damage", "reward", None, None, None):
+        if roles != Roles("damage", "reward"):
             leave = "Leave out damage=, reward=, cost=, goal= and scale=."
             raise ModelError(f"{umb.shown}: a saved model has its own damage and reward. {leave}")
         return read_own(umb, parameters)
-    if reward == "reward" and "reward" not in umb.names("reward"):
-        reward = None
-    if damage in umb.names("reward"):
-        damage = f"reward:{damage}"
-    mdp = to_mdp(umb, Roles(damage, reward, cost, goal, scale).checked())
-    del umb  # and with it the arrays that it keeps
-    give_back()
-    return mdp
+    if roles.reward == "reward" and "reward" not in umb.names("reward"):
+        roles = roles._replace(reward=None)
+    if roles.damage in umb.names("reward"):
+        roles = roles._replace(damage=f"reward:{roles.damage}")
+    return to_mdp(umb, roles.checked())
 
 
 def _check_ending(path: Path) -> None:

@@ -77,7 +77,8 @@ def _origin(umb: Umb, noted: Any) -> Origin | None:
     if noted is None:
         return None
     try:
-        rewards, scale, uncertain = list(noted["rewards"]), Fraction(noted["scale"]), noted["uncertain"]
+        rewards, scale = list(noted["rewards"]), Fraction(noted["scale"])
+        uncertain, counted, statement = noted["uncertain"], noted["counted"], noted["statement"]
     except (TypeError, KeyError, ValueError, ZeroDivisionError):
         umb.archive.fail("the origin in the index must name rewards, a scale and what is uncertain")
     members = {name: f"annotations/rewards/{key}/choices/values.bin" for key, name in keys("reward", rewards)}
@@ -86,8 +87,8 @@ def _origin(umb: Umb, noted: Any) -> Origin | None:
         variables=umb.variables(),
         scale=scale,
         uncertain=uncertain,
-        counted=noted.get("counted") is True,  # files of older versions do not say it
-        statement=str(noted.get("statement", "")),
+        counted=counted is True,
+        statement=str(statement),
     )
 
 
