@@ -268,3 +268,9 @@ def test_the_end_does_nothing_and_the_unknown_hurts_for_ever(change, message):
 def test_initial_states_must_differ():
     with pytest.raises(ModelError, match="initial states must differ"):
         MDP(parts(), initial=(np.array([0, 0]), np.array([0.5, 0.5])))
+
+
+@given(mdps())
+def test_columns_and_starts_make_the_same_model(mdp):
+    assert from_transitions(*mdp.columns(), num_states=mdp.num_states, initial=mdp.starts) == mdp
+    assert list(mdp.starts) == mdp.initial_states.tolist()

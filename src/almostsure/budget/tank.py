@@ -91,18 +91,10 @@ def _levels(mdp: MDP, cost: Ints, fills: Bools, capacity: int) -> Ints:
 def _round(mdp: MDP, cost: Ints, fills: Bools, good: Bools) -> Ints:
     """The least levels if arriving at a good station ends a run, and arriving at another one is forbidden."""
     end, trap = mdp.num_states, mdp.num_states + 1
-    choice = mdp.outcome_choices()
-    state = mdp.choice_states()[choice]
     after = np.where(fills[mdp.successor], np.where(good[mdp.successor], end, trap), mdp.successor)
-    goes_on = ~mdp.is_terminal()[state]
-    columns = [
-        np.append(state[goes_on], trap),
-        np.append(mdp.choice_action[choice][goes_on], 0),
-        np.append(after[goes_on], trap),
-        np.append(mdp.probability[goes_on], 1.0),
-        np.zeros(int(goes_on.sum()) + 1),
-        np.append(cost[goes_on], 1),
-    ]
-    terminal = [*np.flatnonzero(mdp.is_terminal()).tolist(), end]
-    model = build(columns, num_states=mdp.num_states + 2, terminal=terminal, initial=0)
+    columns, is_terminal = mdp.columns()._replace(next_state=after, damage=cost), mdp.is_terminal()
+    goes_on, loop = ~is_terminal[columns.state], (trap, 0, trap, 1.0, 0.0, 1)
+    kept = [np.append(column[goes_on], last) for column, last in zip(columns, loop, strict=True)]
+    terminal = [*np.flatnonzero(is_terminal).tolist(), end]
+    model = build(kept, num_states=mdp.num_states + 2, terminal=terminal, initial=0)
     return minimal_budget(model).of_state[: mdp.num_states].astype(np.int64)

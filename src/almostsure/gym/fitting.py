@@ -152,9 +152,7 @@ def check_outcomes(guard: Guard, env: Any) -> None:
 
 
 def _of_model(mdp: MDP) -> _Rows:
-    choice = mdp.outcome_choices()
-    columns = mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, mdp.damage
-    state, action, after, damage = (column.astype(np.int64) for column in columns)
+    state, action, after, _, _, damage = (column.astype(np.int64) for column in mdp.columns())
     return _Rows(state, action, after, damage, mdp.is_terminal()[mdp.successor])
 
 

@@ -432,9 +432,9 @@ class OnlineShield:
         A space that says that all states are equally probable says that nobody knows.
         """
         self._check_process()
-        states, shares = self.space.initial_states, self.space.initial_probabilities
-        if states.size == 1 or states.size < self.space.num_observed or np.ptp(shares) > 0:
-            return dict(zip(states.tolist(), shares.tolist(), strict=True))
+        number = self.space.initial_states.size
+        if number == 1 or number < self.space.num_observed or np.ptp(self.space.initial_probabilities) > 0:
+            return self.space.starts
         return {state: times / self._began.total() for state, times in sorted(self._began.items())}
 
     def freeze(self) -> Shield:

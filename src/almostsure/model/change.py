@@ -34,25 +34,17 @@ def with_reward(mdp: MDP, reward: Given) -> MDP:
 
 
 def _rebuilt(mdp: MDP, *, damage: npt.NDArray[Any], reward: Floats, unit: Fraction) -> MDP:
-    choice = mdp.outcome_choices()
-    state = mdp.choice_states()[choice]
-    counts = ~mdp.is_terminal()[state]  # nothing happens in terminal states
-    trap = mdp.labels.get(TRAP, np.zeros(mdp.num_states, np.bool_))[state]
+    columns = mdp.columns()
+    counts = ~mdp.is_terminal()[columns.state]  # nothing happens in terminal states
+    trap = mdp.labels.get(TRAP, np.zeros(mdp.num_states, np.bool_))[columns.state]
     if mdp.unknown is not None:
-        trap = trap | (state == mdp.unknown)
+        trap = trap | (columns.state == mdp.unknown)
     hurts = np.where(trap, mdp.damage, np.where(counts, damage, 0))  # what is forbidden or unknown stays so
-    changed = np.where(counts, reward, 0.0), hurts
     return build(
-        (state, mdp.choice_action[choice], mdp.successor, mdp.probability, *changed),
+        columns._replace(reward=np.where(counts, reward, 0.0), damage=hurts),
         num_states=mdp.num_states,
-        initial=dict(zip(mdp.initial_states.tolist(), mdp.initial_probabilities.tolist(), strict=True)),
-        state_names=mdp.state_names,
-        action_names=mdp.action_names,
-        labels=mdp.labels,
-        layout=mdp.layout,
-        end=mdp.end,
-        unknown=mdp.unknown,
-        encode=mdp.encode,
+        initial=mdp.starts,
+        **mdp.naming(),
         origin=replace(mdp.origin or Origin(), rewards={}, scale=unit, statement="", parts=None),
     )
 
@@ -81,14 +73,8 @@ def per_outcome(mdp: MDP, given: Any, what: str) -> Floats:
 
 
 def _called(mdp: MDP, function: Callable[..., float], what: str) -> list[float]:
-    choice, is_terminal = mdp.outcome_choices(), mdp.is_terminal()
-    columns = (
-        mdp.choice_states()[choice],
-        mdp.choice_action[choice],
-        mdp.successor,
-        mdp.reward,
-        is_terminal[mdp.successor],
-    )
+    state, action, after, _, reward, _ = mdp.columns()
+    columns = state, action, after, reward, mdp.is_terminal()[after]
     rows = zip(*(column.tolist() for column in columns), strict=True)
     try:
         return [float(function(*row)) for row in rows]

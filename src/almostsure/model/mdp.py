@@ -80,6 +80,17 @@ class Outcome(NamedTuple):
     damage: int
 
 
+class Columns(NamedTuple):
+    """All outcomes of a model, as ``from_transitions`` takes them; each [num_outcomes]."""
+
+    state: Ints
+    action: Ints
+    next_state: Ints
+    probability: Floats
+    reward: Floats
+    damage: Ints
+
+
 @final
 class MDP(Space):
     """A finite Markov decision process whose outcomes carry a reward and a damage 0 … 255.
@@ -221,6 +232,12 @@ class MDP(Space):
         """The choice of each outcome, [num_outcomes]."""
         dtype = index_dtype(self.num_choices)
         return np.repeat(np.arange(self.num_choices, dtype=dtype), np.diff(self.outcome_ptr))
+
+    def columns(self) -> Columns:
+        """The six columns of the model's outcomes, choice by choice."""
+        a, choice = self.arrays, self.outcome_choices()
+        state, action = self.choice_states()[choice], a.choice_action[choice]
+        return Columns(state, action, a.successor, a.probability, a.reward, a.damage)
 
     def show_damage(self, damage: int) -> str:
         """A damage or budget as messages show it: where a file's damage was scaled, in the unit of the file too."""

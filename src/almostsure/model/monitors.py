@@ -104,11 +104,8 @@ class Monitor:
 
     def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
         """Every outcome is a letter of its own, apart from its reward."""
-        choice = mdp.outcome_choices()
-        state, action = mdp.choice_states()[choice], mdp.choice_action[choice]
-        labels = label_sets(mdp)
-        columns = (x.tolist() for x in (state, action, mdp.successor, mdp.damage))
-        rows = [(s, a, t, d, labels[t]) for s, a, t, d in zip(*columns, strict=True)]
+        labels, columns = label_sets(mdp), (x.tolist() for x in mdp.columns())
+        rows = [(s, a, t, d, labels[t]) for s, a, t, _, _, d in zip(*columns, strict=True)]
         return np.arange(mdp.num_outcomes), rows
 
     def read(self, memory: Any, letter: Any) -> Any:

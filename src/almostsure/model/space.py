@@ -200,6 +200,11 @@ class Space:
             )
         return int(self.initial_states[0])
 
+    @property
+    def starts(self) -> dict[int, float]:
+        """The initial states and their probabilities, as users write them."""
+        return dict(zip(self.initial_states.tolist(), self.initial_probabilities.tolist(), strict=True))
+
     # ------------------------------------------------------------------ looking things up
 
     def observed(self, observation: Any) -> int:
@@ -337,6 +342,12 @@ class Space:
             "choice_ptr": self.choice_ptr,
             "choice_action": self.choice_action,
             "initial": (self.initial_states, self.initial_probabilities),
+            **self.naming(),
+        }
+
+    def naming(self) -> dict[str, Any]:
+        """What is known of the states and actions, besides which there are: what constructors take by these names."""
+        return {
             "state_names": self.state_names,
             "action_names": self.action_names,
             "layout": self.layout,

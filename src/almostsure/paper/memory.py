@@ -130,8 +130,7 @@ def lemma_2(trial: Trial) -> str:
     """
     for mdp, budget in itertools.product(map(unrolled, trial.models), range(BUDGET + 1)):
         shield = Shield(minimal_budget(mdp))
-        starts = zip(mdp.initial_states.tolist(), mdp.initial_probabilities.tolist(), strict=True)
-        best = sum(p * _best_of_histories(mdp, (s,), budget) for s, p in starts)
+        best = sum(p * _best_of_histories(mdp, (s,), budget) for s, p in mdp.starts.items())
         trial.close(best_return(mdp, budget), best, "the best returns on (s, K) and over all histories")
         trial.expect((best == -math.inf) == (shield.minimal.smallest_budget() > budget), "only one is infeasible")
         if best > -math.inf:

@@ -41,10 +41,9 @@ def _seen(counts: Counts) -> set[tuple[int, int, int]]:
 def _reweighted(mdp: MDP, rng: np.random.Generator) -> MDP:
     """The same outcomes with other positive probabilities: a consistent kernel (Definition 6)."""
     weights = rng.random(mdp.num_outcomes) + 0.01
-    choice = mdp.outcome_choices()
-    shares = weights / np.add.reduceat(weights, mdp.outcome_ptr[:-1])[choice]
-    columns = (mdp.choice_states()[choice], mdp.choice_action[choice], mdp.successor, shares, mdp.reward, mdp.damage)
-    return from_transitions(*columns, num_states=mdp.num_states, initial=int(mdp.initial_states[0]))
+    shares = weights / np.add.reduceat(weights, mdp.outcome_ptr[:-1])[mdp.outcome_choices()]
+    columns = mdp.columns()._replace(probability=shares)
+    return from_transitions(*columns, num_states=mdp.num_states, initial=mdp.starts)
 
 
 def _seed(trial: Trial) -> int:

@@ -77,15 +77,13 @@ def unrolled(mdp: MDP) -> MDP:
     def actions(pair: tuple[int, int]) -> list[int]:
         return [] if is_terminal[pair[0]] or pair[1] == steps else mdp.actions(pair[0]).tolist()
 
-    starts = zip(mdp.initial_states.tolist(), mdp.initial_probabilities.tolist(), strict=True)
-    return from_function(outcomes, initial={(s, 0): p for s, p in starts}, actions=actions)
+    return from_function(outcomes, initial={(s, 0): p for s, p in mdp.starts.items()}, actions=actions)
 
 
 def follow(mdp: MDP, decide: Decide, budget: int) -> Iterator[tuple[History, int, float, float]]:
     """Every history that a policy of histories may produce, with what remains, its probability and its return."""
     is_terminal = mdp.is_terminal()
-    starts = zip(mdp.initial_states.tolist(), mdp.initial_probabilities.tolist(), strict=True)
-    queue: list[tuple[History, int, float, float]] = [((s,), budget, p, 0.0) for s, p in starts]
+    queue: list[tuple[History, int, float, float]] = [((s,), budget, p, 0.0) for s, p in mdp.starts.items()]
     while queue:
         history, remaining, chance, gained = item = queue.pop()
         yield item

@@ -46,21 +46,18 @@ def augment(mdp: Model, budget: int) -> MDP:
     layers, count = budget + 1, mdp.num_states
     overspent = layers * count
     remaining = np.repeat(np.arange(layers), mdp.num_outcomes)
-    choice = mdp.outcome_choices()
-    left = remaining - np.tile(mdp.damage, layers)
+    state, action, after, probability, reward, damage = (np.tile(column, layers) for column in mdp.columns())
+    left = remaining - damage
     return from_transitions(
-        remaining * count + np.tile(mdp.choice_states()[choice], layers),
-        np.tile(mdp.choice_action[choice], layers),
-        np.where(left >= 0, left * count + np.tile(mdp.successor, layers), overspent),
-        np.tile(mdp.probability, layers),
-        np.tile(mdp.reward, layers),
+        remaining * count + state,
+        action,
+        np.where(left >= 0, left * count + after, overspent),
+        probability,
+        reward,
         left < 0,
         num_states=overspent + 1,
         terminal=[overspent],
-        initial={
-            int(budget * count + s): float(p)
-            for s, p in zip(mdp.initial_states, mdp.initial_probabilities, strict=True)
-        },
+        initial={budget * count + s: p for s, p in mdp.starts.items()},
         state_names=[f"{mdp.state_name(s)} @{k}" for k in range(layers) for s in range(count)] + [OVERSPENT],
         action_names=mdp.action_names,
         labels={OVERSPENT: [overspent]}

@@ -63,35 +63,18 @@ def named(name: str) -> Callable[..., Drawn]:
 
 def with_all_actions(mdp: MDP) -> MDP:
     """The model in which an action that a state does not have does what its first one does."""
-    a, state = mdp.arrays, mdp.choice_states()
     has = np.zeros((mdp.num_states, mdp.num_actions), np.bool_)
-    has[state, mdp.choice_action] = True
+    has[mdp.choice_states(), mdp.choice_action] = True
     missing, action = np.nonzero(~has & ~mdp.is_terminal()[:, None])
     if not missing.size:
         return mdp
-    owner = mdp.outcome_choices()
     copied, of = spans(mdp.outcome_ptr, mdp.choice_ptr[missing])
-    columns = (
-        (state[owner], missing[of]),
-        (mdp.choice_action[owner], action[of]),
-        (a.successor, a.successor[copied]),
-        (a.probability, a.probability[copied]),
-        (a.reward, a.reward[copied]),
-        (a.damage, a.damage[copied]),
-    )
-    s, does, t, p, r, d = (np.concatenate(parts) for parts in columns)
-    start: dict[int | str, float] = dict(
-        zip(mdp.initial_states.tolist(), mdp.initial_probabilities.tolist(), strict=True)
-    )
+    columns = mdp.columns()
+    added = missing[of], action[of], *(column[copied] for column in columns[2:])
     return from_transitions(
-        s,
-        does,
-        t,
-        p,
-        r,
-        d,
+        *(np.concatenate(both) for both in zip(columns, added, strict=True)),
         num_states=mdp.num_states,
-        initial=start,
+        initial=mdp.starts,
         action_names=mdp.action_names,
         state_names=mdp.state_names,
         layout=mdp.layout,

@@ -13,7 +13,8 @@ from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.validate import numbers
 from almostsure.wording import brief
 
-Initial = int | str | Mapping[int | str, float] | Sequence[float] | npt.NDArray[Any]
+Probabilities = Mapping[int, float] | Mapping[str, float] | Mapping[int | str, float]  # by state
+Initial = int | str | Probabilities | Sequence[float] | npt.NDArray[Any]
 Actions = int | Sequence[npt.ArrayLike] | Callable[[int], npt.ArrayLike]
 
 

@@ -20,42 +20,28 @@ def with_relays(mdp: MDP) -> MDP:
     The second, third, … such outcome leads to a relay state instead, where it takes its reward and damage, and from
     there on to its successor, for nothing.  Relays are appended after the model's states and shared by all choices.
     """
-    arrays, count = mdp.arrays, mdp.num_states
-    choice = mdp.outcome_choices()
-    rank = ranks(choice.astype(np.int64) * count + arrays.successor)
+    count = mdp.num_states
+    rank = ranks(mdp.outcome_choices().astype(np.int64) * count + mdp.successor)
     extra = np.flatnonzero(rank)
     if not extra.size:
         return mdp
-    key = rank[extra] * count + arrays.successor[extra]
+    key = rank[extra] * count + mdp.successor[extra]
     keys, place = np.unique(key, return_inverse=True)
-    successor = arrays.successor.astype(np.int64)
+    successor = mdp.successor.astype(np.int64)
     successor[extra] = count + place
-    relays, onward = count + np.arange(keys.size), keys % count
-    nothing = np.zeros(keys.size)
-    columns = (
-        np.append(mdp.choice_states()[choice], relays),
-        np.append(arrays.choice_action[choice], np.full(keys.size, mdp.num_actions)),
-        np.append(successor, onward),
-        np.append(arrays.probability, nothing + 1),
-        np.append(arrays.reward, nothing),
-        np.append(arrays.damage, nothing.astype(np.uint8)),
-    )
+    relays, onward, nothing = count + np.arange(keys.size), keys % count, np.zeros(keys.size, np.uint8)
+    added = relays, nothing + np.int64(mdp.num_actions), onward, nothing + 1.0, nothing, nothing
+    columns = mdp.columns()._replace(next_state=successor)
     return build(
-        columns,
+        [np.append(column, more) for column, more in zip(columns, added, strict=True)],
         num_states=count + keys.size,
-        initial=_dense(mdp, count + keys.size),
+        initial=mdp.starts,
         state_names=_state_names(mdp, onward),
         action_names=None if mdp.action_names is None else distinct([*mdp.action_names, "relay"]),
         labels=with_more_states(mdp.labels, keys.size),
         layout=_layout(mdp, keys.size),
         origin=_origin(mdp.origin, keys.size, onward),
     )
-
-
-def _dense(mdp: MDP, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    dense = np.zeros(count)
-    dense[mdp.initial_states] = mdp.initial_probabilities
-    return dense
 
 
 def _origin(origin: Origin | None, count: int, onward: Ints) -> Origin | None:
