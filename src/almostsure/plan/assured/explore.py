@@ -138,68 +138,109 @@ class Search(NamedTuple):
     path: np.ndarray  # [pairs]; at its end, pairs that wait for their component to be known
     met: np.ndarray  # [pairs], when each pair on the path was met
     member: np.ndarray  # [pairs], the components' pairs
+    begin: np.ndarray  # [pairs + 1], offsets of a pair's entries
     start: np.ndarray  # [components + 1], where they begin
 
 
 def room_for(size: int) -> Search:
     """Room for the search among some pairs; NumPy asks for large pages."""
     arrays = (np.empty(size, np.uint32) for _ in range(4))
-    return Search(np.zeros(size, np.uint32), *arrays, np.zeros(size + 1, np.uint32))
+    return Search(np.zeros(size, np.uint32), *arrays, np.empty(size + 1, np.uint32), np.zeros(size + 1, np.uint32))
 
 
-@njit(cache=True, error_model="numpy")
-def peel(graph, search):
-    """List pairs to which only pairs listed before lead, the last first, at the end of the members; how many they are.
+@njit(cache=True, error_model="numpy", borrows=True)
+def span(graph):
+    """The first pair, and the last one plus 1, that may be in a cycle with others; 0 and 0 if there is none.
 
-    They are in no cycle, and a search for components need not look at them (Kahn).
+    Every cycle leads from its last pair down to another one, and down to its first pair.  So it lies between the first
+    pair that is led down to and the last one that leads down.  Found breadth first, many pairs do neither.
     """
     ptr, entry_ptr, target = graph.ptr, graph.entry_ptr, graph.target
-    count, member, size = search.low, search.member, graph.ptr.size - 1
-    for x in range(size):
-        for e in range(entry_ptr[ptr[x]], entry_ptr[ptr[x + 1]]):
+    first, last, begin = ptr.size - 1, 0, np.int64(0)
+    for x in range(ptr.size - 1):
+        end, least = np.int64(entry_ptr[ptr[x + 1]]), np.uint32(x)
+        for e in range(begin, end):
+            least = min(least, target[e])
+        if least < x:
+            first, last = min(first, np.int64(least)), x + 1
+        begin = end
+    return min(first, last), last
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def peel(target, search, first, last):
+    """List pairs to which only pairs listed before lead, the last first, at the end of the members; how many they are.
+
+    They are in no cycle, and a search for components need not look at them (Kahn).  Looks at pairs of a span only.
+    """
+    count, begin, member = search.low, search.begin, search.member
+    for x in range(first, last):
+        for e in range(begin[x], begin[x + 1]):
             if target[e] != x:
                 count[target[e]] += 1
-    last, done = size, size
-    for root in range(size):  # in this order, where it can be: what was found together is listed together
+    place = count.size - first
+    done = place
+    for root in range(first, last):  # in this order, where it can be: what was found together is listed together
         if count[root] == 0:
-            last -= 1
-            member[last] = root
-        while done > last:
+            place -= 1
+            member[place] = root
+        while done > place:
             done -= 1
             x = member[done]
-            for e in range(entry_ptr[ptr[x]], entry_ptr[ptr[x + 1]]):
+            for e in range(begin[x], begin[x + 1]):
                 y = target[e]
                 if y != x:
                     count[y] -= 1
                     if count[y] == 0 and y < root:
-                        last -= 1
-                        member[last] = y
-    for x in range(size):
-        count[x] = KNOWN if count[x] == 0 else 0
-    return size - last
+                        place -= 1
+                        member[place] = y
+    for x in range(first, count.size):
+        count[x] = KNOWN if count[x] == 0 or x >= last else 0
+    return count.size - first - place
 
 
 @njit(cache=True, error_model="numpy")
 def components(graph, search):
     """The strongly connected components, each after all that it leads to: offsets, and the pairs in them.
 
-    Tarjan's algorithm without recursion, on what cannot be peeled off.
+    Tarjan's algorithm, where pairs may be in cycles and cannot be peeled off.
     """
-    peeled = peel(graph, search)
-    ptr, entry_ptr, target = graph.ptr, graph.entry_ptr, graph.target
-    low, at, path, met, member, start = search
-    count, listed, time, size = 0, 0, 0, ptr.size - 1
+    ptr, entry_ptr, member, begin, start = graph.ptr, graph.entry_ptr, search.member, search.begin, search.start
+    size, (first, last) = ptr.size - 1, span(graph)
+    for i in range(size - last):
+        member[i], start[i + 1] = size - 1 - i, i + 1
+    count = size - last
+    if first < last:
+        for x in range(first, last + 1):
+            begin[x] = entry_ptr[ptr[x]]
+        peeled = peel(graph.target, search, first, last)
+        count = find_cycles(graph.target, search, first, last)
+        for i in range(size - first - peeled, size - first):
+            count += 1
+            start[count] = i + 1
+    for i in range(size - first, size):
+        count += 1
+        member[i], start[count] = size - 1 - i, i + 1
+    return start[: count + 1], member
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def find_cycles(target, search, first, last):
+    """List the components of a span, without recursion (Tarjan); returns how many there are, with those after it."""
+    low, at, path, met, member, begin, start = search
+    size = low.size
+    count, listed, time = size - last, size - last, 0
     waiting = size  # where in the path those begin that wait
-    for root in range(size):
+    for root in range(first, last):
         if low[root] != 0:
             continue
         time += 1
         path[0], met[0], low[root] = root, time, time
-        at[root] = entry_ptr[ptr[root]]
+        at[root] = begin[root]
         depth = 1
         while depth > 0:
             x = path[depth - 1]
-            least, e, end = low[x], at[x], entry_ptr[ptr[x + 1]]
+            least, e, end = low[x], at[x], begin[x + 1]
             fresh = False
             while e < end and not fresh:
                 y = target[e]
@@ -211,7 +252,7 @@ def components(graph, search):
             if fresh:
                 time += 1
                 path[depth], met[depth], low[y] = y, time, time
-                at[y] = entry_ptr[ptr[y]]
+                at[y] = begin[y]
                 depth += 1
                 continue
             depth -= 1
@@ -228,6 +269,4 @@ def components(graph, search):
                 waiting += 1
             count += 1
             start[count] = listed
-    for i in range(1, peeled + 1):
-        start[count + i] = listed + i
-    return start[: count + peeled + 1], member
+    return count

@@ -60,8 +60,10 @@ def end_components(graph):
     size = graph.ptr.size - 1
     label = np.empty(size, np.uint32)
     while True:
-        room = (np.zeros(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32))
-        search = Search(*room, np.empty(size, np.uint32), np.empty(size, np.uint32), np.zeros(size + 1, np.uint32))
+        search = Search(
+            np.zeros(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32),
+            np.empty(size, np.uint32), np.empty(size + 1, np.uint32), np.zeros(size + 1, np.uint32),
+        )  # fmt: skip
         start, member = components(graph, search)
         for i in range(start.size - 1):
             for m in range(start[i], start[i + 1]):
