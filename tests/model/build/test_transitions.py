@@ -260,3 +260,9 @@ def test_sums_that_are_tolerated_but_off_by_more_than_rounding_are_rescaled_once
         mdp.probability, mdp.reward, mdp.damage,
     )  # fmt: skip
     assert again == mdp
+
+
+def test_a_probability_may_be_above_1_by_rounding_only():
+    assert from_transitions([0], [0], [0], [1 + 5e-10], [0], [0]).probability.tolist() == [1.0]
+    with pytest.raises(ModelError, match="probabilities must lie in 0 … 1"):
+        from_transitions([0], [0], [0], [1 + 2e-9], [0], [0])
