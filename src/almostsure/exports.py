@@ -40,6 +40,11 @@ def on_demand(package: str, homes: dict[str, str], modules: Iterable[str] = ()) 
     return attribute
 
 
+def package_version() -> str:
+    """The version of the package, whose root is always loaded."""
+    return str(sys.modules["almostsure"].__version__)
+
+
 def _elsewhere(package: str, modules: Iterable[str], name: str) -> str:
     """Which submodule lists a name among its exports, as the end of a sentence; nothing is imported to find it."""
     for module in () if name.startswith("_") else modules:

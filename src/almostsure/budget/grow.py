@@ -24,7 +24,7 @@ import numpy.typing as npt
 from almostsure.budget.minimal import INFINITE, NO_CAP, Halted, MinimalBudget
 from almostsure.errors import Interrupted, ModelError
 from almostsure.model.arrays import grouped
-from almostsure.model.build.validate import MAX_DAMAGE
+from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import MDP, Ints, Support, index_dtype
 
 LOCAL = 30_000  # outcomes looked at before solving anew is the quicker way
@@ -83,11 +83,8 @@ class GrowingBudget:
         After Ctrl-C in the middle of it, the values may be too small until the next call completes it.
         """
         choice, target = self.mdp.choice(state, action), self.mdp.state(next_state)
-        try:
-            harm = int(damage)
-        except (TypeError, ValueError, OverflowError):  # None, NaN, ∞
-            harm = -1
-        if harm != damage or not 0 <= harm <= MAX_DAMAGE:
+        harm = as_damage(damage)
+        if harm is None:
             raise ModelError(f"damage must be an integer 0 … {MAX_DAMAGE}; got {damage!r}", choice=choice)
         is_new = (target, harm) not in self._outcomes(choice)
         if is_new:

@@ -95,6 +95,11 @@ class MinimalBudget:
         """The least budget from which safety is possible at the start: the worst of the initial states decides."""
         return int(self.of_state[self.mdp.initial_states].max())
 
+    def worst_start(self) -> int:
+        """The initial state that needs the most, the first of several."""
+        starts = self.mdp.initial_states
+        return int(starts[int(np.argmax(self.of_state[starts]))])
+
     def unsafe_states(self, budget: int) -> Bools:
         """Which states are unsafe with ``budget``: no action of theirs is safe, [num_states]."""
         return self.of_state > min(known_budget(self, budget), NO_CAP)
@@ -113,10 +118,7 @@ class MinimalBudget:
 
         if self.upper_bound:
             raise ArgumentError("an upper bound cannot be explained: nothing forces it. Use minimal_budget(mdp).")
-        if state is None:  # the start that needs the most
-            starts = self.mdp.initial_states
-            state = int(starts[int(np.argmax(self.of_state[starts]))])
-        return explain(self, state, action)
+        return explain(self, self.worst_start() if state is None else state, action)
 
     # ------------------------------------------------------------------ files
 

@@ -7,6 +7,8 @@ import signal
 import sys
 from typing import NoReturn
 
+from almostsure.exports import package_version
+
 
 def main() -> None:
     """Run the command line, and exit with its code.
@@ -36,9 +38,8 @@ def _stop(*_: object) -> NoReturn:
         import json
 
         command = next((word for word in sys.argv[1:] if not word.startswith("-")), "almostsure")
-        version = str(sys.modules["almostsure"].__version__)
         error = {"kind": "KeyboardInterrupt", "message": message, "exit": 130}
-        content = {"command": command, "version": version, "model": None, "error": error}
+        content = {"command": command, "version": package_version(), "model": None, "error": error}
         os.write(1, (json.dumps(content, indent=2) + "\n").encode())
     else:
         os.write(2, f"error: {message}\n".encode())

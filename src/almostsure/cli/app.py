@@ -17,7 +17,8 @@ from almostsure.cli.commands.models import models
 from almostsure.cli.commands.pages import paper, report
 from almostsure.cli.commands.policies import simulate, solve
 from almostsure.cli.exits import DEBUG, run_to_exit
-from almostsure.cli.output import package_version, prepare_streams
+from almostsure.cli.output import prepare_streams
+from almostsure.exports import package_version
 
 PANELS = {  # of the help, and their commands, in the order in which it lists them
     "First steps": (demo, models),

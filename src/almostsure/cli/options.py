@@ -191,6 +191,7 @@ Monitors = Annotated[
         rich_help_panel="The model",
     ),
 ]
+Cap = Annotated[int | None, typer.Option(metavar="Δ", help="Stop at this budget; whatever needs more reads ∞.")]
 Discount = Annotated[float, typer.Option(metavar="G", help="Discount factor of the return, in (0, 1].")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the random numbers.")]
 

@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from almostsure.budget.minimal import INFINITE
+from almostsure.exports import package_version
 from almostsure.model.mdp import MDP
 
 BAR = 30  # columns of a bar
@@ -192,11 +193,6 @@ def emit(command: str, model: dict[str, Any] | None, **results: Any) -> None:
     content = {"command": command, "version": package_version(), "model": model, **results}
     sys.stdout.write(json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
     sys.stdout.flush()
-
-
-def package_version() -> str:
-    """The version of the package, whose root is always loaded when a command runs."""
-    return str(sys.modules["almostsure"].__version__)
 
 
 def described(name: str, mdp: MDP) -> dict[str, Any]:

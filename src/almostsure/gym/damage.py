@@ -19,11 +19,11 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import iterate
 
-from almostsure.arguments import check_budget, whole
-from almostsure.errors import ArgumentError, ModelError
+from almostsure.arguments import check_budget
+from almostsure.errors import ModelError
 from almostsure.gym.autoreset import Infos, Resets, read, said, write
 from almostsure.model.build.damage import Damage, damage_function
-from almostsure.model.build.validate import MAX_DAMAGE
+from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import Bools
 
 
@@ -201,12 +201,8 @@ def _check_resets(infos: Infos, who: Bools, keys: tuple[str, ...] = ("damage", "
 
 def check_damage(said: Any, where: str) -> int:
     """The damage as an integer 0 … 255; True is 1.  ModelError for anything else."""
-    value = said.item() if getattr(said, "size", 0) == 1 else said
-    try:
-        number = whole("damage", int(value) if isinstance(value, (bool, np.bool_)) else value)
-    except ArgumentError:
-        number = -1
-    if not 0 <= number <= MAX_DAMAGE:
+    number = as_damage(said.item() if getattr(said, "size", 0) == 1 else said)
+    if number is None:
         raise ModelError(
             f"damage must be an integer 0 … {MAX_DAMAGE}; got {said!r} {where}. Give DamageTracker a function that "
             "counts in whole units, rounding up."

@@ -368,7 +368,7 @@ def _require_start(minimal: MinimalBudget, budget: int) -> None:
     needed = minimal.smallest_budget()
     if needed <= budget:
         return
-    where = mdp.describe_state(int(mdp.initial_states[int(np.argmax(minimal.of_state[mdp.initial_states]))]))
+    where = mdp.describe_state(minimal.worst_start())
     if needed >= INFINITE:
         raise Infeasible(f"no budget is enough at the start: what was seen forces ∞ at {where}.", needed=math.inf)
     raise Infeasible(

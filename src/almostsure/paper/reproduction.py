@@ -7,12 +7,12 @@ import io
 import json
 import os
 from dataclasses import dataclass, field, fields
-from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import final
 
 from almostsure.errors import FileError, Interrupted
+from almostsure.exports import package_version
 from almostsure.files import atomic_write
 from almostsure.model.source import Model
 from almostsure.paper import experiments, memory, minimal, sampling
@@ -103,7 +103,7 @@ class Reproduction:
     def write_tables(self) -> None:
         """The claims as text, as comma-separated values and as JSON."""
         rows = [claim.row() for claim in self.claims]
-        content = {"paper": PAPER, "version": version("almostsure"), "seed": self.seed}
+        content = {"paper": PAPER, "version": package_version(), "seed": self.seed}
         content |= {"complete": not self.unchecked, "claims": rows}
         comma_separated = io.StringIO()
         writer = csv.DictWriter(comma_separated, [column.name for column in fields(Claim)], lineterminator="\n")

@@ -137,7 +137,7 @@ def _from_the_start(
 
 def _too_little(mdp: MDP, budget: int) -> Infeasible:
     minimal = minimal_budget(mdp)
-    worst = int(mdp.initial_states[np.argmax(minimal.of_state[mdp.initial_states])])
+    worst = minimal.worst_start()
     needed = minimal.smallest_budget()
     if needed == INFINITE:
         text = f"no budget suffices from {mdp.describe_state(worst)}: damage can be forced again and again"

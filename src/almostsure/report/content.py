@@ -6,13 +6,13 @@ import base64
 import math
 import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError
+from almostsure.exports import package_version
 from almostsure.plan.constraints import Chance, Expected
 from almostsure.plan.tradeoff.frontiers import Frontier
 from almostsure.report.episodes import distributions, recorded, visited_states
@@ -170,20 +170,13 @@ def _proof(study: Study, command: str) -> dict[str, Any]:
         "broken": study.broken,
         "engine": study.minimal.engine,
         "cap": cap,
-        "version": _version(),
+        "version": package_version(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "fingerprint": study.mdp.fingerprint,
         "seed": str(study.seed),  # up to 2⁶⁴ − 1, which JavaScript's numbers cannot hold
         "command": command,
     }
-
-
-def _version() -> str:
-    try:
-        return version("almostsure")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "unknown"
 
 
 def _figure(title: str, png: bytes, caption: str) -> dict[str, str]:

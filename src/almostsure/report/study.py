@@ -170,21 +170,13 @@ def _ladder(mdp: MDP, minimal: MinimalBudget, budget: int | None, time: Time) ->
     top = asked + (LOOK_AHEAD if budget is None else MARGIN)
     while top > asked + 2 and not time.suffices("solve", mdp.num_states, top + 1, EXTRA):
         top -= 1
-    refused = ""
-    for highest in dict.fromkeys((top, asked)):
-        refused = _too_slow(mdp, highest, time)
-        if not refused:
+    for highest in (top, asked):
+        if time.suffices("solve", mdp.num_states, highest + 1):
             return _climb(mdp, least, highest, time.discount)
+    size = f"{mdp.num_states:,} states with {asked + 1:,} remaining budgets"
+    refused = f"solving {size} would take longer than a report may."
     time.notes.append(f"The best policy: {refused} Use solve_policy.")
     return Ladder(curve=np.full(1, math.nan), solution=None, problem=f"The policy was left out: {refused}")
-
-
-def _too_slow(mdp: MDP, top: int, time: Time) -> str:
-    """Why the assured policy would take longer than the report may, or nothing."""
-    size, budgets = mdp.num_states, top + 1
-    if not time.suffices("solve", size, budgets):
-        return f"solving {size:,} states with {budgets:,} remaining budgets would take longer than a report may."
-    return ""
 
 
 def _climb(mdp: MDP, least: int, top: int, discount: float) -> Ladder:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE, MinimalBudget, known_budget
 from almostsure.errors import Infeasible
@@ -22,11 +18,10 @@ def require_budget(minimal: MinimalBudget, budget: object) -> int:
 def require_start(minimal: MinimalBudget, budget: int) -> None:
     """Raise Infeasible if some initial state needs more than ``budget``."""
     mdp = minimal.mdp
-    needs: npt.NDArray[Any] = minimal.of_state[mdp.initial_states]
-    needed = int(needs.max())
+    needed = minimal.smallest_budget()
     if needed <= budget:
         return
-    where = mdp.describe_state(int(mdp.initial_states[int(np.argmax(needs))]))
+    where = mdp.describe_state(minimal.worst_start())
     need = need_in_words(minimal, needed)
     if needed == INFINITE and minimal.cap is None:
         known = "" if mdp.unknown is None else "known to be "

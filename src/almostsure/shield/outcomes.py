@@ -17,9 +17,8 @@ from typing import Any, Final, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
-from almostsure.model.build.validate import MAX_DAMAGE
+from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import MDP
 from almostsure.model.space import Space
 
@@ -139,11 +138,8 @@ class Outcomes:
 
 def damage_said(space: Space, choice: int, said: Any) -> int:
     """What an environment says about the damage of a step, as a number; True is 1."""
-    try:
-        damage = whole("damage", int(said) if isinstance(said, (bool, np.bool_)) else said)
-    except ArgumentError:
-        damage = -1
-    if not 0 <= damage <= MAX_DAMAGE:
+    damage = as_damage(said)
+    if damage is None:
         raise ModelError(
             f"damage must be an integer 0 … {MAX_DAMAGE}; got {said!r} at {space.describe_choice(choice)}. "
             "Scale or round it in DamageTracker(env, damage).",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from almostsure.budget.explain import Explanation
@@ -26,9 +25,7 @@ STEPS = 24  # rows of an explanation
 def budget(
     model: opt.ModelName,
     *,
-    cap: Annotated[
-        int | None, typer.Option(metavar="Δ", help="Stop at this budget; whatever needs more reads ∞.")
-    ] = None,
+    cap: opt.Cap = None,
     horizon: opt.Horizon = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Save the budgets with their certificate (.safetensors).")
@@ -115,8 +112,7 @@ def explain(
     task = Task("explain", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     mdp = task.mdp
     found = minimal_budget(mdp)
-    worst = mdp.initial_states[np.argmax(found.of_state[mdp.initial_states])]
-    where = int(worst) if state is None else state_of(mdp, state)
+    where = None if state is None else state_of(mdp, state)
     why = found.explain(where, None if action is None else action_of(mdp, action))
     if json:
         task.emit(**_explain_results(why, found))

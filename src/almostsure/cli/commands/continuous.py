@@ -34,9 +34,7 @@ def abstract(
     pattern: Annotated[
         int | None, typer.Option(metavar="N", help="The length of the action sequences that are choices.")
     ] = None,
-    cap: Annotated[
-        int | None, typer.Option(metavar="Δ", help="Stop at this budget; whatever needs more reads ∞.")
-    ] = None,
+    cap: opt.Cap = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Save the upper budgets (.safetensors).")
     ] = None,

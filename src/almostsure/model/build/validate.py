@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import and_more
-from almostsure.errors import ModelError
+from almostsure.arguments import and_more, whole
+from almostsure.errors import ArgumentError, ModelError
 
 if TYPE_CHECKING:
     from almostsure.model.arrays import Arrays
@@ -147,6 +147,15 @@ def check_initial(states: npt.NDArray[Any], probabilities: npt.NDArray[Any], num
         raise ModelError("initial states must differ; got one of them twice. Add up their probabilities.")
     if not (probabilities > 0).all() or abs(float(probabilities.sum()) - 1) > SUM_TOLERANCE:
         raise ModelError(f"initial probabilities must be positive and sum to 1; got sum {probabilities.sum():.12g}")
+
+
+def as_damage(said: object) -> int | None:
+    """A damage as an integer 0 … 255, where True is 1; None for anything else."""
+    try:
+        number = whole("damage", int(said) if isinstance(said, (bool, np.bool_)) else said)
+    except ArgumentError:
+        return None
+    return number if 0 <= number <= MAX_DAMAGE else None
 
 
 def column(name: str, values: npt.ArrayLike, kinds: str, wanted: str, remedy: str = "") -> npt.NDArray[Any]:
