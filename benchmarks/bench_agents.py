@@ -13,7 +13,7 @@ import numpy as np
 
 import almostsure as asure
 from almostsure.learn import OnlineShield, learn_minimal_budget
-from almostsure.learn.comparison.run import compare
+from almostsure.learn.comparison.compare import compare
 from almostsure.learn.learners import ShieldedQ, learn_barrier
 from almostsure.testing.families import garnet
 

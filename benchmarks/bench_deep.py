@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from almostsure.gym.deep import deep_learners
-from almostsure.learn.comparison.run import Comparison, compare
+from almostsure.learn.comparison.compare import Comparison, compare
 
 MODEL, BUDGET = "hazard-map", 3
 ENOUGH = 0.9  # of the assured optimum: what shielded agents must return

@@ -20,7 +20,7 @@ from almostsure import files
 from almostsure.cli.options import save_figure
 from almostsure.errors import FileError, ModelError
 from almostsure.learn import FunctionSampler, count_outcomes
-from almostsure.learn.comparison.run import compare
+from almostsure.learn.comparison.compare import compare
 from almostsure.learn.ledger import Episode, Ledger
 from almostsure.paper.claim import HOLDS, Claim
 from almostsure.paper.reproduction import Reproduction

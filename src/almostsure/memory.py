@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 from pathlib import Path
 
@@ -51,12 +49,6 @@ def require(needed: int, what: str, remedy: str) -> None:
     have = available()
     if have is not None and needed > have:
         raise NotEnoughMemory(f"{what} needs about {show(needed)} of memory; {show(have)} can be had. {remedy}")
-
-
-def give_back() -> None:
-    """Return freed memory to the system, where the C library (glibc) would keep it: half of what loading takes."""
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def show(size: int) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from almostsure import MDP, from_function, from_transitions, load
 from almostsure.errors import CorruptFile, FileError, ModelError, UnknownName
-from almostsure.model.build.convert import from_matrices
+from almostsure.model.build.matrices import from_matrices
 from almostsure.model.build.tables import from_table
 from almostsure.model.space import Space
 from almostsure.model.umb.relay import with_relays

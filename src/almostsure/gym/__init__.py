@@ -5,8 +5,8 @@ see :mod:`almostsure.gym.envs.registration`.
 """
 
 from almostsure.gym.damage import DamageTracker, VectorDamageTracker
-from almostsure.gym.envs.known_envs import Ready, damage_of, ready
 from almostsure.gym.envs.model_env import ModelEnv, ModelVectorEnv, to_gymnasium
+from almostsure.gym.envs.ready import Ready, damage_of, ready
 from almostsure.gym.envs.registration import environment_names, register
 from almostsure.gym.observation import BudgetObservation, VectorBudgetObservation
 from almostsure.gym.shielded import ShieldedEnv

@@ -9,9 +9,10 @@ from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
     from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
+    from almostsure.learn.comparison.compare import compare
     from almostsure.learn.comparison.result import Comparison
-    from almostsure.learn.comparison.run import compare
     from almostsure.learn.counts import Counts
+    from almostsure.learn.exploration import ByName, explore
     from almostsure.learn.ledger import Episode, Ledger, Surprise, Violation, read_ledger
     from almostsure.learn.logs.learn import learn_from_logs
     from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from almostsure.learn.sampling.crew import RayCluster
     from almostsure.learn.sampling.env_sampler import EnvSampler
     from almostsure.learn.sampling.samplers import FunctionSampler, Sampler
-    from almostsure.learn.snapshots import ByName, explore
 
 __all__ = [
     "ByName",
@@ -54,7 +54,7 @@ __getattr__ = on_demand(
     {
         "almostsure.learn.bounds": "Confidence confidence delta_bought mu_bought samples_needed",
         "almostsure.learn.comparison.result": "Comparison",
-        "almostsure.learn.comparison.run": "compare",
+        "almostsure.learn.comparison.compare": "compare",
         "almostsure.learn.counts": "Counts",
         "almostsure.learn.ledger": "Episode Ledger Surprise Violation read_ledger",
         "almostsure.learn.logs.learn": "learn_from_logs",
@@ -64,6 +64,6 @@ __getattr__ = on_demand(
         "almostsure.learn.sampling.crew": "RayCluster",
         "almostsure.learn.sampling.env_sampler": "EnvSampler",
         "almostsure.learn.sampling.samplers": "FunctionSampler Sampler",
-        "almostsure.learn.snapshots": "ByName explore",
+        "almostsure.learn.exploration": "ByName explore",
     },
 )

@@ -1,6 +1,6 @@
 """A simulator at every state that was found: snapshots of it are taken, restored with other seeds, and stepped.
 
-Snapshots are deep copies, or what the user's ``get_state`` returns; see :mod:`almostsure.learn.snapshots`.
+Snapshots are deep copies, or what the user's ``get_state`` returns; see :mod:`almostsure.learn.exploration`.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
-    from almostsure.model.build.convert import from_matrices
     from almostsure.model.build.damage import known_damage
     from almostsure.model.build.examples import example, example_names
     from almostsure.model.build.function import from_function
     from almostsure.model.build.grid import Cell, from_map
+    from almostsure.model.build.matrices import from_matrices
     from almostsure.model.build.tables import from_gymnasium, from_table
     from almostsure.model.build.transitions import from_transitions
     from almostsure.model.layout import Layout
@@ -64,7 +64,7 @@ __getattr__ = on_demand(
     {
         "almostsure.model.build.transitions": "from_transitions",
         "almostsure.model.build.damage": "known_damage",
-        "almostsure.model.build.convert": "from_matrices",
+        "almostsure.model.build.matrices": "from_matrices",
         "almostsure.model.show.draw": "draw_map",
         "almostsure.model.build.examples": "example example_names",
         "almostsure.model.umb.files": "load",

@@ -7,7 +7,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.gym.deep import LagrangianPPO, Settings, ShieldedPPO, deep_learners
-from almostsure.learn.comparison.run import compare
+from almostsure.learn.comparison.compare import compare
 
 ROOT = Path(__file__).parents[3]
 

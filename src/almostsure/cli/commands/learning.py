@@ -113,7 +113,7 @@ def compare(
 
     Without --budget, the budget is the one that suggest names.
     """
-    from almostsure.learn.comparison.run import compare as train
+    from almostsure.learn.comparison.compare import compare as train
 
     task = Task("compare", model, damage, reward, cost, goal, scale, constants, json)
     check_output(output, ".csv")

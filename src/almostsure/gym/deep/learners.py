@@ -1,10 +1,10 @@
-"""PPO in six regimes, as learners for :func:`almostsure.learn.comparison.run.compare`.
+"""PPO in six regimes, as learners for :func:`almostsure.learn.comparison.compare.compare`.
 
 All of them have the same network, settings, sampler and seeds; :mod:`almostsure.gym.deep.regimes` says what differs.
 What is deployed is the network on every (state, remaining), sampled or greedy, whichever returns more exactly.
 
 >>> from almostsure.gym.deep import OneStepPPO, ShieldedPPO
->>> from almostsure.learn.comparison.run import compare
+>>> from almostsure.learn.comparison.compare import compare
 >>> table = compare("corridor", 2, [ShieldedPPO(), OneStepPPO()], steps=2_000, seeds=1)
 >>> [row["training_violations"] > 0 for row in table.rows]
 [False, True]

@@ -66,7 +66,7 @@ class Curve:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Comparison:
-    """How safe and how good learners are.  Made by :func:`almostsure.learn.comparison.run.compare`; print it.
+    """How safe and how good learners are.  Made by :func:`almostsure.learn.comparison.compare.compare`; print it.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.build.convert import from_matrices
+from almostsure.model.build.matrices import from_matrices
 from almostsure.model.build.tables import from_table
 from almostsure.model.build.transitions import from_transitions
 from almostsure.testing import transitions

@@ -16,8 +16,8 @@ from almostsure.errors import (
     UnknownName,
 )
 from almostsure.learn import FunctionSampler, OnlineShield
+from almostsure.learn.comparison.compare import Learner, Training, compare
 from almostsure.learn.comparison.result import MARKED, WHOSE, _curve, mean_and_margin, track
-from almostsure.learn.comparison.run import Learner, Training, compare
 from almostsure.learn.deployment import MAX_STEPS, truncated_sums
 from almostsure.learn.learners import ShieldedQ
 
