@@ -68,30 +68,70 @@ def end_components(graph):
         for i in range(start.size - 1):
             for m in range(start[i], start[i + 1]):
                 label[member[m]] = i
-        ptr, origin = np.zeros(size + 1, np.uint32), np.empty(graph.origin.size, np.uint32)
-        entry_ptr, target = np.zeros(graph.entry_ptr.size, np.uint32), np.empty(graph.target.size, np.uint32)
-        k, z = 0, 0
+        kept = np.ones(graph.origin.size, np.bool_)
         for x in range(size):
             for j in range(graph.ptr[x], graph.ptr[x + 1]):
-                start_z, inside = z, True
                 for e in range(graph.entry_ptr[j], graph.entry_ptr[j + 1]):
-                    inside = inside and label[graph.target[e]] == label[x]
-                    target[z] = graph.target[e]
-                    z += 1
-                if not inside:
-                    z = start_z
-                    continue
-                origin[k] = graph.origin[j]
-                k += 1
-                entry_ptr[k] = z
-            ptr[x + 1] = k
-        same = k == graph.origin.size
-        graph = Graph(graph.state, graph.remaining, ptr, origin[:k], entry_ptr[: k + 1], target[:z])
-        if same:
+                    kept[j] = kept[j] and label[graph.target[e]] == label[x]
+        if kept.all():
             for x in range(size):
                 if graph.ptr[x] == graph.ptr[x + 1]:
                     label[x] = NOWHERE
             return label, graph
+        strand(graph, kept)
+        graph = with_choices(graph, kept)
+
+
+@njit(cache=True, error_model="numpy")
+def strand(graph, kept):
+    """Drop choices that may lead to positions of which no choice is kept, and so on, backward."""
+    ptr, entry_ptr, target, size = graph.ptr, graph.entry_ptr, graph.target, graph.ptr.size - 1
+    begin, left = np.zeros(size + 1, np.uint32), np.zeros(size, np.uint32)
+    for y in target:
+        begin[y + 1] += 1
+    begin = np.cumsum(begin).astype(np.uint32)
+    at, owner, choice = begin.copy(), np.empty(target.size, np.uint32), np.empty(target.size, np.uint32)
+    queue, count, done = np.empty(size, np.uint32), 0, 0
+    for x in range(size):
+        for j in range(ptr[x], ptr[x + 1]):
+            left[x] += kept[j]
+            for e in range(entry_ptr[j], entry_ptr[j + 1]):
+                y = target[e]
+                owner[at[y]], choice[at[y]] = x, j
+                at[y] += 1
+        if left[x] == 0:
+            queue[count] = x
+            count += 1
+    while done < count:
+        y = queue[done]
+        done += 1
+        for q in range(begin[y], begin[y + 1]):
+            x = owner[q]
+            if kept[choice[q]]:
+                kept[choice[q]] = False
+                left[x] -= 1
+                if left[x] == 0:
+                    queue[count] = x
+                    count += 1
+
+
+@njit(cache=True, error_model="numpy")
+def with_choices(graph, kept):
+    """The graph with some of its choices only."""
+    ptr, origin = np.zeros(graph.ptr.size, np.uint32), np.empty(graph.origin.size, np.uint32)
+    entry_ptr, target = np.zeros(graph.entry_ptr.size, np.uint32), np.empty(graph.target.size, np.uint32)
+    k, z = 0, 0
+    for x in range(ptr.size - 1):
+        for j in range(graph.ptr[x], graph.ptr[x + 1]):
+            if kept[j]:
+                for e in range(graph.entry_ptr[j], graph.entry_ptr[j + 1]):
+                    target[z] = graph.target[e]
+                    z += 1
+                origin[k] = graph.origin[j]
+                k += 1
+                entry_ptr[k] = z
+        ptr[x + 1] = k
+    return Graph(graph.state, graph.remaining, ptr, origin[:k], entry_ptr[: k + 1], target[:z])
 
 
 @njit(cache=True, error_model="numpy")

@@ -13,11 +13,13 @@ runs in circles is ever evaluated.  A pocket that comes back is widened.
 few modes are slow, and mixed rounds find them (:func:`almostsure.plan.assured.approach.approach`).  So they do where a
 whole component is slow.
 
-*Stubborn components.*  Where all that takes too long, and the component is thin, it is solved by LU as a whole.
+*Stubborn components.*  Where all that takes too long, and the component is thin, it is solved by LU as a whole: at once
+where that is quick, as on long chains.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,7 @@ UPDATES_PER_POSITION = 20_000
 MAX_ROUNDS = 1000
 STUBBORN = 300  # updates a position after which LU of the whole component is considered
 THIN = 1e11  # the most multiplications that it may take
+QUICK = 1e8  # multiplications that take less time than mixed rounds that came to nothing
 HOPELESS = 1e9  # a policy whose values are so many times larger stays almost for ever: they are mere rounding
 
 
@@ -125,7 +128,7 @@ class Sweeper:
         self.part, self.discounted = part, discounted
         self.size = size = part.ptr.size - 1
         local = is_local(part)
-        self.mixes_first = size <= MIXED or not local
+        self.mixes_first, self.solves_first = size <= MIXED or not local, False
         self.lookahead = max(16, int(LOOKAHEAD * size**0.5) // CHUNK) if local else 2**20
         self.local = np.full(size, -1, np.int32)
 
@@ -142,6 +145,9 @@ class Sweeper:
         )  # fmt: skip
         self.search = Search(np.zeros(size, np.int32), np.zeros(size, np.bool_), np.empty(size, np.uint32))
         patience, stubborn = PATIENCE, STUBBORN * size
+        everybody = np.arange(size, dtype=np.uint32)
+        if self.solves_first:
+            self._solve(everybody, 50)
         while True:
             if self.mixes_first and self._mix():
                 return True
@@ -149,9 +155,10 @@ class Sweeper:
             chunk = kernels.sweep(self.part, self.state, limits)
             if chunk < 0:
                 return bool(chunk == -1 and np.isfinite(value).all())
-            if self.state.account[0] > stubborn and self._is_thin():
-                stubborn = 4 * int(self.state.account[0])
-                self._solve(np.arange(size, dtype=np.uint32), 50)
+            quick = self.mixes_first and not self.solves_first and self.cost < QUICK
+            if quick or (self.state.account[0] > stubborn and self.cost < THIN):
+                self.solves_first, stubborn = quick or self.solves_first, 4 * int(self.state.account[0])
+                self._solve(everybody, 50)
             elif not 0 < self._settle(chunk, patience) <= POCKET:  # no pocket stands out, or a large one
                 if not self.mixes_first and self._mix():
                     return True
@@ -190,8 +197,9 @@ class Sweeper:
         self.local[members] = -1
         kernels.wake_changed(members, before, part, self.state)
 
-    def _is_thin(self) -> bool:
-        """Whether the states can be put into an order in which LU hardly fills up, whatever their values are."""
+    @cached_property
+    def cost(self) -> float:
+        """The multiplications of LU of the whole component, at most, in an order in which it hardly fills up."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -201,7 +209,7 @@ class Sweeper:
         rank = np.empty(size, np.int64)
         rank[order] = np.arange(size)
         distance = np.abs(rank[column] - np.repeat(rank, np.diff(start)))
-        return size * float(np.quantile(distance, 0.999) if distance.size else 0.0) ** 2 < THIN
+        return size * float(np.quantile(distance, 0.999) if distance.size else 0.0) ** 2
 
     def _pocket(self, chunk: int, patience: int) -> Ints:
         """The members of the pocket around a chunk: those that changed most often, and their neighbourhood."""
