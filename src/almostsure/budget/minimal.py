@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import count
+from almostsure.budget.certificate import show
 from almostsure.errors import ArgumentError, CorruptFile, ModelError
 from almostsure.files import load_tensors, save_tensors
 from almostsure.model.mdp import MDP, Bools, Ints
@@ -189,19 +190,15 @@ class MinimalBudget:
         if self.mdp.layout is not None:
             from almostsure.model.show.plot import plot_map
 
-            return plot_map(self.mdp, ax, [_shown_need(int(need)) for need in self.of_state], "minimal budgets")
+            return plot_map(self.mdp, ax, [show(need) for need in self.of_state], "minimal budgets")
         from almostsure.plots import axes_for, tidy
 
         counts, axes = self.histogram(), axes_for(ax, 6.0, 3.5)
-        axes.bar([_shown_need(need) for need in counts], list(counts.values()), color="#1b6ca8")
+        axes.bar([show(need) for need in counts], list(counts.values()), color="#1b6ca8")
         axes.set_xlabel("minimal budget")
         axes.set_ylabel("states")
         tidy(axes)
         return axes
-
-
-def _shown_need(need: int) -> str:
-    return "∞" if need == INFINITE else str(need)
 
 
 def write_minimal(minimal: MinimalBudget, path: str | PathLike[str], *, kind: str) -> None:

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import sys
-import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NoReturn
@@ -26,6 +25,7 @@ from rich.text import Text
 from almostsure.budget.minimal import INFINITE
 from almostsure.exports import package_version
 from almostsure.model.mdp import MDP
+from almostsure.model.naming import shown
 
 BAR = 30  # columns of a bar
 NARROW = 60  # columns of a terminal, below which the lines of a table are not wrapped
@@ -61,15 +61,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def clean(text: object) -> str:
     """The text with every character that could steer a terminal shown as its escape."""
-    shown = str(text)
-    if shown.isascii() and shown.isprintable():
-        return shown
-    return "".join(c if _harmless(c) else c.encode("unicode_escape").decode("ascii") for c in shown)
-
-
-def _harmless(character: str) -> bool:
-    """Neither control nor format characters, nor line separators, surrogates and the unassigned."""
-    return unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp")
+    return shown(str(text))
 
 
 def clean_lines(text: object) -> str:

@@ -121,6 +121,12 @@ def offsets(owners: Ints, count: int) -> Ints:
     return ptr
 
 
+def ptr_of(lengths: npt.ArrayLike) -> Ints:
+    """Where pieces of these lengths begin, one behind the other, and where the last one ends, [pieces + 1]."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    return np.append(0, ends).astype(index_dtype(int(ends[-1]) + 1))
+
+
 def grouped(owners: Ints, count: int) -> tuple[Ints, Ints]:
     """Where the items of each owner begin, and the items in the order of their owners: what leads to each state."""
     return offsets(owners, count), np.argsort(owners, kind="stable")

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, Blame, ModelError, UnknownName
-from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, index_dtype
+from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, index_dtype, ptr_of
 from almostsure.model.build.given import Actions, Initial, action_rows, initial_distribution, positive
 from almostsure.model.build.validate import check_choices, check_initial
 from almostsure.model.labels import Labels, read_labels, with_more_states
@@ -156,10 +156,8 @@ class Space:
         count = positive("num_states", num_observed)
         rows = action_rows(actions, count)
         action = np.concatenate(rows)
-        ptr = np.zeros(count + 1, index_dtype(action.size + 1))
-        np.cumsum([row.size for row in rows], out=ptr[1:])
         space = Space(
-            choice_ptr=ptr,
+            choice_ptr=ptr_of([row.size for row in rows]),
             choice_action=action.astype(action_dtype(int(action.max()) + 1)),
             initial=initial_distribution(initial, count, state_names),
             state_names=state_names,

@@ -45,10 +45,8 @@ def graph_view(mdp: MDP) -> dict[str, Any]:
 def _edges(mdp: MDP) -> dict[Edge, tuple[set[int], set[int]]]:
     """From state and successor to the actions that lead there and the damages on the way; without terminal loops."""
     edges: dict[Edge, tuple[set[int], set[int]]] = {}
-    is_terminal, owner = mdp.is_terminal(), mdp.outcome_choices()
-    state = mdp.choice_states()[owner].tolist()
-    action = mdp.choice_action[owner].tolist()
-    for s, t, a, d in zip(state, mdp.successor.tolist(), action, mdp.damage.tolist(), strict=True):
+    is_terminal, columns = mdp.is_terminal(), (column.tolist() for column in mdp.columns())
+    for s, a, t, _, _, d in zip(*columns, strict=True):
         if not is_terminal[s]:
             actions, damages = edges.setdefault((s, t), (set(), set()))
             actions.add(a)
@@ -59,7 +57,7 @@ def _edges(mdp: MDP) -> dict[Edge, tuple[set[int], set[int]]]:
 def _depths(mdp: MDP) -> Ints:
     """The least number of steps from the start, −1 where there is no way, [num_states]."""
     depth = np.full(mdp.num_states, -1)
-    owner = mdp.choice_states()[mdp.outcome_choices()]
+    owner = mdp.columns().state
     frontier = np.zeros(mdp.num_states, np.bool_)
     frontier[mdp.initial_states] = True
     step = 0

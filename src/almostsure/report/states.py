@@ -14,6 +14,7 @@ import numpy as np
 from almostsure.budget.explain import exchange
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.errors import CertificateError
+from almostsure.model.arrays import ptr_of
 from almostsure.model.mdp import MDP, Ints
 from almostsure.report.packing import pack
 from almostsure.report.study import Study
@@ -115,10 +116,10 @@ def state_data(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
         "names": None if mdp.state_names is None else [cut(mdp.state_name(int(s))) for s in states],
         "need": pack(minimal.of_state[states]),
         "terminal": pack(mdp.is_terminal()[states]),
-        "choicePtr": pack(_offsets(np.diff(mdp.choice_ptr)[states])),
+        "choicePtr": pack(ptr_of(np.diff(mdp.choice_ptr)[states])),
         "action": pack(mdp.choice_action[choices]),
         "choiceNeed": pack(minimal.of_choice[choices]),
-        "outcomePtr": pack(_offsets(np.diff(mdp.outcome_ptr)[choices])),
+        "outcomePtr": pack(ptr_of(np.diff(mdp.outcome_ptr)[choices])),
         "successor": pack(mdp.successor[outcomes]),
         "probability": pack(mdp.probability[outcomes]),
         "reward": pack(mdp.reward[outcomes]),
@@ -131,10 +132,6 @@ def state_data(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
 def cut(name: str) -> str:
     """A name no longer than a page wants to show."""
     return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
-
-
-def _offsets(lengths: Ints) -> Ints:
-    return np.append(0, np.cumsum(lengths))
 
 
 def _witnesses(minimal: MinimalBudget, states: Ints, choices: Ints) -> dict[str, Any]:

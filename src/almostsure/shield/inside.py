@@ -21,9 +21,8 @@ from almostsure.arguments import names_right_word
 from almostsure.budget.certificate import check_never_too_small
 from almostsure.budget.minimal import MinimalBudget
 from almostsure.memory import require
-from almostsure.model.arrays import spans
+from almostsure.model.arrays import ptr_of, spans
 from almostsure.model.build.transitions import BYTES_PER_OUTCOME
-from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
 from almostsure.policy.explore import Played, explore
 from almostsure.shield.checks import require_budget
@@ -172,16 +171,14 @@ def _model(
     names, place = mdp.state_names, mdp.layout
     return MDP(
         Arrays(
-            choice_ptr=_offsets(per_state), outcome_ptr=_offsets(lengths), choice_action=a.choice_action[choices],
+            choice_ptr=ptr_of(per_state), outcome_ptr=ptr_of(lengths), choice_action=a.choice_action[choices],
             successor=index[a.successor[outcome]], probability=a.probability[outcome], reward=a.reward[outcome],
             damage=a.damage[outcome],
         ),
         initial=initial,
         state_names=None if names is None else [names[s] for s in states.tolist()],
         action_names=mdp.action_names,
-        layout=None if place is None else Layout(
-            rows=place.rows, columns=place.columns, cell=place.cell[states], text=place.text
-        ),
+        layout=None if place is None else replace(place, cell=place.cell[states]),
         end=None if mdp.end is None else states.size - 1,  # it needs nothing, so it is kept; the unknown never is
         **_kept(mdp, choices, states),
     )  # fmt: skip
@@ -215,8 +212,8 @@ def _pairs(mdp: MDP, minimal: MinimalBudget, states: Ints, remaining: Ints, budg
     start = np.searchsorted(key, mdp.initial_states.astype(np.int64))
     small = MDP(
         Arrays(
-            choice_ptr=_offsets(np.bincount(owner, minlength=states.size)), choice_action=a.choice_action[choice],
-            outcome_ptr=_offsets(np.diff(a.outcome_ptr)[choice]), successor=after.astype(index_dtype(states.size)),
+            choice_ptr=ptr_of(np.bincount(owner, minlength=states.size)), choice_action=a.choice_action[choice],
+            outcome_ptr=ptr_of(np.diff(a.outcome_ptr)[choice]), successor=after.astype(index_dtype(states.size)),
             probability=a.probability[outcome], reward=a.reward[outcome], damage=a.damage[outcome],
         ),
         initial=(start, mdp.initial_probabilities),
@@ -225,12 +222,6 @@ def _pairs(mdp: MDP, minimal: MinimalBudget, states: Ints, remaining: Ints, budg
         **_kept(mdp, choice, states),
     )  # fmt: skip
     return Restricted(mdp=small, states=_frozen(states), remaining=_frozen(remaining))
-
-
-def _offsets(lengths: Ints) -> Ints:
-    result = np.zeros(lengths.size + 1, index_dtype(int(lengths.sum()) + 1))
-    np.cumsum(lengths, out=result[1:])
-    return result
 
 
 def _frozen(array: Ints) -> Ints:

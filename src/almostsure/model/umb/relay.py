@@ -62,6 +62,4 @@ def _state_names(mdp: MDP, onward: Ints) -> list[str] | None:
 def _layout(mdp: MDP, num_relays: int) -> Layout | None:
     if mdp.layout is None:
         return None
-    old = mdp.layout
-    cell = np.append(old.cell, np.full(num_relays, -1)).astype(np.int32)
-    return Layout(rows=old.rows, columns=old.columns, cell=cell, text=old.text)
+    return replace(mdp.layout, cell=np.append(mdp.layout.cell, np.full(num_relays, -1, np.int32)))

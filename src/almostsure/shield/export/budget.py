@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE, known_budget
+from almostsure.model.arrays import Ints, ptr_of
 from almostsure.shield.export.write import narrow, write_header, write_module
 
 if TYPE_CHECKING:
@@ -29,9 +30,8 @@ def _entries(shield: Shield, budget: int | None) -> tuple[dict[str, npt.NDArray[
         budget = ANY if minimal.cap is None else minimal.cap
     limit = min(known_budget(minimal, budget), ANY)
     kept = minimal.of_choice <= limit
-    start = np.zeros(mdp.num_states + 1, np.int64)
-    np.cumsum(np.add.reduceat(kept, mdp.choice_ptr[:-1], dtype=np.int64), out=start[1:])
-    columns = {"start": start, "action": mdp.choice_action[kept], "needed": minimal.of_choice[kept]}
+    start = ptr_of(np.add.reduceat(kept, mdp.choice_ptr[:-1], dtype=np.int64))
+    columns: dict[str, Ints] = {"start": start, "action": mdp.choice_action[kept], "needed": minimal.of_choice[kept]}
     return {name: narrow(column) for name, column in columns.items()}, limit
 
 
