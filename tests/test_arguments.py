@@ -1,5 +1,7 @@
 """Arguments: wrong words name the right one."""
 
+import re
+
 import gymnasium
 import pytest
 
@@ -75,8 +77,16 @@ def test_what_is_no_word_at_all_is_an_error_of_python():
     assert to_gymnasium(MODEL).reset(seed=0)[0] == 0
 
 
-def test_a_name_that_lives_elsewhere_is_found():
-    with pytest.raises(AttributeError, match=r"no attribute 'ShieldedEnv'; it is almostsure\.gym\.ShieldedEnv"):
-        asure.ShieldedEnv  # noqa: B018
+@pytest.mark.parametrize(
+    "home",
+    ["gym.ShieldedEnv", "report.write_report", "abstract.UpperBudget", "gym.deep.ShieldedPPO", "errors.NoSafeAction"],
+)
+def test_a_name_that_lives_elsewhere_is_found(home):
+    name = home.rpartition(".")[2]
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}'; it is almostsure\.{re.escape(home)}$"):
+        getattr(asure, name)
+
+
+def test_a_name_that_lives_nowhere_is_unknown():
     with pytest.raises(AttributeError, match=r"no attribute 'Nothing'$"):
         asure.Nothing  # noqa: B018

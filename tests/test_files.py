@@ -86,10 +86,12 @@ def test_kinds_versions_and_models_are_told_apart(tmp_path: Path) -> None:
     save_tensors(path, kind="budget", model="m", arrays={"a": np.zeros(1)}, strings={})
     assert tensors_kind(path) == "budget"
     assert tensors_kind(tmp_path / "nothing") is None
-    with pytest.raises(CorruptFile, match="is not a shield file; it says 'almostsure budget'"):
+    with pytest.raises(CorruptFile, match="is not a shield file; it holds a budget"):
         load_tensors(path, kind="shield", model="m")
     with pytest.raises(ModelMismatch, match="belongs to another model"):
         load_tensors(path, kind="budget", model="another")
+    with pytest.raises(FileError, match=r"^cannot read '.*nothing': there is no such file\.$"):
+        load_tensors(tmp_path / "nothing", kind="budget", model="m")
     good = path.read_bytes()
     path.write_bytes(good.replace(b'"version":"2"', b'"version":"9"'))
     with pytest.raises(FileError, match=r"by a newer version of almostsure \(format '9'; .* Update almostsure"):

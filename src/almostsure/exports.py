@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def on_demand(package: str, homes: dict[str, str], modules: Iterable[str] = ()) 
         if name in modules:
             return import_module(f"{package}.{name}")
         if name not in home:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{_elsewhere(package, modules, name)}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{_elsewhere(package, name)}")
         value = getattr(import_module(home[name]), name)
         setattr(sys.modules[package], name, value)  # the next access finds it at once
         return value
@@ -45,10 +44,12 @@ def package_version() -> str:
     return str(sys.modules["almostsure"].__version__)
 
 
-def _elsewhere(package: str, modules: Iterable[str], name: str) -> str:
-    """Which submodule lists a name among its exports, as the end of a sentence; nothing is imported to find it."""
-    for module in () if name.startswith("_") else modules:
-        spec = find_spec(f"{package}.{module}")
-        if spec and spec.origin and f'\n    "{name}",\n' in Path(spec.origin).read_text(encoding="utf-8"):
-            return f"; it is {package}.{module}.{name}"
+def _elsewhere(package: str, name: str) -> str:
+    """Which subpackage exports a name, as the end of a sentence; nothing is imported to find it."""
+    root = Path(sys.modules[package].__path__[0])
+    for path in () if name.startswith("_") else [*sorted(root.rglob("__init__.py")), root / "errors.py"]:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if f'"{name}"' in text.partition("\n__all__ = [")[2].partition("]")[0] or f"\nclass {name}(" in text:
+            module = path.parent if path.name == "__init__.py" else path.with_suffix("")
+            return f"; it is {'.'.join([package, *module.relative_to(root).parts, name])}"
     return ""

@@ -58,6 +58,8 @@ def atomic_write(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     if os.path.lexists(target) and not os.path.isfile(target):
         raise FileError(f"cannot write {os.fspath(path)!r}: it is not a file. Choose another name.", path=path)
     folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        raise FileError(f"cannot write {os.fspath(path)!r}: there is no folder {folder!r}. Make it first.", path=path)
     temporary = os.path.join(folder, f"{TEMPORARY[0]}{secrets.token_hex(8)}{TEMPORARY[1]}")
     try:
         _remove_leftovers(folder)
@@ -154,7 +156,7 @@ def load_tensors(
     shown = os.fspath(path)
     arrays, strings = _read(path, kind)
     if strings.get("format") != f"almostsure {kind}":
-        raise CorruptFile(f"{shown!r} is not a {kind} file; it says {strings.get('format')!r}", path=path)
+        raise _other_kind(path, kind, strings.get("format", ""))
     if strings.get("version") != VERSION:
         raise _other_version(path, strings.get("version", ""))
     if strings.get(CHECKSUM) != checksum(arrays, strings):
@@ -169,6 +171,12 @@ def load_tensors(
             f"than the one given ({model[:16]}). Load the model that it was made for, or make it anew."
         )
     return arrays, strings
+
+
+def _other_kind(path: str | PathLike[str], kind: str, told: str) -> CorruptFile:
+    package, _, other = told.partition(" ")
+    what = f"it holds a {other}" if package == "almostsure" and other else "almostsure did not write it"
+    return CorruptFile(f"{os.fspath(path)!r} is not a {kind} file; {what}.", path=path)
 
 
 def _other_version(path: str | PathLike[str], version: str) -> FileError:
@@ -190,7 +198,8 @@ def _read(path: str | PathLike[str], kind: str) -> tuple[dict[str, npt.NDArray[A
     except (SafetensorError, TypeError, AttributeError) as error:  # the latter two: a type that NumPy does not have
         raise CorruptFile(f"{os.fspath(path)!r} is damaged or not a {kind} file: {error}", path=path) from error
     except OSError as error:
-        raise FileError(f"cannot read {os.fspath(path)!r}: {error.strerror or error}", path=path) from error
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or error
+        raise FileError(f"cannot read {os.fspath(path)!r}: {why}.", path=path) from error
 
 
 def give_back() -> None:

@@ -257,8 +257,8 @@ def test_the_forged_files_below_differ_from_a_good_one_in_one_thing(named, tmp_p
 @pytest.mark.parametrize(
     ("metadata", "error", "message"),
     [
-        ({"format": "almostsure policy"}, CorruptFile, "is not a budget file; it says 'almostsure policy'"),
-        ({"format": "pt"}, CorruptFile, "is not a budget file; it says 'pt'"),
+        ({"format": "almostsure policy"}, CorruptFile, "is not a budget file; it holds a policy"),
+        ({"format": "pt"}, CorruptFile, "is not a budget file; almostsure did not write it"),
         ({"version": "1"}, FileError, "an older version of almostsure (format '1'; this one reads '2'). Make it anew"),
         ({"model": "0" * 64}, ModelMismatch, "belongs to another model"),
         ({"cap": "many"}, CorruptFile, "does not hold a budget of its model"),
@@ -293,7 +293,7 @@ def test_a_foreign_safetensors_file(named, tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"weights": np.zeros(3)}, tmp_path / "net.safetensors")
-    with pytest.raises(CorruptFile, match="is not a budget file; it says None"):
+    with pytest.raises(CorruptFile, match="is not a budget file; almostsure did not write it"):
         MinimalBudget.load(tmp_path / "net.safetensors", named)
 
 
@@ -326,7 +326,7 @@ def test_an_interrupted_save_keeps_the_old_file(minimal, named, tmp_path, monkey
 
 
 def test_saving_where_one_cannot(minimal, tmp_path):
-    with pytest.raises(FileError, match=r"cannot write .*No such file or directory"):
+    with pytest.raises(FileError, match=r"cannot write .*: there is no folder .*folder'\. Make it first\."):
         minimal.save(tmp_path / "no" / "folder" / "b")
     with pytest.raises(FileError, match="it is not a file"):
         minimal.save(tmp_path)

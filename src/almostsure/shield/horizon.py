@@ -208,11 +208,11 @@ class HorizonShield:
 
         return export_numpy(self, path)
 
-    def export_c(self, path: str | PathLike[str], *, name: str = "almostsure") -> None:
+    def export_c(self, path: str | PathLike[str], *, name: str = "almostsure") -> Path:
         """Write a self-contained C99 header; its comments explain it.  See :meth:`Shield.export_c`."""
         from almostsure.shield.export.horizon import export_c
 
-        export_c(self, path, name=name)
+        return export_c(self, path, name=name)
 
     def __repr__(self) -> str:
         return f"<HorizonShield: for {self.minimal.horizon:,} steps; {self.minimal.in_words()}>"

@@ -357,7 +357,7 @@ class Shield:
 
         return export_numpy(self, path, budget)
 
-    def export_c(self, path: str | PathLike[str], budget: int | None = None, *, name: str = "almostsure") -> None:
+    def export_c(self, path: str | PathLike[str], budget: int | None = None, *, name: str = "almostsure") -> Path:
         """Write a self-contained C99 header with the function ``almostsure_allowed``; its comments explain it.
 
         Parameters
@@ -369,10 +369,15 @@ class Shield:
             the budget's cap.
         name
             What its names begin with, for those who include several.
+
+        Returns
+        -------
+        Path
+            Where the header is.
         """
         from almostsure.shield.export.budget import export_c
 
-        export_c(self, path, budget, name=name)
+        return export_c(self, path, budget, name=name)
 
     # ------------------------------------------------------------------ pieces
 

@@ -112,7 +112,7 @@ static inline int {name}_act(const double *state, uint32_t *rest)
 """
 
 
-def export_c(policy: CellPolicy, path: str | PathLike[str], *, name: str) -> None:
+def export_c(policy: CellPolicy, path: str | PathLike[str], *, name: str) -> Path:
     """Write the header; see :meth:`CellPolicy.export_c`."""
     model, grid = policy.abstraction, policy.abstraction.grid
     identity = Identity(model.fingerprint, model.num_cells, model.num_actions, model.action_names)
@@ -120,4 +120,4 @@ def export_c(policy: CellPolicy, path: str | PathLike[str], *, name: str) -> Non
         f"x{axis} in [{low:g}, {high:g}]" for axis, (low, high) in enumerate(zip(grid.low, grid.high, strict=True))
     )
     fields = {"num_coordinates": grid.num_coordinates, "num_rests": len(model.patterns.rests)}
-    write_header(path, name, identity, (HEADER, FUNCTION), _entries(policy), coordinates=coordinates, **fields)
+    return write_header(path, name, identity, (HEADER, FUNCTION), _entries(policy), coordinates=coordinates, **fields)

@@ -125,11 +125,11 @@ class CellPolicy:
 
         return export_numpy(self, path)
 
-    def export_c(self, path: str | PathLike[str], *, name: str = "almostsure") -> None:
+    def export_c(self, path: str | PathLike[str], *, name: str = "almostsure") -> Path:
         """Write a self-contained C99 header; its comments explain it."""
         from almostsure.abstract.shield.export import export_c
 
-        export_c(self, path, name=name)
+        return export_c(self, path, name=name)
 
     def __repr__(self) -> str:
         cells = int((self.choice >= 0).sum())

@@ -154,10 +154,10 @@ static inline double {name}_risk_after(uint32_t state, int32_t remaining, double
 """
 
 
-def export_c(shield: RiskShield, path: str | PathLike[str], *, name: str) -> None:
+def export_c(shield: RiskShield, path: str | PathLike[str], *, name: str) -> Path:
     """Write the header; see :meth:`RiskShield.export_c`."""
     several = shield.mdp.initial_states.size > 1
-    write_header(
+    return write_header(
         path,
         name,
         shield.mdp,

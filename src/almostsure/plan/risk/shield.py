@@ -391,11 +391,11 @@ class RiskShield:
 
         return export_numpy(self, path)
 
-    def export_c(self, path: str | PathLike[str], *, name: str = "almostsure") -> None:
+    def export_c(self, path: str | PathLike[str], *, name: str = "almostsure") -> Path:
         """Write a self-contained C99 header with both functions; its comments explain them."""
         from almostsure.plan.risk.export import export_c
 
-        export_c(self, path, name=name)
+        return export_c(self, path, name=name)
 
     # ------------------------------------------------------------------ pieces
 

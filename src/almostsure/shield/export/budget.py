@@ -101,7 +101,7 @@ static inline int {name}_allowed(uint32_t state, int32_t remaining, uint8_t *mas
 """
 
 
-def export_c(shield: Shield, path: str | PathLike[str], budget: int | None, *, name: str) -> None:
+def export_c(shield: Shield, path: str | PathLike[str], budget: int | None, *, name: str) -> Path:
     """Write the header; see :meth:`almostsure.Shield.export_c`."""
     entries, limit = _entries(shield, budget)
-    write_header(path, name, shield.mdp, (HEADER, FUNCTION), entries, budget=limit)
+    return write_header(path, name, shield.mdp, (HEADER, FUNCTION), entries, budget=limit)

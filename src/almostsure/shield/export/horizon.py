@@ -114,6 +114,6 @@ static inline int {name}_allowed(uint32_t state, int32_t remaining, uint32_t ste
 """
 
 
-def export_c(shield: HorizonShield, path: str | PathLike[str], *, name: str) -> None:
+def export_c(shield: HorizonShield, path: str | PathLike[str], *, name: str) -> Path:
     """Write the header; see :meth:`HorizonShield.export_c`."""
-    write_header(path, name, shield.mdp, (HEADER, FUNCTION), _entries(shield), horizon=shield.horizon)
+    return write_header(path, name, shield.mdp, (HEADER, FUNCTION), _entries(shield), horizon=shield.horizon)

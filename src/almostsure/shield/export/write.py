@@ -88,8 +88,8 @@ def write_header(
     texts: tuple[str, str],
     arrays: Mapping[str, npt.NDArray[Any]],
     **fields: object,
-) -> None:
-    """Write a C99 header: a text, the arrays, and a text; ``fields`` stand in braces in both texts."""
+) -> Path:
+    """Write a C99 header: a text, the arrays, and a text; ``fields`` stand in braces in both texts; its path."""
     if not IDENTIFIER.fullmatch(name):
         raise ArgumentError(f"name must be letters, digits and underscores, and begin with a letter; got {name!r}")
     if max(mdp.num_states, *(array.size for array in arrays.values())) >= 2**32 - 1:
@@ -111,6 +111,7 @@ def write_header(
                 file.write(part)
             file.write(b"};\n")
         file.write(texts[1].format(**fields).encode())
+    return Path(path)
 
 
 def _c_type(values: npt.NDArray[Any]) -> str:
