@@ -84,13 +84,14 @@ def test_outcomes_may_be_a_generator_and_equal_ones_add_up():
     [
         (lambda s, a: [(0.5, 0, 0, 0)], r"must sum to 1; got 0.5 at state 0, action 'go'"),
         (lambda s, a: [], r"state 0, action 'go' has no outcomes; for a terminal state"),
-        (lambda s, a: None, r"at state 0, action 'go' it failed: TypeError"),
-        (lambda s, a: [(1, 0, 0)], r"outcomes must yield \(probability, next_state, reward, damage\)"),
-        (lambda s, a: [(1, [0], 0, 0)], r"at state 0, action 'go' it failed: TypeError: unhashable"),
+        (lambda s, a: None, r"must return or yield tuples .*; got None at state 0, action 'go': TypeError"),
+        (lambda s, a: [(1, 0, 0)], r"tuples \(probability, next_state, reward, damage\); got \[\(1, 0, 0\)\]"),
+        (lambda s, a: [(1, [0], 0, 0)], r"at state 0, action 'go': TypeError: unhashable"),
         (lambda s, a: [(float("nan"), 0, 0, 0)], r"must sum to 1; got nan"),
         (lambda s, a: [(1, 0, 0, 300)], r"damages must be integers 0 … 255; got 300"),
         (lambda s, a: [(1, 0, 0, -1)], r"damages must be integers 0 … 255; got -1"),
-        (lambda s, a: 1 / 0, r"it failed: ZeroDivisionError"),
+        (lambda s, a: 1 / 0, r"^outcomes\(0, 'go'\) failed: ZeroDivisionError: division by zero$"),
+        (lambda s, a: ((1 / 0, s, 0, 0) for _ in "1"), r"^outcomes\(0, 'go'\) failed: ZeroDivisionError"),
     ],
 )
 def test_bad_outcomes(outcomes, message):
@@ -107,8 +108,10 @@ def test_bad_arguments():
     for wrong in ([], "go", 3):
         with pytest.raises(ArgumentError, match="actions must be one or more actions, or a function"):
             asure.from_function(stay, initial=0, actions=wrong)
-    with pytest.raises(ModelError, match=r"states must be hashable; got \[0\] \(initial\)"):
-        asure.from_function(stay, initial=[0], actions=["go"])
+    with pytest.raises(ModelError, match=r"got \[0, 1\]\. Several starts are a mapping, \{first: 0\.5, second: 0\.5\}"):
+        asure.from_function(stay, initial=[0, 1], actions=["go"])
+    with pytest.raises(ModelError, match=r"states must be hashable; got array\(\[0\]\) \(initial\)"):
+        asure.from_function(stay, initial=np.array([0]), actions=["go"])
     with pytest.raises(ModelError, match=r"actions\(0\) failed: KeyError"):
         asure.from_function(stay, initial=0, actions=lambda s: {}[s])
     with pytest.raises(ModelError, match=r"actions must be hashable; got \[1\] at 0"):

@@ -28,6 +28,7 @@ Outcomes = Callable[[Any, Any], Iterable[tuple[float, Hashable, float, int]]]
 Actions = Sequence[Hashable] | Callable[[Any], Iterable[Hashable]]
 
 MAX_STATES = 5_000_000
+RULE = "outcomes must return or yield tuples (probability, next_state, reward, damage)"
 
 
 @names_right_word
@@ -47,7 +48,7 @@ def from_function(
     outcomes
         ``outcomes(state, action)`` returns or yields ``(probability, next_state, reward, damage)`` for each outcome.
     initial
-        The initial state, or a mapping from states to probabilities.
+        The initial state, or a mapping from states to probabilities, such as ``{first: 0.5, second: 0.5}``.
     actions
         The actions of every state, or a function of the state.  A state without actions is terminal.  Actions that are
         integers from 0 are their own ids; any others are numbered as they are found, and named.
@@ -76,8 +77,7 @@ def from_function(
     if not callable(outcomes):
         raise ArgumentError(f"outcomes must be a function of (state, action); got {outcomes!r}")
     search = _Search(outcomes, actions, whole("max_states", max_states))
-    start = initial.items() if isinstance(initial, Mapping) else [(initial, 1.0)]
-    first = {state: float(share) for state, share in start if search.number(state, "initial") >= 0}
+    first = {state: float(share) for state, share in _starts(initial) if search.number(state, "initial") >= 0}
     with Bar("exploring", None) as bar:
         try:
             search.run(bar)
@@ -154,9 +154,11 @@ class _Search:
         """The outcomes of a choice, with their next states numbered."""
         index = self.index
         result = []
-        rule = "outcomes must yield (probability, next_state, reward, damage)"
-        with Blame(lambda: f"{rule}; at {_place(state, action)} it failed"):
-            for probability, after, reward, damage in self.outcomes(state, action):
+        with Blame(lambda: f"outcomes({brief(state)}, {brief(action)}) failed"):
+            told = self.outcomes(state, action)
+            told = list(told) if hasattr(told, "__iter__") else told  # a generator runs here
+        with Blame(lambda: f"{RULE}; got {brief(told)} at {_place(state, action)}"):
+            for probability, after, reward, damage in told:
                 known = index.get(after)
                 number = self.number(after, _place(state, action)) if known is None else known
                 result.append((probability, number, reward, damage))
@@ -219,6 +221,16 @@ class Encode:
             hint = "" if isinstance(state, Hashable) else " States are hashable: pass state_of, tuple(…) for arrays."
             what = f"{brief(state)} was not reached when the model was explored from its starts."
             raise ModelError(what + hint) from None
+
+
+def _starts(initial: Any) -> Iterable[tuple[Any, float]]:
+    """The initial states and their probabilities."""
+    if isinstance(initial, (list, set)):
+        raise ModelError(
+            f"initial must be a state or a mapping from states to probabilities; got {brief(initial)}. "
+            "Several starts are a mapping, {first: 0.5, second: 0.5}; a state of several parts is a tuple."
+        )
+    return initial.items() if isinstance(initial, Mapping) else [(initial, 1.0)]
 
 
 def _always(actions: Any) -> Callable[[Any], Iterable[Hashable]]:
