@@ -26,9 +26,9 @@ from almostsure.arguments import names_right_word, whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.gym.autoreset import Infos, write
 from almostsure.gym.envs.render import MODES, Draw, Renderer, Scene, on_map
-from almostsure.learn.sampling.count import running_sums
 from almostsure.model.mdp import MDP, Bools, Outcome
 from almostsure.model.source import Model, as_model
+from almostsure.policy.simulation.streams import running_sums
 
 Numbers = npt.NDArray[np.int64]
 

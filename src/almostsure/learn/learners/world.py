@@ -8,10 +8,10 @@ from typing import Any, final
 import numpy as np
 
 from almostsure.learn.learners.steps import World
-from almostsure.learn.sampling.count import running_sums
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
 from almostsure.model.arrays import Bools, Ints
 from almostsure.model.mdp import MDP
+from almostsure.policy.simulation.streams import running_sums
 
 
 @final

@@ -28,7 +28,7 @@ from almostsure.learn.sampling.crew import Crew, Workers, as_crew, cores, uninte
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.mdp import MDP
-from almostsure.policy.simulation.streams import mix, open_streams, uniform
+from almostsure.policy.simulation.streams import first_above, mix, open_streams, running_sums, uniform
 from almostsure.progress import Bar
 
 MODEL_CHUNK = 1 << 18  # samples of a model that are drawn together
@@ -276,20 +276,6 @@ def build_tables(mdp: MDP) -> Tables:
     return Tables(ptr, running_sums(mdp.probability, ptr))
 
 
-def running_sums(values: Floats, ptr: npt.NDArray[np.int64]) -> Floats:
-    """Sums that start again at every offset: summed anew, not subtracted, so that rare outcomes keep their digits."""
-    result = values.copy()
-    begin, lengths = ptr[:-1], np.diff(ptr)
-    active, position = np.flatnonzero(lengths > 1), 1
-    while active.size:
-        at = begin[active] + position
-        result[at] += result[at - 1]
-        position += 1
-        active = active[lengths[active] > position]
-    result[ptr[1:] - 1] = 2.0
-    return result
-
-
 def draw(tables: Tables, slots: Slots, bits: Any, increment: Any, found: Found) -> None:
     """Draw and count, with NumPy: the plain twin of :mod:`almostsure.learn.sampling.kernel`."""
     choices, lengths, first_slot = slots
@@ -298,23 +284,10 @@ def draw(tables: Tables, slots: Slots, bits: Any, increment: Any, found: Found) 
         draws = uniform(mix(bits + increment * np.arange(1, total + 1, dtype=np.uint64)))
     piece = np.repeat(np.arange(choices.size), lengths)
     begin, end = tables.outcome_ptr[choices], tables.outcome_ptr[choices + 1]
-    slot = _first_above(tables.cumulative, begin[piece], end[piece], draws) + (first_slot - begin)[piece]
+    slot = first_above(tables.cumulative, begin[piece], end[piece], draws) + (first_slot - begin)[piece]
     found.times[:] += np.bincount(slot, minlength=found.times.size)
     seen, at = np.unique(slot, return_index=True)
     found.first[seen] = at - (np.cumsum(lengths) - lengths)[piece[at]]
-
-
-def _first_above(cumulative: Floats, begin: Ints, end: Ints, draws: Floats) -> Ints:
-    """The first index in begin … end − 1 whose cumulative probability exceeds the draw, by bisection."""
-    low, high = begin.copy(), end - 1
-    active = np.flatnonzero(low < high)
-    while active.size:
-        middle = (low[active] + high[active]) >> 1
-        above = cumulative[middle] > draws[active]
-        high[active[above]] = middle[above]
-        low[active[~above]] = middle[~above] + 1
-        active = active[low[active] < high[active]]
-    return low
 
 
 def warm_up() -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulation.streams import mix, open_streams, uniform
+from almostsure.policy.simulation.streams import first_above, mix, open_streams, running_sums, uniform
 
 # How an episode ended.
 ENDED, TRUNCATED, RESTING, OVERSPENT, SILENT = range(5)
@@ -83,12 +83,12 @@ def build_tables(mdp: MDP, policy: Policy) -> Tables:
         choice_ptr=frozen(mdp.choice_ptr.astype(np.int64)),
         outcome_ptr=frozen(mdp.outcome_ptr.astype(np.int64)),
         successor=frozen(mdp.successor),
-        cumulative=frozen(_cumulative(mdp.probability, mdp.outcome_ptr.astype(np.int64))),
+        cumulative=frozen(running_sums(mdp.probability, mdp.outcome_ptr.astype(np.int64))),
         reward=frozen(mdp.reward),
         damage=frozen(mdp.damage),
         is_terminal=frozen(mdp.is_terminal()),
         initial=frozen(mdp.initial_states.astype(np.int64)),
-        initial_cumulative=frozen(_cumulative(mdp.initial_probabilities, np.array([0, mdp.initial_states.size]))),
+        initial_cumulative=frozen(running_sums(mdp.initial_probabilities, np.array([0, mdp.initial_states.size]))),
         choice=frozen(np.zeros((1, 1), np.int32) if policy.choice is None else policy.choice),
         shares=frozen(shares),
         rests=frozen(nothing if policy.rest is None else policy.rest.probability),
@@ -99,23 +99,7 @@ def build_tables(mdp: MDP, policy: Policy) -> Tables:
 def _running(flat: Floats, mdp: MDP, layers: int) -> Floats:
     ptr = mdp.choice_ptr.astype(np.int64)
     starts = np.concatenate([ptr[:-1] + layer * mdp.num_choices for layer in range(layers)] + [[flat.size]])
-    return _cumulative(flat, starts).reshape(layers, mdp.num_choices)
-
-
-def _cumulative(values: Floats, ptr: npt.NDArray[np.int64]) -> Floats:
-    """Running sums that start again at every offset; summed anew, not subtracted, so that nothing is lost.
-
-    From the last possible item of a range on they are 2, above every draw: an impossible item is never drawn, even if
-    rounding leaves the sum below 1.
-    """
-    result = values.copy()
-    lengths = np.diff(ptr)
-    for position in range(1, int(lengths.max())):
-        at = ptr[:-1][lengths > position] + position
-        result[at] += result[at - 1]
-    whole = np.repeat(result[ptr[1:] - 1], lengths)
-    result[(result == whole) & (whole > 0)] = 2.0
-    return result
+    return running_sums(flat, starts).reshape(layers, mdp.num_choices)
 
 
 def play_plain(tables: Tables, rules: Rules, seed: int, count: int, *, limit: int | None = None) -> Results | None:
@@ -150,7 +134,7 @@ class Lanes:
         if t.initial.size == 1:
             return np.full(self.active.size, t.initial[0])
         last = np.full(self.active.size, t.initial.size)
-        return t.initial[_first_above(t.initial_cumulative, np.zeros_like(last), last, self._draw())]
+        return t.initial[first_above(t.initial_cumulative, np.zeros_like(last), last, self._draw())]
 
     def _draw(self) -> Floats:
         with np.errstate(over="ignore"):
@@ -172,7 +156,7 @@ class Lanes:
             layer = layer[~rest]
         choice = self._choose(layer)
         at, state = self.active, self.state
-        outcome = _first_above(t.cumulative, t.outcome_ptr[choice], t.outcome_ptr[choice + 1], self._draw())
+        outcome = first_above(t.cumulative, t.outcome_ptr[choice], t.outcome_ptr[choice + 1], self._draw())
         self.played[at] = outcome
         self.returns[at] += self.factor[at] * t.reward[outcome]
         self.factor[at] *= rules.discount
@@ -200,7 +184,7 @@ class Lanes:
             first, last = t.choice_ptr[state], t.choice_ptr[state + 1]
             silent = t.shares[layer, last - 1] == 0
             row = layer * t.shares.shape[1]
-            choice = _first_above(t.shares.ravel(), row + first, row + last, self._draw()) - row
+            choice = first_above(t.shares.ravel(), row + first, row + last, self._draw()) - row
         self._stop(silent, SILENT)
         return choice[~silent]
 
@@ -210,16 +194,3 @@ class Lanes:
             self._stop(self.damages[at] > rules.budget, OVERSPENT)
         self._stop(self.tables.is_terminal[self.state[self.active]], ENDED)
         self._stop(self.lengths[self.active] >= rules.max_steps, TRUNCATED)
-
-
-def _first_above(
-    cumulative: Floats, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], draw: Floats
-) -> npt.NDArray[np.int64]:
-    """The first index in first … last − 1 whose cumulative probability exceeds the draw; the last one if none does."""
-    low, high = first.copy(), last - 1
-    while (low < high).any():
-        middle = (low + high) >> 1
-        above = cumulative[middle] > draw
-        high = np.where(above, middle, high)
-        low = np.where(above, low, np.minimum(middle + 1, high))
-    return low

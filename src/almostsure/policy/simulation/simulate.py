@@ -30,6 +30,7 @@ from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 from almostsure.policy.policy import Policy, as_policy
 from almostsure.policy.simulation.episodes import Episodes, replay
+from almostsure.policy.simulation.kernel import play
 from almostsure.policy.simulation.plain import (
     ENDED,
     OVERSPENT,
@@ -182,8 +183,6 @@ def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: 
     """Play with compiled code, in ``threads`` threads (all cores by default)."""
     results, done = no_results(count), 0
     try:
-        from almostsure.policy.simulation.kernel import play
-
         warm_up()
         start, step = open_streams(seed, np.arange(count))
 
@@ -238,8 +237,6 @@ class _Job:
 
     def __call__(self, piece: tuple[int, int]) -> Results:
         """Play the episodes first … last − 1."""
-        from almostsure.policy.simulation.kernel import play
-
         warm_up()
         results = no_results(piece[1] - piece[0])
         play(self.tables, self.rules, open_streams(self.seed, np.arange(*piece)), results)
@@ -254,7 +251,6 @@ def _pieces(count: int, size: int) -> list[tuple[int, int]]:
 def warm_up() -> None:
     """Compile the kernel, or load it from the cache, for models with fewer than 2³¹ states."""
     from almostsure.model.build.transitions import from_transitions
-    from almostsure.policy.simulation.kernel import play
 
     mdp = from_transitions([0], [0], [1], [1], [0], [0], terminal=[1])
     rules = Rules(budget=0, top=-1, overspent=-1, max_steps=1, discount=1.0, randomised=False, rests=False, horizon=0)

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.model.arrays import Floats, Ints
+
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 S27, S30, S31, S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
@@ -49,3 +51,36 @@ def open_streams(seed: int, episodes: Any) -> Streams:
         start = mix(key + (number * np.uint64(2)) * GOLDEN)
         step = mix(key ^ mix((number * np.uint64(2) + ONE) * GOLDEN)) | ONE
     return Streams(start, step)
+
+
+# ---------------------------------------------------------------------- what a number draws
+
+
+def running_sums(values: Floats, ptr: npt.NDArray[np.int64]) -> Floats:
+    """Sums that start again at every offset: summed anew, not subtracted, so that rare outcomes keep their digits.
+
+    From the last possible item of a range on they are 2, above every draw: an impossible item is never drawn, even if
+    rounding leaves the sum below 1.
+    """
+    result = values.copy()
+    begin, lengths = ptr[:-1], np.diff(ptr)
+    active, position = np.flatnonzero(lengths > 1), 1
+    while active.size:
+        at = begin[active] + position
+        result[at] += result[at - 1]
+        position += 1
+        active = active[lengths[active] > position]
+    whole = np.repeat(result[ptr[1:] - 1], lengths)
+    result[(result == whole) & (whole > 0)] = 2.0
+    return result
+
+
+def first_above(cumulative: Floats, first: Ints, last: Ints, draw: Floats) -> Ints:
+    """The first index in first … last − 1 whose sum exceeds the draw, by bisection; the last one if none does."""
+    low, high = first.copy(), last - 1
+    while (low < high).any():
+        middle = (low + high) >> 1
+        above = cumulative[middle] > draw
+        high = np.where(above, middle, high)
+        low = np.where(above, low, np.minimum(middle + 1, high))
+    return low
