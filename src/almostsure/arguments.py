@@ -102,6 +102,8 @@ def count(name: str, value: object, *, least: int = 1, most: int | None = None) 
 
 def whole_array(name: str, values: npt.ArrayLike) -> npt.NDArray[np.integer[Any]]:
     """``values`` as an array of integers, if they are whole numbers."""
+    if isinstance(values, list | tuple) and any(isinstance(value, bool) for value in values):
+        raise ArgumentError(f"{name} must be whole numbers; got bool")
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError) as error:  # nested sequences of different lengths, for example

@@ -635,6 +635,10 @@ def test_a_scale_rounds_up_exactly(race: Path, tmp_path: Path) -> None:
         ({"damage": "hot", "goal": "dome"}, r"unknown goal 'dome'. Did you mean 'done'\?"),
         ({"damage": "hot", "goal": '"dome" & hot'}, r"unknown label 'dome'. Did you mean 'done'\?"),
         ({"damage": "hot", "goal": "go"}, r"unknown goal 'go'"),
+        (
+            {"damage": "done & x=1"},
+            r"'done & x=1' must be a condition .*inside a condition, labels stand in .*: .done.",
+        ),
         ({"damage": "x==3"}, r"'x==3' must be a condition such as 'x=3 & y>0'; write = to compare"),
         ({"damage": "x="}, r"'x=' must be a condition such as 'x=3 & y>0'; write = to compare"),
         ({"damage": "x=1 && hot"}, r"write = to compare and &, | to combine"),

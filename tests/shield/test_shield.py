@@ -16,6 +16,7 @@ from almostsure.errors import (
     CorruptFile,
     FileError,
     Infeasible,
+    ModelError,
     ModelMismatch,
     NoSafeAction,
     UnknownName,
@@ -217,6 +218,24 @@ def test_masks_of_tables_have_their_shape(shield: Shield) -> None:
     for one in (states[:, :1], states[:1, :1]):  # one state, several budgets
         several = shield.mask(np.broadcast_to(one, (2, 3)), remaining)
         assert shield.mask(one, remaining).tolist() == several.tolist()
+
+
+def test_masks_of_states_as_a_function_knows_them() -> None:
+    def outcomes(state, action):  # type: ignore[no-untyped-def]
+        x, _ = state
+        yield 1.0, (min(x + 1, 3), action == "river"), -1.0, int(action == "river")
+
+    mdp = asure.from_function(outcomes, initial=(1, False), actions=lambda state: ["road", "river"][state[1] :])
+    guard = asure.Shield(asure.minimal_budget(mdp))
+    states = [(3, False), (1, False), (2, False)]
+    expected = guard.mask([mdp.state(state) for state in states], 0)
+    assert guard.mask(states, 0).tolist() == expected.tolist()
+    assert guard.mask([[states[0]], [states[2]]], 0).tolist() == expected[[0, 2]].reshape(2, 1, -1).tolist()
+    assert guard.mask((1, False), 0).tolist() == expected[1].tolist()
+    with pytest.raises(ModelError, match=r"\(9, False\) was not reached"):
+        guard.mask([(9, False)], 0)
+    with pytest.raises(ArgumentError, match="states must be whole numbers; got bool"):
+        guard.mask([1, False], 0)
 
 
 def test_masks_of_names(shield: Shield) -> None:

@@ -147,14 +147,11 @@ class _Failure:
     def interruption(self, error: BaseException) -> str:
         """What Ctrl-C leaves behind, for whoever has no Python object of it."""
         kept = getattr(error, "kept", None)
-        cap, budget = getattr(kept, "cap", None), getattr(getattr(kept, "constraint", None), "budget", None)
+        cap = getattr(kept, "cap", None)
         if self.command in OWN_WORDS and isinstance(error, Interrupted) and not hasattr(kept, "cap"):
             return str(error)
         if self.command == "budget" and cap is not None:
             return f"{NOTHING} Minimal budgets up to {cap} were known by then: --cap {cap} asks for no more."
-        if self.command == "solve" and budget is not None:
-            best = f"The best policy for a budget of {budget} was known by then"
-            return f"{NOTHING} {best}: --budget {budget} asks for no more."
         return NOTHING
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from almostsure.plan.assured.layers import Layers
 
 BYTES_PER_PAIR = 9  # of state and remaining budget, reachable or not: a number and a choice
+BOUNDS_PER_PAIR = 16  # bytes more where all are solved
 
 
 def solve_assured(
@@ -36,16 +37,18 @@ def solve_assured(
     minimal = minimal_budget(mdp, cap=budget)
     if minimal.smallest_budget() > budget:
         raise _too_little(mdp, budget)
+    all_pairs = everywhere or is_large(mdp, minimal.of_choice, budget)
     require(
-        BYTES_PER_PAIR * (budget + 1) * mdp.num_states, f"the best policy for budgets up to {budget:,}",
+        (BYTES_PER_PAIR + BOUNDS_PER_PAIR * all_pairs) * (budget + 1) * mdp.num_states,
+        f"the best policy for budgets up to {budget:,}",
         "Solve for a smaller budget: a policy for it keeps larger ones too.",
-    )  # fmt: skip
+    )
     layers, options = None, {"discount": discount, "tolerance": tolerance}
     choice: Ints
     try:
         with Bar("solving", None) as bar:
             shown: dict[str, Any] = {**options, "report": _shown(bar)}
-            if everywhere or is_large(mdp, minimal.of_choice, budget):
+            if all_pairs:
                 layers = solve_budgets(mdp, minimal.of_choice, budget, **shown)
                 choice, bounds = layers.choice, (layers.lower[-1], layers.upper[-1])
                 lower, upper = (at_start(mdp, side[mdp.initial_states]) for side in bounds)

@@ -17,7 +17,7 @@ from almostsure.errors import CertificateError
 from almostsure.model.arrays import ptr_of
 from almostsure.model.mdp import MDP, Ints
 from almostsure.report.packing import pack
-from almostsure.report.study import Study
+from almostsure.report.study import SAME, Study
 
 ALL_STATES = 4_000  # up to here every state carries its details
 MOST_LAYERS = 33  # remaining budgets for which policy and values are shown
@@ -171,6 +171,9 @@ def _policy(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
     with np.errstate(invalid="ignore"):
         lower, upper = (bound[np.ix_(solved, states)] for bound in (found.lower, found.upper))
         value = np.where(lower == upper, lower, (lower + upper) / 2)
+        value[(lower < 0) & (upper > 0) & (upper - lower < SAME)] = (
+            0.0  # what is within the bounds, without their noise
+        )
     return {"play": pack(place), "value": pack(value)}
 
 

@@ -9,7 +9,7 @@ from almostsure.model.mdp import MDP
 from almostsure.plan.constraints import Chance, Expected
 from almostsure.plan.instead import instead
 from almostsure.plan.tradeoff.curve import no_sure_end
-from almostsure.report.study import Plan, Study
+from almostsure.report.study import SAME, Plan, Study
 from almostsure.wording import TINY, number
 from almostsure.wording import percent as plain_percent
 
@@ -132,7 +132,7 @@ def _about_return(study: Study) -> list[str]:
     k, value = more[0]
     if math.isinf(value):
         return [f"With {k}, the return would have no bound."]
-    return [f"With {k} to spend, the return could be {show(value)}."]
+    return [f"With {k} to spend, the return could be {show(value)} ({show(value - float(curve[study.budget]))} more)."]
 
 
 def _about_others(study: Study) -> list[str]:
@@ -170,7 +170,7 @@ def _risk(plan: Plan) -> str:
 
 def _difference(plan: Plan, assured: Plan) -> str:
     gain = plan.value - assured.value
-    if not math.isfinite(gain) or abs(gain) < ROUNDED:
+    if not math.isfinite(gain) or abs(gain) < SAME * max(1.0, abs(assured.value)):
         return ", no more than the certain one" if math.isfinite(gain) else ""
     return f" ({show(abs(gain))} {'more' if gain > 0 else 'less'})"
 

@@ -40,11 +40,13 @@ def check_states(space: Space, states: Ints) -> None:
 
 
 def _indices(space: Space, states: npt.ArrayLike) -> npt.ArrayLike:
-    """States as indices, where they are names; other things are left to be checked."""
-    if isinstance(states, str):
+    """States as indices, where they are names or what a function knows them as; others are left to be checked."""
+    if isinstance(states, str) or (space.encode is not None and isinstance(states, (tuple, frozenset))):
         return space.state(states)
     if isinstance(states, (int, np.generic)) or (isinstance(states, np.ndarray) and states.dtype.kind in "iu"):
         return states
+    if space.encode is not None and isinstance(states, list):
+        return np.asarray([_indices(space, state) for state in states])
     try:
         named = np.asarray(states).dtype.kind == "U"
     except (ValueError, OverflowError):

@@ -253,6 +253,9 @@ class _Program(_Source):
     def _check_words(self, role: str, text: str) -> None:
         known = self._identifiers()
         for word in re.findall(r"[A-Za-z_]\w*", re.sub(r'"[^"]*"', "", text)):
+            if word not in known and word not in WORDS and word in self.names["label"]:
+                message = f'inside a condition, labels stand in double quotes: "{word}"'
+                raise Problem("condition", role=role, name=text, message=message)
             if word not in known and word not in WORDS:
                 names = self.names | {"variable": known, "property": list(self.properties)}
                 raise Problem("name", what=role if word == text else "variable", name=word, names=names)

@@ -168,7 +168,7 @@ def _check_ending(path: Path) -> None:
     if name.endswith(MAPS):
         raise FileError(f"{os.fspath(path)} must be read with from_map(Path(…)), if it is a map.", path=path)
     if (kind := tensors_kind(path)) is not None:
-        reader = f"{kind.capitalize()}.load(path, mdp)"
+        reader = f"{'MinimalBudget' if kind == 'budget' else kind.capitalize()}.load(path, mdp)"
         raise FileError(f"{os.fspath(path)} holds a {kind}, not a model. Read it with {reader}.", path=path)
 
 
