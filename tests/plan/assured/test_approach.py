@@ -35,6 +35,26 @@ def test_a_policy_is_evaluated_as_by_a_dense_solve(share):
         assert value == pytest.approx(np.linalg.solve(np.eye(order.size) - matrix, part.constant), abs=1e-9)
 
 
+def test_policy_iteration_by_elimination_finds_what_lu_finds():
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        size = int(rng.integers(1, 20))
+        part, _ = chain(rng, 2 * size, 0.3)
+        ptr = np.arange(0, 2 * size + 1, 2, dtype=np.uint32)
+        part = part._replace(ptr=ptr, column=part.column % np.uint32(size))
+        part.constant[1::2][rng.random(size) < 0.2] = -np.inf  # choices that are left out
+        policy, value = call(approach.iterate, part, ptr[:-1].copy(), plainly=True)
+        expected_policy, expected = sweeps.solve_directly(part, ptr[:-1].copy(), part.constant)
+        assert value == pytest.approx(expected, abs=1e-12)
+        assert (policy == expected_policy).all()
+
+
+def test_policy_iteration_says_that_a_policy_never_leaves():
+    ends = np.array([0, 1, 2], np.uint32)
+    part = Part(ends, ends, ends[1::-1].copy(), np.ones(2), np.full(2, -1.0), ends[:2], np.zeros(2), ends[:0], ends[:0])
+    assert np.isnan(call(approach.iterate, part, ends[:2].copy(), plainly=True)[1]).all()
+
+
 def test_a_cycle_that_is_never_left_ends_no_sweep():
     """Two positions lead to each other, for 1 per step: nothing is learned from going round."""
     ends = np.array([0, 1, 2], np.uint32)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.parts import LATE, NO_STAY, cut, guess, leave_surely, list_predecessors
+from almostsure.plan.assured.parts import LATE, NO_STAY, cut, guess, leave_surely, list_predecessors, spread
 from almostsure.plan.assured.steps import NOWHERE, prove, read_ahead, step_back
 from almostsure.plan.assured.sums import EPSILON
 
@@ -43,6 +43,8 @@ ELIMINATED = 40  # pairs of a component in which a policy is evaluated by elimin
 ROUNDS_BETWEEN = 4  # eliminations
 ELIMINATIONS = 20
 PASSED = np.uint32(2**32 - 2)  # on the way of a chain of single outcomes
+POLICIES = 1000  # that are evaluated by elimination, at most
+SURE = 1e-14  # of what is added up, by which another choice is surely better
 ROUNDING = 8.0 * EPSILON  # of a step, relative to the largest value
 
 
@@ -355,6 +357,37 @@ def eliminate(part, order, policy, value):
     return True
 
 
+@njit(cache=True, error_model="numpy")
+def iterate(part, policy):
+    """The best policy, and its values, by policy iteration with elimination from one that surely leaves; or NaN.
+
+    What :func:`almostsure.plan.assured.sweeps.solve_directly` does for larger components.
+    """
+    ptr, entry_ptr, column, factor, constant = part.ptr, part.entry_ptr, part.column, part.factor, part.constant
+    size, policy = policy.size, policy.copy()
+    order, value, found = np.arange(size).astype(np.uint32), np.full(size, np.nan), np.empty(size)
+    for _ in range(POLICIES):
+        if not eliminate(part, order, policy, found):
+            break
+        value[:], better = found, False
+        for x in range(size):
+            best, choice, now, scale = -np.inf, policy[x], 0.0, 0.0
+            for k in range(ptr[x], ptr[x + 1]):
+                worth, absolute = constant[k], 2.0 * abs(constant[k])
+                for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                    worth += factor[e] * value[column[e]]
+                    absolute += 2.0 * factor[e] * abs(value[column[e]])
+                if k == policy[x]:
+                    now, scale = worth, absolute
+                if worth > best:
+                    best, choice = worth, np.uint32(k)
+            if best - now > SURE * scale:
+                policy[x], better = choice, True
+        if not better:
+            break
+    return policy, value
+
+
 @njit(cache=True, error_model="numpy", borrows=True)
 def settle_small(game, bounds, members, part, scratch, half):
     """Settle a small component in which staying costs; False where another method is needed."""
@@ -434,10 +467,6 @@ def largest(graph, order, small):
         size = np.int64(start[i + 1]) - np.int64(start[i])
         if size == 1 or size > small:
             continue
-        mine, spread = 0, 0
-        for x in member[start[i] : start[i + 1]]:
-            first, last = graph.ptr[x], graph.ptr[x + 1]
-            mine += np.int64(last) - np.int64(first)
-            spread += np.int64(graph.entry_ptr[last]) - np.int64(graph.entry_ptr[first])
-        pairs, choices, entries = max(pairs, size), max(choices, mine), max(entries, spread)
+        mine, led_to = spread(graph, member[start[i] : start[i + 1]])
+        pairs, choices, entries = max(pairs, size), max(choices, mine), max(entries, led_to)
     return pairs, choices, entries

@@ -33,6 +33,7 @@ from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, 
 PLAIN = 20_000  # outcomes, times remaining budgets, for which nobody waits for a compiler; a tenth if it has run
 SMALL = 4_000  # pairs of a component that is swept where it stands
 DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
+DENSE = 300  # the same by elimination in a table
 THIN = 12_000  # the same where sweeps take too long
 GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
@@ -236,11 +237,8 @@ class Component:
 
     def _cut(self) -> None:
         """The equations of the positions, and what is to be known of exits and rewards."""
-        graph, members = self.graph, self.members
-        choices = int((graph.ptr[members + 1].astype(np.int64) - graph.ptr[members].astype(np.int64)).sum())
-        first, last = graph.entry_ptr[graph.ptr[members]], graph.entry_ptr[graph.ptr[members + 1]]
-        entries = int((last.astype(np.int64) - first.astype(np.int64)).sum())
-        room = make_part(members.size, choices, entries)
+        members = self.members
+        room = make_part(members.size, *self.call(parts.spread, self.graph, members))
         (size, choices, entries), known = self.call(parts.cut, self.game, self.bounds, members, self.can_stay, room)
         self.most, self.top, self.exit_error, self.exit_relative, self.all_leave = known
         self.raw = Part(
@@ -315,7 +313,7 @@ class Component:
         part, value, policy = self.part, self.guess.copy(), self.part.ptr[:-1].copy()
         for _ in range(ATTEMPTS):
             if sweeper is None:
-                policy, value = solve_directly(part, self._first_policy(), part.constant)
+                policy, value = self._directly(self._first_policy(), part.constant)
             elif not sweeper.run(part.constant, value, policy, threshold):
                 return np.inf
             height = self._height(sweeper, value, policy, half)
@@ -326,6 +324,13 @@ class Component:
                 break
             threshold /= 2 * excess
         return excess
+
+    def _directly(self, policy: Ints, constant: Floats) -> tuple[Ints, Floats]:
+        """The best policy and its values by policy iteration; small components are evaluated by elimination."""
+        if self.engine.plainly or policy.size > DENSE:
+            return solve_directly(self.part, policy, constant)
+        found: tuple[Ints, Floats] = approach.iterate(self.part._replace(constant=constant), policy)
+        return found
 
     def _first_policy(self) -> Ints:
         """A policy that surely leaves, and is good already after a few sweeps."""
@@ -354,7 +359,7 @@ class Component:
         near = choice_worth(part, value) >= (value - 4 * half * np.maximum(1.0, np.abs(value)))[choice_owner(part)]
         near[policy] = True
         if sweeper is None:
-            return solve_directly(part, policy, np.where(near, 1.0, -np.inf))[1]
+            return self._directly(policy, np.where(near, 1.0, -np.inf))[1]
         height = np.zeros(value.size)
         done = sweeper.run(np.where(near, 1.5, -np.inf), height, policy.copy(), 0.4)
         return height if done else None
@@ -376,12 +381,11 @@ class Component:
         members, graph, bounds = self.members, self.graph, self.bounds
         chosen = np.full(self.size, NOWHERE, np.uint32)  # by position; NOWHERE: rest, or lost
         chosen[self.order] = self.part.origin[policy]
-        bounds.policy[members] = graph.ptr[members]
-        at = bounds.place[members]
-        exits = chosen[at]
+        exits = chosen[bounds.place[members]]
         if self.inside is None:
-            bounds.policy[members[exits != NOWHERE]] = exits[exits != NOWHERE]
+            bounds.policy[members] = np.where(exits == NOWHERE, graph.ptr[members], exits)
             return
+        bounds.policy[members] = graph.ptr[members]
         owner = np.searchsorted(graph.ptr, chosen[chosen != NOWHERE], side="right") - 1  # the pairs that leave
         way = np.full(members.size, NOWHERE, np.uint32)  # by positions in `inside`
         goals = self._local(owner)

@@ -17,6 +17,17 @@ LATE = 0.999999  # the largest probability of outcomes that are not known yet th
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
+def spread(graph, members):
+    """How many choices and entries some pairs have."""
+    ptr, entry_ptr = graph.ptr, graph.entry_ptr
+    choices, entries = 0, 0
+    for x in members:
+        choices += np.int64(ptr[x + 1]) - np.int64(ptr[x])
+        entries += np.int64(entry_ptr[ptr[x + 1]]) - np.int64(entry_ptr[ptr[x]])
+    return choices, entries
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
 def cut(game, bounds, members, can_stay, part):
     """Fill the compact arrays of a component; members of one position follow one another.
 
