@@ -198,6 +198,12 @@ def test_learn_reads_a_log(here: Callable[..., Any], tmp_path: Path) -> None:
     assert "give --mu" in refused.err
 
 
+def test_compare_says_that_numbers_are_means(here: Callable[..., Any]) -> None:
+    done = here("compare", "corridor", "--budget", "2", "--steps", "300", "--seeds", "2", "-l", "unconstrained")
+    assert re.search(r"unconstrained Q-learning +[\d.]+ ± [\d.]+ ", done.out)
+    assert "Numbers are means over 2 seeds, violations included, ± 95 % confidence." in " ".join(done.out.split())
+
+
 def test_learn_says_no_where_no_budget_suffices(here: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "short.csv").write_text("state,action,next_state,damage\n0,0,0,1\n")
     done = here("learn", "short.csv", "--mu", "0.2")

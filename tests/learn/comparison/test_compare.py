@@ -20,6 +20,7 @@ from almostsure.learn.comparison.compare import Learner, Training, compare
 from almostsure.learn.comparison.result import MARKED, WHOSE, _curve, mean_and_margin, track
 from almostsure.learn.deployment import MAX_STEPS, truncated_sums
 from almostsure.learn.learners import ShieldedQ
+from almostsure.learn.learners.world import playground
 
 COLUMNS = {
     "learner", "seed", "steps", "training_episodes", "training_violations", "training_violation_rate",
@@ -296,6 +297,17 @@ def test_a_sampler_is_judged_by_playing():
 def test_without_a_shield_one_is_learned_along():
     result = asure.compare(FunctionSampler(coin, 2, 2, terminal=[1], max_damage=1), 2, "shielded", steps=500, seeds=1)
     assert result.rows[0]["training_violations"] <= 1  # there is one damaging outcome
+
+
+def test_a_sampler_is_asked_only_about_what_play_leads_to():
+    def step(state, action, rng):
+        return {0: (3, -1.0, action), 3: (4, 5.0, 0)}[state]  # KeyError at 1 and 2, numbers that nothing leads to
+
+    sampler = FunctionSampler(step, 5, 2, terminal=[4], max_damage=1)
+    assert playground(sampler).rewards == (-1, 5)
+    result = asure.compare(sampler, 0, ["shielded", "unconstrained"], steps=100, seeds=1)
+    assert [row["deployed_return"] for row in result.rows] == [4, 4]
+    assert playground(FunctionSampler(step, 5, 2, terminal=[4], initial=4, max_damage=1)).rewards == (0, 0)
 
 
 def test_environments_are_models_where_they_have_a_table():

@@ -219,20 +219,36 @@ def _start_needs(learned: LearnedBudget) -> str:
 def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     heading(f"{task.name}, with a budget of {result.budget}")
     head = ("learner", "violations", "rate", "return", "P(overspend)", "damage", "")
+    summary = result.summary()
     rows = [
         (
-            row["learner"], number(row["training_violations"]), percent(row["training_violation_rate"]),
-            number(row["deployed_return"]), percent(row["deployed_overspend"]), number(row["deployed_mean_damage"]),
+            row["learner"], _mean(row, "training_violations"), _share(row["training_violation_rate"]),
+            _mean(row, "deployed_return"), _share(row["deployed_overspend"]), _mean(row, "deployed_mean_damage"),
             "✕" if row["training_violations"] or row["deployed_overspend"] else "✓",
         )
-        for row in result.summary()
+        for row in summary
     ]  # fmt: skip
     table(head, rows, right=range(1, len(head) - 1))
+    seeds = summary[0]["seeds"]
+    means = f" Numbers are means over {seeds} seeds, violations included, ± 95 % confidence." if seeds > 1 else ""
     say(
         "\n✓ never overspent, ✕ did; returns of learners that overspend are not comparable. Violations and their rate "
-        "are those of training; the other columns are exact values of the learned policy."
+        f"are those of training; the other columns are exact values of the learned policy.{means}"
     )
     say(f"The assured optimum is {number(result.optimum)}; random play inside the shield {number(result.random)}.")
     for path in files:
         say(f"Saved {path}.")
     next_step(f"almostsure solve {task.arguments} --budget {result.budget}", note="the optimum itself")
+
+
+def _mean(row: dict[str, Any], key: str) -> str:
+    from almostsure.learn.comparison.result import with_margin
+
+    return with_margin(row[key], row[f"{key}_margin"])
+
+
+def _share(mean: float) -> str:
+    """A mean probability to one decimal; it reads 0 or 100 % only where it is."""
+    if 0 < mean < 0.001:
+        return "< 0.1 %"
+    return "> 99.9 %" if 0.999 < mean < 1 else percent(mean)

@@ -166,7 +166,7 @@ class Comparison:
         return card("Comparison", (), table([*(title for _, title in SHOWN), ""], rows, "; ".join(self._notes())))
 
     def _cells(self, row: Mapping[str, Any]) -> list[str]:
-        return [str(row["learner"]), *(_shown(row[key], row[f"{key}_margin"]) for key, _ in SHOWN[1:])]
+        return [str(row["learner"]), *(with_margin(row[key], row[f"{key}_margin"]) for key, _ in SHOWN[1:])]
 
     def _notes(self) -> list[str]:
         if not self.runs:
@@ -245,7 +245,8 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)])
 
 
-def _shown(mean: float, margin: float) -> str:
+def with_margin(mean: float, margin: float) -> str:
+    """A mean over seeds to three digits, and the half width of its confidence interval where there is one."""
     if not math.isfinite(margin) or margin <= 1e-9 * max(1.0, abs(mean)) or not math.isfinite(mean):
         return _number(mean)
     return f"{_number(mean)} ± {_number(margin)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from almostsure.learn.learners.steps import World
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
-from almostsure.model.arrays import Bools, Ints
+from almostsure.model.arrays import Bools, Ints, spans
 from almostsure.model.mdp import MDP
 from almostsure.policy.simulation.streams import running_sums
 
@@ -22,7 +23,7 @@ class Playground:
     mdp: MDP  # the model, or one of the sampler's states and actions in which every choice does nothing
     source: CheckedSampler | None  # None: there is a model
     is_terminal: Bools  # [num_states]
-    rewards: tuple[float, float]  # the least and the most; of a sampler, of one sample of each choice
+    rewards: tuple[float, float]  # the least and the most; of a sampler, as far as it was looked at
     same: Ints | None = None  # [num_outcomes], outcomes that are equally likely by their nature have one number
 
     @property
@@ -39,11 +40,25 @@ def playground(world: Any) -> Playground:
         extremes = float(mdp.reward.min()), float(mdp.reward.max())
         return Playground(mdp=mdp, source=None, is_terminal=mdp.is_terminal(), rewards=extremes)
     counts = source.new_counts(None)
-    _, rewards, _ = source.draw(np.flatnonzero(~counts.is_end()), np.random.default_rng(0))
     ends: Bools = np.arange(source.space.num_states) == (-1 if source.space.end is None else source.space.end)
     ends[list(getattr(source.sampler, "terminal", ()))] = True
-    extremes = float(rewards.min()), float(rewards.max())
-    return Playground(mdp=counts.to_mdp("allow"), source=source, is_terminal=ends, rewards=extremes)
+    return Playground(mdp=counts.to_mdp("allow"), source=source, is_terminal=ends, rewards=_extremes(source, ends))
+
+
+def _extremes(source: CheckedSampler, ends: Bools) -> tuple[float, float]:
+    """The least and the most reward of one sample of each choice of every state that these samples reach.
+
+    A sampler need not answer about numbers that no play leads to, as an encoding may have them.
+    """
+    space, rng = source.space, np.random.default_rng(0)
+    seen, least, most = ends.copy(), math.inf, -math.inf
+    frontier = space.initial_states[~seen[space.initial_states]]
+    while frontier.size:
+        seen[frontier] = True
+        successors, rewards, _ = source.draw(spans(space.choice_ptr, frontier)[0], rng)
+        least, most = min(least, float(rewards.min())), max(most, float(rewards.max()))
+        frontier = np.unique(successors[~seen[successors]])
+    return (least, most) if least <= most else (0.0, 0.0)
 
 
 def world_of(ground: Playground) -> World:
