@@ -38,6 +38,7 @@ VERSION = "2"  # 1 had no checksum
 CHECKSUM = "sha256"
 TEMPORARY = (".almostsure-", ".tmp")  # how the names of files that are being written begin and end
 MINUTE = 60.0  # seconds
+LARGE = 1 << 24  # bytes
 
 
 @contextlib.contextmanager
@@ -202,7 +203,12 @@ def _read(path: str | PathLike[str], kind: str) -> tuple[dict[str, npt.NDArray[A
         raise FileError(f"cannot read {os.fspath(path)!r}: {why}.", path=path) from error
 
 
-def give_back() -> None:
-    """Return freed memory to the system, where the C library (glibc) would keep it: half of what loading takes."""
+def give_back(size: int) -> None:
+    """Return freed memory to the system after so many bytes were read, if that is much: the C library may keep half.
+
+    Looking for it takes milliseconds, which small files are not worth.
+    """
+    if size < LARGE:
+        return
     with contextlib.suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

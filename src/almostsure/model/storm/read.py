@@ -107,10 +107,9 @@ def from_prism(
     roles = Roles(damage, reward, cost, goal, None if scale is None else as_scale(scale)).checked()
     values = {name: _plain(name, value) for name, value in split_constants(constants).items()}
     told = {"constants": values, "parameters": list(parameters)}
-    try:
-        return _read(shown, roles, told, limits(time_limit, memory_limit))
-    finally:
-        give_back()  # what reading it has taken
+    mdp = _read(shown, roles, told, limits(time_limit, memory_limit))
+    give_back(mdp.nbytes)
+    return mdp
 
 
 def _read(shown: str, roles: Roles, told: dict[str, Any], limit: Limits) -> MDP:

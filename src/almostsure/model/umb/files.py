@@ -136,10 +136,9 @@ def load(
     True
     """
     _check_ending(path)
-    try:
-        return _loaded(path, Roles(damage, reward, cost, goal, scale))
-    finally:
-        give_back()  # what reading it has taken
+    mdp = _loaded(path, Roles(damage, reward, cost, goal, scale))
+    give_back(mdp.nbytes)
+    return mdp
 
 
 def _loaded(path: Path, roles: Roles) -> MDP:
