@@ -286,3 +286,20 @@ def test_completion_answers_the_shell(almostsure: Callable[..., Any]) -> None:
     asked = {"_ALMOSTSURE_COMPLETE": "complete_bash", "COMP_WORDS": "almostsure budget hazard", "COMP_CWORD": "2"}
     done = almostsure(**asked)
     assert done.out.split() == ["hazard-map"]
+
+
+def test_where_runs_end_elsewhere_solve_says_how_often_the_goal_is_reached(
+    here: Callable[..., Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("stormpy")
+    lines = (
+        "mdp module m x : [0..3] init 0; {} [go] x=0 -> 0.25 : (x'=1) + 0.75 : (x'=2); endmodule",
+        'label "home" = x=2;',
+    )
+    for name, more, reached in (("lost", "", 0.75), ("found", "[go] x=1 -> (x'=2);", None)):
+        (tmp_path / f"{name}.prism").write_text("\n".join(lines).format(more))
+        arguments = ("solve", f"{name}.prism", "--damage", "x=1", "--goal", "home", "--cost", "steps")
+        done = here(*arguments, "--json")
+        assert done.json["ends"] == 1.0
+        assert done.json["reaches_goal"] == (None if reached is None else pytest.approx(reached))
+        assert ("reaches the goal  75 %" in here(*arguments).out) == (reached is not None)

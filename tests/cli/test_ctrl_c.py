@@ -94,7 +94,7 @@ def test_ctrl_c_speaks_of_files_and_options(capsys: pytest.CaptureFixture[str]) 
     minimal, solution = asure.minimal_budget("quicksand", cap=3), asure.solve_policy("paper", asure.AlmostSure(2))
     for command, kept, said in (
         ("budget", minimal, "--cap 3 asks for no more"),
-        ("solve", solution, "--budget 2 asks for no more"),
+        ("solve", solution, "interrupted; nothing was written.\n"),
         ("explain", minimal, "interrupted; nothing was written.\n"),
         ("learn", minimal, "interrupted; nothing was written.\n"),
         ("learn", None, "the error's .kept"),

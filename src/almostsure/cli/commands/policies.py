@@ -64,7 +64,8 @@ def solve(
         solution.policy.save(output)
     result, worst = _evaluated(task.mdp, solution.policy, discount), worst_damage(task.mdp, solution.policy)
     if json:
-        task.emit(**_solution_results(solution, result, worst), output=output)
+        arrives = None if result is None else _arrives(task, solution.policy)
+        task.emit(**_solution_results(solution, result, worst), reaches_goal=arrives, output=output)
     else:
         _show_solution(task, solution, result, worst, output)
 
@@ -156,6 +157,19 @@ def _evaluated(mdp: MDP, policy: Policy, discount: float = 1.0, budget: int | No
     return None if large else evaluate(mdp, policy, discount=discount, budget=budget)
 
 
+def _arrives(task: Task, policy: Policy) -> float | None:
+    """The probability to reach the goal, where episodes may also end elsewhere; None where that is not asked."""
+    from almostsure.policy import Policy, evaluate
+
+    mdp, goal = task.mdp, (task.goal or "").strip('"')
+    if goal not in mdp.labels or policy.block is not None or (mdp.label(goal) >= mdp.is_terminal()).all():
+        return None
+    arrival = mdp.with_reward({goal: 1.0})
+    begins = float(mdp.initial_probabilities[mdp.label(goal)[mdp.initial_states]].sum())
+    same = Policy(arrival, choice=policy.choice, probability=policy.probability, budget=policy.budget, rest=policy.rest)
+    return begins + evaluate(arrival, same).expected_return
+
+
 def _solution_results(solution: Solution, result: Evaluation | None, worst: float) -> dict[str, Any]:
     return {
         "constraint": _described(solution.constraint),
@@ -192,6 +206,7 @@ def _show_solution(
     if not draw_maps(mdp, [("the likeliest route; × where it hurts", route_look({state for state, _, _ in route}))]):
         _show_route(mdp, route)
     overspends = _overspends(constraint, result)
+    arrives = None if result is None else _arrives(task, policy)
     facts(
         [
             ("best return", _best_return(solution)),
@@ -199,6 +214,7 @@ def _show_solution(
             ("worst damage", number(worst)),
             *([(f"P(damage > {budget})", percent(overspends))] if overspends is not None else []),
             *(_course(result) if result is not None else []),
+            *([("reaches the goal", percent(arrives))] if arrives is not None else []),
             ("policy", _kind(policy)),
             *([("model", mdp.learned)] if mdp.learned else []),
             *([("saved", output)] if output is not None else []),
