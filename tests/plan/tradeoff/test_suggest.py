@@ -1,5 +1,6 @@
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -42,7 +43,15 @@ def test_each_unit_pays_in_the_paper_and_it_says_so(paper):
     assert "more always pays" in repr(found)
     assert "with enough budget the return exceeds any number" in repr(found)
     assert suggest_budget(paper(), most=40).budget == 40
-    assert len(repr(suggest_budget(paper(), most=400)).splitlines()) < 22
+    many = repr(suggest_budget(paper(), most=400))
+    assert len(many.splitlines()) < 22
+    assert re.search(r"\n  1\d of the 401 budgets that add something are shown; \.curve has all\n", many)
+
+
+def test_a_gap_in_the_table_is_explained():
+    gap = "the budgets in between add next to nothing; .curve has all"
+    assert gap in repr(suggest_budget("corridor"))
+    assert gap not in repr(suggest_budget("quicksand"))
 
 
 def test_most_that_is_too_small_to_see_the_end():
@@ -87,9 +96,10 @@ def test_returns_of_minus_infinity():
     assert found.pays_until == 3
     assert found.limit == pytest.approx(0, abs=1e-9)
     unsure = "with 0 it is safe, but does not surely end, and costs add up for ever; "
-    assert repr(found).splitlines()[2:5] == [
+    assert repr(found).splitlines()[2:6] == [
         "  0                −∞",
         f"  3                 0      +∞  {'█' * 24}",
+        "  the budgets in between add next to nothing; .curve has all",
         f"  {unsure}from 3 on it ends",
     ]
     found.plot()

@@ -24,7 +24,10 @@ ROUNDING = 1e-9  # times the largest return, if above 1: less is no gain
 def text(suggestion: Suggestion) -> str:
     """A header, one row per budget that adds something, and what to do next."""
     learned = [f"of the model: {suggestion.mdp.learned}"] if suggestion.mdp.learned else []
-    lines = [_headline(suggestion), *_table(suggestion), *_remarks(suggestion), *learned]
+    adding = _adding(suggestion)
+    shown = _some(adding, suggestion.budget)
+    lines = [_headline(suggestion), *_table(suggestion, shown), *_left_out(adding, shown)]
+    lines += [*_remarks(suggestion), *learned]
     lines.append(f"next: solve_policy(mdp, AlmostSure({suggestion.budget}))")
     return "\n  ".join(lines)
 
@@ -47,8 +50,15 @@ def _remarks(suggestion: Suggestion) -> list[str]:
     return [*unsure, "from there on reward is collected for ever, without damage: use a discount, or end the episode"]
 
 
-def _table(suggestion: Suggestion) -> list[str]:
-    budgets = _shown(suggestion)
+def _left_out(adding: list[int], shown: list[int]) -> list[str]:
+    """What the table does not show, if anything."""
+    if len(shown) < len(adding):
+        return [f"{len(shown)} of the {len(adding):,} budgets that add something are shown; .curve has all"]
+    gaps = len(shown) < shown[-1] - shown[0] + 1
+    return ["the budgets in between add next to nothing; .curve has all"] if gaps else []
+
+
+def _table(suggestion: Suggestion, budgets: list[int]) -> list[str]:
     values = suggestion.curve[budgets]
     gains = ["", *(_gain(before, now) for before, now in pairwise(values))]
     cells = [("budget", "best return", "gain")]
@@ -61,8 +71,8 @@ def _table(suggestion: Suggestion) -> list[str]:
     ]
 
 
-def _shown(suggestion: Suggestion) -> list[int]:
-    """The least budget, those that add something to the one before, and where it ends; not too many."""
+def _adding(suggestion: Suggestion) -> list[int]:
+    """The least budget, those that add something to the one before, and where it ends."""
     curve, least = suggestion.curve, suggestion.least
     finite = curve[np.isfinite(curve)]
     gained = float(finite.max() - finite.min()) if finite.size else 0.0
@@ -71,11 +81,15 @@ def _shown(suggestion: Suggestion) -> list[int]:
     for budget in range(least + 1, len(curve)):
         if curve[budget] > curve[budgets[-1]] + seen or (budget == suggestion.pays_until != budgets[-1]):
             budgets.append(budget)
-    if len(budgets) > ROWS:
-        kept = {budgets[0], budgets[-1], suggestion.budget}
-        kept |= {budgets[int(at)] for at in np.linspace(0, len(budgets) - 1, ROWS - len(kept))}
-        budgets = sorted(kept)
     return budgets
+
+
+def _some(budgets: list[int], suggested: int) -> list[int]:
+    """At most so many as the table has rows, the first, the last and the suggested one among them."""
+    if len(budgets) <= ROWS:
+        return budgets
+    kept = {budgets[0], budgets[-1], suggested}
+    return sorted(kept | {budgets[int(at)] for at in np.linspace(0, len(budgets) - 1, ROWS - len(kept))})
 
 
 def _shares(suggestion: Suggestion, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float | None]:
