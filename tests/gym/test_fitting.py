@@ -119,8 +119,14 @@ def test_what_only_looks_like_a_model_is_not_compared():
 def test_observations_without_a_meaning_need_one():
     with pytest.raises(ArgumentError, match=r"observations of Box.* are not states of a model. Pass state_of"):
         ShieldedEnv(gymnasium.make("CartPole-v1"), shield_of(asure.example("paper")), 1)
-    with pytest.raises(ArgumentError, match="state_of must be a function"):
-        shielded("paper", 1, state_of=3)
+    example = r"state_of=lambda observation, env: tuple\(observation\)"
+    with pytest.raises(ArgumentError, match=rf"that returns the state, such as {example}, or learn"):
+        ShieldedEnv(gymnasium.make("CartPole-v1"), shield_of(asure.example("paper")), 1)
+    for wrong in (3, lambda observation: observation, lambda one, two, three: one):
+        with pytest.raises(ArgumentError, match=rf"must be a function of \(observation, env\), such as {example}; got"):
+            shielded("paper", 1, state_of=wrong)
+    with pytest.raises(ModelError, match=r"^state_of failed for the observation .*: ZeroDivisionError"):
+        shielded("paper", 1, state_of=lambda observation, env: 1 // 0).reset()
 
 
 def test_continuous_actions_are_refused_with_a_way_out():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -28,6 +29,19 @@ HIDING: dict[type, str] = {  # wrappers that no shield can be around, and what i
     MaxAndSkipObservation: "every step",
     DelayObservation: "the present state",
 }
+EXAMPLE = "state_of=lambda observation, env: tuple(observation)"
+
+
+def check_state_of(state_of: Any) -> None:
+    """Refuse what cannot be called with an observation and its environment."""
+    try:
+        inspect.signature(state_of).bind(None, None)
+    except ValueError:  # a builtin that does not say what it takes
+        return
+    except TypeError:
+        raise ArgumentError(
+            f"state_of must be a function of (observation, env), such as {EXAMPLE}; got {state_of!r}"
+        ) from None
 
 
 def check_actions(space: Space, actions: Any) -> None:
@@ -57,7 +71,8 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
         )
         raise ArgumentError(
             f"observations of {observations} are not states of a model. Pass state_of, a function of (observation, "
-            f"env) that returns the state, or learn the shield with encode=.{loaded if named else ''}"
+            f"env) that returns the state, such as {EXAMPLE}, or learn the shield with encode=."
+            f"{loaded if named else ''}"
         )
     numbers = {space.num_observed}
     if shows_indices(env, observations) or isinstance(env, VectorEnv):

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import check_budget
-from almostsure.errors import ArgumentError, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
+from almostsure.errors import ArgumentError, Blame, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.gym import fitting
 from almostsure.gym.observation import Form, Limits, Shown, show
 from almostsure.learn.ledger import Episode, Ledger, Violation
@@ -81,8 +81,8 @@ class Guarded:
             )
         if forbidden not in FORBIDDEN:
             raise UnknownName("value of forbidden", forbidden, FORBIDDEN, f"Choose from {', '.join(FORBIDDEN)}.")
-        if state_of is not None and not callable(state_of):
-            raise ArgumentError(f"state_of must be a function of (observation, env); got {state_of!r}")
+        if state_of is not None:
+            fitting.check_state_of(state_of)
         self.risk = float(getattr(guard, "risk", 0.0))  # of an episode, if the guard was made for one
         guard = guard_of(guard, plays)
         if most_steps is not None and isinstance(guard, ForSteps):
@@ -162,14 +162,20 @@ class Guarded:
                 return number
         if self.state_of is None:
             return self.space.observed(observation)
-        return self._named(self.state_of(observation, env), observation)
+        return self._named(self._told(observation, env), observation)
+
+    def _told(self, observation: Any, env: Any) -> Any:
+        """What ``state_of`` returns."""
+        assert self.state_of is not None
+        with Blame(lambda: f"state_of failed for the observation {brief(observation, 200)}"):
+            return self.state_of(observation, env)
 
     def _named(self, state: Any, observation: Any) -> int:
         """The state that ``state_of`` returned for an observation."""
         try:
             return self.space.state(state)
         except UnknownName as error:
-            hint = f" ({error})" if isinstance(state, str) else ""
+            hint = f" ({error})" if isinstance(state, (str, tuple)) else ""
             raise ModelError(
                 f"state_of must return a state 0 … {self.space.num_states - 1}, or its name; got {state!r}{hint} for "
                 f"the observation {brief(observation, 200)}."
@@ -185,7 +191,7 @@ class Guarded:
         if self.state_of is None:
             point = self.watching.point(observation)
             return self._named(point, observation), point
-        answer = self.state_of(observation, env)
+        answer = self._told(observation, env)
         return self._named(answer, observation), None if np.ndim(answer) == 0 else [float(value) for value in answer]
 
     def watch(self, points: Points, actions: Sequence[int], next_points: Points) -> None:

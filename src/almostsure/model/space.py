@@ -34,6 +34,10 @@ from almostsure.wording import brief
 Encode = Callable[[Any], int | str]
 
 END, UNKNOWN = "end", "unknown"
+BY_NAME = (
+    "A model from a file knows states by name: ask for str(state); an environment is shielded with "
+    "state_of=almostsure.learn.ByName(mdp)."
+)
 
 
 class Space:
@@ -231,6 +235,8 @@ class Space:
         encode = getattr(self, "encode", None)  # not there yet while labels are read
         if encode is not None and isinstance(state, (tuple, frozenset)):
             return self.state(encode(state))  # as the function or the environment knows it
+        if isinstance(state, (tuple, frozenset)) and self.state_names and str(state) in self.state_names:
+            raise UnknownName("state", state, (), BY_NAME)
         return _index("state", state, self.num_states)
 
     def _state_by_name(self, name: str) -> int:

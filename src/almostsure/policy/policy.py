@@ -171,9 +171,10 @@ class Policy:
     ) -> Policy:
         """Build a policy by asking ``function(state)``, or with ``budget`` ``function(state, remaining)``.
 
-        It is asked about every state that is not terminal, with everything that may remain, whether that is ever
-        reached or not.  It returns an action (id or name), a mapping from actions to probabilities, or None where it
-        says nothing; raising NoSafeAction, as a shield does, says nothing too.
+        A state is given as its number; ``mdp.state_name(state)`` is its name.  The function is asked about every state
+        that is not terminal, with everything that may remain, whether that is ever reached or not.  It returns an
+        action (id or name), a mapping from actions to probabilities, or None where it says nothing; raising
+        NoSafeAction, as a shield does, says nothing too.
         """
         mdp, budget = as_model(mdp), None if budget is None else check_budget(budget)
         content = read.from_function(mdp, function, None if budget is None else budget + 1)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import and_more, check_budget
-from almostsure.errors import ArgumentError, NoSafeAction, PolicyError, UnknownName
+from almostsure.errors import ArgumentError, Blame, NoSafeAction, PolicyError, UnknownName
 from almostsure.model.build.validate import SUM_TOLERANCE
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.policy.explore import Played, Rule
@@ -83,7 +83,7 @@ def from_function(mdp: MDP, function: Function, layers: int | None) -> Table:
 
     def ask(*pair: int) -> Decision:
         try:
-            return function(*pair)
+            return _asked(mdp, function, *pair)
         except NoSafeAction:
             return None
 
@@ -101,7 +101,8 @@ def rule_of_function(mdp: MDP, function: Function, budget: int | None) -> Rule:
         choices, owners = [], []
         for at in np.flatnonzero(~is_terminal[states]).tolist():
             state = int(states[at])
-            played = _played(mdp, state, function(state, remaining) if told else function(state))
+            asked = (state, remaining) if told else (state,)
+            played = _played(mdp, state, _asked(mdp, function, *asked))
             if not played:
                 raise silent(mdp, state, remaining)
             choices += sorted(played)
@@ -133,14 +134,21 @@ def takes_remaining(function: Function, budget: int | None) -> bool:
     return second.default is second.empty or second.name == "remaining" or is_number
 
 
-def silent(mdp: MDP, state: int, remaining: int | None) -> NoSafeAction:
+def silent(mdp: MDP, state: int, remaining: int | None, remedy: str = "") -> NoSafeAction:
     """The error of a policy that gets to where it says nothing."""
     left = "" if remaining is None else f" with {remaining} left" if remaining >= 0 else " once overspent"
     return NoSafeAction(
-        f"the policy reaches {mdp.describe_state(state)}{left}, and says nothing about it",
+        f"the policy reaches {mdp.describe_state(state)}{left}, and says nothing about it{remedy}",
         state=state,
         remaining=remaining,
     )
+
+
+def other_budget(own: int | None, played: int | None) -> str:
+    """What to do about a policy that is played with another budget than its own, as the end of a message."""
+    if own is None or played is None or own == played:
+        return ""
+    return f". It was made for a budget of {own}: leave out the budget, or solve with everywhere=True"
 
 
 def choices_of_actions(mdp: MDP, actions: Ints) -> npt.NDArray[Any]:
@@ -179,6 +187,17 @@ def check_probabilities(mdp: MDP, probability: Floats) -> None:
 
 
 # ---------------------------------------------------------------------- pieces
+
+
+def _asked(mdp: MDP, function: Function, state: int, *remaining: int) -> Decision:
+    """What a function says; where it fails, the error says what it was called with."""
+    with Blame(lambda: f"the policy failed at {mdp.describe_state(state)}{_number_of(mdp, state)}", state=state):
+        return function(state, *remaining)
+
+
+def _number_of(mdp: MDP, state: int) -> str:
+    named = f"; the name is mdp.state_name({state})" if mdp.state_names is not None else ""
+    return f", where it is called with the state's number, {state}{named}"
 
 
 def _as_rows(array: npt.NDArray[Any], shape: tuple[int, ...], meaning: str) -> npt.NDArray[Any]:

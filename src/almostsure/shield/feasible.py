@@ -53,7 +53,7 @@ def first_violation(mdp: MDP, minimal: MinimalBudget, policy: Any, budget: int |
         raise ArgumentError("budget must be given with a policy that does not carry one: the budget at the start")
     if start < 0:
         raise ArgumentError(f"budget must be 0 or more; got {start}")
-    rule = rule_of(policy) if isinstance(policy, Policy) else rule_of_function(mdp, policy, start)
+    rule = rule_of(policy, start) if isinstance(policy, Policy) else rule_of_function(mdp, policy, start)
     for step in explore(mdp, rule, start):
         bad = step.choice[minimal.of_choice[step.choice] > min(step.remaining, INFINITE - 1)]
         if bad.size:

@@ -267,7 +267,7 @@ class Shield:
             An ``almostsure.Policy``, or the ``Solution`` that holds it; a table of actions, [num_states] or
             [budgets, num_states]; a table of probabilities, [num_states, num_actions] or
             [budgets, num_states, num_actions]; a mapping from states or from (state, remaining); or a
-            function of the state, or of the state and what remains.  Functions and mappings answer with an
+            function of the state's number, or of it and what remains.  Functions and mappings answer with an
             action or a distribution (a mapping from actions, or one number per action).
             What is said about terminal states is ignored: nothing happens there.
         budget

@@ -7,7 +7,7 @@ import pytest
 
 import almostsure as asure
 from almostsure import minimal_budget
-from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError
+from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError, UnknownName
 from almostsure.model.build.examples import example_names
 
 
@@ -97,6 +97,20 @@ def test_outcomes_may_be_a_generator_and_equal_ones_add_up():
 def test_bad_outcomes(outcomes, message):
     with pytest.raises(ModelError, match=message):
         asure.from_function(outcomes, initial=0, actions=["go"])
+
+
+def test_a_loaded_model_says_that_its_states_have_names(tmp_path):
+    mdp = asure.from_function(lambda s, a: [(1, (1, 1), 0, 0)], initial=(0, 1), actions=["go"])
+    assert mdp.state((1, 1)) == 1
+    mdp.save(tmp_path / "m.umb")
+    loaded = asure.load(tmp_path / "m.umb")
+    with pytest.raises(
+        UnknownName, match=r"^unknown state \(1, 1\)\. .*: ask for str\(state\); .*learn\.ByName\(mdp\)\.$"
+    ):
+        loaded.state((1, 1))
+    assert loaded.state(str((1, 1))) == 1
+    with pytest.raises(UnknownName, match=r"unknown state \(1, 2\)\. States are 0 … 1\."):
+        loaded.state((1, 2))
 
 
 def test_bad_arguments():

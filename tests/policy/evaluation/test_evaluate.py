@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -6,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from almostsure import from_transitions
-from almostsure.errors import ArgumentError, NoSafeAction
+from almostsure.errors import ArgumentError, ModelError, NoSafeAction
 from almostsure.policy.evaluation.evaluate import evaluate
+from almostsure.policy.evaluation.worst import worst_damage
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
 from almostsure.policy.simulation.simulate import simulate
@@ -198,6 +200,21 @@ def test_a_state_that_the_policy_forgot(paper):
     with pytest.raises(NoSafeAction, match="reaches state 0 with 1 left, and says nothing about it") as caught:
         evaluate(paper(), [[1, 0], [-1, 0], [0, 0]])
     assert (caught.value.state, caught.value.remaining) == (0, 1)
+    assert "made for" not in str(caught.value)
+
+
+@pytest.mark.parametrize("play", [evaluate, worst_damage, partial(simulate, episodes=10, seed=1)])
+def test_another_budget_than_the_policys_is_named_where_it_says_nothing(paper, play):
+    with pytest.raises(NoSafeAction, match=r"It was made for a budget of 2: leave out the budget, or solve with every"):
+        play(paper(), [[-1, 0], [-1, 0], [1, 0]], budget=1)
+
+
+@pytest.mark.parametrize("play", [evaluate, partial(simulate, episodes=10)])
+def test_a_function_that_fails_is_told_what_it_is_called_with(play):
+    with pytest.raises(
+        ModelError, match=r"called with the state's number, \d+; the name is mdp\.state_name\(\d+\): TypeE"
+    ):
+        play("hazard-map", lambda state: state[2], budget=2)
 
 
 def test_a_long_tail_is_cut_and_counted():

@@ -218,7 +218,8 @@ class Encode:
         try:
             return self.index[state]
         except (KeyError, TypeError):
-            hint = "" if isinstance(state, Hashable) else " States are hashable: pass state_of, tuple(…) for arrays."
+            array = " States are hashable; for arrays, pass state_of=lambda observation, env: tuple(observation)."
+            hint = "" if isinstance(state, Hashable) else array
             what = f"{brief(state)} was not reached when the model was explored from its starts."
             raise ModelError(what + hint) from None
 

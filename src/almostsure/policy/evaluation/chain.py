@@ -65,13 +65,16 @@ def layers_of(mdp: MDP, policy: Policy, budget: int | None) -> Iterator[Moves]:
     """
     start = None if policy.budget is None else budget
     is_terminal = mdp.is_terminal()
-    steps = explore(mdp, rule_of(policy), start, overspend=policy.knows_overspent)
+    steps = explore(mdp, rule_of(policy, start), start, overspend=policy.knows_overspent)
     for remaining, group in groupby(steps, key=lambda step: step.remaining):
         yield _moves(mdp, policy, remaining, list(group), is_terminal)
 
 
-def rule_of(policy: Policy) -> Rule:
-    """What a policy plays, for exploring: nothing where an episode is over, nor where it surely comes to rest."""
+def rule_of(policy: Policy, start: int | None = None) -> Rule:
+    """What a policy plays, for exploring: nothing where an episode is over, nor where it surely comes to rest.
+
+    ``start``, the budget that it is played with, is named where the policy says nothing because it has another one.
+    """
     mdp, rest = policy.mdp, policy.rest
     is_terminal = mdp.is_terminal()
 
@@ -91,7 +94,9 @@ def rule_of(policy: Policy) -> Rule:
             choice, owner = choice[played], at[place[played]]
             silent = np.bincount(place[played], minlength=at.size) == 0
         if silent.any():
-            raise read.silent(mdp, int(states[at[np.argmax(silent)]]), None if policy.budget is None else remaining)
+            left = None if policy.budget is None else remaining
+            remedy = read.other_budget(policy.budget, start)
+            raise read.silent(mdp, int(states[at[np.argmax(silent)]]), left, remedy)
         return Played(choice, owner)
 
     return rule

@@ -148,7 +148,8 @@ def _moved(
         share = share / played[owner]
     if silent.any():
         where = int(np.argmax(silent))
-        raise read.silent(mdp, int(state[where]), None if policy.budget is None else int(left[where]))
+        remaining = None if policy.budget is None else int(left[where])
+        raise read.silent(mdp, int(state[where]), remaining, read.other_budget(policy.budget, budget))
     outcome, of = spans(mdp.outcome_ptr, choice)
     weight = (mass[owner] * share)[of] * (mdp.probability[outcome] / sums[choice][of])
     return Moved(spent[owner][of], outcome, weight, loss)

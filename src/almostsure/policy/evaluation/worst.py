@@ -60,7 +60,7 @@ def _layered(mdp: MDP, policy: Policy, start: int) -> float:
     """From the top layer down; what falls through goes on in the policy's last layer, if it has one."""
     fallen: list[tuple[Ints, Ints]] = []  # states reached beyond the budget, and the damage done by then
     worst, cycle = 0, _Cycle(max(_plateau(policy), mdp.max_damage))
-    for step in explore(mdp, rule_of(policy), start, skip=cycle.skip):
+    for step in explore(mdp, rule_of(policy, start), start, skip=cycle.skip):
         worst = start - step.remaining
         damage = mdp.damage[step.outcome]
         beyond = damage > step.remaining

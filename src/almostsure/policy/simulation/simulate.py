@@ -29,6 +29,7 @@ from almostsure.memory import require
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 from almostsure.policy.policy import Policy, as_policy
+from almostsure.policy.read import other_budget
 from almostsure.policy.simulation.episodes import Episodes, replay
 from almostsure.policy.simulation.kernel import play
 from almostsure.policy.simulation.plain import (
@@ -270,12 +271,14 @@ def _raise_first_violation(mdp: MDP, tables: Tables, rules: Rules, seed: int, fa
     state, spent = int(path.states[-1]), int(path.damages.sum())
     remaining = None if rules.budget == UNLIMITED else rules.budget - spent
     where = f"in episode {episode} of seed {seed}, after {path.actions.size} steps, at {mdp.describe_state(state)}"
+    remedy = ""
     if fate[episode] == OVERSPENT:
         text = f"the policy overspent its budget: {spent} damage, with {rules.budget} to spend, {where}"
     else:
         left = "" if remaining is None else f" with {remaining} left"
         text = f"the policy says nothing about what it reached {where}{left}"
-    raise NoSafeAction(f"{text} ({wrong.size:,} of {fate.size:,} episodes)", state=state, remaining=remaining)
+        remedy = "" if rules.top < 0 else other_budget(rules.top, rules.budget)
+    raise NoSafeAction(f"{text} ({wrong.size:,} of {fate.size:,} episodes){remedy}", state=state, remaining=remaining)
 
 
 def _check_seed(seed: int | None) -> int:
