@@ -101,9 +101,9 @@ def test_a_kernel_is_compiled_once_it_was_called_here_or_before(tmp_path, monkey
     for compiled in (False, True):  # the second time from the disk
         sys.modules.pop("kernel_called_before", None)
         module = importlib.import_module("kernel_called_before")
-        assert kernels.is_compiled(module.added, on_disk=True) is compiled
+        assert kernels.is_compiled(module.added) is compiled
         assert module.added(module.Pair(np.float64(1), np.float64(2))) == 3
-        assert kernels.is_compiled(module.added, on_disk=False)
+        assert kernels.is_compiled(module.added)
 
 
 def test_what_is_prefetched_is_left_alone():

@@ -70,10 +70,8 @@ def plain(kernel: Any) -> Any:
     return FunctionType(function.__code__, here, function.__name__, function.__defaults__)
 
 
-def is_compiled(kernel: Any, *, on_disk: bool) -> bool:
-    """Whether a kernel was called compiled before: in this process, or ever, by Numba's cache on disk."""
-    if not on_disk:
-        return bool(getattr(kernel, "signatures", ()))
+def is_compiled(kernel: Any) -> bool:
+    """Whether nobody waits for a kernel to be compiled: it was called before, or is in Numba's cache on disk."""
     dispatcher = kernel.compiled() if isinstance(kernel, Kernel) else kernel
     return bool(dispatcher.signatures or _on_disk(dispatcher))
 

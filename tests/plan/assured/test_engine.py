@@ -405,7 +405,7 @@ def test_a_search_that_runs_out_of_room_goes_on_with_more(plain, monkeypatch):
 
 @pytest.mark.parametrize(("compiled", "plainly"), [(False, True), (True, False)])
 def test_models_of_medium_size_use_what_is_compiled_already(compiled, plainly, monkeypatch):
-    monkeypatch.setattr(engine, "is_compiled", lambda kernel, on_disk: compiled)
+    monkeypatch.setattr(engine, "is_compiled", lambda kernel: compiled)
     mdp = garnet(60, branching=2, seed=0, damage_rate=0.1, terminal_rate=0.1)
     monkeypatch.setattr(engine, "PLAIN", 3 * mdp.num_outcomes)
     starts = 2 * mdp.num_states + mdp.initial_states

@@ -81,9 +81,7 @@ class Engine:
     def __init__(self, mdp: MDP, of_choice: Ints, budget: int, starts: Ints, discount: float) -> None:
         self.mdp = mdp
         size = mdp.num_outcomes * (budget + 1)
-        self.plainly = size <= PLAIN // 10 or (
-            size <= PLAIN and not is_compiled(approach.settle, on_disk=size > PLAIN // 2)  # reading it takes a while
-        )
+        self.plainly = size <= PLAIN // 10 or (size <= PLAIN and not is_compiled(approach.settle))
         moves = Moves(
             unsigned(mdp.choice_ptr), unsigned(mdp.outcome_ptr), unsigned(mdp.successor), mdp.damage,
             unsigned(of_choice),
