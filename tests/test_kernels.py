@@ -2,6 +2,8 @@
 
 import importlib
 import io
+import os
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -133,3 +135,10 @@ def test_users_functions_without_a_module_are_compiled_beside_ours():
     exec("def tripled(x):\n    return 3 * x", own)
     kernels._tell_who_waits()
     assert numba.njit(own["tripled"])(2) == 6
+
+
+def test_without_a_compiler_nothing_is_compiled():
+    program = "from almostsure import AlmostSure, solve_policy; from almostsure.testing import chain; "
+    program += "print(solve_policy(chain(300, damage=0), AlmostSure(9)).value)"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)

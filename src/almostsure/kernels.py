@@ -63,7 +63,7 @@ class Kernel:
 @functools.cache
 def plain(kernel: Any) -> Any:
     """A kernel as an ordinary function, and so are all those that it calls."""
-    function = kernel.py_func
+    function = getattr(kernel, "py_func", kernel)  # Numba leaves functions alone if it is disabled
     names = {name: function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__}
     here = dict(function.__globals__)
     here |= {name: plain(value) for name, value in names.items() if hasattr(value, "py_func")}
@@ -73,7 +73,7 @@ def plain(kernel: Any) -> Any:
 def is_compiled(kernel: Any) -> bool:
     """Whether nobody waits for a kernel to be compiled: it was called before, or is in Numba's cache on disk."""
     dispatcher = kernel.compiled() if isinstance(kernel, Kernel) else kernel
-    return bool(dispatcher.signatures or _on_disk(dispatcher))
+    return bool(getattr(dispatcher, "signatures", ()) or _on_disk(dispatcher))
 
 
 def prefetch(array: Any, index: Any) -> None:

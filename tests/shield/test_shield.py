@@ -22,7 +22,8 @@ from almostsure.errors import (
     UnknownName,
 )
 from almostsure.files import save_tensors
-from almostsure.shield import Shield
+from almostsure.model.build.transitions import build
+from almostsure.shield import HorizonShield, Shield
 from almostsure.shield.table import DenseTable, SparseTable
 from almostsure.testing.families import garnet, ladder
 
@@ -232,10 +233,28 @@ def test_masks_of_states_as_a_function_knows_them() -> None:
     assert guard.mask(states, 0).tolist() == expected.tolist()
     assert guard.mask([[states[0]], [states[2]]], 0).tolist() == expected[[0, 2]].reshape(2, 1, -1).tolist()
     assert guard.mask((1, False), 0).tolist() == expected[1].tolist()
-    with pytest.raises(ModelError, match=r"\(9, False\) was not reached"):
-        guard.mask([(9, False)], 0)
+    assert guard.mask(tuple(states), 0).tolist() == expected.tolist()
+    start, left = guard.begin((1, False), 2)
+    assert (mdp.state_name(start), left) == ("(1, False)", 2)
+    assert guard.after((start, left), 1, (2, True), 1) == (mdp.state((2, True)), 1)
+    assert guard.begin(states, 2)[0].tolist() == [mdp.state(state) for state in states]
+    within = HorizonShield(asure.minimal_budget(mdp, horizon=4))
+    assert within.mask(states, 0, 3).tolist() == expected.tolist()
+    assert within.begin((1, False), 2) == (start, 2, 4)
+    for unknown in ((9, False), (0, 1), [(9, False)]):
+        with pytest.raises(ModelError, match=r"\((9, False|0, 1)\) was not reached"):
+            guard.mask(unknown, 0)
     with pytest.raises(ArgumentError, match="states must be whole numbers; got bool"):
         guard.mask([1, False], 0)
+    with pytest.raises(ArgumentError, match="states must be whole numbers"):
+        guard.mask([[0], [0, 1]], 0)
+
+
+def test_with_an_encode_of_ones_own_tuples_are_several_states() -> None:
+    columns = ([0, 1], [0, 0], [1, 2], [1.0, 1.0], [0.0, 0.0], [0, 1])
+    mdp = build(columns, num_states=3, terminal=[2], initial=0, encode=lambda observation: int(observation[0]))
+    with pytest.raises(NoSafeAction, match="state 1"):
+        asure.Shield(asure.minimal_budget(mdp)).mask((2, 1), (0, 0))
 
 
 def test_masks_of_names(shield: Shield) -> None:

@@ -167,7 +167,8 @@ def check_outcomes(guard: Guard, env: Any) -> None:
 
 
 def _of_model(mdp: MDP) -> _Rows:
-    state, action, after, _, _, damage = (column.astype(np.int64) for column in mdp.columns())
+    state, action, after, _, _, damage = mdp.columns()
+    state, action, after, damage = (column.astype(np.int64) for column in (state, action, after, damage))
     return _Rows(state, action, after, damage, mdp.is_terminal()[mdp.successor])
 
 

@@ -124,7 +124,7 @@ def offsets(owners: Ints, count: int) -> Ints:
 def ptr_of(lengths: npt.ArrayLike) -> Ints:
     """Where pieces of these lengths begin, one behind the other, and where the last one ends, [pieces + 1]."""
     ends = np.cumsum(lengths, dtype=np.int64)
-    return np.append(0, ends).astype(index_dtype(int(ends[-1]) + 1))
+    return np.append(0, ends).astype(index_dtype(int(ends[-1] if ends.size else 0) + 1))
 
 
 def grouped(owners: Ints, count: int) -> tuple[Ints, Ints]:

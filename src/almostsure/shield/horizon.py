@@ -22,7 +22,7 @@ from almostsure.errors import ArgumentError, CertificateError, CorruptFile
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
-from almostsure.shield.lookups import check_states, check_steps_left, no_safe_action
+from almostsure.shield.lookups import check_states, check_steps_left, indices, is_one, no_safe_action
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 
@@ -111,6 +111,7 @@ class HorizonShield:
 
     def mask(self, states: npt.ArrayLike, remaining: npt.ArrayLike, steps_left: npt.ArrayLike) -> Bools:
         """Which actions are safe, for many runs at once: [n, num_actions].  No row is empty."""
+        states = indices(self.mdp, states)
         given = (
             whole_array(n, x) for n, x in (("states", states), ("remaining", remaining), ("steps_left", steps_left))
         )
@@ -162,11 +163,12 @@ class HorizonShield:
     def begin(self, state: Any, budget: int) -> Run:
         """The run (state, remaining, steps left) that begins in a state; for an array of states, three arrays."""
         remaining, steps = check_budget(budget), self.minimal.horizon
-        states = whole_array("states", [self.mdp.state(x) for x in np.ravel(state)])
+        states = np.ravel(whole_array("states", indices(self.mdp, state)))
+        check_states(self.mdp, states)
         short = self._values(states, np.full(states.size, steps)) > remaining
         if short.any():
             self._refuse(int(states[np.argmax(short)]), remaining, steps)
-        if np.ndim(state) == 0:
+        if is_one(self.mdp, state):
             return int(states[0]), remaining, steps
         return states.astype(np.int64), np.full(states.size, remaining, np.int64), np.full(states.size, steps, np.int64)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,12 +11,13 @@ from almostsure.arguments import whole_array
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, NoSafeAction, UnknownName
 from almostsure.model.arrays import Ints
+from almostsure.model.build.function import Encode
 from almostsure.model.space import Space
 
 
 def look_ups(space: Space, states: npt.ArrayLike, remaining: npt.ArrayLike) -> tuple[Ints, Ints, tuple[int, ...]]:
     """States, one per look-up; what remains, one per look-up or one for all; and their common shape.  Checked."""
-    s = whole_array("states", _indices(space, states))
+    s = whole_array("states", indices(space, states))
     # A Python integer may be larger than any NumPy one, and nobody needs more than INFINITE.
     left = whole_array("remaining", min(remaining, INFINITE) if type(remaining) is int else remaining)
     if left.dtype == np.uint64:
@@ -39,14 +42,25 @@ def check_states(space: Space, states: Ints) -> None:
         raise UnknownName("state", int(bad[0]), (), f"States are 0 … {space.num_states - 1}.")
 
 
-def _indices(space: Space, states: npt.ArrayLike) -> npt.ArrayLike:
+def is_one(space: Space, state: Any) -> bool:
+    """Whether this is one state, and not several: a number, a name, or what the model's function knows it as."""
+    if not isinstance(state, (tuple, frozenset)) or not isinstance(space.encode, Encode):
+        return isinstance(state, str) or np.ndim(state) == 0
+    known = space.encode.index
+    try:
+        return state in known or not all(isinstance(part, str) or part in known for part in state)
+    except TypeError:  # a part cannot be hashed
+        return True
+
+
+def indices(space: Space, states: Any) -> Any:
     """States as indices, where they are names or what a function knows them as; others are left to be checked."""
-    if isinstance(states, str) or (space.encode is not None and isinstance(states, (tuple, frozenset))):
-        return space.state(states)
     if isinstance(states, (int, np.generic)) or (isinstance(states, np.ndarray) and states.dtype.kind in "iu"):
         return states
-    if space.encode is not None and isinstance(states, list):
-        return np.asarray([_indices(space, state) for state in states])
+    if isinstance(states, (str, tuple, frozenset)) and is_one(space, states):
+        return space.state(states)
+    if isinstance(space.encode, Encode) and isinstance(states, (list, tuple)):
+        return [indices(space, state) for state in states]
     try:
         named = np.asarray(states).dtype.kind == "U"
     except (ValueError, OverflowError):

@@ -19,7 +19,7 @@ from almostsure.model.source import Model, as_model
 from almostsure.policy.policy import Policy
 from almostsure.shield import checks
 from almostsure.shield.feasible import Violation, first_violation
-from almostsure.shield.lookups import look_ups, no_safe_action
+from almostsure.shield.lookups import is_one, look_ups, no_safe_action
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.shield.table import Table, table_of
@@ -208,7 +208,7 @@ class Shield:
             If ``budget`` is negative, fractional, or above the cap of the minimal budget.
         """
         remaining = known_budget(self.minimal, budget)
-        if np.ndim(state) == 0:
+        if is_one(self.mdp, state):
             s = self.mdp.state(state)
             if self.minimal.of_state[s] > min(remaining, INFINITE - 1):
                 self._refuse(s, remaining)

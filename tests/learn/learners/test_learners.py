@@ -334,3 +334,12 @@ def test_other_settings_are_checked():
 
 def test_names_are_different():
     assert len({learner.name for learner in learners.values()}) == len(learners) == 5
+
+
+def test_rewards_behind_rare_outcomes_are_looked_at() -> None:
+    def step(state: int, action: int, rng: np.random.Generator) -> tuple[int, float, int]:
+        if state == 0:
+            return int(rng.random() < 0.1), 0.0, 0
+        return 2, 100.0 if action == 0 else -50.0, 0
+
+    assert playground(FunctionSampler(step, num_states=3, actions=2, terminal=[2])).rewards == (-50.0, 100.0)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
+from almostsure.errors import AlmostSureError
 from almostsure.learn.learners.steps import World
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
-from almostsure.model.arrays import Bools, Ints, spans
+from almostsure.model.arrays import Bools, Floats, Ints, spans
 from almostsure.model.mdp import MDP
 from almostsure.policy.simulation.streams import running_sums
 
@@ -46,19 +46,29 @@ def playground(world: Any) -> Playground:
 
 
 def _extremes(source: CheckedSampler, ends: Bools) -> tuple[float, float]:
-    """The least and the most reward of one sample of each choice of every state that these samples reach.
+    """The least and the most reward of one sample of each choice.
 
-    A sampler need not answer about numbers that no play leads to, as an encoding may have them.
+    A sampler need not answer about numbers that no play leads to, as an encoding may have them; if it does not, the
+    states that such samples reach are looked at.
     """
     space, rng = source.space, np.random.default_rng(0)
-    seen, least, most = ends.copy(), math.inf, -math.inf
+    try:
+        _, rewards, _ = source.draw(spans(space.choice_ptr, np.flatnonzero(~ends))[0], rng)
+    except AlmostSureError:
+        rewards = _on_the_way(source, ends, rng)
+    return (float(rewards.min()), float(rewards.max())) if rewards.size else (0.0, 0.0)
+
+
+def _on_the_way(source: CheckedSampler, ends: Bools, rng: np.random.Generator) -> Floats:
+    """Rewards of samples that begin at the starts and go on where these lead."""
+    space, seen, found = source.space, ends.copy(), [np.zeros(0)]
     frontier = space.initial_states[~seen[space.initial_states]]
     while frontier.size:
         seen[frontier] = True
         successors, rewards, _ = source.draw(spans(space.choice_ptr, frontier)[0], rng)
-        least, most = min(least, float(rewards.min())), max(most, float(rewards.max()))
+        found.append(rewards)
         frontier = np.unique(successors[~seen[successors]])
-    return (least, most) if least <= most else (0.0, 0.0)
+    return np.concatenate(found)
 
 
 def world_of(ground: Playground) -> World:

@@ -82,8 +82,8 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
 def _cost_of_steps(engine: Engine, over: Bools) -> float:
     """What every step costs, if that is the same; otherwise 0."""
     gain, cost = engine.game.gain, -float(engine.game.gain.min(initial=0.0))
-    differs = gain != -cost
-    if engine.discount < 1 or np.count_nonzero(differs) > np.count_nonzero(over) or gain[differs].any():
+    differs, free = gain != -cost, np.diff(engine.mdp.choice_ptr)[over].sum()
+    if engine.discount < 1 or np.count_nonzero(differs) > free or gain[differs].any():
         return 0.0
     others = np.flatnonzero(differs)
     owner = np.searchsorted(engine.mdp.choice_ptr, others, side="right") - 1

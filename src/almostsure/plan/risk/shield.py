@@ -55,7 +55,7 @@ from almostsure.plan.risk.certificate import (
 )
 from almostsure.plan.risk.least import least_risk, least_within
 from almostsure.plan.risk.sums import Sums, risks_of, risks_within, sums_of
-from almostsure.shield.lookups import check_states, check_steps_left
+from almostsure.shield.lookups import check_states, check_steps_left, indices, is_one
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 
@@ -215,7 +215,7 @@ class RiskShield:
             If any row would be empty; it names the first.
         """
         s, left, rho = np.broadcast_arrays(
-            np.atleast_1d(whole_array("states", states)),
+            np.atleast_1d(whole_array("states", indices(self.mdp, states))),
             whole_array("remaining", remaining),
             np.asarray(risk, np.float64),
         )
@@ -255,7 +255,8 @@ class RiskShield:
         remaining = self.budget if budget is None else check_budget(budget)
         if remaining > self.budget:
             raise ArgumentError(f"budget must be at most the {self.budget} that this shield is for; got {remaining}")
-        states = np.atleast_1d(whole_array("states", [self.mdp.state(x) for x in np.ravel(state)]))
+        states = np.ravel(whole_array("states", indices(self.mdp, state)))
+        check_states(self.mdp, states)
         whole_budget = remaining == self.budget
         risk = np.array([self._start.get(s, self.risk) if whole_budget else self.risk for s in states.tolist()])
         left, steps = np.full(states.size, remaining, np.int64), self._all_steps(states.size)
@@ -264,7 +265,7 @@ class RiskShield:
             at = int(np.argmax(short))
             self._refuse(int(states[at]), remaining, float(risk[at]), int(steps[at]))
         last = () if self.horizon is None else (steps,)
-        if np.ndim(state) == 0:
+        if is_one(self.mdp, state):
             return int(states[0]), remaining, float(risk[0]), *(int(x[0]) for x in last)
         return states.astype(np.int64), left, risk, *last
 
