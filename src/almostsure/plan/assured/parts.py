@@ -31,11 +31,10 @@ def spread(graph, members):
 def cut(game, bounds, members, can_stay, part):
     """Fill the compact arrays of a component; members of one position follow one another.
 
-    Choices that may lead to pairs without a finite return are left out, and so are those that never leave their own
-    position; a position that ``can_stay`` gets the choice to rest, for 0, instead.  Returns the numbers of positions,
-    choices and entries; the largest expected reward of a choice that may stay in the component, −∞ if there is none;
-    the largest value of an exit, ∞ if one is worth +∞, NaN if the bounds of one are not known; the largest error of an
-    exit, the largest relative one, ∞ if there is anything above 0; and whether clearly all can leave by all choices.
+    Left out are choices that may lead to pairs without a finite return, or that never leave their own position; one
+    that ``can_stay`` gets the choice to rest, for 0.  Returns how many positions, choices and entries there are; the
+    largest reward of a choice that may stay in the component (−∞: none); the largest value of an exit (NaN: not known),
+    its largest error and the largest relative one (∞: something is above 0); and whether clearly all can always leave.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
@@ -45,8 +44,7 @@ def cut(game, bounds, members, can_stay, part):
     k, z, last, leaves, losing, is_endless = 0, 0, -1, False, False, False
     for i in range(members.size):
         read_ahead(game, members, i)
-        x = members[i]
-        here = np.int64(place[x])
+        x, here = members[i], np.int64(place[members[i]])
         if here != last:
             part_ptr[here], last = k, here
             if can_stay.size > 0 and can_stay[here]:
