@@ -33,7 +33,7 @@ def test_save_then_load_is_the_identity(tmp_path_factory, mdp, budget, random):
     path = tmp_path_factory.getbasetemp() / "policy.safetensors"
     policy = Policy.from_function(mdp, lambda s, k: random.choice(mdp.actions(s).tolist()), budget=budget)
     policy.save(path)
-    assert Policy.load(path, mdp) == policy
+    assert Policy.load(path, mdp) == policy.load(path, mdp) == policy
     spread = Policy.from_function(mdp, lambda s: {a: 1 / len(mdp.actions(s)) for a in mdp.actions(s).tolist()})
     spread.save(path)
     assert Policy.load(path, mdp) == spread

@@ -114,6 +114,23 @@ def test_refusals(mdp):
             shield.allowed(mdp.initial_state, 9, memory)
 
 
+def test_answers_are_kept_only_where_the_guard_says_that_they_never_change(mdp):
+    class Changing:
+        """A guard that says nothing about its answers."""
+
+        def __init__(self, shield):
+            self.shield, self.space, self.carries = shield, shield.space, shield.carries
+
+        def __getattr__(self, name):
+            if name == "is_fixed":
+                raise AttributeError(name)
+            return getattr(self.shield, name)
+
+    shield = Shield(minimal_budget(quiet(mdp, 4)))
+    assert MonitoredShield(shield).is_fixed
+    assert not MonitoredShield(Changing(shield)).is_fixed
+
+
 def two_damages():
     """Staying hurts by 0 or 1, and both lead to the same state."""
     return asure.from_transitions([0, 0, 0], [0, 0, 1], [0, 0, 1], [0.5, 0.5, 1], [1, 1, 0], [0, 1, 0], terminal=[1])

@@ -602,6 +602,16 @@ def test_valuations_become_names(path: Path) -> None:
     assert mdp.state_names == ("flag=true, x=2, y=0, z=0", "flag=true, x=2, y=0, z=0 (2)")
 
 
+def test_valuations_of_unknown_kinds_are_left_alone(path: Path) -> None:
+    index = foreign_index()
+    index["valuations"] = {
+        "states": {"unique": True, "classes": [{"variables": [{"name": "x", "type": {"type": "rational", "size": 8}}]}]}
+    }
+    mdp = load(write_members(path, foreign_members(index, valuations__states__valuations=bytes(2))))
+    assert mdp.state_names is None
+    assert not mdp.origin.variables
+
+
 # ---------------------------------------------------------------------- bad input
 
 
