@@ -9,11 +9,10 @@ Three lines answer the first question, which budget the start needs:
 Nothing is imported before it is used.  ``docs/index.md`` is the way into the documentation.
 """
 
-from typing import TYPE_CHECKING
-
 from almostsure.exports import on_demand
 
-if TYPE_CHECKING:
+with on_demand(globals()):
+    from almostsure import budget, errors, gym, learn, model, paper, plan, policy, report, shield, testing  # noqa: F401
     from almostsure.abstract import Grid, abstract
     from almostsure.budget import INFINITE, MinimalBudget, check_minimal_budget, check_upper, minimal_budget
     from almostsure.errors import AlmostSureError
@@ -81,23 +80,6 @@ __all__ = [
     # Errors; the others are in almostsure.errors
     "AlmostSureError",
 ]
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "almostsure.model": "MDP example from_function from_gymnasium from_map from_prism from_transitions load "
-        "product",
-        "almostsure.budget": "INFINITE MinimalBudget check_minimal_budget check_upper minimal_budget",
-        "almostsure.abstract": "Grid abstract",
-        "almostsure.policy": "Episodes Evaluation Policy evaluate simulate",
-        "almostsure.shield": "Shield",
-        "almostsure.plan": "AlmostSure Chance Expected RiskShield Solution solve_policy",
-        "almostsure.learn": "OnlineShield compare explore learn_from_logs learn_minimal_budget samples_needed",
-        "almostsure.gym": "to_gymnasium",
-        "almostsure.errors": "AlmostSureError",
-    },
-    modules=("budget", "errors", "gym", "learn", "model", "paper", "plan", "policy", "report", "shield", "testing"),
-)
 
 
 def __dir__() -> list[str]:

@@ -1,42 +1,61 @@
 """Exports that are imported when they are first used, so that importing a package costs nothing.
 
-A package lists its exports three times, and a test compares the three: under ``TYPE_CHECKING``, for type checkers and
-editors; in ``__all__``, for readers; and here, by the module that holds them.
+A package imports what it exports inside ``with on_demand(globals())``, in the words that type checkers, editors and
+readers know, and names it in ``__all__``; a test compares the two.
 """
 
 from __future__ import annotations
 
+import builtins
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
+ONE_AT_A_TIME = Lock()  # packages that threads import at the same time
 
-def on_demand(package: str, homes: dict[str, str], modules: Iterable[str] = ()) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package.
+
+@contextmanager
+def on_demand(package: dict[str, Any]) -> Iterator[None]:
+    """Within it, ``from … import …`` is noted, and done when somebody asks the package for one of the names.
 
     Parameters
     ----------
     package
-        Its ``__name__``.
-    homes
-        From the full name of each module to the names that the package takes from it, with spaces between them.
-    modules
-        Submodules that can be reached as attributes without being imported first.
+        Its ``globals()``.  Imports of other modules are left alone; a submodule is imported from the package itself.
     """
-    home = {name: module for module, names in homes.items() for name in names.split()}
+    home: dict[str, str] = {}
+
+    def note(name: str, importer: Any = None, local: Any = None, wanted: Any = (), level: int = 0) -> Any:
+        if importer is not package:
+            return usual(name, importer, local, wanted, level)
+        names = dict.fromkeys(wanted, name)
+        home.update(names)
+        return SimpleNamespace(**names)  # so that the statement finds what it asks for
 
     def attribute(name: str) -> Any:
-        if name in modules:
-            return import_module(f"{package}.{name}")
         if name not in home:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{_elsewhere(package, name)}")
-        value = getattr(import_module(home[name]), name)
-        setattr(sys.modules[package], name, value)  # the next access finds it at once
+            raise AttributeError(f"module {this!r} has no attribute {name!r}{_elsewhere(this, name)}")
+        submodule = home[name] == this
+        value = import_module(f"{this}.{name}") if submodule else getattr(import_module(home[name]), name)
+        package[name] = value  # the next access finds it at once
         return value
 
-    return attribute
+    this: str = package["__name__"]
+    with ONE_AT_A_TIME:
+        usual = builtins.__import__
+        builtins.__import__ = note  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            builtins.__import__ = usual
+    for name in home:
+        del package[name]
+    package["__getattr__"] = attribute
 
 
 def package_version() -> str:

@@ -3,11 +3,9 @@
 Its exports are imported on demand, so that the process that checks a certificate loads no engine.
 """
 
-from typing import TYPE_CHECKING
-
 from almostsure.exports import on_demand
 
-if TYPE_CHECKING:
+with on_demand(globals()):
     from almostsure.budget.certificate import check_minimal_budget, check_upper
     from almostsure.budget.explain import Explanation
     from almostsure.budget.grow import GrowingBudget
@@ -28,16 +26,3 @@ __all__ = [
     "least_levels",
     "minimal_budget",
 ]
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "almostsure.budget.certificate": "check_minimal_budget check_upper",
-        "almostsure.budget.explain": "Explanation",
-        "almostsure.budget.grow": "GrowingBudget",
-        "almostsure.budget.horizon": "HorizonBudget",
-        "almostsure.budget.minimal": "INFINITE MinimalBudget",
-        "almostsure.budget.solve": "minimal_budget",
-        "almostsure.budget.tank": "least_capacity least_levels",
-    },
-)

@@ -3,11 +3,9 @@
 ``docs/learning.md`` says which guarantee each way gives.
 """
 
-from typing import TYPE_CHECKING
-
 from almostsure.exports import on_demand
 
-if TYPE_CHECKING:
+with on_demand(globals()):
     from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
     from almostsure.learn.comparison.compare import compare
     from almostsure.learn.comparison.result import Comparison
@@ -48,22 +46,3 @@ __all__ = [
     "read_ledger",
     "samples_needed",
 ]
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "almostsure.learn.bounds": "Confidence confidence delta_bought mu_bought samples_needed",
-        "almostsure.learn.comparison.result": "Comparison",
-        "almostsure.learn.comparison.compare": "compare",
-        "almostsure.learn.counts": "Counts",
-        "almostsure.learn.ledger": "Episode Ledger Surprise Violation read_ledger",
-        "almostsure.learn.logs.learn": "learn_from_logs",
-        "almostsure.learn.minimal": "LearnedBudget learn_minimal_budget",
-        "almostsure.learn.online": "OnlineShield",
-        "almostsure.learn.sampling.count": "count_outcomes",
-        "almostsure.learn.sampling.crew": "RayCluster",
-        "almostsure.learn.sampling.env_sampler": "EnvSampler",
-        "almostsure.learn.sampling.samplers": "FunctionSampler Sampler",
-        "almostsure.learn.exploration": "ByName explore",
-    },
-)

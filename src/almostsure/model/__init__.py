@@ -1,10 +1,8 @@
 """The Markov decision process, and the ways into and out of it."""
 
-from typing import TYPE_CHECKING
-
 from almostsure.exports import on_demand
 
-if TYPE_CHECKING:
+with on_demand(globals()):
     from almostsure.model.build.damage import known_damage
     from almostsure.model.build.examples import example, example_names
     from almostsure.model.build.function import from_function
@@ -58,25 +56,3 @@ __all__ = [
     "product",
     "to_storm",
 ]
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "almostsure.model.build.transitions": "from_transitions",
-        "almostsure.model.build.damage": "known_damage",
-        "almostsure.model.build.matrices": "from_matrices",
-        "almostsure.model.show.draw": "draw_map",
-        "almostsure.model.build.examples": "example example_names",
-        "almostsure.model.umb.files": "load",
-        "almostsure.model.build.function": "from_function",
-        "almostsure.model.build.grid": "Cell from_map",
-        "almostsure.model.layout": "Layout",
-        "almostsure.model.mdp": "MDP Outcome",
-        "almostsure.model.monitors": "ENDED FORBIDDEN Automaton Monitor Refill SecondBudget Steps",
-        "almostsure.model.products": "product",
-        "almostsure.model.source": "as_model",
-        "almostsure.model.storm.read": "from_prism",
-        "almostsure.model.storm.write": "to_storm",
-        "almostsure.model.build.tables": "from_gymnasium from_table",
-    },
-)

@@ -12,11 +12,9 @@ are named as in the paper and numbered by kind, in the order in which they appea
 :data:`CLAIMS` lists all of them, and :func:`reproduce` runs them and writes tables, figures and a report.
 """
 
-from typing import TYPE_CHECKING
-
 from almostsure.exports import on_demand
 
-if TYPE_CHECKING:
+with on_demand(globals()):
     from almostsure.budget.reference import algorithm_1, barrier, budget_operator
     from almostsure.paper.claim import Check, Claim
     from almostsure.paper.experiments import experiment
@@ -43,15 +41,3 @@ __all__ = [
     "from_history_policy",
     "to_history_policy",
 ]
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "almostsure.budget.reference": "algorithm_1 barrier budget_operator",
-        "almostsure.paper.claim": "Check Claim",
-        "almostsure.paper.experiments": "experiment",
-        "almostsure.paper.history": "augment_history forget_budget from_history_policy to_history_policy",
-        "almostsure.paper.reproduction": "CLAIMS Reproduction check reproduce",
-        "almostsure.policy.augment": "augment",
-    },
-)

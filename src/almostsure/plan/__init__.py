@@ -1,10 +1,8 @@
 """The best policy under a constraint on damage, and how its return depends on the budget."""
 
-from typing import TYPE_CHECKING
-
 from almostsure.exports import on_demand
 
-if TYPE_CHECKING:
+with on_demand(globals()):
     from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
     from almostsure.plan.risk.shield import RiskShield
     from almostsure.plan.solution import Solution
@@ -28,16 +26,3 @@ __all__ = [
     "solve_policy",
     "suggest_budget",
 ]
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "almostsure.plan.constraints": "AlmostSure Chance Constraint Expected",
-        "almostsure.plan.risk.shield": "RiskShield",
-        "almostsure.plan.solution": "Solution",
-        "almostsure.plan.solve": "solve_policy",
-        "almostsure.plan.tradeoff.budget_frontiers": "BudgetFrontier budget_frontier",
-        "almostsure.plan.tradeoff.frontiers": "Frontier frontier",
-        "almostsure.plan.tradeoff.suggest": "Suggestion suggest_budget",
-    },
-)

@@ -1,10 +1,8 @@
 """Policies: what they play, what they achieve exactly, and what happens when they are played."""
 
-from typing import TYPE_CHECKING
-
 from almostsure.exports import on_demand
 
-if TYPE_CHECKING:
+with on_demand(globals()):
     from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
     from almostsure.policy.evaluation.worst import worst_damage
     from almostsure.policy.policy import Policy
@@ -12,14 +10,3 @@ if TYPE_CHECKING:
     from almostsure.policy.simulation.simulate import simulate
 
 __all__ = ["Episodes", "Evaluation", "Policy", "Trajectory", "evaluate", "simulate", "worst_damage"]
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "almostsure.policy.evaluation.evaluate": "Evaluation evaluate",
-        "almostsure.policy.policy": "Policy",
-        "almostsure.policy.simulation.episodes": "Episodes Trajectory",
-        "almostsure.policy.simulation.simulate": "simulate",
-        "almostsure.policy.evaluation.worst": "worst_damage",
-    },
-)

@@ -14,11 +14,9 @@ A shield is a :class:`Guard`: wrappers, learners and exports speak to that proto
 carried along a run.
 """
 
-from typing import TYPE_CHECKING
-
 from almostsure.exports import on_demand
 
-if TYPE_CHECKING:
+with on_demand(globals()):
     from almostsure.shield.feasible import Violation
     from almostsure.shield.horizon import HorizonShield
     from almostsure.shield.inside import Restricted, Trimmed, restrict, trim
@@ -38,15 +36,3 @@ __all__ = [
     "restrict",
     "trim",
 ]
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "almostsure.shield.feasible": "Violation",
-        "almostsure.shield.horizon": "HorizonShield",
-        "almostsure.shield.inside": "Restricted Trimmed restrict trim",
-        "almostsure.shield.monitored": "MonitoredShield",
-        "almostsure.shield.protocol": "Guard Run",
-        "almostsure.shield.shield": "Shield",
-    },
-)

@@ -8,11 +8,10 @@
   any size.
 """
 
-from typing import TYPE_CHECKING
-
 from almostsure.exports import on_demand
 
-if TYPE_CHECKING:
+# On demand, because only the strategies need Hypothesis.
+with on_demand(globals()):
     from almostsure.model.build.grid import grid_family
     from almostsure.testing.environments import check_shielded_env
     from almostsure.testing.families import chain, garnet, ladder, rings
@@ -31,15 +30,3 @@ __all__ = [
     "rings",
     "transitions",
 ]
-
-# On demand, because only the strategies need Hypothesis.
-__getattr__ = on_demand(
-    __name__,
-    {
-        "almostsure.testing.families": "chain garnet ladder rings",
-        "almostsure.model.build.grid": "grid_family",
-        "almostsure.testing.environments": "check_shielded_env",
-        "almostsure.testing.models": "Transitions mdps transitions",
-        "almostsure.testing.unions": "random_union",
-    },
-)
