@@ -15,32 +15,28 @@ from typing import Any
 import numpy as np
 
 from almostsure.errors import LimitReached
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components
-from almostsure.plan.programme.occupation import FEASIBLE, loses, mean_gain
+from almostsure.plan.programme.highs import FEASIBLE
+from almostsure.plan.programme.means import mean_gain
 from almostsure.policy.evaluation.linear import SuperLU
 
 NEARLY = 1e-6  # by how much a choice may seem to lose, times the rewards' size, to be tried
 ROUNDING = 2e-15  # what is left of a reward that cancels out, times the size of what it was computed from
 
 
-def free_choices(flow: Flow) -> tuple[Bools, Floats, Bools]:
+def free_choices(flow: Flow, unknown: list[Bools]) -> tuple[Bools, Floats, Bools]:
     """The choices that are worth nothing in the long run, and the potential h: no cost, and r = h − P h.
 
-    Where no rewards cancel out, these are the choices without cost and reward, and h is 0.  End components with a
-    clearly positive mean reward must have been taken out before; those where it is so small that only h shows it are
-    returned, [states].
+    Where no rewards cancel out, these are the choices without cost and reward, and h is 0.  Others are looked for in
+    the end components of which it is ``unknown`` whether they gain or lose (the choices of each).  Those that gain so
+    little that only h shows it are returned, [states].
     """
     free: Bools = (flow.reward == 0) & (flow.cost == 0)
     potential, forever = np.zeros(flow.num_states), np.zeros(flow.num_states, np.bool_)
-    if not (flow.reward > 0).any():
-        return free, potential, forever
-    label, inner = end_components(flow, flow.cost == 0)
-    for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
-        part = inner & (label[flow.owner] == number)
+    for part in unknown:
         scale = float(np.abs(flow.reward[part]).max())
-        if loses(flow, part, FEASIBLE * scale):
-            continue  # nothing cancels out where every way round loses
         gain, guess = mean_gain(flow, part)
         if gain > -FEASIBLE * scale:
             loss = guess[flow.owner] - flow.reward - flow.moves @ guess
@@ -88,7 +84,7 @@ def lead_to(flow: Flow, inner: Bools, goals: Ints) -> Ints:
     back = flow.moves.tocsc()
     frontier = goals
     while frontier.size:
-        rows = np.unique(back[:, frontier].indices)
+        rows = np.unique(back.indices[spans(back.indptr, frontier)[0]])
         rows = rows[inner[rows] & ~is_done[flow.owner[rows]]]
         policy[flow.owner[rows][::-1]] = rows[::-1]
         frontier = np.unique(flow.owner[rows])

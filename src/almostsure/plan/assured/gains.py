@@ -26,7 +26,7 @@ from almostsure.plan.assured.cancelling import free_choices, lead_to
 from almostsure.plan.assured.steps import NOWHERE, Bounds, Game
 from almostsure.plan.graph import surely_leave
 from almostsure.plan.programme.flow import Flow, choice_graph, end_components
-from almostsure.plan.programme.occupation import FEASIBLE, gainful, loses
+from almostsure.plan.programme.means import gain_sign, gaining_components
 from almostsure.policy.evaluation.chain import add_up
 from almostsure.policy.evaluation.linear import SuperLU
 
@@ -46,33 +46,32 @@ class Found:
 
 
 def only_loses(game: Game, bounds: Bounds, members: Ints) -> bool:
-    """Whether who stays in a component loses for ever, clearly, gains or not: then nothing in it needs special care."""
+    """Whether who stays in a component loses for ever, gains or not: then nothing in it needs special care."""
     flow, _ = _flow(game, bounds, members)
-    label, inner = end_components(flow, flow.cost == 0)
-    for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
-        choices = inner & (label[flow.owner] == number)
-        if not loses(flow, choices, FEASIBLE * float(np.abs(flow.reward[choices]).max())):
-            return False
-    return True
+    return all(gain_sign(flow, choices) < 0 for choices in gaining_components(flow))
 
 
 def settle_gains(game: Game, bounds: Bounds, members: Ints) -> Found:
     """Values, errors and choices of a component in which gains lie on a way that is never left."""
     flow, exits = _flow(game, bounds, members)
     count = members.size
-    none = np.zeros(count, np.bool_)
-    forever = gainful(flow)
+    forever, unknown = np.zeros(count, np.bool_), []
+    for choices in gaining_components(flow):
+        sign = gain_sign(flow, choices)
+        if sign > 0:
+            forever[flow.owner[choices]] = True
+            break
+        if sign == 0:
+            unknown.append(choices)
     if not forever.any():
-        free, potential, forever = free_choices(flow)
+        free, potential, forever = free_choices(flow, unknown)
     if forever.any():
-        label, _ = end_components(flow, flow.cost == 0)
-        first = label == label[np.flatnonzero(forever)[0]]
-        return Found(value=np.zeros(count), error=np.zeros(count), choice=np.zeros(count, np.uint32), forever=first)
+        return Found(value=np.zeros(count), error=np.zeros(count), choice=np.zeros(count, np.uint32), forever=forever)
     part = _Game(flow, exits, free, potential)
-    part.solve()
+    part.solve(bool(unknown))
     first_choice = game.graph.ptr[members]
     chosen = np.where(part.choice >= 0, flow.choice[np.maximum(part.choice, 0)], first_choice)
-    return Found(value=part.value, error=part.error, choice=chosen, forever=none)
+    return Found(value=part.value, error=part.error, choice=chosen, forever=forever)
 
 
 def _flow(game: Game, bounds: Bounds, members: Ints) -> tuple[Flow, tuple[Floats, Floats, Floats]]:
@@ -143,9 +142,14 @@ class _Game:
         self.origin = np.concatenate([kept, -1 - number])[order]  # below 0: rest
         self.count = count
 
-    def solve(self) -> None:
-        """Values, errors and choices of the game's states (−1: none that is better than another)."""
+    def solve(self, unknown: bool) -> None:
+        """Values, errors and choices of the game's states (−1: none that is better than another).
+
+        Where nobody surely leaves it is −∞, since staying for ever loses; that is proved here if it is ``unknown``.
+        """
         live, usable, policy = surely_leave(choice_graph(self.owner, self.moves), self.leaks)
+        if unknown:
+            self._check_losses(~live)
         value, error = np.full(self.count, -np.inf), np.zeros(self.count)
         chosen = np.full(self.count, -1)
         if live.any():
@@ -155,6 +159,20 @@ class _Game:
         self.value = value[self.place] + self.potential
         self.error = error[self.place] + 2 * EPSILON * np.abs(self.potential)
         self.choice = self._unfold(chosen)
+
+    def _check_losses(self, lost: Bools) -> None:
+        flow = Flow(
+            choice_ptr=np.searchsorted(self.owner, np.arange(self.count + 1)), owner=self.owner, moves=self.moves,
+            reward=self.constant, cost=(self.leaks | ~lost[self.owner]).astype(np.float64),
+            initial=np.zeros(self.count), state=np.arange(self.count), choice=np.arange(self.owner.size),
+        )  # fmt: skip
+        for choices in gaining_components(flow):
+            if gain_sign(flow, choices, self.size) >= 0:
+                raise LimitReached(
+                    f"gains and losses in a cycle of {np.unique(self.owner[choices]).size} states, which is never "
+                    "left, are so far apart in size that 64-bit numbers cannot tell which prevail. Pass discount "
+                    "below 1, or a larger budget with which it can be left."
+                )
 
     def _unfold(self, chosen: Ints) -> Ints:
         """The choice of each state from those of the places: inside a place, everybody goes to where it is left."""

@@ -15,21 +15,18 @@ A vertex of the programme is a policy that plays at random in one state at most.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from almostsure.errors import LimitReached
-from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.model.mdp import Bools, Ints
 from almostsure.plan.programme.flow import Flow, end_components, reachable, surely_stops
+from almostsure.plan.programme.highs import highs, outgoing
 from almostsure.plan.programme.lagrange import Answer, Improper, Priced, Search
+from almostsure.plan.programme.means import gainful
 
-FEASIBLE = 1e-9  # what HiGHS may miss a row by
 SMALL = 500  # choices up to which HiGHS is the faster one
-ROUNDS = 300  # of value iteration, before a programme is solved instead
-FAR = 1e5  # rewards
 REACHED = 1e-7  # a flow into an endless gain below this is none
 
 
@@ -138,73 +135,6 @@ def _trimmed(flow: Flow, states: Bools) -> Flow:
     return kept.keep(ends, choices)
 
 
-def gainful(flow: Flow) -> Bools:
-    """The states of the end components without cost whose mean reward can be positive, [states]."""
-    label, inner = end_components(flow, flow.cost == 0)
-    result = np.zeros(flow.num_states, np.bool_)
-    for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
-        choices = inner & (label[flow.owner] == number)
-        least = FEASIBLE * np.abs(flow.reward[choices]).max()
-        if (flow.reward[choices] >= 0).all() or _gains(flow, choices, least):
-            result[label == number] = True
-    return result
-
-
-def _gains(flow: Flow, choices: Bools, least: float) -> bool:
-    """Whether the best mean reward per step of one end component is above ``least``.
-
-    A few rounds of value iteration mostly decide; the programme is for those so close that they don't.
-    """
-    for low, high in _enclosures(flow, choices):
-        if low > least or high <= least:
-            return low > least
-    return mean_gain(flow, choices)[0] > least
-
-
-def loses(flow: Flow, choices: Bools, least: float) -> bool:
-    """Whether value iteration shows that the best mean reward per step of one end component is below −``least``."""
-    for low, high in _enclosures(flow, choices):
-        if high < -least or low >= -least:
-            return high < -least
-    return False
-
-
-def _enclosures(flow: Flow, choices: Bools) -> Iterator[tuple[float, float]]:
-    """Ever closer bounds of the best mean reward per step among choices of one end component.
-
-    For any numbers h, the least and the largest of max over choices of [reward + P h] − h, over the states, enclose it.
-    """
-    part = np.flatnonzero(choices)
-    states, first = np.unique(flow.owner[part], return_index=True)  # choices are ordered by their owners
-    moves, reward = flow.moves[part][:, states], flow.reward[part]
-    h = np.zeros(states.size)
-    for _ in range(ROUNDS):
-        change = np.maximum.reduceat(reward + moves @ h, first) - h
-        yield float(change.min()), float(change.max())
-        h += (change - change.min()) / 2  # half a step, so that it does not go round in circles
-        if h.max() - h.min() > FAR * np.abs(reward).max():  # rounding would count
-            return
-
-
-def mean_gain(flow: Flow, choices: Bools) -> tuple[float, Floats]:
-    """The best mean reward per step among choices of one end component: a programme over circulations.
-
-    Its dual solution comes with it, [states]: numbers h with h ≥ reward − mean + P h on all of the choices.
-    """
-    part = np.flatnonzero(choices)
-    states, owner = np.unique(flow.owner[part], return_inverse=True)
-    balance = _outgoing(owner, states.size) - flow.moves[part][:, states].T
-    from scipy.sparse import csr_array, vstack
-
-    matrix = vstack([balance, csr_array(np.ones((1, part.size)))])
-    right = np.append(np.zeros(states.size), 1.0)
-    answer = _highs(matrix, flow.reward[part], right, right)
-    answer.run()
-    potential = np.zeros(flow.num_states)
-    potential[states] = np.array(answer.getSolution().row_dual)[:-1]
-    return float(answer.getInfo().objective_function_value), potential
-
-
 # ---------------------------------------------------------------------- solving
 
 
@@ -239,11 +169,11 @@ class _Highs:
     def __init__(self, flow: Flow, discount: float) -> None:
         from scipy.sparse import csr_array, vstack
 
-        balance = _outgoing(flow.owner, flow.num_states) - discount * flow.moves.T
+        balance = outgoing(flow.owner, flow.num_states) - discount * flow.moves.T
         matrix = vstack([balance, csr_array(flow.cost[None])])
         self.states = flow.num_states
         lower, upper = np.append(flow.initial, -np.inf), np.append(flow.initial, np.inf)
-        self.highs = _highs(matrix, flow.reward, lower, upper)
+        self.highs = highs(matrix, flow.reward, lower, upper)
 
     def solve(self, limit: float | None) -> Answer | None:
         """The optimum with the given limit, or None if nothing is feasible."""
@@ -267,33 +197,3 @@ class _Highs:
             price=max(float(duals[-1]), 0.0),
             potential=duals[:-1],
         )
-
-
-def _outgoing(owner: Ints, states: int) -> Any:
-    from scipy.sparse import csr_array
-
-    return csr_array((np.ones(owner.size), (owner, np.arange(owner.size))), shape=(states, owner.size))
-
-
-def _highs(matrix: Any, objective: Floats, lower: Floats, upper: Floats) -> Any:
-    """A HiGHS instance that maximises ``objective`` over non-negative columns."""
-    import highspy
-    from scipy.sparse import csc_array
-
-    columns = csc_array(matrix)
-    programme = highspy.HighsLp()
-    programme.num_row_, programme.num_col_ = columns.shape
-    programme.sense_ = highspy.ObjSense.kMaximize
-    programme.col_cost_ = objective
-    programme.col_lower_, programme.col_upper_ = np.zeros(columns.shape[1]), np.full(columns.shape[1], np.inf)
-    programme.row_lower_, programme.row_upper_ = lower, upper
-    programme.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    programme.a_matrix_.start_ = columns.indptr
-    programme.a_matrix_.index_ = columns.indices
-    programme.a_matrix_.value_ = columns.data
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
-    for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-        highs.setOptionValue(option, FEASIBLE)
-    highs.passModel(programme)
-    return highs

@@ -1,0 +1,42 @@
+"""Linear programmes in HiGHS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from almostsure.model.mdp import Floats, Ints
+
+FEASIBLE = 1e-9  # what HiGHS may miss a row by
+
+
+def outgoing(owner: Ints, states: int) -> Any:
+    """Which choices belong to which state, as ones in a sparse matrix, [states, choices]."""
+    from scipy.sparse import csr_array
+
+    return csr_array((np.ones(owner.size), (owner, np.arange(owner.size))), shape=(states, owner.size))
+
+
+def highs(matrix: Any, objective: Floats, lower: Floats, upper: Floats) -> Any:
+    """A HiGHS instance that maximises ``objective`` over non-negative columns."""
+    import highspy
+    from scipy.sparse import csc_array
+
+    columns = csc_array(matrix)
+    programme = highspy.HighsLp()
+    programme.num_row_, programme.num_col_ = columns.shape
+    programme.sense_ = highspy.ObjSense.kMaximize
+    programme.col_cost_ = objective
+    programme.col_lower_, programme.col_upper_ = np.zeros(columns.shape[1]), np.full(columns.shape[1], np.inf)
+    programme.row_lower_, programme.row_upper_ = lower, upper
+    programme.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    programme.a_matrix_.start_ = columns.indptr
+    programme.a_matrix_.index_ = columns.indices
+    programme.a_matrix_.value_ = columns.data
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
+        solver.setOptionValue(option, FEASIBLE)
+    solver.passModel(programme)
+    return solver

@@ -1,0 +1,162 @@
+"""The best mean reward per step in an end component: whether going on there for ever gains or loses.
+
+For any numbers h, the least and the largest of max over choices of [reward + P h] − h, over the states, enclose the
+best mean.  Value iteration makes good numbers h, and so does the dual of a linear programme.
+
+Where a state is hardly ever left, the mean per step is next to nothing, whatever happens after leaving.  Its sign does
+not depend on how long each visit takes, so it is also looked for in the component *without loops*, where a choice takes
+as many steps as it needs to move on.  What is said of a sign is proved: all rounding is inside the enclosure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.plan.programme.flow import Flow, end_components
+from almostsure.plan.programme.highs import FEASIBLE, highs, outgoing
+from almostsure.policy.evaluation.chain import add_up
+
+ROUNDS = 300  # of value iteration, before a programme is solved instead
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+def gainful(flow: Flow) -> Bools:
+    """The states of the end components without cost whose mean reward can be clearly positive, [states]."""
+    result = np.zeros(flow.num_states, np.bool_)
+    for choices in gaining_components(flow):
+        if _gains(flow, choices):
+            result[flow.owner[choices]] = True
+    return result
+
+
+def gaining_components(flow: Flow) -> Iterator[Bools]:
+    """The choices of each end component without cost in which some reward is above 0."""
+    label, inner = end_components(flow, flow.cost == 0)
+    for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
+        yield inner & (label[flow.owner] == number)
+
+
+def _gains(flow: Flow, choices: Bools) -> bool:
+    """Whether the best mean reward per step is above what HiGHS may miss it by.
+
+    A few rounds of value iteration mostly decide; the programme is for those so close that they don't.
+    """
+    component = _Component.of(flow, choices, np.abs(flow.reward))
+    if (component.reward >= 0).all():
+        return True
+    least = FEASIBLE * float(component.size.max())
+    for low, high in component.enclosures(np.zeros(component.num_states)):
+        if low > least or high <= least:
+            return low > least
+    return component.programme()[0] > least
+
+
+def gain_sign(flow: Flow, choices: Bools, size: Floats | None = None) -> int:
+    """1 if some policy gains for ever among choices of one end component, −1 if all lose, 0 if that is not known.
+
+    ``size`` is what the rewards were computed from, where that is larger than they are: their error is in proportion.
+    """
+    component = _Component.of(flow, choices, np.abs(flow.reward) if size is None else size)
+    error = 4 * EPSILON * component.size
+    if (component.reward + error < 0).all():
+        return -1
+    stuck = component.leaving() == 0  # who only loops gains, loses or neither, whatever the others do
+    if (component.reward > error)[stuck].any():
+        return 1
+    if stuck.all():
+        return 0
+    zero, moving = np.zeros(component.num_states), component.without_loops()
+    sign = component.sign(zero) or moving.sign(zero) or moving.sign(moving.programme()[1])
+    return sign if (component.reward + error < 0)[stuck].all() else max(sign, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Component:
+    """An end component of a flow problem, on its own."""
+
+    owner: Ints  # [choices], ordered
+    moves: Any  # CSR [choices, states]
+    reward: Floats  # [choices]
+    size: Floats  # [choices], their error is a few units of this in the last place
+
+    @staticmethod
+    def of(flow: Flow, choices: Bools, size: Floats) -> _Component:
+        part = np.flatnonzero(choices)
+        states, owner = np.unique(flow.owner[part], return_inverse=True)
+        moves = flow.moves[part][:, states]
+        return _Component(owner=owner, moves=moves, reward=flow.reward[part], size=size[part])
+
+    @property
+    def num_states(self) -> int:
+        return int(self.moves.shape[1])
+
+    def leaving(self) -> Floats:
+        """The probability that a choice leads to another state, without cancellation, [choices]."""
+        rows, others = self._entries()
+        return add_up(rows[others], self.moves.data[others], self.owner.size)
+
+    def without_loops(self) -> _Component:
+        """The component in which each choice is repeated until it moves on; those that never do are left out."""
+        from scipy.sparse import csr_array
+
+        rows, others = self._entries()
+        leaving = self.leaving()
+        kept, place = leaving > 0, np.cumsum(leaving > 0) - 1
+        at, weight = place[rows[others]], self.moves.data[others] / leaving[rows[others]]
+        moves = csr_array((weight, (at, self.moves.indices[others])), shape=(int(kept.sum()), self.num_states))
+        leaving = leaving[kept]
+        return _Component(
+            owner=self.owner[kept], moves=moves, reward=self.reward[kept] / leaving, size=self.size[kept] / leaving
+        )
+
+    def _entries(self) -> tuple[Ints, Bools]:
+        """The choice of each entry of ``moves``, and whether it leads elsewhere."""
+        rows = np.repeat(np.arange(self.owner.size), np.diff(self.moves.indptr))
+        return rows, self.moves.indices != self.owner[rows]
+
+    def sign(self, h: Floats) -> int:
+        """Of the best mean, by value iteration from ``h``; 0 if it is not known."""
+        for low, high in self.enclosures(h):
+            if low > 0 or high < 0:
+                return 1 if low > 0 else -1
+        return 0
+
+    def enclosures(self, h: Floats) -> Iterator[tuple[float, float]]:
+        """Ever closer bounds of the best mean, rounding included."""
+        first = np.searchsorted(self.owner, np.arange(self.num_states))
+        units = EPSILON * (np.diff(self.moves.indptr) + 8)
+        for _ in range(ROUNDS):
+            change = self.reward + self.moves @ h - h[self.owner]
+            error = units * (self.size + self.moves @ np.abs(h) + np.abs(h[self.owner]))
+            yield float(np.maximum.reduceat(change - error, first).min()), float((change + error).max())
+            best = np.maximum.reduceat(change, first)
+            if best.max() - best.min() <= 4 * error.max():
+                return
+            h = h + best / 2  # half a step, so that it does not go round in circles
+            h -= h.min()
+
+    def programme(self) -> tuple[float, Floats]:
+        """The best mean, as a programme over circulations; and its dual h, with h ≥ reward − mean + P h."""
+        from scipy.sparse import csr_array, vstack
+
+        scale = float(np.abs(self.reward).max()) or 1.0
+        balance = outgoing(self.owner, self.num_states) - self.moves.T
+        matrix = vstack([balance, csr_array(np.ones((1, self.owner.size)))])
+        right = np.append(np.zeros(self.num_states), 1.0)
+        answer = highs(matrix, self.reward / scale, right, right)
+        answer.run()
+        mean = scale * float(answer.getInfo().objective_function_value)
+        return mean, scale * np.array(answer.getSolution().row_dual)[:-1]
+
+
+def mean_gain(flow: Flow, choices: Bools) -> tuple[float, Floats]:
+    """The best mean reward per step among choices of one end component, and numbers h for its states, [states]."""
+    component = _Component.of(flow, choices, np.abs(flow.reward))
+    potential = np.zeros(flow.num_states)
+    mean, potential[np.unique(flow.owner[choices])] = component.programme()
+    return mean, potential
