@@ -19,6 +19,7 @@ from almostsure.abstract.compiled.needs import patterns_need
 from almostsure.abstract.enclosure.images import Images, blocks
 from almostsure.abstract.upper import UpperBudget
 from almostsure.arguments import whole_array
+from almostsure.budget.certificate import show
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError
 from almostsure.memory import require
@@ -100,10 +101,9 @@ def verified(
     wrong = np.flatnonzero(least > values[finite])
     if wrong.size:
         cell = int(np.flatnonzero(finite)[wrong[0]])
-        need = "∞" if least[wrong[0]] == INFINITE else str(least[wrong[0]])
         raise CertificateError(
             f"the value of {abstraction.grid.describe(cell)} is too small: it claims {values[cell]}, but its best "
-            f"pattern needs {need} ({wrong.size:,} cells break the condition)",
+            f"pattern needs {show(least[wrong[0]])} ({wrong.size:,} cells break the condition)",
             state=cell,
         )
     return UpperBudget(abstraction=abstraction, of_state=values, row=row, needs=needs, cap=cap, engine=engine)

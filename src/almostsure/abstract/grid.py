@@ -16,6 +16,7 @@ import numpy.typing as npt
 from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.memory import available, show
+from almostsure.model.arrays import frozen
 
 Floats = npt.NDArray[np.float64]
 OUTSIDE = -1  # the "cell" of a point outside the box
@@ -200,8 +201,7 @@ def _edges(low: float, high: float, count: int) -> Floats:
     steps = np.arange(count + 1, dtype=np.float64)
     edges = low * ((count - steps) / count) + high * (steps / count)
     edges[0], edges[-1] = low, high
-    edges.flags.writeable = False
-    return edges
+    return frozen(edges)
 
 
 def _sequence(name: str, values: object) -> Sequence[float]:

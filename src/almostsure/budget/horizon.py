@@ -27,6 +27,7 @@ from almostsure.budget.certificate import check_rises
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile
 from almostsure.files import load_tensors, save_tensors
+from almostsure.model.arrays import frozen
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Ints
 
@@ -190,11 +191,8 @@ def horizon_budget(mdp: MDP, rises: Rises, steps: int, cap: int | None, settled:
         of_choice[of_state[mdp.choice_states()] == INFINITE] = INFINITE
     if cap is not None:
         of_choice[of_choice > cap] = INFINITE
-    for array in (of_state, of_choice):
-        array.flags.writeable = False
-    return HorizonBudget(
-        mdp=mdp, horizon=steps, rises=rises, of_state=of_state, of_choice=of_choice, cap=cap, settled=settled
-    )
+    values = {"of_state": frozen(of_state), "of_choice": frozen(of_choice)}
+    return HorizonBudget(mdp=mdp, horizon=steps, rises=rises, cap=cap, settled=settled, **values)
 
 
 def worst_of_choices(mdp: MDP, values: Values) -> Values:

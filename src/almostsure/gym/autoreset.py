@@ -44,15 +44,7 @@ class Resets:
 
     def chosen(self, options: dict[str, Any] | None) -> Bools:
         """Which environments a reset with these options resets.  Ask before it: Gymnasium takes the mask out."""
-        chosen = None if options is None else options.get("reset_mask")
-        if chosen is None:
-            return self.everybody.copy()
-        if self.over is None:
-            raise ResetNeeded("reset all environments before resetting some of them")
-        mask = np.array(chosen, np.bool_)
-        if mask.shape != (self.num_envs,):
-            raise ArgumentError(f"reset_mask must be {self.num_envs} booleans; got shape {list(mask.shape)}")
-        return mask
+        return chosen(options, self.num_envs, begun=self.over is not None)
 
     def reset(self, who: Bools) -> None:
         """Take note of which environments were reset."""
@@ -83,6 +75,19 @@ class Resets:
             return None
         found = infos.get("final_info")
         return found if isinstance(found, dict) else {}
+
+
+def chosen(options: dict[str, Any] | None, num_envs: int, *, begun: bool) -> Bools:
+    """Which environments a reset with these options resets; some only if all of them have ``begun``."""
+    mask = None if options is None else options.get("reset_mask")
+    if mask is None:
+        return np.ones(num_envs, np.bool_)
+    who = np.array(mask)
+    if who.shape != (num_envs,) or who.dtype != np.bool_:
+        raise ArgumentError(f"reset_mask must be {num_envs} booleans; got {mask!r}")
+    if not begun:
+        raise ResetNeeded("reset all environments before resetting some of them")
+    return who
 
 
 def read(infos: Infos, key: str, at: int) -> Any:

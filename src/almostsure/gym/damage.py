@@ -72,7 +72,7 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         """Begin an episode with the whole budget."""
         self._started = False  # until all is well
         observation, info = self.env.reset(seed=seed, options=options)
-        _check_reset(info)
+        check_reset(info, "damage", "cost")
         self._before, self._remaining, self._started = self._kept(observation), self._budget or 0, True
         return observation, self._info(info, 0)
 
@@ -137,7 +137,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         who = self._resets.chosen(options)
         observations, infos = self.env.reset(seed=seed, options=options)
         self._resets.reset(who)
-        _check_resets(infos, who)
+        check_resets(infos, who, "damage", "cost")
         self._before = self._each(observations)
         self._remaining[who] = self._budget or 0
         return observations, self._infos(infos, who, np.zeros(self.num_envs, np.int64))
@@ -160,7 +160,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
                 raise _no_cost(infos)
             damages[at] = check_damage(cost, f"in environment {at}, after action {taken[at]!r}")
         keys = ("damage", "cost") if "_cost" in infos else ("damage",)  # otherwise it is the sixth value of the step
-        _check_resets(infos, ~acting if final is None else ended, keys)
+        check_resets(infos, ~acting if final is None else ended, *keys)
         self._before = after
         self._remaining = np.where(acting, self._remaining - damages, self._budget or 0)
         if final is not None:
@@ -187,16 +187,20 @@ def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
     return observation, reward, terminated, truncated, info
 
 
-def _check_reset(info: dict[str, Any]) -> None:
-    """Refuse an environment whose reset hurts."""
-    for key in ("damage", "cost"):
+def check_reset(info: dict[str, Any], *keys: str) -> None:
+    """Refuse an environment whose reset hurts, by what ``info`` says under the keys."""
+    for key in keys:
         if info.get(key):
             raise ModelError(f"a reset must do no damage; info[{key!r}] is {info[key]!r} after it")
 
 
-def _check_resets(infos: Infos, who: Bools, keys: tuple[str, ...] = ("damage", "cost")) -> None:
-    for at in np.flatnonzero(who).tolist():
-        _check_reset({key: read(infos, key, at) for key in keys})
+def check_resets(infos: Infos, who: Bools, *keys: str) -> None:
+    """The same for some environments of a vector."""
+    for at in np.flatnonzero(who).tolist() if infos.keys() & keys else ():
+        for key in keys:
+            if damage := read(infos, key, at):
+                where = f"infos[{key!r}] of environment {at}"
+                raise ModelError(f"a reset must do no damage; {where} is {damage!r} after it")
 
 
 def check_damage(said: Any, where: str) -> int:

@@ -22,6 +22,7 @@ from almostsure.gym import fitting
 from almostsure.gym.observation import Form, Limits, Shown, show
 from almostsure.learn.ledger import Episode, Ledger, Violation
 from almostsure.learn.online import OnlineShield
+from almostsure.model.arrays import frozen
 from almostsure.model.build.damage import Damage
 from almostsure.model.mdp import MDP, Bools
 from almostsure.policy.policy import Policy, as_policy
@@ -369,8 +370,7 @@ def _enough_somewhere(guard: OnlineShield, budget: int) -> None:
 def _mask(allowed: npt.NDArray[Any], num_actions: int) -> Mask:
     mask = np.zeros(num_actions, np.int8)
     mask[allowed] = 1
-    mask.flags.writeable = False
-    return mask
+    return frozen(mask)
 
 
 def open_ledger(ledger: LedgerOrPath, guard: Guard) -> Ledger:

@@ -138,8 +138,7 @@ class _Same:
     def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
         return seen
 
-    def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
-        return seen
+    batch = single
 
 
 @final
@@ -208,19 +207,14 @@ class _Beside:
         self.space: Space[Any] = Dict({**parts, **entries})
 
     def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
-        return self._join(seen, (np.maximum(value, 0) for value in carried))
-
-    def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
-        return self._join(seen, (np.maximum(value, 0) for value in carried))
-
-    def _join(self, seen: Any, carried: Any) -> Any:
-        entries = {
-            name: (value[..., None] / max(limit or 1, 1)).astype(np.float32)
-            if self._normalised or limit is None
-            else value
-            for (name, limit), value in zip(self._limits.items(), carried, strict=True)
-        }
+        entries = {}
+        for (name, limit), given in zip(self._limits.items(), carried, strict=True):
+            value = np.maximum(given, 0)
+            is_share = self._normalised or limit is None
+            entries[name] = (value[..., None] / max(limit or 1, 1)).astype(np.float32) if is_share else value
         return {**(seen if self._joins else {"observation": seen}), **entries}
+
+    batch = single
 
 
 @final

@@ -20,7 +20,8 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 
 from almostsure.arguments import names_right_word
-from almostsure.errors import AlmostSureError, ModelError, NoSafeAction
+from almostsure.errors import AlmostSureError, NoSafeAction
+from almostsure.gym.damage import check_reset
 from almostsure.gym.fitting import most_steps
 from almostsure.gym.guarded import (
     NOWHERE,
@@ -157,9 +158,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             self._note("reset")
         self._allowed = NONE  # until all is well
         observation, info = self.env.reset(seed=seed, options=options)
-        said = "damage" if "damage" in info else "cost"
-        if info.get(said):
-            raise ModelError(f"a reset must do no damage; info[{said!r}] is {info[said]!r} after it")
+        check_reset(info, "damage" if "damage" in info else "cost")
         state, point = self.guarded.place(observation, self.env)
         run, _ = self.guarded.begin(state)
         self._steps, self._interventions, self._reward = 0, 0, 0.0

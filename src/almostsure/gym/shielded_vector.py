@@ -14,7 +14,8 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError, NoSafeAction
-from almostsure.gym.autoreset import Infos, Resets, read, said, some, write
+from almostsure.gym.autoreset import Infos, Resets, said, some, write
+from almostsure.gym.damage import check_resets
 from almostsure.gym.fitting import most_steps
 from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, Lived, StateOf, Told, no_action
 from almostsure.gym.observation import Form, show_final
@@ -120,7 +121,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
                 self._note(at, "reset")
         self._resets.over = None  # until all is well
         observations, infos = self.env.reset(seed=seed, options=options)
-        _check_resets(infos, who)
+        check_resets(infos, who, "damage" if "damage" in infos else "cost")
         states, self._points = self._find(observations, who)
         self._begin(who, states)
         self._resets.over = over
@@ -175,7 +176,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             replaced = replaced & ~ended
         if final is not None or acting is not self._all:
             began = ended if final is not None else ~acting
-            _check_resets(infos, began)
+            check_resets(infos, began, "damage" if "damage" in infos else "cost")
             self._begin(began, seen)
         self._resets.step(ended)
         shown = self.shown.batch(observations, self.guarded.shown(self._run), self._masks)
@@ -417,12 +418,3 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         if not self.guarded.is_sure and some(self._violated | self._stuck):
             own |= {"violation": self._violated.copy(), "stuck": self._stuck & ~self._violated}
         return write(infos, who, own)
-
-
-def _check_resets(infos: Infos, who: Bools) -> None:
-    """Refuse environments whose reset hurts."""
-    told = "damage" if "damage" in infos else "cost"
-    for at in np.flatnonzero(who).tolist() if told in infos else ():
-        damage = read(infos, told, at)
-        if damage:
-            raise ModelError(f"a reset must do no damage; infos[{told!r}] of environment {at} is {damage!r} after it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ FEW = 1 << 16  # states looked at together, so that nothing between two steps ta
 Ints = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,6 +113,12 @@ def terminal_states(arrays: Arrays) -> Bools:
         loops &= arrays.successor[outcome] == states[owner]
         result[states] = np.logical_and.reduceat(loops, np.searchsorted(owner, np.arange(states.size)))
     return result
+
+
+def frozen(array: Array) -> Array:
+    """The array itself, read-only from now on."""
+    array.flags.writeable = False
+    return array
 
 
 def offsets(owners: Ints, count: int) -> Ints:

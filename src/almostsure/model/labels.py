@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ModelError
+from almostsure.model.arrays import frozen
 
 Bools = npt.NDArray[np.bool_]
 Labels = Mapping[str, npt.ArrayLike]
@@ -27,8 +28,7 @@ def read_labels(labels: Labels | None, num_states: int, find: Callable[[Any], in
     for name, states in (labels or {}).items():
         if not isinstance(name, str) or not name:
             raise ModelError(f"labels must have names; got {name!r}")
-        found[name] = _holds(name, states, num_states, find)
-        found[name].flags.writeable = False
+        found[name] = frozen(_holds(name, states, num_states, find))
     return MappingProxyType(found)
 
 

@@ -19,11 +19,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, Blame, ModelError, UnknownName
-from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, index_dtype, ptr_of
+from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, frozen, index_dtype, ptr_of
 from almostsure.model.build.given import Actions, Initial, action_rows, initial_distribution, positive
 from almostsure.model.build.validate import check_choices, check_initial
 from almostsure.model.labels import Labels, read_labels, with_more_states
@@ -109,10 +108,11 @@ class Space:
         self.state_names = None
         self.action_names = checked_names("action", action_names)
         check_choices(choice_ptr, choice_action, lambda c: _describe_choice(choice_ptr, choice_action, self, c))
-        self.choice_ptr, self.choice_action = _read_only(choice_ptr), _read_only(choice_action)
+        self.choice_ptr, self.choice_action = frozen(choice_ptr), frozen(choice_action)
         self.state_names = checked_names("state", state_names, exactly=self.num_states)
         self.num_actions = self._count_actions()
-        self.initial_states, self.initial_probabilities = (_read_only(np.array(array)) for array in initial)
+        states, probabilities = initial
+        self.initial_states, self.initial_probabilities = frozen(np.array(states)), frozen(np.array(probabilities))
         check_initial(self.initial_states, self.initial_probabilities, self.num_states)
         if layout is not None and layout.cell.shape != (self.num_states,):
             raise ModelError(f"a layout must place each of the {self.num_states} states; got {layout.cell.size} places")
@@ -459,8 +459,3 @@ def _index(what: str, given: object, count: int) -> int:
     if not 0 <= index < count:
         raise UnknownName(what, given, (), f"{what.capitalize()}s are 0 … {count - 1}.")
     return index
-
-
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    array.flags.writeable = False
-    return array

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import PolicyError
+from almostsure.model.arrays import frozen
 from almostsure.model.mdp import MDP, Floats
 
 
@@ -26,9 +27,7 @@ def check_blocks(block: npt.ArrayLike) -> npt.NDArray[np.int32]:
     array = np.array(block)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu" or not 0 <= array.min() <= array.max() < 2**31:
         raise PolicyError("block must hold a whole number, 0 or more, for each number of steps left, at least one")
-    result: npt.NDArray[np.int32] = array.astype(np.int32)
-    result.flags.writeable = False
-    return result
+    return frozen(array.astype(np.int32))
 
 
 def shaped(name: str, array: npt.NDArray[Any], width: int, budget: int | None, blocks: int = 1) -> npt.NDArray[Any]:
@@ -38,8 +37,7 @@ def shaped(name: str, array: npt.NDArray[Any], width: int, budget: int | None, b
         wanted = " or ".join(f"[{row}, {width}]" for row in rows)
         raise PolicyError(f"{name} must have shape {wanted}; got {list(array.shape)}")
     if array.flags.writeable or not array.flags.c_contiguous:
-        array = np.array(array, order="C")
-        array.flags.writeable = False
+        return frozen(np.array(array, order="C"))
     return array
 
 

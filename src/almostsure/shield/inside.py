@@ -21,7 +21,7 @@ from almostsure.arguments import names_right_word
 from almostsure.budget.certificate import check_never_too_small
 from almostsure.budget.minimal import MinimalBudget
 from almostsure.memory import require
-from almostsure.model.arrays import ptr_of, spans
+from almostsure.model.arrays import frozen, ptr_of, spans
 from almostsure.model.build.transitions import BYTES_PER_OUTCOME
 from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
 from almostsure.policy.explore import Played, explore
@@ -103,7 +103,7 @@ def trim(minimal: MinimalBudget, budget: int) -> Trimmed:
     per_state = np.bincount(index[mdp.choice_states()[choices]], minlength=states.size)
     initial = index[mdp.initial_states], mdp.initial_probabilities
     small = _model(mdp, choices, per_state, index, states, initial)
-    return Trimmed(mdp=small, states=_frozen(states), choices=_frozen(choices))
+    return Trimmed(mdp=small, states=frozen(states), choices=frozen(choices))
 
 
 @names_right_word
@@ -221,9 +221,4 @@ def _pairs(mdp: MDP, minimal: MinimalBudget, states: Ints, remaining: Ints, budg
         action_names=mdp.action_names,
         **_kept(mdp, choice, states),
     )  # fmt: skip
-    return Restricted(mdp=small, states=_frozen(states), remaining=_frozen(remaining))
-
-
-def _frozen(array: Ints) -> Ints:
-    array.flags.writeable = False
-    return array
+    return Restricted(mdp=small, states=frozen(states), remaining=frozen(remaining))

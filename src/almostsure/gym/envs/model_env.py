@@ -24,7 +24,7 @@ from gymnasium.wrappers import TimeLimit
 
 from almostsure.arguments import names_right_word, whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
-from almostsure.gym.autoreset import Infos, write
+from almostsure.gym.autoreset import Infos, chosen, write
 from almostsure.gym.envs.render import MODES, Draw, Renderer, Scene, on_map
 from almostsure.model.mdp import MDP, Bools, Outcome
 from almostsure.model.source import Model, as_model
@@ -257,7 +257,7 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
         """Begin an episode in all of them, or in ``options["reset_mask"]``; in ``options["state"]``, if given."""
         self._seed(seed)
         options = options or {}
-        who = self._chosen(options.get("reset_mask"))
+        who = chosen(options, self.num_envs, begun=self._state is not None)
         starts = self._draws.start(self.num_envs, self.np_random)
         if "state" in options:
             starts[:] = self.mdp.state(options["state"])
@@ -277,17 +277,6 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
             self._np_random, self._np_random_seed = np.random.default_rng(words), -1  # as Gymnasium says: unknown
         else:
             raise ArgumentError(f"seed must be a whole number, or {self.num_envs} of them; got {seed!r}")
-
-    def _chosen(self, mask: Any) -> Bools:
-        """Which environments a reset is for."""
-        if mask is None:
-            return np.ones(self.num_envs, np.bool_)
-        who = np.asarray(mask)
-        if who.shape != (self.num_envs,) or who.dtype != np.bool_:
-            raise ArgumentError(f"reset_mask must be {self.num_envs} booleans; got {mask!r}")
-        if self._state is None:
-            raise ResetNeeded("reset all environments before resetting some of them")
-        return who
 
     def step(self, actions: Any) -> tuple[Numbers, npt.NDArray[np.float64], Bools, Bools, Infos]:
         """Play one action in each environment; where the episode is over, begin another."""

@@ -15,7 +15,7 @@ import numpy as np
 from almostsure.files import atomic_write
 from almostsure.learn.learners.training import Training
 from almostsure.model.arrays import Floats, Ints
-from almostsure.wording import counted
+from almostsure.wording import counted, number
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes
@@ -253,10 +253,8 @@ def with_margin(mean: float, margin: float) -> str:
 
 
 def _number(value: float) -> str:
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
+    if not math.isfinite(value):
+        return number(value)
     if value == int(value):
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
