@@ -67,3 +67,11 @@ def test_refusing():
 @pytest.mark.parametrize(("size", "text"), [(0, "0 MiB"), (5 * 2**20, "5 MiB"), (3 * GIB // 2, "1.5 GiB")])
 def test_sizes_as_people_read_them(size, text):
     assert memory.show(size) == text
+
+
+def test_untouched_memory_is_zero_and_can_be_written_to():
+    zeros = memory.untouched(1000)
+    zeros[7] = 1.0
+    assert zeros.shape == (1000,)
+    assert zeros.sum() == 1.0
+    assert memory.untouched(0).size == 0

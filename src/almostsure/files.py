@@ -11,7 +11,6 @@ its checksum is refused.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import json
 import os
@@ -38,7 +37,6 @@ VERSION = "2"  # 1 had no checksum
 CHECKSUM = "sha256"
 TEMPORARY = (".almostsure-", ".tmp")  # how the names of files that are being written begin and end
 MINUTE = 60.0  # seconds
-LARGE = 1 << 24  # bytes
 
 
 @contextlib.contextmanager
@@ -201,14 +199,3 @@ def _read(path: str | PathLike[str], kind: str) -> tuple[dict[str, npt.NDArray[A
     except OSError as error:
         why = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or error
         raise FileError(f"cannot read {os.fspath(path)!r}: {why}.", path=path) from error
-
-
-def give_back(size: int) -> None:
-    """Return freed memory to the system after so many bytes were read, if that is much: the C library may keep half.
-
-    Looking for it takes milliseconds, which small files are not worth.
-    """
-    if size < LARGE:
-        return
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)

@@ -1,13 +1,20 @@
-"""How much memory a run will take, and whether the machine has it."""
+"""How much memory a run will take, whether the machine has it, and how not to take more."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import mmap
 import os
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from almostsure.errors import NotEnoughMemory
 
 CGROUP = Path("/sys/fs/cgroup")
+LARGE = 1 << 24  # bytes
 
 
 def available() -> int | None:
@@ -54,3 +61,19 @@ def require(needed: int, what: str, remedy: str) -> None:
 def show(size: int) -> str:
     """A size as people read it."""
     return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+
+
+def untouched(size: int) -> npt.NDArray[np.float64]:
+    """Zeros that take memory only where they are written to; NumPy may take them from what was freed, and clear it."""
+    return np.frombuffer(mmap.mmap(-1, 8 * max(size, 1)), np.float64, size)
+
+
+def give_back(size: int) -> None:
+    """Return freed memory to the system after so many bytes were used, if that is much: the C library may keep half.
+
+    Looking for it takes milliseconds, which small models are not worth.
+    """
+    if size < LARGE:
+        return
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)

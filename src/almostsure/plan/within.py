@@ -92,7 +92,12 @@ def solve_within(mdp: MDP, budget: int, horizon: int, *, discount: float, everyw
 
 
 def _model(mdp: MDP, discount: float, large: bool) -> Model:
-    gain, is_one = (expected if large else _plain_expected)(mdp.outcome_ptr, mdp.probability, mdp.reward)
+    numbers = mdp.outcome_ptr, mdp.probability, mdp.reward
+    if large:
+        gain, is_one = np.zeros(mdp.num_choices), np.zeros(mdp.num_choices, np.bool_)
+        expected(*numbers, np.arange(mdp.num_choices), gain, is_one)
+    else:
+        gain, is_one = _plain_expected(*numbers)
     sums = np.where(is_one, 1.0, np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1].astype(np.int64)))
     probability = mdp.probability / np.repeat(sums, np.diff(mdp.outcome_ptr))
     columns = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage

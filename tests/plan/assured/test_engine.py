@@ -410,3 +410,15 @@ def test_models_of_medium_size_use_what_is_compiled_already(compiled, plainly, m
     monkeypatch.setattr(engine, "PLAIN", 3 * mdp.num_outcomes)
     starts = 2 * mdp.num_states + mdp.initial_states
     assert engine.Engine(mdp, minimal_budget(mdp).of_choice, 2, starts, 0.9).plainly is plainly
+
+
+@pytest.mark.parametrize("method", ["plain", "as always"])
+def test_what_the_start_cannot_reach_changes_nothing(method, monkeypatch):
+    monkeypatch.setattr(engine, "PLAIN", METHODS[method]["PLAIN"])
+    mdp = garnet(20, branching=2, seed=3, damage_rate=0.1, terminal_rate=0.1).with_reward(-1.0)
+    shift = 20 * np.repeat(np.arange(100), mdp.num_outcomes)
+    columns = [np.tile(column, 100) for column in mdp.columns()]
+    columns[0], columns[2] = columns[0] + shift, columns[2] + shift
+    alone, among = (solve_policy(model, AlmostSure(2)) for model in (mdp, from_transitions(*columns)))
+    assert (among.lower, among.upper) == (alone.lower, alone.upper)
+    assert (among.policy.choice[:, :20] == alone.policy.choice).all()

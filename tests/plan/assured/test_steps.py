@@ -74,6 +74,15 @@ def test_sums_and_products_lose_nothing(pair):
 def test_the_expected_reward_is_zero_only_where_it_is():
     ptr = np.array([0, 3, 6], np.uint32)
     p = np.array([0.5, 0.25, 0.25, 0.5, 0.25, 0.25])
-    gain, is_one = expected(ptr, p, np.array([0.0, 1e9, -1e9, 1e-7, 1e9, -1e9]))
+    gain, is_one = np.zeros(2), np.zeros(2, np.bool_)
+    expected(ptr, p, np.array([0.0, 1e9, -1e9, 1e-7, 1e9, -1e9]), np.array([1, 0, 1]), gain, is_one)
     assert gain.tolist() == [0.0, 5e-8]
     assert is_one.all()
+
+
+def test_expected_rewards_of_other_choices_stay_zero():
+    ptr, p, reward = np.array([0, 2, 4], np.uint32), np.full(4, 0.5), np.array([1.0, 2.0, 3.0, 4.0])
+    gain, is_one = np.zeros(2), np.zeros(2, np.bool_)
+    expected(ptr, p, reward, np.array([1]), gain, is_one)
+    assert gain.tolist() == [0.0, 3.5]
+    assert is_one.tolist() == [False, True]

@@ -23,6 +23,7 @@ import numpy as np
 
 from almostsure.errors import LimitReached
 from almostsure.kernels import is_compiled, plain
+from almostsure.memory import give_back, untouched
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.assured import approach, explore, parts, places, steps, sums
 from almostsure.plan.assured.explore import Graph, Moves
@@ -30,6 +31,7 @@ from almostsure.plan.assured.parts import NO_STAY, STAY
 from almostsure.plan.assured.steps import NOWHERE, Bounds, Game, Part
 from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 
+RARE = 32  # of so many choices of the model at most one is reached: then memory for all of them is not touched
 PLAIN = 20_000  # outcomes, times remaining budgets, for which nobody waits for a compiler; a tenth if it has run
 SMALL = 4_000  # pairs of a component that is swept where it stands
 DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
@@ -96,7 +98,12 @@ class Engine:
         while not self.call(explore.explore, moves, starts.astype(np.int64), self.number, room, progress):
             room = explore.with_more_room(room)
         graph = explore.explored(room, progress)
-        gain, is_one = self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward)
+        if graph.origin.size < mdp.num_choices // RARE:
+            graph = Graph(*(array.copy() for array in graph))
+            del room
+            give_back(mdp.nbytes)  # also what k* has used
+        gain, is_one = self.zeros(graph), np.zeros(mdp.num_choices, np.bool_)
+        self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward, graph.origin, gain, is_one)
         self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount))
 
     def _play(self, game: Game) -> None:
@@ -111,6 +118,11 @@ class Engine:
         self.hint = np.full(self.mdp.num_states if cyclic else 0, np.nan)  # what states were worth, with less left
         self.cycles: list[Ints] = []
         self.unproved = False
+
+    def zeros(self, graph: Graph) -> Floats:
+        """A zero for each of the model's choices, to be written to where a graph has them."""
+        size = self.mdp.num_choices
+        return untouched(size) if graph.origin.size < size // RARE else np.zeros(size)
 
     def other(self, graph: Graph, gain: Floats) -> Engine:
         """The same pairs with other choices and rewards, undiscounted, to be solved."""

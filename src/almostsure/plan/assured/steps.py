@@ -46,8 +46,8 @@ class Game(NamedTuple):
     graph: Graph
     outcome_ptr: np.ndarray  # of the model
     probability: np.ndarray
-    gain: np.ndarray  # [model's choices], Σ probability · reward
-    is_one: np.ndarray  # [model's choices], whether probabilities add up to exactly 1
+    gain: np.ndarray  # [model's choices], Σ probability · reward; 0 where no pair has the choice
+    is_one: np.ndarray  # [model's choices], whether probabilities add up to exactly 1; not where no pair has the choice
     discount: float
 
 

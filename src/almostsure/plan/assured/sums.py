@@ -71,11 +71,14 @@ def _exact_dot(a, b, begin, end):
 
 
 @njit(cache=True, error_model="numpy")
-def expected(outcome_ptr, probability, reward):
-    """Each choice's sum of probability times reward, and whether its probabilities add up to exactly 1."""
-    size = outcome_ptr.size - 1
-    gain, is_one = np.empty(size), np.empty(size, np.bool_)
-    for c in range(size):
+def expected(outcome_ptr, probability, reward, choices, gain, is_one):
+    """Fill in some choices' sums of probability times reward, and whether their probabilities add up to exactly 1.
+
+    Both are given as zeros.  Where few choices matter, those of a large model, little memory is touched.
+    """
+    for c in choices:
+        if is_one[c] or gain[c] != 0.0:  # known
+            continue
         begin, end = np.int64(outcome_ptr[c]), np.int64(outcome_ptr[c + 1])
         total, lost, equal = 0.0, 0.0, True
         for o in range(begin, end):
@@ -93,4 +96,3 @@ def expected(outcome_ptr, probability, reward):
         gain[c] = plain
         if not (end - begin) * absolute <= 4.0 * abs(plain):  # then a few roundings
             gain[c] = _exact_dot(probability, reward, begin, end)
-    return gain, is_one

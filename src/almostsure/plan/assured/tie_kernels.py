@@ -88,23 +88,34 @@ def tied_graph(game, bounds, slack, starts, grows):
 
 
 @njit(cache=True, error_model="numpy")
-def charges(game, graph, damages, over, per_step, per_damage):
-    """What a step is charged, for itself and for the damage that it is expected to do, by the model's choice.
+def cost_of_steps(game, over):
+    """What every step costs, if that is the same until the end; otherwise 0."""
+    state, _, ptr, origin, _, _ = game.graph
+    gains, cost = game.gain, 0.0
+    for x in range(state.size):
+        for k in range(ptr[x], ptr[x + 1]):
+            if not over[state[x]] and cost == 0.0:
+                cost = -gains[origin[k]]
+            if gains[origin[k]] != (0.0 if over[state[x]] else -cost) or cost < 0.0:
+                return 0.0
+    return cost
 
-    It is filled in where the graph has choices, and is 0 after the end, where no step is taken.
+
+@njit(cache=True, error_model="numpy")
+def charges(game, graph, damages, over, per, charge):
+    """Fill in what a step is charged, for itself and per unit of damage that it is expected to do, by model's choice.
+
+    It is given as zeros, filled in where the graph has choices, and stays 0 after the end, where no step is taken.
     """
-    outcome_ptr, probability = game.outcome_ptr, game.probability
-    charge, known = np.zeros(outcome_ptr.size - 1), np.zeros(outcome_ptr.size - 1, np.bool_)
+    outcome_ptr, probability, (per_step, per_damage) = game.outcome_ptr, game.probability, per
     for i in range(graph.state.size):
         for k in range(graph.ptr[i], graph.ptr[i] if over[graph.state[i]] else graph.ptr[i + 1]):
             c = graph.origin[k]
-            if not known[c]:
-                known[c] = True
+            if charge[c] == 0.0:  # or nothing, again
                 hurt = 0.0
                 for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
                     hurt += probability[o] * damages[o]
                 charge[c] = per_step + per_damage * hurt
-    return charge
 
 
 @njit(cache=True, error_model="numpy")

@@ -65,7 +65,7 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
     if not (engine.bounds.rival <= slack).any():
         return found
     over = engine.mdp.is_terminal()
-    cost = _cost_of_steps(engine, over) if all_end else 0.0
+    cost = engine.call(kernels.cost_of_steps, engine.game, over) if all_end and engine.discount == 1 else 0.0
     for _ in range(ATTEMPTS):
         ties = _Ties(engine, found, starts, slack, over, cost)
         if not ties.exist:
@@ -77,17 +77,6 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
             return replace(found, lower=lower, play=ties.play)
         slack *= 0.5 * float((left / np.maximum(missing, 1e-300)).min())
     return found
-
-
-def _cost_of_steps(engine: Engine, over: Bools) -> float:
-    """What every step costs, if that is the same; otherwise 0."""
-    gain, cost = engine.game.gain, -float(engine.game.gain.min(initial=0.0))
-    differs, free = gain != -cost, np.diff(engine.mdp.choice_ptr)[over].sum()
-    if engine.discount < 1 or np.count_nonzero(differs) > free or gain[differs].any():
-        return 0.0
-    others = np.flatnonzero(differs)
-    owner = np.searchsorted(engine.mdp.choice_ptr, others, side="right") - 1
-    return cost if over[owner].all() else 0.0
 
 
 class _Ties:
@@ -109,10 +98,9 @@ class _Ties:
             self._end_soon(self._charges(-1.0, -DAMAGE))
 
     def _charges(self, per_step: float, per_damage: float) -> Floats:
-        engine = self.engine
-        charges: Floats = engine.call(
-            kernels.charges, engine.game, self.graph, engine.mdp.damage, self.over, per_step, per_damage
-        )
+        engine, charges = self.engine, self.engine.zeros(self.graph)
+        per = (per_step, per_damage)
+        engine.call(kernels.charges, engine.game, self.graph, engine.mdp.damage, self.over, per, charges)
         return charges
 
     def _spend_little(self, hurt: Floats) -> None:
@@ -137,7 +125,7 @@ class _Ties:
 
     def _end_likely(self, unsure: Bools) -> None:
         """Where nobody surely ends: the greatest probability to do so, and then the least length."""
-        chance = self.engine.other(self.graph, np.zeros(self.engine.game.gain.size))
+        chance = self.engine.other(self.graph, self.engine.zeros(self.graph))
         chance.order = _within(chance.order, unsure)
         chance.bounds.low[~unsure] = chance.bounds.high[~unsure] = 1.0
         chance.bounds.policy[~unsure], chance.bounds.rival[~unsure] = self.graph.ptr[:-1][~unsure], np.inf
