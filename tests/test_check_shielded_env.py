@@ -11,9 +11,7 @@ from almostsure.errors import ModelError
 from almostsure.gym import DamageTracker, ShieldedEnv, environment_names, ready, to_gymnasium
 from almostsure.testing import check_shielded_env
 
-
-def shield_of(mdp):
-    return asure.Shield(asure.minimal_budget(mdp))
+from .gym.made import shield_of
 
 
 def rivers(wrap=lambda env: env, budget=3, **options):

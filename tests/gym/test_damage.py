@@ -1,7 +1,5 @@
 """Trackers: the damage of every step, from wherever an environment has it."""
 
-from functools import partial
-
 import gymnasium
 import numpy as np
 import pytest
@@ -16,20 +14,9 @@ from almostsure.gym import (
     to_gymnasium,
 )
 
+from .made import apart, cliff, hurts
+
 MODES = list(AutoresetMode)
-
-
-def apart(make, count):
-    """Copies whose episodes end at different times."""
-    return [partial(make, max_steps) for max_steps in range(19, 19 + 3 * count, 3)]
-
-
-def hurts(s, a, s2, r, terminated):
-    return int(r == -100)
-
-
-def cliff(max_steps=15):
-    return gymnasium.make("CliffWalking-v1", max_episode_steps=max_steps)
 
 
 @pytest.mark.parametrize("mode", MODES)

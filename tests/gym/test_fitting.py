@@ -10,14 +10,7 @@ from almostsure.gym import ShieldedEnv, ready, to_gymnasium
 from almostsure.model import Steps
 from almostsure.shield import HorizonShield
 
-
-def shield_of(mdp):
-    return asure.Shield(asure.minimal_budget(mdp))
-
-
-def shielded(model="hazard-map", budget=3, **options):
-    mdp = asure.model.as_model(model)
-    return ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), budget, **options)
+from .made import shield_of, shielded
 
 
 def test_an_environment_that_resets_itself_inside_is_refused():

@@ -1,7 +1,5 @@
 """How what remains becomes part of observations."""
 
-from functools import partial
-
 import gymnasium
 import numpy as np
 import pytest
@@ -9,7 +7,6 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TransformObservation
 
-import almostsure as asure
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.gym import (
     BudgetObservation,
@@ -21,14 +18,7 @@ from almostsure.gym import (
 )
 from almostsure.gym.observation import show
 
-
-def shield_of(mdp):
-    return asure.Shield(asure.minimal_budget(mdp))
-
-
-def shielded(model="hazard-map", budget=3, **options):
-    mdp = asure.model.as_model(model)
-    return ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), budget, **options)
+from .made import apart, cliff, hurts, shield_of, shielded
 
 
 @pytest.mark.parametrize(
@@ -103,19 +93,6 @@ def test_what_cannot_be_appended_is_said():
 
 
 MODES = list(AutoresetMode)
-
-
-def apart(make, count):
-    """Copies whose episodes end at different times."""
-    return [partial(make, max_steps) for max_steps in range(19, 19 + 3 * count, 3)]
-
-
-def hurts(s, a, s2, r, terminated):
-    return int(r == -100)
-
-
-def cliff(max_steps=15):
-    return gymnasium.make("CliffWalking-v1", max_episode_steps=max_steps)
 
 
 def test_damage_is_counted_in_whole_numbers_only():

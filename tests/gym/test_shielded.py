@@ -18,14 +18,7 @@ from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, to_gym
 from almostsure.learn import OnlineShield
 from almostsure.testing import mdps
 
-
-def shield_of(mdp):
-    return asure.Shield(asure.minimal_budget(mdp))
-
-
-def shielded(model="hazard-map", budget=3, **options):
-    mdp = asure.model.as_model(model)
-    return ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), budget, **options)
+from .made import shield_of, shielded
 
 
 @given(mdps(), st.integers(0, 3), st.integers(0, 2**32 - 1))

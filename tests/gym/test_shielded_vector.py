@@ -20,14 +20,12 @@ from almostsure.gym import (
 )
 from almostsure.testing import mdps
 
+from .made import apart, shield_of
+
 MODES = list(AutoresetMode)
 
 
 BUDGET = 3
-
-
-def shield_of(mdp):
-    return asure.Shield(asure.minimal_budget(mdp))
 
 
 def river(max_steps=25):
@@ -36,11 +34,6 @@ def river(max_steps=25):
 
 def shielded_river(max_steps=25):
     return ShieldedEnv(river(max_steps), shield_of(asure.example("hazard-map")), BUDGET)
-
-
-def apart(make, count):
-    """Copies whose episodes end at different times."""
-    return [partial(make, max_steps) for max_steps in range(19, 19 + 3 * count, 3)]
 
 
 @pytest.mark.parametrize("mode", MODES)

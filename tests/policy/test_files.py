@@ -8,24 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from almostsure import AlmostSure, from_transitions, solve_policy
+from almostsure import AlmostSure, solve_policy
 from almostsure.errors import CorruptFile, FileError, ModelMismatch
 from almostsure.files import save_tensors
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
 from almostsure.testing import mdps
-
-
-@pytest.fixture
-def mdp():
-    """Three states; state 1 lacks action 0; state 2 is terminal."""
-    rows = [(0, 0, 1, 1, 1, 1), (0, 1, 2, 1, 0, 0), (1, 1, 0, 1, 0, 0), (1, 2, 2, 1, 5, 2)]
-    return from_transitions(
-        *zip(*rows, strict=True),
-        terminal=[2],
-        state_names=["home", "field", "end"],
-        action_names=["out", "back", "dash"],
-    )
 
 
 @given(mdps(), st.integers(0, 3), st.randoms(use_true_random=False))

@@ -1,4 +1,3 @@
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -15,6 +14,8 @@ from almostsure.model.build.examples import example
 from almostsure.shield import Shield
 from almostsure.testing.families import garnet, ladder
 
+from ..exported import load
+
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 
@@ -28,13 +29,6 @@ def expected(shield: Shield, state: int, remaining: int) -> list[int]:
         return shield.allowed(state, remaining).tolist()
     except NoSafeAction:
         return []
-
-
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def models(make) -> list[asure.MDP]:

@@ -1,6 +1,5 @@
 """Shields for a number of steps: saved, loaded, exported, and never trusted blindly."""
 
-import importlib.util
 import shutil
 import subprocess
 from dataclasses import replace
@@ -15,14 +14,9 @@ from almostsure.errors import CertificateError, CorruptFile, ModelMismatch, NoSa
 from almostsure.files import save_tensors
 from almostsure.shield import HorizonShield
 
+from ..exported import load
+
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def busy(seed, states=8, actions=3):

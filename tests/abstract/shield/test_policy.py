@@ -1,6 +1,5 @@
 """The strategy behind upper budgets: it keeps them, and so do its files and exports."""
 
-import importlib.util
 import shutil
 import subprocess
 
@@ -14,6 +13,8 @@ from almostsure.errors import ArgumentError, CertificateError, CorruptFile, Mode
 from almostsure.files import save_tensors
 from almostsure.testing.systems import arrival, double_integrator
 
+from ...exported import load
+
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 
 
@@ -21,13 +22,6 @@ COMPILER = shutil.which("cc") or shutil.which("gcc")
 def car():
     grid = Grid((-1.201, -0.0701), (0.601, 0.0701), (150, 100))
     return asure.minimal_budget(asure.abstract("MountainCar-v0", grid)).policy()
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_car_arrives_in_time(car):

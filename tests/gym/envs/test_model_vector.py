@@ -11,11 +11,9 @@ from almostsure.gym import (
     ShieldedVectorEnv,
 )
 
+from ..made import shield_of
+
 BUDGET = 3
-
-
-def shield_of(mdp):
-    return asure.Shield(asure.minimal_budget(mdp))
 
 
 def test_many_copies_of_a_model_draw_its_outcomes():

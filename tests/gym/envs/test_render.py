@@ -13,14 +13,9 @@ from almostsure.gym import (
     environment_names,
 )
 
+from ..made import small
+
 NAMES = environment_names()
-
-
-def small(name, **options):
-    """The environment; a small sea, since a large one takes long to draw."""
-    if "Archipelago" in name:
-        options["size"] = 12
-    return gymnasium.make(name, **options)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,19 +11,13 @@ from almostsure.learn import OnlineShield, learn_from_logs
 from almostsure.learn.logs.learn import known_choices
 from almostsure.testing import mdps
 
-FIELDS = ("choice", "next_state", "damage", "times", "reward", "samples")
+from ..alike import same
+
 LINE = {"s": [0, 1, 2], "a": [0, 0, 1], "s'": [1, 2, 3], "r": [0.5, 1, 2], "d": [0, 2, 1]}  # one episode
 
 
 def learn(log, **options):
     return learn_from_logs(log, **{"mu": 0.2, "delta": 0.05} | options)
-
-
-def same(first, second):
-    first, second = first.counts, second.counts
-    return first.space == second.space and all(
-        np.array_equal(getattr(first, name), getattr(second, name)) for name in FIELDS
-    )
 
 
 def with_row(at=1, **changes):

@@ -10,6 +10,8 @@ import almostsure as asure
 from almostsure.errors import ModelError, UnknownName
 from almostsure.learn import learn_from_logs
 
+from ..alike import same
+
 # Minari would rather be told more about environments, and leaves its temporary folders to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`eval_env` is set to None:UserWarning"),
@@ -17,7 +19,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning"),
 ]
 
-FIELDS = ("choice", "next_state", "damage", "times", "reward", "samples")
 ABOUT = {
     "algorithm_name": "random", "author": "a test", "author_email": "test@example.org", "code_permalink": "none",
     "description": "random play",
@@ -75,13 +76,6 @@ class Box(gymnasium.ObservationWrapper):
 
 def lake(**options):
     return Slippery(gymnasium.make("FrozenLake-v1", max_episode_steps=30, **options))
-
-
-def same(first, second):
-    first, second = first.counts, second.counts
-    return first.space == second.space and all(
-        np.array_equal(getattr(first, name), getattr(second, name)) for name in FIELDS
-    )
 
 
 def test_a_round_trip_with_our_environment(recorded):

@@ -21,19 +21,13 @@ from almostsure.errors import (
 from almostsure.learn import learn_from_logs
 from almostsure.learn.logs import read
 
-FIELDS = ("choice", "next_state", "damage", "times", "reward", "samples")
+from ..alike import same
+
 HEADER = "episode,step,s,a,s',r,d,terminated\n"
 
 
 def learn(log, **options):
     return learn_from_logs(log, **{"mu": 0.2, "delta": 0.05} | options)
-
-
-def same(first, second):
-    first, second = first.counts, second.counts
-    return first.space == second.space and all(
-        np.array_equal(getattr(first, name), getattr(second, name)) for name in FIELDS
-    )
 
 
 def write_csv(path, log):

@@ -18,11 +18,7 @@ from almostsure.errors import ArgumentError, CorruptFile, FileError, Interrupted
 from almostsure.files import load_tensors, save_tensors, tensors_kind
 from almostsure.learn import FunctionSampler, count_outcomes, learn_minimal_budget
 
-FIELDS = ("choice", "next_state", "damage", "times", "reward", "samples")
-
-
-def same(first, second):
-    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in FIELDS)
+from ..alike import same
 
 
 def interrupting(sampler, after):

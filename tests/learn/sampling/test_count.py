@@ -24,12 +24,7 @@ from almostsure.learn.sampling.count import Counter, Schedule
 from almostsure.learn.sampling.samplers import as_sampler
 from almostsure.testing import mdps
 
-FIELDS = ("choice", "next_state", "damage", "times", "reward", "samples")
-
-
-def same(first, second):
-    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in FIELDS)
-
+from ..alike import same
 
 # ---------------------------------------------------------------------- counting
 

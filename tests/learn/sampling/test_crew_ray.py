@@ -8,7 +8,6 @@ import textwrap
 import threading
 import time
 
-import numpy as np
 import pytest
 
 import almostsure as asure
@@ -17,8 +16,9 @@ import almostsure.learn.sampling.crew as crew_module
 from almostsure.errors import ArgumentError, LimitReached, MissingExtra, ModelError, UnknownName
 from almostsure.learn import FunctionSampler, RayCluster, count_outcomes, learn_minimal_budget
 
+from ..alike import same
+
 ray = pytest.importorskip("ray")
-FIELDS = ("choice", "next_state", "damage", "times", "reward", "samples")
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +28,6 @@ def cluster():
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield RayCluster()
     ray.shutdown()
-
-
-def same(first, second):
-    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in FIELDS)
 
 
 def walk(state, action, rng):

@@ -1,6 +1,5 @@
 """Shields with a stated risk: horizons, files, exports."""
 
-import importlib.util
 import shutil
 import subprocess
 from fractions import Fraction
@@ -21,14 +20,9 @@ from almostsure.shield import HorizonShield
 from almostsure.testing import mdps
 from almostsure.testing.families import garnet
 
+from ...exported import load
+
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    result = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(result)
-    return result
 
 
 # ---------------------------------------------------------------------- horizons
