@@ -15,4 +15,4 @@ printf 'pytest\nhypothesis\n' >"$scratch/tools.txt"
 "$uv" pip install -q --python "$scratch/venv/bin/python" -r "$scratch/oldest.txt" -r "$scratch/tools.txt"
 "$uv" pip install -q --python "$scratch/venv/bin/python" --no-deps --editable .
 NUMBA_CACHE_DIR="$scratch/cache" "$scratch/venv/bin/python" -m pytest -q -p no:cacheprovider \
-    tests/model tests/budget tests/policy tests/shield tests/cli/test_bad_input.py --ignore=tests/model/test_storm.py
+    tests/model tests/budget tests/policy tests/shield tests/cli/test_bad_input.py --ignore=tests/model/storm

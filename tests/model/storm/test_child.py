@@ -1,0 +1,295 @@
+"""What Storm is asked for: conditions, goals, scales, intervals, parameters, and sums that round."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from almostsure import (
+    MDP,
+    AlmostSure,
+    check_minimal_budget,
+    minimal_budget,
+    simulate,
+    solve_policy,
+)
+from almostsure.errors import (
+    ArgumentError,
+    ModelError,
+    UnknownName,
+)
+from almostsure.model.storm.read import from_prism
+from almostsure.model.storm.write import to_storm
+from almostsure.model.umb.files import load
+from almostsure.model.umb.foreign import as_scale
+
+from .programs import (
+    RACE,
+    jani,
+    steps,
+)
+
+
+@pytest.mark.parametrize("p", [0.06, 0.12, 1e-5, "1/3", 0.94])
+def test_rounding_does_not_make_a_model_wrong(tmp_path, p):
+    path = tmp_path / "coin.prism"
+    path.write_text(
+        "mdp const double p; module m s : [0..2] init 0; [go] s=0 -> p : (s'=1) + 1-p : (s'=2); "
+        'endmodule label "bad" = s=1;'
+    )
+    mdp = from_prism(path, damage="bad", constants={"p": p})
+    assert minimal_budget(mdp).smallest_budget() == 1
+
+
+def test_sums_and_ranges_are_checked_all_the_same(tmp_path):
+    path = tmp_path / "coin.prism"
+    path.write_text(
+        "mdp module m s : [0..2] init 0; [] s=0 -> 0.06 : (s'=1) + 0.94 : (s'=7); endmodule label \"b\" = s=1;"
+    )
+    with pytest.raises(ModelError, match="out-of-bounds"):
+        from_prism(path, damage="b")
+    path.write_text(
+        "mdp module m s : [0..2] init 0; [] s=0 -> 0.06 : (s'=1) + 0.95 : (s'=2); endmodule label \"b\" = s=1;"
+    )
+    with pytest.raises(ModelError, match="do not sum to one"):
+        from_prism(path, damage="b")
+
+
+def test_a_deadlock_is_an_end(tmp_path):
+    """Who has crashed does not crash again and again, as Storm's self-loop would have it."""
+    path = tmp_path / "crash.prism"
+    path.write_text(
+        "mdp module m s : [0..2] init 0; [drive] s=0 -> 0.5 : (s'=1) + 0.5 : (s'=2); [rest] s=1 -> true; endmodule "
+        'label "crashed" = s=2; rewards "hurt" s=2 : 1; endrewards'
+    )
+    mdp = from_prism(path, damage="crashed", reward="hurt")
+    assert minimal_budget(mdp).smallest_budget() == 1
+    assert mdp.is_terminal().sum() == 2
+    assert minimal_budget(from_prism(path, damage="hurt")).smallest_budget() == 0
+
+
+@pytest.mark.parametrize(
+    ("constants", "message"),
+    [
+        ({"N": 2**63}, "'N' must be a whole number of less than 64 bits"),
+        ({"N": 2.5}, "'N' must be a whole number"),
+        ({"N": True}, "'N' must be a number"),
+        ({"p": float("nan")}, "'p' must be finite"),
+        ("N=3,N=4", "given once"),
+    ],
+)
+def test_constants_have_types(tmp_path, constants, message):
+    path = tmp_path / "typed.prism"
+    path.write_text(
+        "mdp const int N; const double p; module m s : [0..9] init 0; [] s<N -> p : (s'=N) + 1-p : true; endmodule "
+        'label "b" = s=3;'
+    )
+    if isinstance(constants, dict):
+        constants = {"N": 3, "p": 1} | constants
+    with pytest.raises(ModelError, match=message):
+        from_prism(path, damage="b", constants=constants)
+    assert from_prism(path, damage="b", constants={"N": 3.0, "p": 1}).num_states == 2
+
+
+def test_conditions_are_damage_and_goals(race: Path) -> None:
+    mdp = from_prism(race, damage="hot & x>0", goal="x=N", cost="steps")
+    assert {row[2] for row in steps(mdp, "hot=false, x=0") if row[-1]} == {"hot=true, x=1"}
+    ends = mdp.is_terminal()
+    assert ends.tolist() == ["x=3" in name for name in mdp.state_names or ()]
+    assert (mdp.reward[~ends[mdp.choice_states()[mdp.outcome_choices()]]] == -1).all()
+    assert minimal_budget(mdp).smallest_budget() == 3  # the last heat hurts before the run ends
+    assert from_prism(race, damage="hot", goal="done") == from_prism(race, damage="hot & true", goal='"done"')
+    assert from_prism(race, damage="late & hot").damage.sum() == from_prism(race, damage="x>=2 & hot").damage.sum()
+
+
+def test_entering_hurts_once(race: Path) -> None:
+    stays = from_prism(race, damage="x>=1", goal="done")
+    enters = from_prism(race, damage="enters:x>=1", goal="done")
+    assert minimal_budget(stays).smallest_budget() == 3
+    assert minimal_budget(enters).smallest_budget() == 1
+    assert from_prism(race, damage="enters:label:done") == from_prism(race, damage='enters:"done"')
+    with pytest.raises(ModelError, match=r"must name a label or a condition after 'enters:'; 'heat' is a reward"):
+        from_prism(race, damage="enters:reward:heat")
+
+
+def load_again(mdp: MDP, folder: Path) -> MDP:
+    mdp.save(folder / "again.umb")
+    return load(folder / "again.umb")
+
+
+def test_a_scale_rounds_up_exactly(race: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"got 400 at .*the unit that it is counted in: at least 1\.57 here"):
+        from_prism(race, damage="heat", goal="done")
+    assert from_prism(race, damage="heat", goal="done", scale=1.57).max_damage == 255
+    mdp = from_prism(race, damage="heat", goal="done", scale=2)
+    assert set(mdp.damage.tolist()) == {0, 1, 200, 201}
+    race.write_text(RACE.replace(": 400", ": 1.1"))
+    assert set(from_prism(race, damage="heat", goal="done", scale=0.1).damage.tolist()) == {0, 3, 11, 14}
+    assert {as_scale(tenth) for tenth in (0.1, "0.1", "1/10", Fraction(1, 10))} == {Fraction(1, 10)}
+    third = from_prism(race, damage="heat", goal="done", scale="1/3")
+    assert third.show_damage(2) == "2 (in the unit of the file: 2/3)"
+    assert "the start needs a budget of 14 (in the unit of the file: 14/3)" in repr(minimal_budget(third))
+    assert load_again(third, tmp_path).show_damage(3) == "3 (in the unit of the file: 1)"
+    for scale in (0, -1, "x", True, float("nan")):
+        with pytest.raises(ArgumentError, match=r"scale must be a positive number, such as 0.1 or '1/3'; got"):
+            from_prism(race, damage="heat", scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        ({"damage": "y=3"}, r"unknown variable 'y'.*race.prism has labels 'done'.*variables .*'x'"),
+        ({"damage": "hott"}, r"unknown damage 'hott'. Did you mean 'hot'\?"),
+        ({"damage": "hot", "goal": "dome"}, r"unknown goal 'dome'. Did you mean 'done'\?"),
+        ({"damage": "hot", "goal": '"dome" & hot'}, r"unknown label 'dome'. Did you mean 'done'\?"),
+        ({"damage": "hot", "goal": "go"}, r"unknown goal 'go'"),
+        (
+            {"damage": "done & x=1"},
+            r"'done & x=1' must be a condition .*inside a condition, labels stand in .*: .done.",
+        ),
+        ({"damage": "x==3"}, r"'x==3' must be a condition such as 'x=3 & y>0'; write = to compare"),
+        ({"damage": "x="}, r"'x=' must be a condition such as 'x=3 & y>0'; write = to compare"),
+        ({"damage": "x=1 && hot"}, r"write = to compare and &, | to combine"),
+        ({"damage": "x+1"}, r"'x\+1' must be a condition such as 'x=3 & y>0'; it is a number, neither true nor false"),
+        ({"damage": "x=1 x=2"}, r"'x=1 x=2' must be a condition such as 'x=3 & y>0'; .*parse"),
+        ({"damage": "P>=1 [F hot]"}, r"unknown variable 'P'"),
+        ({"damage": "hot", "goal": "x=0 & hot"}, r"goal 'x=0 & hot' must hold somewhere; no state of .*race.prism"),
+    ],
+)
+def test_bad_conditions(race: Path, roles: dict[str, str], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        from_prism(race, **roles)
+
+
+def test_a_goal_that_cannot_be_reached_names_the_state(tmp_path: Path) -> None:
+    path = tmp_path / "apart.drn"
+    path.write_text(
+        "@type: MDP\n@parameters\n\n@reward_models\n\n@nr_states\n2\n@nr_choices\n2\n@model\n"
+        "state 0 init\n\taction 0\n\t\t0 : 1\nstate 1 end\n\taction 0\n\t\t1 : 1\n"
+    )
+    with pytest.raises(
+        ModelError, match=r"goal 'end' must be reachable; it cannot be reached from state 0 of .*apart.drn on"
+    ):
+        from_prism(path, damage="init", goal="end")
+
+
+def test_properties_of_jani_name_goals(tmp_path: Path) -> None:
+    path = tmp_path / "step.jani"
+    model = jani(1, 1)
+    reach = {
+        "op": "filter",
+        "fun": "max",
+        "states": {"op": "initial"},
+        "values": {"op": "Pmax", "exp": {"op": "F", "exp": "end"}},
+    }
+    stay = {
+        "op": "filter",
+        "fun": "max",
+        "states": {"op": "initial"},
+        "values": {"op": "Pmax", "exp": {"op": "G", "exp": "end"}},
+    }
+    model["properties"] = [{"name": "arrive", "expression": reach}, {"name": "remain", "expression": stay}]
+    path.write_text(json.dumps(model))
+    mdp = from_prism(path, damage="hurt", goal="arrive")
+    assert mdp == from_prism(path, damage="hurt", goal="end")
+    with pytest.raises(ModelError, match=r"'remain' must be a condition .*the property must ask to reach something"):
+        from_prism(path, damage="hurt", goal="remain")
+    with pytest.raises(
+        UnknownName, match=r"unknown goal 'arive'. Did you mean 'arrive'\?.*properties 'arrive', 'remain'"
+    ):
+        from_prism(path, damage="hurt", goal="arive")
+
+
+def test_variables_of_a_jani_automaton_go_by_their_own_names(tmp_path: Path) -> None:
+    path = tmp_path / "local.jani"
+    model = jani(0, 0)
+    bounded = {"kind": "bounded", "base": "int", "lower-bound": 0, "upper-bound": 3}
+    automaton = model["automata"][0]
+    automaton["variables"] = [{"name": "x", "type": bounded, "initial-value": 0}]
+    automaton["edges"][0]["destinations"][0]["assignments"].append({"ref": "x", "value": 2})
+    path.write_text(json.dumps(model))
+    assert from_prism(path, damage="x=2") == from_prism(path, damage="A_x=2") == from_prism(path, damage="end")
+
+
+def test_synchronised_commands_whose_products_round(tmp_path: Path) -> None:
+    modules = " ".join(
+        f"module m{i} x{i} : [0..2] init 0; [go] x{i}=0 -> {p} : (x{i}'=1) + {1 - p:.2f} : (x{i}'=2); endmodule"
+        for i, p in enumerate((0.06, 0.1, 0.07))
+    )
+    path = tmp_path / "three.prism"
+    path.write_text(f"mdp {modules}")
+    mdp = from_prism(path, damage="x0=1 & x1=1 & x2=1")
+    assert mdp.num_states == 9
+    assert minimal_budget(mdp).smallest_budget() == 1
+    assert "OutOf" not in mdp.state_name(0)
+    path.write_text(f"mdp {modules}".replace("0.93", "0.94"))
+    with pytest.raises(ModelError, match=r"do not some? to one|do not sum to one"):
+        from_prism(path, damage="x0=1")
+    path.write_text(f"mdp {modules}".replace("x2'=2", "x2'=7"))
+    with pytest.raises(ModelError, match=r"out-of-bounds"):
+        from_prism(path, damage="x0=1")
+
+
+def test_intervals(tmp_path: Path) -> None:
+    path = tmp_path / "interval.drn"
+    text = (
+        "@type: MDP\n@value_type: double-interval\n@parameters\n\n@reward_models\n\n@nr_states\n2\n@nr_choices\n2\n"
+        "@model\nstate 0 init\n\taction 0\n\t\t0 : [0.1, 0.6]\n\t\t1 : [0.4, 1]\n"
+        "state 1 end\n\taction 0\n\t\t1 : [1, 1]\n"
+    )
+    path.write_text(text)
+    mdp = from_prism(path, damage="init", goal="end")
+    assert mdp.origin is not None
+    assert mdp.origin.uncertain == "its probabilities are intervals"
+    assert not mdp.origin.is_bound
+    path.write_text(text.replace("[0.1, 0.6]", "[0, 0.6]"))
+    mdp = from_prism(path, damage="init", goal="end")
+    assert mdp.origin is not None
+    assert mdp.origin.is_bound
+    assert "no finite budget suffices at the start if all intervals are positive" in repr(minimal_budget(mdp))
+    hurt = minimal_budget(from_prism(path, damage="end", goal="end"))
+    assert "the start needs a budget of at most 1" in repr(hurt)
+    assert hurt.explain().headline.startswith("0 needs at most 1: nature can force 1 damage")
+    assert hurt.explain().headline.endswith(", if all intervals are positive.")
+    for export in (lambda: mdp.save(tmp_path / "out.drn"), lambda: to_storm(mdp)):
+        with pytest.raises(ModelError, match=r"a model for Storm needs the probabilities .* upper bounds and sound"):
+            export()
+    assert not (tmp_path / "out.drn").exists()
+    mdp.save(tmp_path / "interval.umb")
+    import stormpy
+
+    assert "IMDP" in str(stormpy.build_model_from_umb(str(tmp_path / "interval.umb")))
+    assert load(tmp_path / "interval.umb").origin.uncertain == mdp.origin.uncertain  # type: ignore[union-attr]
+
+
+def test_intervals_in_prism(race: Path) -> None:
+    wanted = minimal_budget(from_prism(race, damage="hot", goal="done")).of_state
+    for low in ("0.2", "0"):
+        race.write_text(RACE.replace("-> 0.5 :", f"-> [{low},0.7] :").replace("+ 0.5 :", "+ [0.3,0.8] :"))
+        mdp = from_prism(race, damage="hot", goal="done")
+        assert minimal_budget(mdp).of_state.tolist() == wanted.tolist()
+        check_minimal_budget(mdp, minimal_budget(mdp))
+        for refused in (lambda: solve_policy(mdp, AlmostSure(3)), lambda: simulate(mdp, None, 3)):  # noqa: B023
+            with pytest.raises(ModelError, match=r"not known: its probabilities are intervals"):
+                refused()
+
+
+def test_parameters(race: Path) -> None:
+    wanted = minimal_budget(from_prism(race, damage="hot", goal="done"))
+    race.write_text(
+        RACE.replace("formula", "const double p;\nformula").replace("-> 0.5", "-> p").replace("+ 0.5", "+ 1-p")
+    )
+    mdp = from_prism(race, damage="hot", goal="done", parameters=["p"])
+    assert minimal_budget(mdp).of_state.tolist() == wanted.of_state.tolist()
+    with pytest.raises(ModelError, match=r"solve_policy needs .* not known: its probabilities have parameters"):
+        solve_policy(mdp, AlmostSure(3))
+    with pytest.raises(ModelError, match=r"constants must have a value; p has none. Pass constants='p=…', or"):
+        from_prism(race, damage="hot")
+    with pytest.raises(UnknownName, match=r"unknown constant 'q'"):
+        from_prism(race, damage="hot", parameters=["q"])
+    race.write_text(race.read_text().replace("400", "p"))
+    with pytest.raises(ModelError, match=r"a reward structure has parameters"):
+        from_prism(race, damage="hot", parameters=["p"])

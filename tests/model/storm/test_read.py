@@ -1,0 +1,239 @@
+"""Models from PRISM and JANI programs, and what is said about bad ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from almostsure.errors import (
+    ArgumentError,
+    ModelError,
+    UnknownName,
+)
+from almostsure.files import STORM
+from almostsure.model.storm import child
+from almostsure.model.storm.read import from_prism
+
+from .programs import (
+    PRISM,
+    jani,
+    steps,
+)
+
+
+def test_names_and_numbers_of_a_prism_model(program: Path) -> None:
+    mdp = from_prism(program, damage="cliff", constants={"N": 2}, reward="toll")
+    assert mdp.num_states == 8
+    assert mdp.state_names is not None
+    assert sorted(mdp.state_names) == sorted(f"b={b}, x={x}" for b in ("false", "true") for x in (-1, 0, 1, 2))
+    assert mdp.action_names == ("choice 0", "choice 1", "go", "stay")
+    assert mdp.state_name(mdp.initial_state) == "b=false, x=0"
+    assert steps(mdp, "b=false, x=0") == {
+        ("b=false, x=0", "go", "b=false, x=1", 0.25, 3.0, 0),
+        ("b=false, x=0", "go", "b=true, x=0", 0.75, 3.0, 0),
+        ("b=false, x=0", "choice 0", "b=false, x=-1", 1.0, 5.0, 0),
+        ("b=false, x=0", "choice 1", "b=false, x=2", 1.0, 5.0, 1),
+    }
+    assert steps(mdp, "b=false, x=1") == {
+        ("b=false, x=1", "go", "b=false, x=2", 0.25, 2.0, 1),
+        ("b=false, x=1", "go", "b=true, x=1", 0.75, 2.0, 0),
+    }
+    # entering the labelled state hurts, and so does staying there
+    assert steps(mdp, "b=false, x=2") == {("b=false, x=2", "stay", "b=false, x=2", 1.0, 0.0, 1)}
+    # a deadlock, mended by Storm
+    assert mdp.is_terminal()[mdp.state("b=false, x=-1")]
+
+
+def test_damage_by_reward_structure_counts_as_prism_does(program: Path) -> None:
+    mdp = from_prism(program, damage="toll", constants="N=2")
+    assert {row[-1] for row in steps(mdp, "b=true, x=0") if row[1] == "go"} == {3}
+    assert {row[-1] for row in steps(mdp, "b=true, x=0") if row[1] != "go"} == {5}
+    assert {row[-1] for row in steps(mdp, "b=true, x=1")} == {2}
+    assert not mdp.reward.any()
+    assert from_prism(program, damage="default", constants="N=2").damage.sum() == 2 * 7
+
+
+def test_damage_by_action(program: Path) -> None:
+    mdp = from_prism(program, damage="stay", constants="N=2")
+    assert {row[-1] for row in steps(mdp, "b=false, x=2")} == {1}
+    assert int(mdp.damage.sum()) == 2
+
+
+def test_a_name_of_two_kinds_needs_a_prefix(program: Path) -> None:
+    with pytest.raises(
+        ModelError, match=r"walk.prism has a label and an action so named. Write 'label:go' or 'action:go'"
+    ):
+        from_prism(program, damage="go", constants="N=2")
+    by_label = from_prism(program, damage="label:go", constants="N=2")
+    assert from_prism(program, damage='"go"', constants="N=2") == by_label
+    by_action = from_prism(program, damage="action:go", constants="N=2")
+    assert {row[-1] for row in steps(by_action, "b=false, x=1")} == {1}
+    assert {row[2] for row in steps(by_label, "b=false, x=0") if row[-1]} == {"b=false, x=1"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("clif", r"unknown damage 'clif'. Did you mean 'cliff'\? .*walk.prism has labels .*'cliff'"),
+        ("label:toll", r"unknown label 'toll'"),
+        ("reward:tol", r"unknown reward 'tol'. Did you mean 'toll'\?"),
+        ("action:sty", r"unknown action 'sty'. Did you mean 'stay'\?.*actions 'go', 'stay'"),
+        ("half", r"integer 0 … 255; got 0.5 at state \d+ 'b=false, x=1'.*walk.prism \(and 3 more"),
+    ],
+)
+def test_a_damage_that_does_not_exist_or_is_not_whole(program: Path, damage: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        from_prism(program, damage=damage, constants="N=2")
+
+
+def test_an_unknown_reward_suggests_the_nearest(program: Path) -> None:
+    with pytest.raises(UnknownName, match=r"unknown reward 'tool'. Did you mean 'toll'\?"):
+        from_prism(program, damage="cliff", constants="N=2", reward="tool")
+
+
+@pytest.mark.parametrize(
+    ("constants", "message"),
+    [
+        (None, r"constants must have a value; N has none. Pass constants='N=…'"),
+        ("M=2", r"unknown constant 'M'.*walk.prism has: N, p"),
+        ({"N": 2, "p": 0.5}, "walk.prism: constant 'p' has a value in the file"),
+        ("N", "form 'N=3,p=0.5'; got 'N'"),
+        ("N=two", "constant 'N' must be a number, true or false; got 'two'"),
+        ({"N": None}, "constant 'N' must be a number, true or false; got None"),
+        ({"N": 0.5}, "constant 'N' must be a whole number"),
+    ],
+)
+def test_constants(program: Path, constants: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        from_prism(program, damage="cliff", constants=constants)
+
+
+@pytest.mark.parametrize("value", ["1/4", 0.25, "0.25", np.float64(0.25), "2.5e-1"])
+def test_constants_in_all_forms(program: Path, value: Any) -> None:
+    program.write_text(PRISM.replace("p = 0.25", "p").replace("const int N", "const bool flag;\nconst int N"))
+    mdp = from_prism(program, damage="cliff", constants={"N": np.int64(2), "p": value, "flag": True})
+    assert mdp == from_prism(program, damage="cliff", constants=f"N=2, p={value}, flag=false")
+    assert set(mdp.probability) == {0.25, 0.75, 1.0}
+
+
+def test_a_chain_has_one_choice_a_state(tmp_path: Path) -> None:
+    path = tmp_path / "chain.pm"
+    path.write_text("""dtmc
+    module m
+        x : [0..2] init 0;
+        [] x<2 -> 0.5 : (x'=x+1) + 0.5 : true;
+        [] x=2 -> true;
+    endmodule
+    label "end" = x=2;""")
+    mdp = from_prism(path, damage="end")
+    assert mdp.num_choices == mdp.num_states == 3
+    assert mdp.num_actions == 1
+    assert mdp.damage.tolist() == [0, 0, 0, 1, 1]
+    several = path.read_text().replace("init 0", "").replace("endmodule", "endmodule\ninit x<2 endinit")
+    path.write_text(several)
+    assert from_prism(path, damage="end").initial_probabilities.tolist() == [0.5, 0.5]
+
+
+def test_models_of_other_kinds_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rates.sm"
+    path.write_text("ctmc\nmodule m\n x:[0..1] init 0;\n <> x=0 -> 2:(x'=1);\nendmodule\n")
+    with pytest.raises(ModelError, match=r"rates.sm: the model must be a Markov decision process.*type CTMC"):
+        from_prism(path, damage="deadlock")
+
+
+MODULE = """
+mdp
+module m
+    x : [0..4] init 0;
+    y : [0..3] init 0;
+    [a] x<4 -> {};
+    [b] y=1 -> (y'=2);
+endmodule
+label "wet" = y=2;
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("0.5 : (x'=x+9) + 0.5 : (y'=1)", r"out-of-bounds value \(9\) for the variable 'x'. Guard the command, or"),
+        ("0.5 : (x'=x+1) + 0.5 : (y'=y+1)", r"out-of-bounds value \(4\) for the variable 'y'"),
+        ("0.6 : (x'=1) + 0.5 : (x'=2)", r"do not sum to one .*\(actually sum to 11/10\). Mend them"),
+        ("0.4 : (x'=1) + 0.5 : (x'=2)", r"do not sum to one .*\(actually sum to 9/10\). Mend them"),
+        ("(z'=1)", r"does not say why. Check the names in it: 'z' is assigned to but not declared\.$"),
+        ("(x'=z)", r"(?s)Parsing error at 6:20: .*\nA name that is not declared gives this message too"),
+    ],
+)
+def test_mistakes_in_a_prism_model(tmp_path: Path, command: str, message: str) -> None:
+    path = tmp_path / "wrong.prism"
+    path.write_text(MODULE.format(command))
+    with pytest.raises(ModelError, match=rf"wrong.prism: .*{message}" if "(?s)" not in message else message) as caught:
+        from_prism(path, damage="wet")
+    assert "normalise" not in str(caught.value)
+
+
+def test_an_init_value_out_of_range(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.prism"
+    path.write_text(MODULE.format("(x'=x+1)").replace("[0..4] init 0", "[0..4] init 9"))
+    with pytest.raises(ModelError, match=r"single initial state. Check that the init value"):
+        from_prism(path, damage="wet")
+
+
+def test_an_out_of_range_assignment_in_jani(tmp_path: Path) -> None:
+    model = jani(0, 0)
+    bounded = {"kind": "bounded", "base": "int", "lower-bound": 0, "upper-bound": 4}
+    model["variables"].append({"name": "x", "type": bounded, "initial-value": 0})
+    model["automata"][0]["edges"][0]["destinations"][0]["assignments"] = [
+        {"ref": "x", "value": {"op": "+", "left": "x", "right": 9}}
+    ]
+    path = tmp_path / "step.jani"
+    path.write_text(json.dumps(model))
+    with pytest.raises(ModelError, match=r"out-of-bounds value \(9\) for the variable 'x'"):
+        from_prism(path, damage="end")
+
+
+def test_a_cost_counts_negatively(program: Path) -> None:
+    mdp = from_prism(program, damage="cliff", constants="N=2", cost="toll")
+    plain = from_prism(program, damage="cliff", constants="N=2", reward="toll")
+    assert mdp.reward.tolist() == (-plain.reward).tolist()
+    assert mdp.reward.min() == -5
+    half = from_prism(program, damage="cliff", constants="N=2", reward="half")
+    both = from_prism(program, damage="cliff", constants="N=2", reward="half", cost="toll")
+    assert both.reward.tolist() == (half.reward - plain.reward).tolist()
+    with pytest.raises(UnknownName, match=r"unknown reward 'tool'. Did you mean 'toll'\?"):
+        from_prism(program, damage="cliff", constants="N=2", cost="tool")
+
+
+def test_load_knows_the_files_that_are_from_prisms() -> None:
+    assert set(STORM) == {*child.PRISM, *child.JANI, *child.DRN}
+
+
+def test_jani(tmp_path: Path) -> None:
+    path = tmp_path / "step.jani"
+    path.write_text(json.dumps(jani(2, 2)))
+    mdp = from_prism(path, damage="hurt")
+    assert mdp.damage.tolist() == [2, 2, 0]
+    assert mdp.action_names == ("choice 0", "go")
+    assert from_prism(path, damage="end").damage.tolist() == [0, 1, 1]
+    assert from_prism(path, damage="action:go").damage.tolist() == [1, 1, 0]
+
+
+def test_the_mean_of_a_random_damage_is_refused(tmp_path: Path) -> None:
+    """Storm turns 2 or 0 into 1, a whole number: with that as the damage, a budget of 1 would look safe."""
+    path = tmp_path / "step.jani"
+    path.write_text(json.dumps(jani(2, 0, gain=4)))
+    with pytest.raises(ModelError, match=r"step.jani: Storm only keeps the mean.*'hurt' must not be used.*label"):
+        from_prism(path, damage="hurt")
+    mdp = from_prism(path, damage="end", reward="gain")
+    assert mdp.damage.tolist() == [0, 1, 1]
+    assert mdp.reward.tolist() == [2, 2, 0]
+
+
+@pytest.mark.parametrize("wrong", [{"damage": ["hot"]}, {"goal": lambda s: True}, {"cost": ["time"]}, {"damage": 1}])
+def test_names_are_text(race: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match=f"{next(iter(wrong))} must be text, a name or an expression; got"):
+        from_prism(race, **{"damage": "hot", **wrong})
