@@ -6,6 +6,7 @@ import ast
 import builtins
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 import tomllib
@@ -148,13 +149,15 @@ def test_no_module_imports_the_package_root() -> None:
 
 def test_nothing_is_unpickled_and_nothing_checked_by_assert() -> None:
     # Loading a file must run no code, and `python -O` must not switch a check off.  `assert x is not None` is only
-    # for mypy's eyes.
-    offenders = []
+    # for mypy's eyes.  One module copies objects of its own process by pickling them, and has nothing to do with files.
+    offenders, copies = [], PACKAGE / "learn" / "copies.py"
+    code = re.sub(r'""".*?"""', "", copies.read_text("utf-8"), flags=re.DOTALL)
+    assert not re.search(r"open\(|read|files|[Pp]ath", code)
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             imports_pickle = isinstance(node, ast.Import | ast.ImportFrom) and "pickle" in ast.unparse(node)
             checks = isinstance(node, ast.Assert) and not ast.unparse(node.test).endswith(" is not None")
-            if imports_pickle or checks:
+            if (imports_pickle and path != copies) or checks:
                 offenders.append(f"{path.name}:{node.lineno}")
     assert offenders == []
 

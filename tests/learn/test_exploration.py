@@ -1,5 +1,6 @@
 """Models of simulators that can be copied."""
 
+import math
 import pickle
 
 import gymnasium
@@ -8,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 import almostsure as asure
-from almostsure.errors import ArgumentError, LimitReached, ModelError
+from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError
 from almostsure.gym import ShieldedEnv
 from almostsure.learn import ByName, explore
 from almostsure.shield import HorizonShield
@@ -148,6 +149,99 @@ class Slippery(Room):
         if self.parts["inner"].rng.random() < self.slips:
             action = (action + 1) % 4
         return super().step(action)
+
+
+class Coins(gymnasium.Env):
+    """A step shows one of two faces, by a generator that resets do not seed and that is held far inside."""
+
+    observation_space = Discrete(3)
+    action_space = Discrete(1)
+
+    def __init__(self) -> None:
+        held = (np.random.default_rng(),)
+        for _ in range(8):
+            held = (held,)
+        self.held = held
+
+    def rng(self):
+        held = self.held
+        while isinstance(held, tuple):
+            (held,) = held
+        return held
+
+    def reset(self, *, seed=None, options=None):
+        self.face = 0
+        return self.face, {}
+
+    def step(self, action):
+        self.face = 1 + int(self.rng().random() < 0.25)
+        return self.face, 0.0, True, False, {"cost": self.face - 1}
+
+
+def take(env):
+    return env.face, env.rng().bit_generator.state
+
+
+def put_anew(env, taken):
+    """Restore the random generator too, as another object in the same state."""
+    env.face, state = taken
+    env.held = (np.random.default_rng(),)
+    env.rng().bit_generator.state = state
+
+
+@pytest.mark.parametrize("snapshots", [{}, {"get_state": take, "set_state": put_anew}])
+def test_plays_are_independent_wherever_the_generator_is(snapshots):
+    learned = explore(Coins(), mu=0.005, delta=0.01, seed=4, **snapshots)
+    again = explore(Coins(), mu=0.005, delta=0.01, seed=4, **snapshots)
+    assert learned.counts.times.tolist() == again.counts.times.tolist()
+    frequent, rare = learned.counts.times.tolist()
+    plays = frequent + rare
+    assert plays == math.ceil(math.log(200 * math.pi**2 / (6 * 0.01)) / -math.log(0.995))
+    assert abs(rare - plays / 4) < 4 * (plays * 3 / 16) ** 0.5
+    assert learned.minimal.smallest_budget() == 1
+
+
+def stop_at(monkeypatch, number):
+    """Ctrl-C at that step of the rooms; returns the steps that are counted."""
+    step, taken = Room.step, []
+
+    def counted(self, action):
+        taken.append(action)
+        if len(taken) == number:
+            raise KeyboardInterrupt
+        return step(self, action)
+
+    monkeypatch.setattr(Room, "step", counted)
+    return taken
+
+
+@pytest.mark.parametrize("chance", [{}, {"mu": 0.09, "delta": 0.05}])
+def test_an_exploration_that_was_interrupted_goes_on(chance, monkeypatch):
+    env = Slippery() if chance else Room()
+    whole = explore(env, **chance)
+    taken = stop_at(monkeypatch, 150)
+    fewer = "A larger mu or delta takes fewer plays" if chance else r"fewer states\.$"
+    with pytest.raises(Interrupted, match=rf"after 150 plays: .*stopped\.kept\.go_on\(\).*{fewer}") as stopped:
+        explore(env, **chance)
+    kept = stopped.value.kept
+    assert "<Exploration: 150 plays: " in repr(kept)
+    result = kept.go_on()
+    if chance:
+        assert result.minimal.of_state.tolist() == whole.minimal.of_state.tolist()
+        assert result.counts.samples.tolist() == whole.counts.samples.tolist()
+    else:
+        assert result.fingerprint == whole.fingerprint
+        again = 150 % 4  # plays of the choice at which it was stopped
+        assert len(taken) == kept.search.plays
+        assert len(kept.search.arrivals) * 5 + again <= len(taken) <= len(kept.search.arrivals) * 6 + again
+
+
+def test_a_check_that_was_interrupted_is_made_when_the_exploration_goes_on(monkeypatch):
+    stop_at(monkeypatch, 15 * 4 * 4 + 1)  # the first step after all choices of the 15 states were played
+    with pytest.raises(Interrupted, match="60 choices explored, 15 states found") as stopped:
+        explore(Hidden())
+    with pytest.raises(ModelError, match="does not decide what comes next"):
+        stopped.value.kept.go_on()
 
 
 def walked(state, action):

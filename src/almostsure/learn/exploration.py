@@ -3,12 +3,12 @@
 From where resets lead, every action is played in a copy of the simulator at every state that is found, breadth first.
 What the simulator shows is the state; where something else decides what comes next, name it with ``key``.
 
-Determinism is tested, not proved.  Every action is played four times, from copies whose random generators are reseeded
-(a deep copy copies the random generator, and would make chance look certain), a state that is reached in two ways is
-played from both, and every action is played once after each reset.  A difference is an error that names the place.
+Determinism is tested, not proved.  Every action is played four times, from copies whose random generators go on from
+play to play (:mod:`almostsure.learn.copies`), a state that is reached in two ways is played from both, and every action
+is played once after each reset.  A difference is an error that names the place.
 
-*Chance.*  With ``mu`` and ``delta`` every choice is played many times instead, each time from a reseeded copy.  The
-i-th choice that is met gets δ_i = 6 δ / (π² i²) of the risk of missing an outcome, and so
+*Chance.*  With ``mu`` and ``delta`` every choice is played many times instead, and the plays are independent.  The i-th
+choice that is met gets δ_i = 6 δ / (π² i²) of the risk of missing an outcome, and so
 ⌈ln(⌊1/μ⌋ / δ_i) / −ln(1 − μ)⌉ plays.  If no outcome is rarer than μ, the chance that one of the at most ⌊1/μ⌋ outcomes
 of that choice is missed is at most δ_i, and these add up to δ.  So with probability 1 − δ all states that can be
 reached were found, with all of their outcomes, and the minimal budget of what was counted is k*.  Then every action is
@@ -22,12 +22,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator
 from itertools import chain
-from typing import Any, cast, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
 from almostsure.arguments import count, names_right_word
-from almostsure.errors import ArgumentError, ModelError
+from almostsure.errors import ArgumentError, Interrupted, ModelError
 from almostsure.learn.bounds import unit
 from almostsure.learn.counts import Counts
 from almostsure.learn.evidence import check_mu
@@ -38,7 +38,7 @@ from almostsure.model.build.damage import Damage
 from almostsure.model.build.function import MAX_STATES, Encode, from_function
 from almostsure.model.mdp import MDP
 from almostsure.progress import Bar
-from almostsure.wording import brief
+from almostsure.wording import brief, counted
 
 HIDDEN = "This assumes that what the environment shows decides what comes next."
 
@@ -72,7 +72,9 @@ def explore(
     key
         The state of an observation, as a hashable value; by default the whole observation.
     get_state, set_state
-        ``get_state(env)`` takes a snapshot and ``set_state(env, snapshot)`` restores it, where a deep copy is slow.
+        ``get_state(env)`` takes a snapshot and ``set_state(env, snapshot)`` restores it, where the environment cannot
+        be copied, or only slowly.  Random generators other than those of NumPy and ``random`` repeat themselves in
+        copies: let ``set_state`` give them another seed.
     seed, resets
         The environment is reset so many times, with the seeds ``seed``, ``seed + 1``, …  Every state in which an
         episode began is an initial state, as probable as it was frequent.  A start that none of the resets gave, and
@@ -84,6 +86,8 @@ def explore(
     ------
     ModelError
         The environment is not deterministic, a key does not decide what comes next, or a snapshot does not restore.
+    Interrupted
+        Ctrl-C; ``kept.go_on()`` explores the rest.
 
     Examples
     --------
@@ -96,14 +100,49 @@ def explore(
     search = Simulator(env, damage, key or as_key, get_state, set_state)
     starts = search.starts(range(seed, seed + count("resets", resets)))
     sampled = None if mu is None else _Sampled(search, Goal(unit("mu", mu), unit("delta", delta), None), seed)
-    outcomes = search.outcomes if sampled is None else sampled.outcomes
-    shown = _Shown(search.key)
-    model = from_function(outcomes, initial=starts, actions=search.actions, key=shown, max_states=max_states)
-    shown.running.update(search.snapshots)
-    if sampled is not None:
-        return sampled.learned(model)
-    search.check_keys()
-    return model
+    return Exploration(search, sampled, starts, max_states).go_on()
+
+
+@final
+class Exploration:
+    """An exploration that may be stopped, and goes on from there."""
+
+    def __init__(
+        self, search: Simulator, sampled: _Sampled | None, starts: dict[Hashable, float], max_states: int
+    ) -> None:
+        self.search, self.sampled, self.starts, self.max_states = search, sampled, starts, max_states
+
+    def go_on(self) -> Any:
+        """Explore what is left; what was played before is not played again."""
+        try:
+            return self._explored()
+        except KeyboardInterrupt:
+            less = "" if self.sampled is None else " A larger mu or delta takes fewer plays."
+            raise Interrupted(
+                f"interrupted after {self}. All of it is kept: `except almostsure.errors.Interrupted as stopped:` and "
+                "`stopped.kept.go_on()` explores the rest, in a notebook `sys.last_value.kept.go_on()`. A key that "
+                f"leaves out what does not matter makes fewer states.{less}",
+                kept=self,
+            ) from None
+
+    def _explored(self) -> Any:
+        search, sampled, shown = self.search, self.sampled, _Shown(self.search.key)
+        outcomes = search.outcomes if sampled is None else sampled.outcomes
+        options: dict[str, Any] = {"key": shown, "max_states": self.max_states}
+        model = from_function(outcomes, initial=self.starts, actions=search.actions, **options)
+        shown.running.update(search.snapshots)
+        if sampled is not None:
+            return sampled.learned(model)
+        search.check_keys()
+        return model
+
+    def __str__(self) -> str:
+        choices = len(self.search.arrivals if self.sampled is None else self.sampled.seen)
+        plays, states = counted(self.search.plays, "play"), counted(len(self.search.snapshots), "state")
+        return f"{plays}: {counted(choices, 'choice')} explored, {states} found"
+
+    def __repr__(self) -> str:
+        return f"<Exploration: {self}; go_on() explores the rest>"
 
 
 @final
@@ -161,6 +200,13 @@ class ByName:
         raise ModelError(f"no state of the model is named {brief(str(state))}, as the observation is.{hint}")
 
 
+class _Seen(NamedTuple):
+    """How often an outcome was seen, and its mean reward."""
+
+    times: int
+    reward: float
+
+
 @final
 class _Sampled:
     """Outcomes by playing each choice as often as its share of delta takes."""
@@ -168,31 +214,35 @@ class _Sampled:
     def __init__(self, search: Simulator, goal: Goal, seed: int) -> None:
         self.search, self.goal, self.seed = search, goal, seed
         self.rng = np.random.default_rng([seed, 1])
-        self.seen: dict[tuple[Any, int], dict[tuple[Hashable, int], list[float]]] = {}
+        self.seen: dict[tuple[Any, int], dict[tuple[Hashable, int], _Seen]] = {}
 
     def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
         """What was seen, with its frequencies."""
+        if (state, action) not in self.seen:
+            self.seen[state, action] = self._played(state, action)
+        found = self.seen[state, action]
+        plays = sum(seen.times for seen in found.values())
+        return [(seen.times / plays, after, seen.reward, hurt) for (after, hurt), seen in found.items()]
+
+    def _played(self, state: Any, action: int) -> dict[tuple[Hashable, int], _Seen]:
         mu, delta, _ = self.goal
         share = 6 * delta / (math.pi * (len(self.seen) + 1)) ** 2
         plays = math.ceil(math.log(math.floor(1 / mu) / share) / -math.log1p(-mu) * (1 + 1e-12))
-        found: dict[tuple[Hashable, int], list[float]] = {}
+        rewards: dict[tuple[Hashable, int], list[float]] = {}
         for _ in range(plays):
-            arrival = self.search.play(state, action, seed=self._seed())
-            found.setdefault((arrival.state, arrival.damage), []).append(arrival.reward)
-        self.seen[state, action] = found
-        return [(len(r) / plays, after, math.fsum(r) / len(r), hurt) for (after, hurt), r in found.items()]
-
-    def _seed(self) -> int:
-        return int(self.rng.integers(2**63))
+            after, reward, hurt = self.search.play(state, action)
+            rewards.setdefault((after, hurt), []).append(reward)
+        return {outcome: _Seen(len(r), math.fsum(r) / len(r)) for outcome, r in rewards.items()}
 
     def check_keys(self) -> None:
         """On whichever way a state is reached, nothing must happen that was not seen on the first way."""
         for state, action, arrival in chain(self.search.after_resets(), self._walks()):
             found = self.seen[state, action]
             if (arrival.state, arrival.damage) not in found:
+                plays = sum(seen.times for seen in found.values())
                 raise ModelError(
                     f"the state {state!r} does not decide what comes next: action {action} led to {arrival} on "
-                    f"one way to it, and never in {sum(map(len, found.values())):,} plays on another. Pass a key that "
+                    f"one way to it, and never in {plays:,} plays on another. Pass a key that "
                     "tells the two apart, or a smaller mu."
                 )
 
@@ -201,7 +251,7 @@ class _Sampled:
         with Bar("checking", len(starts)) as bar:
             for number, start in enumerate(starts):
                 bar.update(number)
-                yield from self.search.walk(start, self.rng, seed=self._seed())
+                yield from self.search.walk(start, self.rng)
 
     def learned(self, model: MDP) -> LearnedBudget:
         """The minimal budget of what was counted."""
@@ -211,9 +261,8 @@ class _Sampled:
         counts, index = Counts(model, seed=self.seed, caveat=caveat), cast("Encode", model.encode).index
         for (state, action), found in self.seen.items():
             choice = model.choice(index[state], action)
-            for (after, hurt), rewards in found.items():
-                mean = math.fsum(rewards) / len(rewards)
-                counts.see(choice, index[after], hurt, mean, times=len(rewards))
+            for (after, hurt), seen in found.items():
+                counts.see(choice, index[after], hurt, seen.reward, times=seen.times)
         check_mu(counts, self.goal.mu)
         self.check_keys()
         return budget_of_learned(model, counts, np.ones(model.num_choices, np.bool_), self.goal)

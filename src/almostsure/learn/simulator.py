@@ -1,28 +1,25 @@
-"""A simulator at every state that was found: snapshots of it are taken, restored with other seeds, and stepped.
+"""A simulator at every state that was found: snapshots of it are taken, restored and stepped.
 
-Snapshots are deep copies, or what the user's ``get_state`` returns; see :mod:`almostsure.learn.exploration`.
+Snapshots are copies whose random generators go on (:mod:`almostsure.learn.copies`), or what the user's ``get_state``
+returns.  ``set_state`` may restore random generators too, so there they get another seed for every play.
 """
 
 from __future__ import annotations
 
-import copy
-import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from types import ModuleType
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from almostsure.arguments import as_python
 from almostsure.errors import ArgumentError, ModelError
+from almostsure.learn.copies import Frozen, reseed
 from almostsure.model.build.damage import Damage, known_damage
 
-DEEP = 5  # how many objects within objects are searched for random generators
-CONTAINERS = (dict, list, tuple)
-PLAYS = 4  # of every action in every state, with different seeds
+PLAYS = 4  # of every action in every state
 WALK = 50  # steps at random from every state, where choices were sampled
 FOREVER = 2**62  # steps that a TimeLimit allows
 
@@ -72,10 +69,11 @@ class Simulator:
         self.num_actions = int(size)
         self.env, self.damage, self.key = env, damage or known_damage(env), key
         self.get_state, self.set_state = get_state, set_state
-        self.snapshots: dict[Any, tuple[Any, Any]] = {}  # by state: the simulator there, and what it shows
-        self.others: dict[Any, tuple[Any, Any]] = {}  # the same, from another way to the state
+        self.snapshots: dict[Any, tuple[Frozen, Any]] = {}  # by state: the simulator there, and what it shows
+        self.others: dict[Any, tuple[Frozen, Any]] = {}  # the same, from another way to the state
         self.arrivals: dict[tuple[Any, int], Arrival] = {}
         self.seeds: Sequence[int] = ()  # of the resets
+        self.plays = 0  # how often a snapshot was restored
 
     def starts(self, seeds: Sequence[int]) -> dict[Hashable, float]:
         """Begin with each seed; returns the initial states, and how often each was one."""
@@ -84,6 +82,7 @@ class Simulator:
         times: Counter[Hashable] = Counter()
         for seed in seeds:
             observation, _ = self.env.reset(seed=seed)
+            reseed(self.env, seed)  # also generators that a reset does not seed: the same seed plays the same
             state = self.key(observation)
             try:
                 times[state] += 1
@@ -104,7 +103,7 @@ class Simulator:
             if state not in self.snapshots:
                 raise ModelError(f"reset(seed={seed}) began in {state!r}, and elsewhere before: it must heed its seed")
             for action in range(self.num_actions):
-                yield state, action, self._step((snapshot, observation), action, seed=1)
+                yield state, action, self._step((snapshot, observation), action)
 
     def is_over(self, state: Any) -> bool:
         """Whether an episode ended there."""
@@ -115,10 +114,12 @@ class Simulator:
         return range(0 if self.is_over(state) else self.num_actions)
 
     def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
-        """The one outcome of an action, played several times."""
-        self.arrivals[state, action] = arrival = self._step(self.snapshots[state], action, seed=1)
-        for seed in range(2, PLAYS + 1):
-            again = self._step(self.snapshots[state], action, seed=seed)
+        """The one outcome of an action, played several times unless it is known."""
+        if (state, action) in self.arrivals:
+            return [(1.0, *self.arrivals[state, action])]
+        arrival = self._step(self.snapshots[state], action, remember=True)
+        for _ in range(PLAYS - 1):  # further plays of the same step are not another way to where it leads
+            again = self.play(state, action)
             if arrival == again:
                 continue
             raise ModelError(
@@ -126,12 +127,12 @@ class Simulator:
                 f"then to {again}. If chance plays a part, sample it: explore(env, mu=…, delta=…); "
                 "if the observation does not show all that matters, pass key."
             )
+        self.arrivals[state, action] = arrival
         return [(1.0, *arrival)]
 
     def check_keys(self) -> None:
         """What comes next must depend on the state alone, not on the way to it."""
-        others, self.others = self.others, {}
-        reached = ((s, a, self._step(others[s], a, seed=1)) for s, a in self.arrivals if s in others)
+        reached = ((s, a, self._step(self.others[s], a)) for s, a in self.arrivals if s in self.others)
         for state, action, again in chain(reached, self.after_resets()):
             if again != (arrival := self.arrivals[state, action]):
                 raise ModelError(
@@ -139,14 +140,14 @@ class Simulator:
                     f"one way to it, and to {again} on another. Pass a key that tells the two apart."
                 )
 
-    def play(self, state: Any, action: int, *, seed: int) -> Arrival:
-        """One step from a copy whose random generators have that seed."""
-        return self._step(self.snapshots[state], action, seed=seed)
+    def play(self, state: Any, action: int) -> Arrival:
+        """One step from a state, whatever chance makes of it this time."""
+        return self._step(self.snapshots[state], action)
 
-    def walk(self, state: Any, rng: np.random.Generator, *, seed: int) -> Iterator[tuple[Any, int, Arrival]]:
+    def walk(self, state: Any, rng: np.random.Generator) -> Iterator[tuple[Any, int, Arrival]]:
         """Random steps from a state, as (state, action, where it led), until the episode ends."""
         snapshot, shown = self.snapshots[state]
-        env = self._restored(snapshot, seed)
+        env = self._restored(snapshot)
         for _ in range(WALK):
             action = int(rng.integers(self.num_actions))
             arrival, shown = self._taken(env, shown, action)
@@ -155,15 +156,16 @@ class Simulator:
                 return
             state = arrival.state
 
-    def _step(self, here: tuple[Any, Any], action: int, *, seed: int) -> Arrival:
+    def _step(self, here: tuple[Frozen, Any], action: int, *, remember: bool = False) -> Arrival:
+        """Where a step leads; a state that is new is remembered, and if asked for one that was reached before."""
         snapshot, before = here
-        env = self._restored(snapshot, seed)
+        env = self._restored(snapshot)
         arrival, observation = self._taken(env, before, action)
         if self.is_over(arrival.state):
             return arrival
         if arrival.state not in self.snapshots:
             self.snapshots[arrival.state] = self._snapshot(env), observation
-        elif arrival.state not in self.others and seed == 1:  # further plays of the same step are not another way
+        elif remember and arrival.state not in self.others:
             self.others[arrival.state] = self._snapshot(env), observation
         return arrival
 
@@ -185,49 +187,22 @@ class Simulator:
             raise ModelError(f"damage must be a whole number, 0 or more; got {said!r} after action {five[1]!r}")
         return int(said)
 
-    def _snapshot(self, env: Any) -> Any:
+    def _snapshot(self, env: Any) -> Frozen:
+        thing, what, remedy = env, "the environment", "Pass get_state and set_state."
         if self.get_state is not None:
-            return copy.deepcopy(self.get_state(env))
+            thing, what, remedy = self.get_state(env), "what get_state returned", "Let it return plain values."
         try:
-            return copy.deepcopy(env)
+            return Frozen(thing)
         except Exception as error:
-            raise ArgumentError(
-                f"the environment cannot be copied ({type(error).__name__}: {error}). Pass get_state and set_state."
-            ) from error
+            raise ArgumentError(f"{what} cannot be copied ({type(error).__name__}: {error}). {remedy}") from error
 
-    def _restored(self, snapshot: Any, seed: int) -> Any:
+    def _restored(self, snapshot: Frozen) -> Any:
+        self.plays += 1
         if self.set_state is None:
-            env = copy.deepcopy(snapshot)
-        else:
-            env = self.env
-            self.set_state(env, copy.deepcopy(snapshot))
-        _reseed(env, seed)
-        return env
-
-
-def _reseed(env: Any, seed: int) -> None:
-    """Give every random generator that the environment, its wrappers and its parts hold another seed."""
-    waiting, met = [(env, 0)], {id(env)}
-    while waiting:
-        thing, depth = waiting.pop()
-        held = thing if isinstance(thing, dict) else getattr(thing, "__dict__", {})
-        items = list(enumerate(thing)) if isinstance(thing, (list, tuple)) else list(held.items())
-        for name, value in items:
-            if isinstance(value, np.random.Generator) and not isinstance(thing, tuple):
-                fresh = np.random.default_rng([seed % 2**63, depth])
-                setattr(thing, name, fresh) if held is not thing and isinstance(name, str) else _put(thing, name, fresh)
-            elif isinstance(value, np.random.RandomState):
-                value.seed(seed % 2**32)
-            elif isinstance(value, random.Random):
-                value.seed(seed)
-            elif depth < DEEP and id(value) not in met and (hasattr(value, "__dict__") or type(value) in CONTAINERS):
-                met.add(id(value))
-                if not isinstance(value, (type, ModuleType)) and not callable(value):
-                    waiting.append((value, depth + 1))
-
-
-def _put(container: Any, at: Any, value: Any) -> None:
-    container[at] = value
+            return snapshot()
+        self.set_state(self.env, snapshot())
+        reseed(self.env, self.seeds[0], self.plays)
+        return self.env
 
 
 def as_key(observation: Any) -> Hashable:

@@ -1,0 +1,130 @@
+"""``Frozen``: something that is copied again and again, while its random generators go on.
+
+A copy of a random generator repeats the draws of the original, and would make chance look certain.  So generators
+(those of NumPy and of the module ``random``) are never copied: every copy holds the original ones, however deep they
+are inside, and each draw is made once.  Draws of different copies are then independent, as those of one generator are.
+
+What is frozen is pickled once and unpickled for every copy, which takes a few percent of the time of
+``copy.deepcopy``.  What ``deepcopy`` does not copy either (functions, classes, modules) stays outside, as do
+Gymnasium's spaces, which describe and do not change.  Where something has a ``__deepcopy__`` of its own or cannot be
+pickled, all of it is copied by ``deepcopy``.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+import random
+import weakref
+from collections.abc import Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any, final
+
+import gymnasium
+import numpy as np
+
+CHANCE = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
+CONSTANT = (type, FunctionType, BuiltinFunctionType, CodeType, ModuleType, property, weakref.ref)
+SHARED = (*CHANCE, *CONSTANT, gymnasium.Space)
+ARRAYS = (np.ndarray, np.generic)  # their __deepcopy__ does what pickling does
+
+
+@final
+class Frozen:
+    """Something as it was; calling it makes a copy.  TypeError, or whatever its parts raise, if it cannot be copied.
+
+    Examples
+    --------
+    >>> here = {"at": [0, 0], "rng": np.random.default_rng(0)}
+    >>> frozen = Frozen(here)
+    >>> here["at"][0] = 5
+    >>> frozen()["at"], frozen()["rng"] is here["rng"]
+    ([0, 0], True)
+    """
+
+    __slots__ = ("_original", "_pickled", "_shared")
+
+    def __init__(self, thing: Any) -> None:
+        self._original: Any = None
+        self._pickled: bytes = b""
+        self._shared: list[Any] = []
+        try:
+            self._pickled, self._shared = _pickled(thing)
+            self()  # some things can be pickled and not unpickled
+        except Exception:
+            self._pickled = b""
+            self._shared = list(generators(thing))
+            self._original = self._deep(thing)
+
+    def __call__(self) -> Any:
+        """A copy."""
+        return _Unpickler(self._pickled, self._shared).load() if self._pickled else self._deep(self._original)
+
+    def _deep(self, thing: Any) -> Any:
+        return copy.deepcopy(thing, {id(one): one for one in self._shared})
+
+
+@final
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.shared: list[Any] = []
+
+    def persistent_id(self, thing: Any) -> int | None:
+        if isinstance(thing, SHARED):
+            self.shared.append(thing)
+            return len(self.shared) - 1
+        if hasattr(type(thing), "__deepcopy__") and not isinstance(thing, ARRAYS):
+            raise pickle.PicklingError("it says itself how it is copied")
+        return None
+
+
+@final
+class _Unpickler(pickle.Unpickler):
+    """Only what this process has pickled itself is read."""
+
+    def __init__(self, pickled: bytes, shared: list[Any]) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self.shared = shared
+
+    def persistent_load(self, number: int) -> Any:
+        return self.shared[number]
+
+
+def _pickled(thing: Any) -> tuple[bytes, list[Any]]:
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.dump(thing)
+    return file.getvalue(), pickler.shared
+
+
+def generators(thing: Any) -> Iterator[Any]:
+    """The random generators that something holds, directly or through whatever it holds."""
+    waiting, met = [thing], {id(thing): thing}
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, CHANCE):
+            yield here
+            continue
+        parts = here.tolist() if isinstance(here, np.ndarray) and here.dtype == object else gc.get_referents(here)
+        fresh = {id(part): part for part in parts if id(part) not in met and not _is_constant(part)}
+        met |= fresh
+        waiting += fresh.values()
+
+
+def _is_constant(thing: Any) -> bool:
+    """Whether copies share it anyway; compiled functions hold the names of their module, which is no part of them."""
+    return isinstance(thing, CONSTANT) or (type(thing) is dict and "__builtins__" in thing)
+
+
+def reseed(thing: Any, *seed: int) -> None:
+    """Give every random generator that something holds another seed."""
+    for number, one in enumerate(generators(thing)):
+        seeds = np.random.SeedSequence([*seed, number])
+        bits = getattr(one, "bit_generator", one)
+        if isinstance(bits, np.random.BitGenerator):
+            bits.state = type(bits)(seeds).state
+        else:
+            one.seed(int(seeds.generate_state(1)[0]))
