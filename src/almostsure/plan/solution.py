@@ -90,7 +90,7 @@ class Solution:
         facts = [
             ("best return", precise(self.value) + (f" (discount {self.discount:g})" if self.discount < 1 else "")),
             ("constraint", f"{self.constraint}{steps}"),
-            ("bounds", f"{bounds}{'' if self.proved else ', the upper one not proved'}"),
+            ("bounds", f"{bounds}{'' if self.proved else ', not proved'}"),
             ("policy", self.policy.description()),
         ]
         match self.constraint:

@@ -23,11 +23,11 @@ policy need not ever end, where going on costs nothing; printing the solution sa
 
 Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved component by component,
 rounding included (:mod:`almostsure.plan.assured.steps`).  For the others ``lower`` is the evaluated return of the
-policy that is returned, less what it would cost to make up for an excess by rounding over the limit, and ``upper`` is
-that of a problem in which damage has a price (:mod:`almostsure.plan.programme.upper`).  Where that problem has no
-finite value, because rewards and the price cancel out on a cycle, ``upper`` is a dual value of the programme whose
-roundings are not all counted: then ``proved`` is False.  Bounds further apart than ``tolerance`` (times the value, if
-that is above 1) are an error.
+policy that is returned, and ``upper`` is that of a problem in which damage has a price
+(:mod:`almostsure.plan.programme.upper`).  ``proved`` is False in two cases: where that problem has no finite value,
+because rewards and the price cancel out on a cycle, and ``upper`` is a dual value of the programme whose roundings are
+not all counted; and where the limit is the least that is possible, the policy exceeds it by rounding, and ``lower`` is
+less by what that is worth.  Bounds further apart than ``tolerance`` (times the value, if that is above 1) are an error.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ def _solve(
         case AlmostSure():
             return solve_assured(mdp, constraint, discount, tolerance, everywhere=everywhere)
         case Expected():
-            return solve_programme(mdp, constraint, Programme(plain_flow(mdp), discount), tolerance)
+            if constraint.limit == 0:
+                return _surely(mdp, constraint, discount, tolerance)
+            return solve_programme(mdp, constraint, _programme(mdp, constraint, discount), tolerance)
         case Chance():
             return _chance(mdp, constraint, discount, tolerance)
     raise ArgumentError(
@@ -149,22 +151,27 @@ def _chance(mdp: MDP, constraint: Chance, discount: float, tolerance: float) -> 
             "If episodes may break off, put that into the model: a transition to a terminal state."
         )
     if constraint.risk == 0:
-        return _without_risk(mdp, constraint, discount, tolerance)
-    return solve_programme(mdp, constraint, Programme(layered_flow(mdp, constraint.budget), discount), tolerance)
+        return _surely(mdp, constraint, discount, tolerance)
+    return solve_programme(mdp, constraint, _programme(mdp, constraint, discount), tolerance)
 
 
-def _without_risk(mdp: MDP, constraint: Chance, discount: float, tolerance: float) -> Solution:
-    """A risk of 0 is certainty: the assured solution, under the name of the chance constraint."""
+def _programme(mdp: MDP, constraint: Expected | Chance, discount: float) -> Programme:
+    flow = layered_flow(mdp, constraint.budget) if isinstance(constraint, Chance) else plain_flow(mdp)
+    return Programme(flow, discount)
+
+
+def _surely(mdp: MDP, constraint: Expected | Chance, discount: float, tolerance: float) -> Solution:
+    """No damage on average is none at all, and no risk is certainty: the assured solution under another name."""
+    budget, what = (constraint.budget, "risk") if isinstance(constraint, Chance) else (0, "damage")
     try:
-        assured = solve_assured(mdp, AlmostSure(constraint.budget), discount, tolerance)
+        assured = solve_assured(mdp, AlmostSure(budget), discount, tolerance)
     except Infeasible as error:
-        least = Programme(layered_flow(mdp, constraint.budget), 1.0)
-        raise Infeasible(f"without any risk, {error}", needed=_least(least)) from None
+        raise Infeasible(f"without any {what}, {error}", needed=_least(mdp, constraint)) from None
     return replace(assured, constraint=constraint, used=0.0, layers=None, _kept={})
 
 
-def _least(programme: Programme) -> float:
+def _least(mdp: MDP, constraint: Expected | Chance) -> float:
     try:
-        return programme.least_cost()
+        return _programme(mdp, constraint, 1.0).least_cost()
     except NoEnd:
         return math.nan

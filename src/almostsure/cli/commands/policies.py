@@ -242,7 +242,7 @@ def _best_return(solution: Solution) -> str:
             return "−∞: costs add up for ever, as no run ends; name where it does with --goal"
         return "−∞: within this budget costs add up for ever; a larger one may reach an end"
     bounds = f"{solution.lower:.10g} … {solution.upper:.10g}"
-    how = "proved to lie in" if solution.proved else "in bounds of which the upper is not proved:"
+    how = "proved to lie in" if solution.proved else "in bounds that are not proved:"
     return f"{solution.value:.10g}, {how} {bounds}"
 
 

@@ -12,17 +12,20 @@ import numpy as np
 
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components, plain_flow
-from almostsure.plan.programme.lagrange import TIGHT, Answer, Proof, leading_home
+from almostsure.plan.programme.lagrange import TIGHT, Proof, leading_home
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
 
 TINY = 1e-12  # flow below this is none
 
 
-def extract(mdp: MDP, flow: Flow, answer: Answer, proof: Proof, budget: int | None) -> Policy:
-    """The policy of an optimal flow: stationary, or with ``budget`` on (state, remaining) and once overspent."""
+def extract(mdp: MDP, flow: Flow, visits: Floats, proof: Proof, budget: int | None) -> Policy:
+    """The policy that plays choices as often as an optimal flow does, ``visits``.
+
+    It is stationary, or with ``budget`` on (state, remaining) and once overspent.
+    """
     layers = 1 if budget is None else budget + 2
-    share, stop = _shares(flow, answer, proof), flow.is_stop
+    share, stop = _shares(flow, visits, proof), flow.is_stop
     stops = np.bincount(flow.owner[stop], share[stop], minlength=flow.num_states)
     share /= np.where(stops < 1, 1 - stops, 1.0)[flow.owner]
     probability, rests = np.zeros((layers, mdp.num_choices)), np.zeros((layers, mdp.num_states))
@@ -39,14 +42,14 @@ def extract(mdp: MDP, flow: Flow, answer: Answer, proof: Proof, budget: int | No
     return Policy(mdp, probability=probability, budget=budget, rest=rest)
 
 
-def _shares(flow: Flow, answer: Answer, proof: Proof) -> Floats:
+def _shares(flow: Flow, visits: Floats, proof: Proof) -> Floats:
     """How a state's visits are spread over its choices; where there are none, one choice that leads home."""
-    visits = np.bincount(flow.owner, answer.flow, minlength=flow.num_states)
+    total = np.bincount(flow.owner, visits, minlength=flow.num_states)
     values = proof.potential()
     slack = values[flow.owner] - flow.reward + proof.price * flow.cost - proof.priced.discount * (flow.moves @ values)
     home = leading_home(flow, slack, TIGHT * (1 + float(np.abs(values).max(initial=0.0))))
-    visited = visits > TINY
-    share = np.where(visited[flow.owner], answer.flow / np.where(visited, visits, 1.0)[flow.owner], 0.0)
+    visited = total > TINY
+    share = np.where(visited[flow.owner], visits / np.where(visited, total, 1.0)[flow.owner], 0.0)
     share[home[~visited]] = 1.0
     return share
 

@@ -30,6 +30,7 @@ import numpy as np
 
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan import graph
+from almostsure.policy.evaluation.chain import add_up
 
 STOP = -1
 ZERO = 1e-12  # a mean reward below this share of the rewards' size is rounding
@@ -99,6 +100,22 @@ class Flow:
             state=self.state,
             choice=np.concatenate([self.choice, np.full(states.size, STOP)])[order],
         )
+
+
+def without_loops(owner: Ints, moves: Any) -> tuple[Any, Floats]:
+    """Where choices lead when they are repeated until they lead elsewhere, and how probable that is in one step.
+
+    Nothing cancels out: the probability is the sum of those that lead elsewhere.  A choice that never does is left as
+    it is, with a 0.
+    """
+    from scipy.sparse import csr_array
+
+    rows = np.repeat(np.arange(owner.size), np.diff(moves.indptr))
+    is_loop = moves.indices == owner[rows]
+    leaving = add_up(rows[~is_loop], moves.data[~is_loop], owner.size)
+    kept = ~is_loop | (leaving == 0)[rows]
+    weight = moves.data[kept] / np.where(leaving > 0, leaving, 1.0)[rows[kept]]
+    return csr_array((weight, (rows[kept], moves.indices[kept])), shape=moves.shape), leaving
 
 
 def plain_flow(mdp: MDP) -> Flow:

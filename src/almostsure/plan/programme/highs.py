@@ -38,5 +38,6 @@ def highs(matrix: Any, objective: Floats, lower: Floats, upper: Floats) -> Any:
     solver.setOptionValue("output_flag", False)
     for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
         solver.setOptionValue(option, FEASIBLE)
+    solver.setOptionValue("small_matrix_value", 1e-12)  # what is smaller, HiGHS takes for 0
     solver.passModel(programme)
     return solver

@@ -35,6 +35,7 @@ TIGHT = 1e-7  # slack below this share of the values' size counts as none where 
 ROUNDS = 1_000
 EPSILON = float(np.finfo(np.float64).eps)
 BLURS = (1e-9, 1e-11, 1e-13)
+MANY = 64  # roundings that a value may be off by
 RAISES = (1e-11, 1e-10, 1e-9)  # by how much a price is raised for a proof, times the price if above 1
 
 
@@ -215,9 +216,9 @@ class Proof:
                 "no policy that comes to an end has a best return here. Use a discount below 1."
             ) from None
         rounding = priced.rounding(self.gain, values)
-        if (priced.slack(self.gain, values) < -64 * rounding).any():
+        if (priced.slack(self.gain, values) < -MANY * rounding).any():
             raise LimitReached("the upper bound could not be proved. Use a discount below 1, or report this model.")
-        return values + float(rounding.max(initial=0.0)) * length
+        return values + MANY * float(rounding.max(initial=0.0)) * length
 
 
 # ---------------------------------------------------------------------- the search for the price

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from almostsure.model.mdp import Bools, Floats, Ints
-from almostsure.plan.programme.flow import Flow, end_components
+from almostsure.plan.programme.flow import Flow, end_components, without_loops
 from almostsure.plan.programme.highs import FEASIBLE, highs, outgoing
-from almostsure.policy.evaluation.chain import add_up
 
 ROUNDS = 300  # of value iteration, before a programme is solved instead
 EPSILON = float(np.finfo(np.float64).eps)
@@ -65,14 +64,14 @@ def gain_sign(flow: Flow, choices: Bools, size: Floats | None = None) -> int:
     error = 4 * EPSILON * component.size
     if (component.reward + error < 0).all():
         return -1
-    stuck = component.leaving() == 0  # who only loops gains, loses or neither, whatever the others do
+    moving, stuck = component.without_loops()
     if (component.reward > error)[stuck].any():
         return 1
     if stuck.all():
         return 0
-    zero, moving = np.zeros(component.num_states), component.without_loops()
+    zero = np.zeros(component.num_states)
     sign = component.sign(zero) or moving.sign(zero) or moving.sign(moving.programme()[1])
-    return sign if (component.reward + error < 0)[stuck].all() else max(sign, 0)
+    return sign if (component.reward + error < 0)[stuck].all() else max(sign, 0)  # one that only loops does not lose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,29 +94,20 @@ class _Component:
     def num_states(self) -> int:
         return int(self.moves.shape[1])
 
-    def leaving(self) -> Floats:
-        """The probability that a choice leads to another state, without cancellation, [choices]."""
-        rows, others = self._entries()
-        return add_up(rows[others], self.moves.data[others], self.owner.size)
+    def without_loops(self) -> tuple[_Component, Bools]:
+        """The component in which each choice is repeated until it leads elsewhere, and which choices never do.
 
-    def without_loops(self) -> _Component:
-        """The component in which each choice is repeated until it moves on; those that never do are left out."""
-        from scipy.sparse import csr_array
-
-        rows, others = self._entries()
-        leaving = self.leaving()
-        kept, place = leaving > 0, np.cumsum(leaving > 0) - 1
-        at, weight = place[rows[others]], self.moves.data[others] / leaving[rows[others]]
-        moves = csr_array((weight, (at, self.moves.indices[others])), shape=(int(kept.sum()), self.num_states))
-        leaving = leaving[kept]
-        return _Component(
-            owner=self.owner[kept], moves=moves, reward=self.reward[kept] / leaving, size=self.size[kept] / leaving
+        Those are left out.
+        """
+        moves, leaving = without_loops(self.owner, self.moves)
+        kept, leaving = leaving > 0, leaving[leaving > 0]
+        moving = _Component(
+            owner=self.owner[kept],
+            moves=moves[kept],
+            reward=self.reward[kept] / leaving,
+            size=self.size[kept] / leaving,
         )
-
-    def _entries(self) -> tuple[Ints, Bools]:
-        """The choice of each entry of ``moves``, and whether it leads elsewhere."""
-        rows = np.repeat(np.arange(self.owner.size), np.diff(self.moves.indptr))
-        return rows, self.moves.indices != self.owner[rows]
+        return moving, ~kept
 
     def sign(self, h: Floats) -> int:
         """Of the best mean, by value iteration from ``h``; 0 if it is not known."""

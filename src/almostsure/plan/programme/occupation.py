@@ -20,14 +20,15 @@ from dataclasses import replace
 import numpy as np
 
 from almostsure.errors import LimitReached
-from almostsure.model.mdp import Bools, Ints
-from almostsure.plan.programme.flow import Flow, end_components, reachable, surely_stops
+from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.plan.programme.flow import Flow, end_components, reachable, surely_stops, without_loops
 from almostsure.plan.programme.highs import highs, outgoing
 from almostsure.plan.programme.lagrange import Answer, Improper, Priced, Search
 from almostsure.plan.programme.means import gainful
 
 SMALL = 500  # choices up to which HiGHS is the faster one
-REACHED = 1e-7  # a flow into an endless gain below this is none
+REACHED = 1e-7  # a flow into an endless gain below this is none, if the limit is the least one
+CLOSE = 1e-9  # by how much a limit must be above the least to be another one
 
 
 class NoEnd(Exception):
@@ -51,11 +52,15 @@ class Programme:
 
     def __init__(self, raw: Flow, discount: float) -> None:
         self.discount = discount
+        self._leaving = np.ones(raw.num_choices)
+        if discount == 1:
+            raw = self._without_loops(raw)
         flow = raw.keep(reachable(raw), np.ones(raw.num_choices, np.bool_))
         flow = _with_rest(flow) if discount == 1 else _with_ends(flow)
         self.gainful = gainful(flow) if discount == 1 else np.zeros(flow.num_states, np.bool_)
         self.everything = flow
         self._ready: tuple[Flow, _Solver] | None = None
+        self._least: float | None = None
 
     @property
     def flow(self) -> Flow:
@@ -67,6 +72,12 @@ class Programme:
         self._check_endless(limit)
         return self._prepared()[1].solve(limit)
 
+    def visits(self, answer: Answer) -> Floats:
+        """How often each choice of an answer's flow is played, loops included; a stop once."""
+        flow = self.flow
+        result: Floats = answer.flow / np.where(flow.is_stop, 1.0, self._leaving[flow.choice])
+        return result
+
     @property
     def priced(self) -> Priced:
         """The problem with prices, for proofs."""
@@ -74,8 +85,16 @@ class Programme:
 
     def least_cost(self) -> float:
         """The least cost of any policy that comes to an end."""
-        flow = self._with_endless_ends() if self.gainful.any() else self.flow
-        return Search(Priced(flow, self.discount)).least
+        if self._least is None:
+            flow = self._with_endless_ends() if self.gainful.any() else self.flow
+            self._least = _least_cost(flow, self.discount)
+        return self._least
+
+    def _without_loops(self, raw: Flow) -> Flow:
+        """The same problem in which a choice is repeated until it leads elsewhere, however rarely that is."""
+        moves, leaving = without_loops(raw.owner, raw.moves)
+        self._leaving = np.where(leaving > 0, leaving, 1.0)
+        return replace(raw, moves=moves, reward=raw.reward / self._leaving, cost=raw.cost / self._leaving)
 
     def _prepared(self) -> tuple[Flow, _Solver]:
         if self._ready is None:
@@ -85,14 +104,18 @@ class Programme:
         return self._ready
 
     def _check_endless(self, limit: float | None) -> None:
+        """Where an endless gain can be reached, however rarely, and the limit is not the least one, it is worth ∞."""
         if not self.gainful.any():
             return
         flow = self._with_endless_ends()
         ends = flow.is_stop & (flow.reward > 0)
-        answer = _Solver(replace(flow, reward=ends.astype(np.float64)), 1.0).solve(limit)
-        if answer is not None and answer.value > REACHED:
-            entered = flow.owner[ends & (answer.flow > REACHED * answer.value)]
-            raise Endless(self._component(flow.state[entered[0]]))
+        entered = np.flatnonzero(ends & reachable(flow)[flow.owner])
+        if entered.size and limit is not None and limit <= self.least_cost() + CLOSE * max(1.0, limit):
+            answer = _Solver(replace(flow, reward=ends.astype(np.float64)), 1.0).solve(limit)
+            gained = np.zeros(flow.num_choices) if answer is None else np.where(ends, answer.flow, 0.0)
+            entered = np.flatnonzero(gained > REACHED)
+        if entered.size:
+            raise Endless(self._component(flow.state[flow.owner[entered[0]]]))
 
     def _with_endless_ends(self) -> Flow:
         """The problem in which an endless gain is an end; its stops are marked with a reward."""
@@ -161,6 +184,14 @@ class _Solver:
                 pass
         self._highs = self._highs or _Highs(self.flow, self.discount)
         return self._highs.solve(limit)
+
+
+def _least_cost(flow: Flow, discount: float) -> float:
+    try:
+        return Search(Priced(flow, discount)).least
+    except Improper:
+        answer = _Highs(replace(flow, reward=-flow.cost), discount).solve(None)
+        return np.inf if answer is None else -answer.value
 
 
 class _Highs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,31 +18,29 @@ from almostsure.plan.programme.lagrange import Answer, Proof
 from almostsure.plan.programme.occupation import Endless, NoEnd, Programme
 from almostsure.plan.programme.upper import upper_bound
 from almostsure.plan.solution import Solution, at_start, check_gap
-from almostsure.policy.evaluation.evaluate import evaluate
+from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 
 SHY = 2.0**-44  # the share of a limit that is not used, so that rounding does not exceed it
+TRIES = 4  # at a limit that rounding must not exceed
 ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
 
 
 def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> Solution:
     """Solve one limit of a programme, and prove the answer."""
-    limit = constraint.limit if isinstance(constraint, Expected) else constraint.risk
     try:
-        answer = programme.solve(limit - SHY * limit)
-        flow = programme.flow
+        found = _within_limit(mdp, constraint, programme)
     except Endless as endless:
         raise _unbounded(mdp, endless.states % mdp.num_states, constraint) from None
     except NoEnd as stuck:
         return _hopeless(mdp, constraint, _no_end(constraint, stuck.free), programme.discount, tolerance)
-    if answer is None:
+    if found is None:
         reason = _above_limit(constraint, programme.least_cost())
         return _hopeless(mdp, constraint, reason, programme.discount, tolerance)
-    proof = Proof(programme.priced, answer.price, answer.potential)
-    budget = constraint.budget if isinstance(constraint, Chance) else None
-    policy = extract(mdp, flow, answer, proof, budget)
-    value, used, lower = _achieved(mdp, policy, constraint, programme.discount, proof.price)
-    upper, proved = _most(mdp, constraint, proof, answer.price, programme.discount, tolerance)
+    answer, policy, result = found.answer, found.policy, found.result
+    value, lower = result.expected_return, result.lower - found.proof.price * max(found.excess, 0.0)
+    upper, proved = _most(mdp, constraint, found.proof, answer.price, programme.discount, tolerance)
+    proved = proved and found.excess <= 0
     if not mdp.reward.any():
         value, lower, upper, proved = 0.0, 0.0, 0.0, True
     if upper < lower:
@@ -51,13 +49,62 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
             "inexact. Scale the rewards, or report this."
         )
     if upper - lower > tolerance * max(1.0, abs(lower)):
-        _check_attained(mdp, flow, answer, upper)
+        _check_attained(mdp, programme.flow, answer, upper)
     solution = Solution(
         mdp=mdp, constraint=constraint, value=min(value, upper), lower=lower, upper=upper, policy=policy,
-        discount=programme.discount, tolerance=tolerance, used=used, price=answer.price, proved=proved,
+        discount=programme.discount, tolerance=tolerance, used=found.used, price=answer.price, proved=proved,
     )  # fmt: skip
     check_gap(solution)
     return solution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Found:
+    """An optimal flow, its policy, and what that really does."""
+
+    answer: Answer
+    proof: Proof
+    policy: Policy
+    result: Evaluation
+    used: float  # of the limit
+    excess: float  # over the limit, at most
+
+
+def _within_limit(mdp: MDP, constraint: Expected | Chance, programme: Programme) -> _Found | None:
+    """The best policy within the limit; None if there is none.
+
+    What rounding lets a policy exceed the limit by is taken off the limit, and the programme solved again.  Where that
+    does not help, since the limit is the least that is possible, the first answer is returned with its excess.
+    """
+    limit = constraint.limit if isinstance(constraint, Expected) else constraint.risk
+    first, less = None, SHY * limit
+    for _ in range(TRIES):
+        answer = programme.solve(limit - less) if less <= limit else None
+        if answer is None:
+            break
+        found = _found(mdp, constraint, programme, answer)
+        if found.excess <= 0:
+            return found
+        first, less = first or found, less + 2 * found.excess
+    if first is not None and not first.excess <= ROUNDING * max(1.0, limit):
+        raise LimitReached(
+            f"the policy found uses {first.used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this."
+        )
+    return first
+
+
+def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer: Answer) -> _Found:
+    """The policy of an answer, evaluated."""
+    proof = Proof(programme.priced, answer.price, answer.potential)
+    budget = constraint.budget if isinstance(constraint, Chance) else None
+    policy = extract(mdp, programme.flow, programme.visits(answer), proof, budget)
+    result = evaluate(mdp, policy, discount=programme.discount)
+    if isinstance(constraint, Expected):
+        used, limit = result.discounted_damage, constraint.limit
+    else:
+        used, limit = result.overspends, constraint.risk
+    excess = used + result.accuracy - limit
+    return _Found(answer=answer, proof=proof, policy=policy, result=result, used=used, excess=excess)
 
 
 def _most(
@@ -89,24 +136,6 @@ def _hopeless(
         raise reason from None
     used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().expected_damage
     return replace(assured, constraint=constraint, used=used, layers=None, _kept={})
-
-
-def _achieved(
-    mdp: MDP, policy: Policy, constraint: Expected | Chance, discount: float, price: float
-) -> tuple[float, float, float]:
-    """What the policy returns, how much of the limit it uses, and what it surely returns within the limit."""
-    result = evaluate(mdp, policy, discount=discount)
-    if isinstance(constraint, Expected):
-        used, limit = result.discounted_damage, constraint.limit
-    else:
-        used, limit = result.overspends, constraint.risk
-    excess = used + result.accuracy - limit
-    if not excess <= ROUNDING * max(1.0, limit):
-        raise LimitReached(
-            f"the policy found uses {used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this."
-        )
-    lower = result.lower - price * max(excess, 0.0)
-    return result.expected_return, used, lower
 
 
 def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from almostsure.errors import LimitReached
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints
 from almostsure.plan.assured.layers import solve_pairs
 from almostsure.policy.evaluation.wide import two_product, two_sum
@@ -36,10 +37,13 @@ def upper_bound(
         free = _paying(mdp, raised) if budget is None else _paying_once(mdp, raised, budget)
         nothing = np.zeros(free.num_choices, np.int32)
         starts = free.initial_states.astype(np.int64)
-        found = solve_pairs(
-            free, nothing, starts, discount=discount, tolerance=SHARE * tolerance, values_only=True
-        )  # fmt: skip
-        upper = found.upper[found.at(starts)]
+        try:
+            found = solve_pairs(
+                free, nothing, starts, discount=discount, tolerance=SHARE * tolerance, values_only=True
+            )  # fmt: skip
+            upper = found.upper[found.at(starts)]
+        except LimitReached:  # it cannot be told whether cycles are worth their price
+            upper = np.full(starts.size, np.inf)
         if not np.isposinf(upper).any():
             break
     return free, upper, math.nextafter(raised * limit, math.inf)

@@ -139,7 +139,7 @@ def _curves(
     try:
         with Bar("best returns", len(means) + len(odds)) as bar:
             for mean in means:
-                expected.append(_value(mdp, mean, plain, tolerance))
+                expected.append(assured[0] if mean.limit == 0 else _value(mdp, mean, plain, tolerance))
                 bar.update(len(expected))
             for risk in odds:
                 chance.append(assured[-1] if risk.risk == 0 else _value(mdp, risk, layered, tolerance))
