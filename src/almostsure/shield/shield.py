@@ -352,7 +352,8 @@ class Shield:
         Returns
         -------
         tuple
-            The two paths.  The module has ``allowed(state, remaining)``, and fails as this shield does.
+            The two paths.  The module has ``allowed(state, remaining)``, and fails as this shield does; its
+            ``state_number`` finds a state by its name or by the values of its variables.
         """
         from almostsure.shield.export.budget import export_numpy
 
@@ -360,6 +361,8 @@ class Shield:
 
     def export_c(self, path: str | PathLike[str], budget: int | None = None, *, name: str = "almostsure") -> Path:
         """Write a self-contained C99 header with the function ``almostsure_allowed``; its comments explain it.
+
+        ``almostsure_state_named``, and ``almostsure_state`` where there are variables, find the number of a state.
 
         Parameters
         ----------

@@ -37,7 +37,12 @@ def _entries(policy: CellPolicy) -> dict[str, npt.NDArray[Any]]:
 
 def export_numpy(policy: CellPolicy, path: str | PathLike[str]) -> tuple[Path, Path]:
     """Write the module and its table; see :meth:`CellPolicy.export_numpy`."""
-    return write_module(path, "runtime_cells", policy.abstraction.fingerprint, _entries(policy))
+    return write_module(path, "runtime_cells", _identity(policy), _entries(policy))
+
+
+def _identity(policy: CellPolicy) -> Identity:
+    model = policy.abstraction
+    return Identity(model.fingerprint, model.num_cells, model.num_actions, model.action_names)
 
 
 HEADER = """\
@@ -115,9 +120,9 @@ static inline int {name}_act(const double *state, uint32_t *rest)
 def export_c(policy: CellPolicy, path: str | PathLike[str], *, name: str) -> Path:
     """Write the header; see :meth:`CellPolicy.export_c`."""
     model, grid = policy.abstraction, policy.abstraction.grid
-    identity = Identity(model.fingerprint, model.num_cells, model.num_actions, model.action_names)
     coordinates = ", ".join(
         f"x{axis} in [{low:g}, {high:g}]" for axis, (low, high) in enumerate(zip(grid.low, grid.high, strict=True))
     )
     fields = {"num_coordinates": grid.num_coordinates, "num_rests": len(model.patterns.rests)}
-    return write_header(path, name, identity, (HEADER, FUNCTION), _entries(policy), coordinates=coordinates, **fields)
+    texts, arrays = (HEADER, FUNCTION), _entries(policy)
+    return write_header(path, name, _identity(policy), texts, arrays, coordinates=coordinates, **fields)

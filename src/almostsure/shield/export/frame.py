@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import json
 import operator
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +58,40 @@ def whole(name: str, value: object) -> int:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name} must be an integer; got {value!r}") from None
+
+
+@functools.cache
+def names() -> Any:
+    """``states`` and ``actions`` by number, and ``variables`` with their values by state; None or empty if none are."""
+    return SimpleNamespace(**json.loads(bytes(read_table().names)))
+
+
+@functools.cache
+def _numbers() -> dict[Any, int]:
+    """The number of each state, by name and by values; where several states have the same values, −1."""
+    known = {name: state for state, name in enumerate(names().states or ())}
+    for state, values in enumerate(zip(*names().variables.values(), strict=True)):
+        known[values] = -1 if values in known else state
+    return known
+
+
+def state_number(name: str | None = None, /, **values: object) -> int:
+    """The number of the state of that name, ``state_number("r0c1")``, or with these values, ``state_number(x=1)``."""
+    wanted: Any = name
+    if values:
+        if name is not None or values.keys() != names().variables.keys():
+            told = ", ".join(names().variables) or "none, for this model has no variables"
+            raise TypeError(f"give a name, or a value for every variable: {told}")
+        wanted = tuple(values[variable] for variable in names().variables)
+    state = _numbers().get(wanted)
+    if state is None:
+        some = ", ".join(map(repr, (names().states or ())[:4]))
+        raise UnknownState(
+            f"no state is {wanted!r}. " + (f"They are named {some}, …" if some else "They have no names.")
+        )
+    if state < 0:
+        raise UnknownState(f"several states have the values {wanted!r}: give a name")
+    return state
 
 
 def known_state(name: str, value: object) -> int:

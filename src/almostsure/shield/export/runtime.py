@@ -4,6 +4,9 @@
 none, and where it is asked about something that it does not know; it never answers with a default.  The table lies
 beside this file, under the same name with ``.npz``, and is read when it is first needed.
 
+``state_number("its name")``, or with the values of its variables, ``state_number(x=1, y=2)``, is the number of a state;
+``names()`` has all names.
+
 For each state it has the entries ``start[s]`` … ``start[s + 1] − 1``: an ``action``, ascending, and ``needed``, the
 least remaining budget with which it is safe.  ``budget`` is the largest remaining budget that it knows about.
 """

@@ -2,7 +2,8 @@
 
 ``act(point, rest)`` returns the action at a point, as it is observed, and what to hand back with the next one; the
 first of a run has ``rest=0``.  It raises where nothing was proved, and never answers with a default.  The table lies
-beside this file, under the same name with ``.npz``, and is read when it is first needed.
+beside this file, under the same name with ``.npz``, and is read when it is first needed; ``names().actions`` are the
+names of the actions.
 
 For each coordinate it has the number of ``cells``, whether it is ``periodic``, and the ``edges``, those of all
 coordinates one after the other.  Each cell has a ``pattern``, 0 where nothing was proved; each pattern has a ``first``

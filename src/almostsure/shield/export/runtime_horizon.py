@@ -4,6 +4,9 @@
 It raises where there is none, and where it is asked about something that it does not know; it never answers with a
 default.  The table lies beside this file, under the same name with ``.npz``, and is read when it is first needed.
 
+``state_number("its name")``, or with the values of its variables, ``state_number(x=1, y=2)``, is the number of a state;
+``names()`` has all names.
+
 For each state it has the entries ``start[s]`` … ``start[s + 1] − 1``, each with an ``action``, ascending.  The rises of
 an entry, ``begin[entry]`` … ``begin[entry + 1] − 1``, say ``since`` how many steps left, ascending, which remaining
 budget is ``needed``; NEVER if none suffices.  ``horizon`` is the most steps that the table knows about.

@@ -6,6 +6,9 @@ left before the step.  They raise where nothing is allowed, and where they are a
 know; they never answer with a default.  The table lies beside this file, under the same name with ``.npz``, and is read
 when it is first needed.
 
+``state_number("its name")``, or with the values of its variables, ``state_number(x=1, y=2)``, is the number of a state;
+``names()`` has all names.
+
 For each state it has the entries ``start[s]`` … ``start[s + 1] − 1``, each with an ``action``, ascending.  Rows stand
 for what remains, up to ``budget``, from which on more makes no difference, and for steps left, up to ``horizon``, which
 is 0 if it does not look at steps: ``used``, [rows, entries], is the risk that an entry takes, and ``least``,

@@ -13,6 +13,7 @@ import keyword
 import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
 from almostsure.model.mdp import MDP, Ints
+from almostsure.shield.export.names import Names, header_names, how_to_find, plain
 
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 LINE = 24  # numbers per line of C
@@ -47,19 +49,20 @@ def narrow(values: Ints) -> Ints:
 
 
 def write_module(
-    path: str | PathLike[str], runtime: str, model: str, arrays: Mapping[str, npt.NDArray[Any]]
+    path: str | PathLike[str], runtime: str, mdp: MDP | Identity, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> tuple[Path, Path]:
-    """Write a runtime as a module, and its table beside it; returns both paths."""
+    """Write a runtime as a module, and its table beside it, which also has the names; returns both paths."""
     module = Path(path) if Path(path).suffix == ".py" else Path(f"{fspath(path)}.py")
     if not module.stem.isidentifier() or keyword.iskeyword(module.stem):
         raise ArgumentError(
             f"path must end in the name of a Python module, such as shield_table.py; got {module.name!r}"
         )
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays, model=np.array(model))  # type: ignore[arg-type]
+    about = {"model": np.array(mdp.fingerprint), "names": Names.of(mdp).packed()}
+    np.savez(buffer, **arrays, **about)  # type: ignore[arg-type]
     content = buffer.getvalue()
     text = _module_text(runtime)
-    for name, value in (("MODEL", model), ("TABLE", hashlib.sha256(content).hexdigest())):
+    for name, value in (("MODEL", mdp.fingerprint), ("TABLE", hashlib.sha256(content).hexdigest())):
         text = text.replace(f'\n{name} = ""', f'\n{name} = "{value}"')
     table = module.with_suffix(".npz")
     with atomic_write(table) as file:  # first: a module without its table refuses everything
@@ -94,28 +97,35 @@ def write_header(
         raise ArgumentError(f"name must be letters, digits and underscores, and begin with a letter; got {name!r}")
     if max(mdp.num_states, *(array.size for array in arrays.values())) >= 2**32 - 1:
         raise ArgumentError(f"a C header holds less than 2**32 states and choices; got {mdp.num_states:,} states")
+    names = Names.of(mdp)
     fields |= {
         "name": name,
         "NAME": name.upper(),
         "model": mdp.fingerprint,
         "num_states": mdp.num_states,
-        "last_state": mdp.num_states - 1,
+        "states": f"0 ... {mdp.num_states - 1}{how_to_find(names, name)}",
         "num_actions": mdp.num_actions,
         "actions": _action_list(mdp),
     }
     with atomic_write(path) as file:
         file.write(texts[0].format(**fields).encode())
-        for what, values in arrays.items():
+        for part in chain(arrays.items(), header_names(names, name)):
+            if isinstance(part, str):
+                file.write(part.encode())
+                continue
+            what, values = part
             file.write(f"\nstatic const {_c_type(values)} {name}_{what}[] = {{\n".encode())
-            for part in _numbers(values):
-                file.write(part)
+            for line in _numbers(values):
+                file.write(line)
             file.write(b"};\n")
         file.write(texts[1].format(**fields).encode())
     return Path(path)
 
 
 def _c_type(values: npt.NDArray[Any]) -> str:
-    return "double" if values.dtype.kind == "f" else f"uint{8 * values.dtype.itemsize}_t"
+    if values.dtype.kind == "f":
+        return "double"
+    return f"{'u' * (values.dtype.kind == 'u')}int{8 * values.dtype.itemsize}_t"
 
 
 def _numbers(values: npt.NDArray[Any]) -> Iterator[bytes]:
@@ -127,8 +137,8 @@ def _numbers(values: npt.NDArray[Any]) -> Iterator[bytes]:
 
 
 def _action_list(mdp: MDP | Identity) -> str:
-    """Ids and names of the actions, for a comment: only characters that cannot end it or splice lines."""
+    """Ids and names of the actions, for a comment."""
     if mdp.action_names is None:
         return f"0 ... {mdp.num_actions - 1}"
-    shown = [re.sub(r"[^A-Za-z0-9 _.,:;()+=-]", "_", action)[:40] for action in mdp.action_names[:32]]
-    return ", ".join(f"{i} {action}" for i, action in enumerate(shown)) + (", ..." if mdp.num_actions > 32 else "")
+    shown = ", ".join(f"{i} {plain(action)}" for i, action in enumerate(mdp.action_names[:32]))
+    return shown + (", ..." if mdp.num_actions > 32 else "")
