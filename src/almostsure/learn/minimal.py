@@ -42,7 +42,7 @@ import numpy.typing as npt
 from almostsure.arguments import check_budget, names_right_word
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
-from almostsure.errors import Infeasible, Interrupted, LimitReached, ModelError
+from almostsure.errors import Interrupted, LimitReached, ModelError
 from almostsure.learn.bounds import Confidence, samples_needed, unit
 from almostsure.learn.counts import Counts, Unknown
 from almostsure.learn.evidence import Evidence, check_mu
@@ -51,11 +51,12 @@ from almostsure.learn.sampling.count import Counter, sampling_crew
 from almostsure.learn.sampling.crew import Crew, Workers, uninterrupted
 from almostsure.learn.sampling.env_sampler import EnvSampler
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
-from almostsure.model.arrays import Bools, Ints, spans
+from almostsure.model.arrays import Bools, Ints
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
-from almostsure.policy.explore import Played, explore
+from almostsure.policy.explore import all_within, explore
 from almostsure.progress import Bar
+from almostsure.shield.checks import require_start
 from almostsure.shield.shield import Shield
 
 FIRST_LOOK = 0.5  # samples, in units of 1/μ, before anything is concluded from a choice
@@ -316,7 +317,7 @@ class _Learner:
             self._seen = self.counts.num_outcomes
             mdp = self.counts.to_mdp("allow")
             minimal = minimal_budget(mdp, check="never")
-            _require_start(minimal, self.budget)
+            require_start(minimal, self.budget, seen=True)
             self._relevant = reachable_choices(mdp, minimal.of_choice, self.budget) & ~self.is_end
         return self._relevant
 
@@ -351,27 +352,7 @@ def reachable_choices(mdp: MDP, of_choice: Ints, budget: int) -> Bools:
     The more remains, the more is allowed; so it suffices to look at the most that can remain in each state.  States are
     found in the order of what remains, as damage only lowers it.
     """
-
-    def allowed(states: Ints, remaining: int) -> Played:
-        choice, owner = spans(mdp.choice_ptr, states)
-        safe = of_choice[choice] <= remaining
-        return Played(choice[safe], owner[safe])
-
     result = np.zeros(mdp.num_choices, np.bool_)
-    for step in explore(mdp, allowed, budget, once=True):
+    for step in explore(mdp, all_within(mdp, of_choice), budget, once=True):
         result[step.choice] = True
     return result
-
-
-def _require_start(minimal: MinimalBudget, budget: int) -> None:
-    mdp = minimal.mdp
-    needed = minimal.smallest_budget()
-    if needed <= budget:
-        return
-    where = mdp.describe_state(minimal.worst_start())
-    if needed >= INFINITE:
-        raise Infeasible(f"no budget is enough at the start: what was seen forces ∞ at {where}.", needed=math.inf)
-    raise Infeasible(
-        f"a budget of {budget} is not enough at the start: what was seen forces {needed} at {where}.",
-        needed=needed,
-    )  # fmt: skip

@@ -41,6 +41,17 @@ class Step(NamedTuple):
 Rule = Callable[[Ints, int], Played]  # what is played at the given states with that much remaining
 
 
+def all_within(mdp: MDP, needs: Ints) -> Rule:
+    """Whatever what remains is enough for; ``needs`` says how much each choice needs, [num_choices]."""
+
+    def rule(states: Ints, remaining: int) -> Played:
+        choice, owner = spans(mdp.choice_ptr, states)
+        enough = needs[choice] <= remaining
+        return Played(choice[enough], owner[enough])
+
+    return rule
+
+
 def explore(
     mdp: MDP,
     rule: Rule,

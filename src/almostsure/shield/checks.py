@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from almostsure.budget.certificate import show
 from almostsure.budget.minimal import INFINITE, MinimalBudget, known_budget
 from almostsure.errors import Infeasible
 
@@ -15,21 +16,19 @@ def require_budget(minimal: MinimalBudget, budget: object) -> int:
     return number
 
 
-def require_start(minimal: MinimalBudget, budget: int) -> None:
-    """Raise Infeasible if some initial state needs more than ``budget``."""
+def require_start(minimal: MinimalBudget, budget: int, *, seen: bool = False) -> None:
+    """Raise Infeasible if some initial state needs more than ``budget``, in what was ``seen`` or in the model."""
     mdp = minimal.mdp
     needed = minimal.smallest_budget()
     if needed <= budget:
         return
     where = mdp.describe_state(minimal.worst_start())
-    need = need_in_words(minimal, needed)
+    why = f"what was seen forces {show(needed)} at {where}" if seen else f"{where} {need_in_words(minimal, needed)}"
     if needed == INFINITE and minimal.cap is None:
         known = "" if mdp.unknown is None else "known to be "
-        raise Infeasible(f"no budget is {known}enough at the start: {where} {need}.", needed=math.inf)
-    raise Infeasible(
-        f"a budget of {budget} is not enough at the start: {where} {need}.",
-        needed=needed if needed < INFINITE else None,
-    )
+        raise Infeasible(f"no budget is {known}enough at the start: {why}.", needed=math.inf)
+    enough = needed if needed < INFINITE else None
+    raise Infeasible(f"a budget of {budget} is not enough at the start: {why}.", needed=enough)
 
 
 def need_in_words(minimal: MinimalBudget, needed: int) -> str:

@@ -24,7 +24,7 @@ from almostsure.memory import require
 from almostsure.model.arrays import frozen, ptr_of, spans
 from almostsure.model.build.transitions import BYTES_PER_OUTCOME
 from almostsure.model.mdp import MDP, Arrays, Ints, index_dtype
-from almostsure.policy.explore import Played, explore
+from almostsure.policy.explore import all_within, explore
 from almostsure.shield.checks import require_budget
 
 FREE = 1_000_000  # outcomes up to which memory is not checked
@@ -133,15 +133,9 @@ def restrict(minimal: MinimalBudget, budget: int) -> Restricted:
     <MDP: 6 states, 8 choices, 8 outcomes, starts in 0 @2>
     """
     mdp, budget = _checked(minimal, budget)
-
-    def allowed(states: Ints, remaining: int) -> Played:
-        choice, owner = spans(mdp.choice_ptr, states)
-        safe = minimal.of_choice[choice] <= remaining
-        return Played(choice[safe], owner[safe])
-
     reached = []
     size, room = 0, FREE  # outcomes; how many there will be shows only as they are reached
-    for step in explore(mdp, allowed, budget):
+    for step in explore(mdp, all_within(mdp, minimal.of_choice), budget):
         reached.append((step.remaining, step.states))
         size += step.outcome.size
         if size > room:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import whole_array
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError, NoSafeAction, UnknownName
+from almostsure.errors import ArgumentError, NoSafeAction
 from almostsure.model.arrays import Ints
 from almostsure.model.build.function import Encode
 from almostsure.model.space import Space
@@ -38,8 +38,7 @@ def look_ups(space: Space, states: npt.ArrayLike, remaining: npt.ArrayLike) -> t
 def check_states(space: Space, states: Ints) -> None:
     """Raise UnknownName if one of many whole numbers is not a state."""
     if states.size and states.astype(np.intp, copy=False).view(np.uintp).max() >= space.num_states:  # −1 reads as huge
-        bad = states[(states < 0) | (states >= space.num_states)]
-        raise UnknownName("state", int(bad[0]), (), f"States are 0 … {space.num_states - 1}.")
+        space.state(int(states[(states < 0) | (states >= space.num_states)][0]))  # says so
 
 
 def is_one(space: Space, state: Any) -> bool:

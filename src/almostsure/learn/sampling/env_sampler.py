@@ -23,10 +23,10 @@ import numpy.typing as npt
 from almostsure.arguments import count
 from almostsure.errors import Blame, ModelError
 from almostsure.learn.sampling.identity import identity_of
-from almostsure.learn.sampling.samplers import ABSTRACTION, action_row
+from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.damage import Damage, known_damage, takes_an_outcome
-from almostsure.model.build.given import Actions, Initial
+from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.tables import from_gymnasium, without_model
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP

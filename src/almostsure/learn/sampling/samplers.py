@@ -22,7 +22,7 @@ from almostsure.errors import Blame, ModelError
 from almostsure.learn.counts import Counts
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.model.arrays import Floats, Ints
-from almostsure.model.build.given import Actions, Initial
+from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.source import as_model
@@ -292,17 +292,6 @@ class FunctionSampler:
             )
         next_state, reward, damage = result
         return next_state, reward, damage
-
-
-def action_row(actions: Actions, state: int) -> npt.ArrayLike:
-    """The ids of a state's actions, from whatever users give."""
-    if callable(actions):
-        return actions(state)
-    if isinstance(actions, (int, np.integer)):
-        return np.arange(count("actions", actions))
-    if state >= len(actions):
-        raise ModelError(f"actions must list the ids for every state; there is nothing for state {state}", state=state)
-    return actions[state]
 
 
 # ---------------------------------------------------------------------- pieces

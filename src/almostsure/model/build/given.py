@@ -59,21 +59,20 @@ def positive(name: str, given: object) -> int:
 def action_rows(actions: Actions, count: int) -> list[Ints]:
     """The action ids of each state."""
     if isinstance(actions, (int, np.integer)):
-        return [np.arange(positive("actions", actions))] * count
-    if callable(actions):
-        return [_called_row(actions, state) for state in range(count)]
-    if len(actions) != count:
+        return [action_row(actions, 0)] * count
+    if not callable(actions) and len(actions) != count:
         raise ModelError(f"actions must be given for each of the {count} states; got {len(actions)} rows")
-    return [_action_row(row, state) for state, row in enumerate(actions)]
+    return [action_row(actions, state) for state in range(count)]
 
 
-def _called_row(actions: Callable[[int], npt.ArrayLike], state: int) -> Ints:
+def action_row(actions: Actions, state: int) -> Ints:
+    """The action ids of one state, ascending."""
+    if isinstance(actions, (int, np.integer)):
+        return np.arange(positive("actions", actions))
+    if not callable(actions) and state >= len(actions):
+        raise ModelError(f"actions must list the ids for every state; there is nothing for state {state}", state=state)
     with Blame(lambda: f"actions({state}) failed", state=state):
-        row = actions(state)
-    return _action_row(row, state)
-
-
-def _action_row(given: npt.ArrayLike, state: int) -> Ints:
+        given = actions(state) if callable(actions) else actions[state]
     try:
         row = np.unique(np.asarray(given))
     except (TypeError, ValueError):
