@@ -104,65 +104,48 @@ def complete_file(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
 
 # ---------------------------------------------------------------------- types of options
 
+
+def _named_model(help: str) -> Any:
+    return typer.Argument(metavar="MODEL", help=help, autocompletion=complete_model, show_default=False)
+
+
+def _about_model(*names: str, metavar: str, help: str) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel="The model")
+
+
 ModelName = Annotated[
     str,
-    typer.Argument(
-        metavar="MODEL",
-        help="An example's name, a file (.umb, .prism, .jani, .drn, .txt, .map), or gym: and an environment's id.",
-        autocompletion=complete_model,
-        show_default=False,
+    _named_model(
+        "An example's name, a file (.umb, .prism, .jani, .drn, .txt, .map), or gym: and an environment's id.",
     ),
 ]
-AnyModelName = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="MODEL",
-        help="An example's name, a file, or gym: and an environment's id.",
-        autocompletion=complete_model,
-        show_default=False,
-    ),
-]
+AnyModelName = Annotated[str | None, _named_model("An example's name, a file, or gym: and an environment's id.")]
 Damage = Annotated[
     str | None,
-    typer.Option(
+    _about_model(
         metavar="NAME|RULE",
         help="What hurts: a label, condition ('x=3 & y>0'), reward structure or action of a file, 'enters:LABEL' for "
         "arriving there only; a rule such as 'reward<=-10' for gym:….",
-        rich_help_panel="The model",
     ),
 ]
-Reward = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="The file's reward structure to maximise.", rich_help_panel="The model"),
-]
-Cost = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="The file's reward structure to minimise, or steps.", rich_help_panel="The model"
-    ),
-]
+Reward = Annotated[str | None, _about_model(metavar="NAME", help="The file's reward structure to maximise.")]
+Cost = Annotated[str | None, _about_model(metavar="NAME", help="The file's reward structure to minimise, or steps.")]
 Goal = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME|RULE",
-        help="Where a run ends: a label, or a condition ('x=3'), of a file.",
-        rich_help_panel="The model",
-    ),
+    _about_model(metavar="NAME|RULE", help="Where a run ends: a label, or a condition ('x=3'), of a file."),
 ]
 Scale = Annotated[
     str | None,
-    typer.Option(
+    _about_model(
         metavar="UNIT",
         help="The unit of a file's damage, where it is fractional or above 255: d counts as ⌈d / UNIT⌉.",
-        rich_help_panel="The model",
     ),
 ]
 Constants = Annotated[
     str | None,
-    typer.Option(
+    _about_model(
         metavar="N=3,p=0.5",
         help="Constants of a file, parameters of an example or a map (slip=0.1), options of an environment.",
-        rich_help_panel="The model",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", rich_help_panel="Output")]
@@ -182,13 +165,12 @@ Horizon = Annotated[
 ]
 Monitors = Annotated[
     list[str] | None,
-    typer.Option(
+    _about_model(
         "--monitor",
         metavar="NAME=…",
         help="What states remember of a run; may be repeated. steps=T; second=LABEL:BUDGET, where entering the label "
         "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL is a tank that is filled there; "
         "automaton=FILE.json.",
-        rich_help_panel="The model",
     ),
 ]
 Cap = Annotated[int | None, typer.Option(metavar="Δ", help="Stop at this budget; whatever needs more reads ∞.")]

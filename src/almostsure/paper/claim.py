@@ -76,6 +76,10 @@ class Trial:
         self.cases = 0
         self.counterexample: str | None = None  # the first one
 
+    def actions(self, mdp: MDP, rows: int) -> list[list[int]]:
+        """A random policy: so many rows of one action per state."""
+        return [[int(self.rng.choice(mdp.actions(s))) for s in range(mdp.num_states)] for _ in range(rows)]
+
     def expect(self, right: bool | np.bool_, otherwise: str) -> None:
         """Count a case; where it is not ``right``, remember the first that was not."""
         self.cases += 1

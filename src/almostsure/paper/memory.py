@@ -108,7 +108,7 @@ def _histories(mdp: MDP) -> list[History]:
 
 def _expect_values_carry_over(trial: Trial, mdp: MDP) -> None:
     big = augment(mdp, BUDGET)
-    rows = [[int(trial.rng.choice(mdp.actions(s))) for s in range(mdp.num_states)] for _ in range(BUDGET + 1)]
+    rows = trial.actions(mdp, BUDGET + 1)
     policy = Policy.from_table(mdp, rows, overspent=rows[0])
     inside, outside = evaluate(mdp, policy), evaluate(big, Policy.from_table(big, [*np.ravel(rows).tolist(), 0]))
     trial.close(inside.overspends, outside.expected_damage, "the probability of failure")
@@ -130,7 +130,7 @@ def lemma_2(trial: Trial) -> str:
     """
     for mdp, budget in itertools.product(map(unrolled, trial.models), range(BUDGET + 1)):
         shield = Shield(minimal_budget(mdp))
-        best = sum(p * _best_of_histories(mdp, (s,), budget) for s, p in mdp.starts.items())
+        best = sum(p * _best_of_histories(mdp, s, budget) for s, p in mdp.starts.items())
         trial.close(best_return(mdp, budget), best, "the best returns on (s, K) and over all histories")
         trial.expect((best == -math.inf) == (shield.minimal.smallest_budget() > budget), "only one is infeasible")
         if best > -math.inf:
@@ -138,20 +138,19 @@ def lemma_2(trial: Trial) -> str:
     return f"on {trial.where} with Δ = 0, 1, 2: random history policies are matched, and none beats the best on (s, K)"
 
 
-def _best_of_histories(mdp: MDP, history: History, remaining: int) -> float:
-    """The best return over all policies that look at everything; −∞ where each may overspend."""
-    state = history[-1]
+def _best_of_histories(mdp: MDP, state: int, remaining: int) -> float:
+    """The best return over all policies that look at everything: every history decides anew; −∞ if each overspends."""
+    if remaining < 0:
+        return -math.inf
     if mdp.is_terminal()[state]:
         return 0.0
-    best = -math.inf
-    for action in mdp.actions(state).tolist():
-        value = 0.0
-        for o in mdp.outcomes(state, action):
-            after = (*history, action, o.reward, o.damage, o.next_state)
-            left = remaining - o.damage
-            value += o.probability * (o.reward + _best_of_histories(mdp, after, left)) if left >= 0 else -math.inf
-        best = max(best, value)
-    return best
+    return max(
+        sum(
+            o.probability * (o.reward + _best_of_histories(mdp, o.next_state, remaining - o.damage))
+            for o in mdp.outcomes(state, action)
+        )
+        for action in mdp.actions(state).tolist()
+    )
 
 
 def _expect_match(trial: Trial, mdp: MDP, shield: Shield, budget: int) -> None:

@@ -41,7 +41,7 @@ def lemma_3_decomposition(trial: Trial) -> str:
     lost = 0
     for mdp, k in itertools.product(map(unrolled, trial.models), range(BUDGET + 1)):
         for _ in range(5):
-            rows = [[int(trial.rng.choice(mdp.actions(s))) for s in range(mdp.num_states)] for _ in range(k + 2)]
+            rows = trial.actions(mdp, k + 2)
             facts = evaluate(mdp, Policy.from_table(mdp, rows[:-1], overspent=rows[-1]))
             value = _extended_value(mdp, rows, k)
             trial.close(value, facts.expected_return + (SAFE if facts.overspends == 0 else LOST), f"Q with {k} left")
