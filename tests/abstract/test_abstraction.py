@@ -8,7 +8,8 @@ import pytest
 import almostsure as asure
 from almostsure.abstract import Grid, Interval, abstract
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch, UnknownName
-from almostsure.testing.systems import double_integrator, outcomes
+
+from .systems import double_integrator, outcomes
 
 LINE = Grid([0.0], [1.0], [4])
 

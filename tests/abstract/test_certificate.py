@@ -5,7 +5,8 @@ import pytest
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, CertificateError
-from almostsure.testing.systems import arrival, double_integrator
+
+from .systems import arrival, double_integrator
 
 
 @pytest.mark.parametrize("model", [double_integrator((9, 8)), arrival()], ids=str)

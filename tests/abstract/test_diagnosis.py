@@ -8,7 +8,8 @@ import pytest
 import almostsure as asure
 from almostsure.abstract.diagnosis import forced
 from almostsure.errors import ArgumentError
-from almostsure.testing.systems import arrival, double_integrator
+
+from .systems import arrival, double_integrator
 
 
 def test_the_path_names_the_coordinate_that_drifts() -> None:

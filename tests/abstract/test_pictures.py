@@ -11,7 +11,8 @@ import pytest
 import almostsure as asure
 from almostsure.abstract.pictures import example_run
 from almostsure.errors import ArgumentError, UnknownName
-from almostsure.testing.systems import arrival, contraction, double_integrator
+
+from .systems import arrival, contraction, double_integrator
 
 pytest.importorskip("matplotlib")
 

@@ -12,7 +12,8 @@ import almostsure as asure
 from almostsure.abstract import Grid
 from almostsure.errors import ModelError, ModelMismatch, NoSafeAction
 from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv
-from almostsure.testing.systems import double_integrator
+
+from .systems import double_integrator
 
 
 def torques(**options):

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import almostsure as asure
 from almostsure.abstract import Grid, abstract, solve
 from almostsure.errors import ArgumentError
-from almostsure.testing.systems import arrival, as_mdp, check_system, contraction, double_integrator, random_system
+
+from .systems import arrival, as_mdp, check_system, contraction, double_integrator, random_system
 
 MODELS = {
     "safety": lambda: double_integrator((9, 8)),

@@ -7,7 +7,8 @@ import almostsure as asure
 from almostsure.abstract import UpperBudget
 from almostsure.errors import CorruptFile, ModelMismatch, UnknownName
 from almostsure.files import save_tensors
-from almostsure.testing.systems import arrival, double_integrator
+
+from .systems import arrival, double_integrator
 
 
 def test_questions():

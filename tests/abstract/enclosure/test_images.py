@@ -6,7 +6,8 @@ import pytest
 import almostsure as asure
 from almostsure.abstract import Grid, abstract
 from almostsure.errors import ModelError
-from almostsure.testing.systems import arrival, contraction, double_integrator, outcomes
+
+from ..systems import arrival, contraction, double_integrator, outcomes
 
 
 @pytest.mark.parametrize("model", [double_integrator((6, 5), 2), arrival((4, 20), 2), contraction()], ids=str)

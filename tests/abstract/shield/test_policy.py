@@ -11,9 +11,9 @@ import almostsure as asure
 from almostsure.abstract import CellPolicy, Grid
 from almostsure.errors import ArgumentError, CertificateError, CorruptFile, ModelMismatch, NoSafeAction
 from almostsure.files import save_tensors
-from almostsure.testing.systems import arrival, double_integrator
 
 from ...exported import load
+from ..systems import arrival, double_integrator
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 

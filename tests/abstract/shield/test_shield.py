@@ -9,7 +9,8 @@ import almostsure as asure
 from almostsure.abstract import Grid, abstract
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction
 from almostsure.shield import Guard
-from almostsure.testing.systems import arrival, contraction, double_integrator
+
+from ..systems import arrival, contraction, double_integrator
 
 
 def play(model, shield, budget, steps, seed, runs=200):

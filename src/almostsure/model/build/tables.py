@@ -22,6 +22,7 @@ from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build.damage import Damage, damage_function, damage_of
 from almostsure.model.build.given import initial_distribution
 from almostsure.model.build.transitions import build
+from almostsure.model.build.validate import as_damage
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial
 from almostsure.model.naming import distinct
@@ -236,10 +237,10 @@ def _row(outcome: Any, state: Any, action: Any, states: _Labels, number: int, da
 
 
 def _checked(damage: Any, place: str) -> int:
-    whole = isinstance(damage, (int, np.integer, np.bool_)) or (isinstance(damage, float) and damage.is_integer())
-    if not whole or not 0 <= damage <= 255:
+    number = as_damage(damage)
+    if number is None:
         raise ModelError(f"damages must be integers 0 … 255; got {damage!r} at {place}. Scale or round them first.")
-    return int(damage)
+    return number
 
 
 def _translate(initial: Any, states: _Labels) -> Any:
