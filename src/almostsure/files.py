@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import CorruptFile, FileError, ModelMismatch
+from almostsure.errors import CertificateError, CorruptFile, FileError, Infeasible, ModelMismatch
 
 UMB = (".umb",)
 MAPS = (".txt", ".map")
@@ -170,6 +170,15 @@ def load_tensors(
             f"than the one given ({model[:16]}). Load the model that it was made for, or make it anew."
         )
     return arrays, strings
+
+
+@contextlib.contextmanager
+def must_hold(path: str | PathLike[str] | None, what: str) -> Iterator[None]:
+    """Around code that makes ``what`` of the content of a file: CorruptFile if it does not hold that."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, CertificateError, Infeasible) as error:
+        raise CorruptFile(f"{path!s} does not hold {what}: {error}", path=path) from error
 
 
 def _other_kind(path: str | PathLike[str], kind: str, told: str) -> CorruptFile:

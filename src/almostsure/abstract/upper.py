@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError, CertificateError, CorruptFile, MissingExtra, UnknownName
-from almostsure.files import load_tensors, save_tensors
+from almostsure.errors import CorruptFile, MissingExtra, UnknownName
+from almostsure.files import load_tensors, must_hold, save_tensors
 
 if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
@@ -127,10 +127,8 @@ class UpperBudget:
         arrays, _ = load_tensors(path, kind="upper", model=abstraction.fingerprint)
         if set(arrays) != {"of_state"}:
             raise CorruptFile(f"{path!s} must hold of_state; got {sorted(arrays)}", path=path)
-        try:
+        with must_hold(path, "upper budgets of its system"):
             return abstraction.check_upper(arrays["of_state"])
-        except (CertificateError, ArgumentError) as error:
-            raise CorruptFile(f"{path!s} does not hold upper budgets of its system: {error}", path=path) from error
 
     # ------------------------------------------------------------------ for people
 

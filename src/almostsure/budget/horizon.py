@@ -25,8 +25,8 @@ import numpy.typing as npt
 from almostsure.arguments import count
 from almostsure.budget.certificate import check_rises
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError, CertificateError, CorruptFile
-from almostsure.files import load_tensors, save_tensors
+from almostsure.errors import ArgumentError
+from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.model.arrays import frozen
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Ints
@@ -162,13 +162,11 @@ def write_within(minimal: HorizonBudget, path: str | PathLike[str], *, kind: str
 def read_within(path: str | PathLike[str], mdp: MDP, *, kind: str) -> HorizonBudget:
     """The budget in a file of the given kind that belongs to ``mdp``."""
     arrays, strings = load_tensors(path, kind=kind, model=mdp.fingerprint)
-    try:
+    with must_hold(path, f"a {kind} of its model"):
         rises = Rises(*(arrays[name] for name in Rises._fields))
         cap, settled = (int(strings[name]) if strings[name] else None for name in ("cap", "settled"))
         check_rises(mdp, rises)
         return horizon_budget(mdp, rises, count("horizon", int(strings["horizon"]), least=0), cap, settled)
-    except (ValueError, KeyError, CertificateError) as error:
-        raise CorruptFile(f"{path!s} does not hold a {kind} of its model: {error}", path=path) from error
 
 
 def first_values(mdp: MDP) -> Values:

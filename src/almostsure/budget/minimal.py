@@ -12,7 +12,7 @@ import numpy.typing as npt
 from almostsure.arguments import count
 from almostsure.budget.certificate import show
 from almostsure.errors import ArgumentError, CorruptFile, ModelError
-from almostsure.files import load_tensors, save_tensors
+from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.model.mdp import MDP, Bools, Ints
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def read_minimal(path: str | PathLike[str], mdp: MDP, *, kind: str) -> MinimalBu
     arrays, strings = load_tensors(path, kind=kind, model=mdp.fingerprint)
     if set(arrays) != set(STORED):
         raise CorruptFile(f"{path!s} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
-    try:
+    with must_hold(path, f"a {kind} of its model"):
         cap = int(strings["cap"]) if strings.get("cap") else None
         return MinimalBudget(
             mdp=mdp,
@@ -226,8 +226,6 @@ def read_minimal(path: str | PathLike[str], mdp: MDP, *, kind: str) -> MinimalBu
             engine=strings.get("engine", UNKNOWN),
             upper_bound=strings.get("upper bound") == "yes",
         )
-    except ValueError as error:
-        raise CorruptFile(f"{path!s} does not hold a {kind} of its model: {error}", path=path) from error
 
 
 def known_budget(minimal: MinimalBudget, budget: object) -> int:

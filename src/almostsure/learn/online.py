@@ -44,8 +44,8 @@ from almostsure.arguments import as_python, check_budget, count, whole, whole_ar
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
-from almostsure.errors import ArgumentError, CorruptFile, ModelError, ModelMismatch
-from almostsure.files import load_tensors, save_tensors
+from almostsure.errors import ArgumentError, ModelError, ModelMismatch
+from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.learn.bounds import Confidence, delta_bought, unit
 from almostsure.learn.counts import ARRAYS, Counts, Unknown, check_unknown
 from almostsure.learn.evidence import check_mu
@@ -480,11 +480,9 @@ class OnlineShield:
         """Continue with a saved shield; ``space``, ``num_states``, … are what it was made with."""
         space = _no_counts(space, **{"num_states": None, "actions": None, "initial": None, "encode": None, **options})
         arrays, strings = load_tensors(path, kind=KIND, model=space.space.fingerprint)
-        try:
+        with must_hold(path, "an online shield of this space"):
             result = cls(space, unknown=strings["unknown"], needed=int(strings["needed"]))  # type: ignore[arg-type]
             result._restore(arrays, int(strings["steps"]))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise CorruptFile(f"{path!s} does not hold an online shield of this space: {error}", path=path) from error
         return result
 
     def _left_states(self) -> set[int]:

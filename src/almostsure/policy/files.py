@@ -17,7 +17,7 @@ from typing import Any
 import numpy.typing as npt
 
 from almostsure.errors import CorruptFile, NoSafeAction, PolicyError
-from almostsure.files import load_tensors, save_tensors
+from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.model.mdp import MDP
 from almostsure.policy.evaluation.worst import worst_damage
 from almostsure.policy.policy import Policy
@@ -49,10 +49,8 @@ def _assured(policy: Policy) -> str:
 def load(path: str | PathLike[str], mdp: MDP) -> Policy:
     """Read a policy of ``mdp`` from ``path``; what it says is checked as if a user had given it."""
     arrays, strings = load_tensors(path, kind="policy", model=mdp.fingerprint)
-    try:
+    with must_hold(path, "a policy of its model"):
         policy = _build(mdp, strings.get("budget", ""), arrays)
-    except (ValueError, KeyError) as error:
-        raise CorruptFile(f"{os.fspath(path)!r} does not hold a policy of its model: {error}", path=path) from error
     if strings.get("assured") != "no" and _assured(policy) == "no":
         raise CorruptFile(
             f"{os.fspath(path)!r} must hold a policy that never overspends its budget of {policy.budget}; the one that "

@@ -18,7 +18,8 @@ from almostsure.arguments import check_budget, count, names_right_word, whole, w
 from almostsure.budget.certificate import check_never_too_small_within
 from almostsure.budget.horizon import HorizonBudget, read_within, write_within
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError, CertificateError, CorruptFile
+from almostsure.errors import ArgumentError
+from almostsure.files import must_hold
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
@@ -196,10 +197,8 @@ class HorizonShield:
     def load(cls, path: str | PathLike[str], mdp: Model) -> HorizonShield:
         """Read a shield of ``mdp``.  A file whose budgets are too small anywhere is refused."""
         minimal = read_within(path, as_model(mdp), kind="horizon shield")
-        try:
+        with must_hold(path, "a horizon shield of its model"):
             return cls(minimal)
-        except CertificateError as error:
-            raise CorruptFile(f"{path!s} does not hold a horizon shield of its model: {error}", path=path) from error
 
     def export_numpy(self, path: str | PathLike[str]) -> tuple[Path, Path]:
         """Write a Python module and its table, which need NumPy and nothing of ours.

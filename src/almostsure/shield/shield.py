@@ -12,7 +12,8 @@ import numpy.typing as npt
 from almostsure.arguments import names_right_word, whole
 from almostsure.budget.certificate import check_never_too_small
 from almostsure.budget.minimal import INFINITE, MinimalBudget, known_budget, read_minimal, write_minimal
-from almostsure.errors import ArgumentError, CertificateError, CorruptFile
+from almostsure.errors import ArgumentError
+from almostsure.files import must_hold
 from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
@@ -333,10 +334,8 @@ class Shield:
         """Read a shield of ``mdp``.  A file whose budgets are too small anywhere is refused."""
         mdp = as_model(mdp)
         minimal = read_minimal(path, mdp, kind="shield")
-        try:
+        with must_hold(path, "a shield of its model"):
             return cls(minimal)
-        except CertificateError as error:
-            raise CorruptFile(f"{path!s} does not hold a shield of its model: {error}", path=path) from error
 
     def export_numpy(self, path: str | PathLike[str], budget: int | None = None) -> tuple[Path, Path]:
         """Write a Python module and its table, which need NumPy and nothing of ours.

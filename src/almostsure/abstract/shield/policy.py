@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError, CertificateError, CorruptFile, NoSafeAction
-from almostsure.files import load_tensors, save_tensors
+from almostsure.errors import ArgumentError, CertificateError, NoSafeAction
+from almostsure.files import load_tensors, must_hold, save_tensors
 
 if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
@@ -111,10 +111,8 @@ class CellPolicy:
     def load(cls, path: str | PathLike[str], abstraction: Abstraction) -> CellPolicy:
         """Read a policy of ``abstraction`` and verify it: one that may need more than it claims is refused."""
         arrays, _ = load_tensors(path, kind="cell policy", model=abstraction.fingerprint)
-        try:
+        with must_hold(path, "a policy of its system"):
             return cls(abstraction.check_upper(arrays["of_state"]), arrays["choice"])
-        except (CertificateError, ArgumentError, KeyError) as error:
-            raise CorruptFile(f"{path!s} does not hold a policy of its system: {error}", path=path) from error
 
     def export_numpy(self, path: str | PathLike[str]) -> tuple[Path, Path]:
         """Write a Python module and its table, which need NumPy and nothing of ours.

@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import check_real, count
-from almostsure.errors import ArgumentError, CorruptFile, FileError
-from almostsure.files import load_tensors, save_tensors
+from almostsure.errors import ArgumentError, FileError
+from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.learn.counts import ARRAYS, Counts
 from almostsure.learn.sampling.samplers import CheckedSampler
 
@@ -81,13 +81,11 @@ class Checkpoint:
         for name, mine in self.run.items():
             if strings.get(name) != mine:
                 self._refuse(name, strings.get(name), mine)
-        try:
+        with must_hold(self.path, "how far its run was"):
             known, position = int(strings["seed"]), json.loads(strings["position"])
             done = {str(name): int(value) for name, value in position.items()}
             if done.keys() != start.keys() or min(done.values()) < 0:
                 raise ValueError(f"it has {position}")
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise CorruptFile(f"{self.path!s} does not say how far its run was: {error}", path=self.path) from error
         if seed is not None and seed != known:
             self._refuse("seed", str(known), str(seed))
         counts = self._counts(arrays, known)
@@ -104,15 +102,12 @@ class Checkpoint:
 
     def _counts(self, arrays: Mapping[str, Any], seed: int) -> Counts:
         counts = self.source.new_counts(seed)
-        try:
+        with must_hold(self.path, "counts of its sampler's choices"):
             counts.restore({name: arrays[name] for name in ARRAYS})
             if "lengths" in arrays:
                 self.lengths = arrays["lengths"].astype(np.int64)
                 if self.lengths.shape != counts.samples.shape or not (self.lengths >= 0).all():
                     raise ValueError("its round is not one of these choices")
-        except (KeyError, ValueError) as error:
-            what = f"{self.path!s} does not hold counts of its sampler's choices: {error}"
-            raise CorruptFile(what, path=self.path) from error
         return counts
 
     def _sample_again(self, counts: Counts) -> None:

@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from almostsure.arguments import check_budget, check_real, count
 from almostsure.budget.certificate import forbidden_values
-from almostsure.errors import ArgumentError, CertificateError, CorruptFile, ModelError
-from almostsure.files import load_tensors, save_tensors
+from almostsure.errors import ArgumentError, CertificateError, ModelError
+from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.model.mdp import MDP, Bools, Floats
 
 KIND = "risk shield"
@@ -51,12 +51,10 @@ def write_risks(path: str | PathLike[str], mdp: MDP, promise: Promise) -> None:
 def read_risks(path: str | PathLike[str], mdp: MDP) -> Promise:
     """The promise in a file that belongs to ``mdp``; nothing is verified yet."""
     arrays, strings = load_tensors(path, kind=KIND, model=mdp.fingerprint)
-    try:
+    with must_hold(path, f"a {KIND} of its model"):
         budget, risk = check_budget(int(strings["budget"])), check_risk(float.fromhex(strings["risk"]))
         horizon = count("horizon", int(strings["horizon"]), least=0) if strings["horizon"] else None
         return Promise(budget, risk, horizon, arrays["least"])
-    except (ValueError, KeyError) as error:
-        raise CorruptFile(f"{path!s} does not hold a {KIND} of its model: {error}", path=path) from error
 
 
 def _check_table(mdp: MDP, promise: Promise) -> None:

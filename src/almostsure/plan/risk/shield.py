@@ -39,7 +39,8 @@ import numpy.typing as npt
 
 from almostsure.arguments import check_budget, check_tolerance, count, names_right_word, whole, whole_array
 from almostsure.budget import minimal_budget
-from almostsure.errors import ArgumentError, CertificateError, CorruptFile, Infeasible, NoSafeAction
+from almostsure.errors import ArgumentError, CertificateError, Infeasible, NoSafeAction
+from almostsure.files import must_hold
 from almostsure.memory import require
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
@@ -359,12 +360,10 @@ class RiskShield:
         promise = read_risks(path, known_probabilities(model))
         result.mdp, result.budget, result.risk = model, promise.budget, promise.risk
         result.horizon, result.least = promise.horizon, promise.least
-        try:
+        with must_hold(path, "a risk shield of its model"):
             check_risks(model, promise)
             result._check_sums()
             result._prepare()
-        except (CertificateError, Infeasible) as error:
-            raise CorruptFile(f"{path!s} does not hold a risk shield of its model: {error}", path=path) from error
         return result
 
     def _check_sums(self) -> None:
