@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import ArgumentError, WrongWord
+from almostsure.errors import ArgumentError, UnknownName, WrongWord
 
 # What people type: the parameters that they may mean, and the word for each.
 WORDS: dict[str, dict[str, str]] = {
@@ -164,6 +164,12 @@ def check_real(name: str, value: object) -> float:
     if math.isnan(number):
         raise ArgumentError(f"{name} must be a number; got NaN")
     return number
+
+
+def one_of(what: str, given: object, known: Collection[str]) -> None:
+    """Raise UnknownName, which suggests the nearest and lists them all, unless ``given`` is one of the known words."""
+    if given not in known:
+        raise UnknownName(what, given, known, f"There are: {', '.join(known) or 'none'}.")
 
 
 def as_python(value: Any) -> Any:

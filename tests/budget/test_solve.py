@@ -54,7 +54,7 @@ def test_everything_above_the_cap_is_infinite(backend, cap):
 
 
 def test_an_unknown_backend_suggests_the_nearest(two_states):
-    with pytest.raises(UnknownName, match=r"unknown backend 'complied'. Did you mean 'compiled'\? Choose from auto, "):
+    with pytest.raises(UnknownName, match=r"unknown backend 'complied'. Did you mean 'compiled'\? There are: auto, "):
         minimal_budget(two_states, backend="complied")
 
 

@@ -285,7 +285,7 @@ def test_masks_agree_before_and_after_the_table_is_made(hazard):
 
 def test_bad_input(hazard):
     shield = OnlineShield(hazard, unknown="allow")
-    with pytest.raises(UnknownName, match="Choose from refuse, allow"):
+    with pytest.raises(UnknownName, match="There are: refuse, allow"):
         OnlineShield(hazard, unknown="perhaps")
     with pytest.raises(ArgumentError, match="needed must be at least 1"):
         OnlineShield(hazard, needed=0)

@@ -7,12 +7,12 @@ from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 
-from almostsure.arguments import names_right_word
+from almostsure.arguments import names_right_word, one_of
 from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.horizon import HorizonBudget
 from almostsure.budget.minimal import NO_CAP, Answer, Halted, MinimalBudget
 from almostsure.budget.plain import solve_plain
-from almostsure.errors import ArgumentError, Interrupted, UnknownName
+from almostsure.errors import ArgumentError, Interrupted
 from almostsure.memory import require, show
 from almostsure.model.mdp import MDP, Support
 from almostsure.model.source import Model, as_model
@@ -105,9 +105,8 @@ def minimal_budget(
         from almostsure.budget.horizon_solve import forced_within
 
         return forced_within(mdp, horizon, None if cap is None else limit)
-    for what, word, words in (("backend", backend, BACKENDS), ("check", check, CHECKS)):
-        if word not in words:
-            raise UnknownName(what, word, words, f"Choose from {', '.join(words)}.")
+    one_of("backend", backend, BACKENDS)
+    one_of("check", check, CHECKS)
     return _solved(mdp, None if cap is None else limit, backend, check)
 
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from almostsure.errors import AlmostSureError, ArgumentError, FileError, UnknownName
+from almostsure.arguments import one_of
+from almostsure.errors import AlmostSureError, ArgumentError, FileError
 from almostsure.model.mdp import MDP
 from almostsure.model.monitors import Automaton, MonitorLike, Refill, SecondBudget, Steps
 from almostsure.model.products import product
@@ -26,8 +27,7 @@ def with_monitors(mdp: MDP, texts: Sequence[str]) -> MDP:
 def monitor_of(text: str) -> MonitorLike:
     """The monitor that ``--monitor`` names."""
     name, _, rest = text.partition("=")
-    if name not in MONITORS:
-        raise UnknownName("monitor", name, MONITORS, f"There are: {', '.join(MONITORS)}.")
+    one_of("monitor", name, MONITORS)
     pattern, form, build = MONITORS[name]
     found = re.fullmatch(pattern, rest)
     if found is None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget
+from almostsure.arguments import check_budget, one_of
 from almostsure.errors import ArgumentError, Blame, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.gym import fitting
 from almostsure.gym.observation import Form, Limits, Shown, show
@@ -80,8 +80,7 @@ class Guarded:
                 f"shield must be a Shield, an OnlineShield or another Guard; got {type(guard).__name__}. "
                 "Make one with Shield(minimal_budget(mdp)); what was learned has one, learned.shield."
             )
-        if forbidden not in FORBIDDEN:
-            raise UnknownName("value of forbidden", forbidden, FORBIDDEN, f"Choose from {', '.join(FORBIDDEN)}.")
+        one_of("value of forbidden", forbidden, FORBIDDEN)
         if state_of is not None:
             fitting.check_state_of(state_of)
         self.risk = float(getattr(guard, "risk", 0.0))  # of an episode, if the guard was made for one

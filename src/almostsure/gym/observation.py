@@ -32,8 +32,8 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
-from almostsure.arguments import check_budget
-from almostsure.errors import ArgumentError, ModelError, UnknownName
+from almostsure.arguments import check_budget, one_of
+from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, said, write
 from almostsure.gym.damage import check_damage
 from almostsure.model.mdp import Bools
@@ -62,8 +62,7 @@ class Shown(Protocol):
 
 def show(space: Space[Any], limits: Limits, form: Form, *, normalised: bool, num_actions: int) -> Shown:
     """The observations of ``space``, with what is carried in them."""
-    if form not in FORMS:
-        raise UnknownName("form of observation", form, FORMS, f"Choose from {', '.join(FORMS)}.")
+    one_of("form of observation", form, FORMS)
     if form == "none":
         return _Same(space)
     if form == "dict":

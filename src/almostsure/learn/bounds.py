@@ -34,8 +34,8 @@ from typing import Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_real, count, whole_array
-from almostsure.errors import ArgumentError, UnknownName
+from almostsure.arguments import check_real, count, one_of, whole_array
+from almostsure.errors import ArgumentError
 from almostsure.model.build.validate import SUM_TOLERANCE
 
 BOUNDS = ("sharp", "paper")
@@ -263,8 +263,7 @@ def _ceil_of_log(number: int, delta: float, rate: Callable[[Decimal], Decimal], 
 
 
 def _paper(bound: str) -> bool:
-    if bound not in BOUNDS:
-        raise UnknownName("bound", bound, BOUNDS, f"Choose from {', '.join(BOUNDS)}.")
+    one_of("bound", bound, BOUNDS)
     return bound == "paper"
 
 

@@ -19,7 +19,8 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import ArgumentError, LimitReached, UnknownName
+from almostsure.arguments import one_of
+from almostsure.errors import ArgumentError, LimitReached
 from almostsure.learn.bounds import Confidence, confidence
 from almostsure.learn.evidence import check_mu
 from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype, offsets
@@ -276,7 +277,7 @@ class Counts:
         starts
             Initial states and their probabilities; by default those of the space.
         """
-        check_unknown(unknown)
+        one_of("value of unknown", unknown, UNKNOWN)
         is_known = (self.samples > 0) & ~self.is_end()
         if known is not None:
             if np.shape(known) != is_known.shape or np.asarray(known).dtype != np.bool_:
@@ -363,12 +364,6 @@ class Counts:
             raise ValueError("its outcomes do not add up to its samples")
         self._key, self._times, self._reward = key.copy(), times.copy(), reward.copy()
         self.samples, self.latest, self._single, self._waiting, self._size = samples.copy(), latest.copy(), None, [], 0
-
-
-def check_unknown(unknown: Unknown) -> None:
-    """Refuse what is no way of dealing with unknown choices."""
-    if unknown not in UNKNOWN:
-        raise UnknownName("value of unknown", unknown, UNKNOWN, f"Choose from {', '.join(UNKNOWN)}.")
 
 
 def weighted(group: Ints, weights: Floats, size: int) -> Floats:

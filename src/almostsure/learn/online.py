@@ -40,14 +40,14 @@ from typing import Any, NoReturn, Self, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import as_python, check_budget, count, whole, whole_array
+from almostsure.arguments import as_python, check_budget, count, one_of, whole, whole_array
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
 from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.learn.bounds import Confidence, delta_bought, unit
-from almostsure.learn.counts import ARRAYS, Counts, Unknown, check_unknown
+from almostsure.learn.counts import ARRAYS, UNKNOWN, Counts, Unknown
 from almostsure.learn.evidence import check_mu
 from almostsure.learn.ledger import Ledger, Surprise, Violation
 from almostsure.learn.sampling.crew import uninterrupted
@@ -128,7 +128,7 @@ class OnlineShield:
         needed: int = 1,
         known: Counts | None = None,
     ) -> None:
-        check_unknown(unknown)
+        one_of("value of unknown", unknown, UNKNOWN)
         self.counts = _no_counts(space, num_states=num_states, actions=actions, initial=initial, encode=encode)
         self.space: Space = self.counts.space
         self.unknown: Unknown = unknown

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.arguments import whole
+from almostsure.arguments import one_of, whole
 from almostsure.errors import ArgumentError, Blame, ModelError, UnknownName
 from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, frozen, index_dtype, ptr_of
 from almostsure.model.build.given import Actions, Initial, action_rows, initial_distribution, positive
@@ -253,8 +253,7 @@ class Space:
 
     def label(self, name: str) -> Bools:
         """Which states carry a label, [num_states]."""
-        if name not in self.labels:
-            raise UnknownName("label", name, self.labels, f"There are: {', '.join(self.labels) or 'none'}.")
+        one_of("label", name, self.labels)
         return self.labels[name]
 
     def action(self, action: int | str) -> int:

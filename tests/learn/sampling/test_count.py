@@ -103,7 +103,7 @@ def test_unknown_choices_are_refused_by_default(hazard):
     allowed = asure.minimal_budget(counts.to_mdp("allow", known=known))
     assert (allowed.of_choice <= truth.of_choice).all()
     asure.check_minimal_budget(refused.mdp, refused)
-    with pytest.raises(UnknownName, match="Choose from refuse, allow"):
+    with pytest.raises(UnknownName, match="There are: refuse, allow"):
         counts.to_mdp("perhaps")
     with pytest.raises(ArgumentError, match="known must be 533 booleans"):
         counts.to_mdp(known=known[:5])

@@ -22,8 +22,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import TimeLimit
 
-from almostsure.arguments import names_right_word, whole
-from almostsure.errors import ArgumentError, ModelError, UnknownName
+from almostsure.arguments import names_right_word, one_of, whole
+from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, chosen, write
 from almostsure.gym.envs.render import MODES, Draw, Renderer, Scene, on_map
 from almostsure.model.mdp import MDP, Bools, Outcome
@@ -102,8 +102,8 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
 
     def __init__(self, mdp: MDP, *, render_mode: str | None = None, draw: Draw | None = None) -> None:
         mdp.require_probabilities("an environment")
-        if render_mode is not None and render_mode not in MODES:
-            raise UnknownName("render mode", render_mode, MODES, f"There are: {', '.join(MODES)}.")
+        if render_mode is not None:
+            one_of("render mode", render_mode, MODES)
         if draw is None and mdp.layout is not None:
             draw = partial(on_map, mdp.layout)
         if render_mode is not None and draw is None:

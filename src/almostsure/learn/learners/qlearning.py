@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, final
 
-from almostsure.arguments import check_discount, check_positive, check_real, count
-from almostsure.errors import ArgumentError, ModelMismatch, UnknownName
+from almostsure.arguments import check_discount, check_positive, check_real, count, one_of
+from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.learn.learners.allowance import Everything, OneStep, Shielded
 from almostsure.learn.learners.baselines import saute_penalty
 from almostsure.learn.learners.session import PLAIN_WORK, train
@@ -272,8 +272,7 @@ def as_learner(given: object) -> Learner:
     'shielded Q-learning'
     """
     if isinstance(given, str):
-        if given not in learners:
-            raise UnknownName("learner", given, learners, f"There are: {', '.join(learners)}.")
+        one_of("learner", given, learners)
         return learners[given]
     if not isinstance(given, Learner) or isinstance(given, type):
         raise ArgumentError(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import and_more, as_python
+from almostsure.arguments import and_more, as_python, one_of
 from almostsure.errors import Blame, ModelError, UnknownName
 from almostsure.model.arrays import Bools, Floats, Ints
 from almostsure.model.space import Encode
@@ -72,8 +72,7 @@ def find_columns(available: Iterable[str], wanted: Mapping[str, str] | None, whe
     """Which of the available columns is which of ours: as ``wanted`` says, or else by their names."""
     there, wanted = list(available), wanted or {}
     for ours in wanted:
-        if ours not in NAMES:
-            raise UnknownName("key of columns", ours, NAMES, f"Choose from {', '.join(NAMES)}.")
+        one_of("key of columns", ours, NAMES)
     found = {ours: _find(ours, there, wanted.get(ours), where) for ours in NAMES}
     result = {ours: theirs for ours, theirs in found.items() if theirs is not None}
     for ours, theirs in result.items():

@@ -51,10 +51,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from almostsure.arguments import count
+from almostsure.arguments import count, one_of
 from almostsure.errors import ArgumentError, LimitReached, ModelError
 from almostsure.learn.bounds import unit
-from almostsure.learn.counts import Counts, Unknown, check_unknown
+from almostsure.learn.counts import UNKNOWN, Counts, Unknown
 from almostsure.learn.evidence import Evidence, check_mu
 from almostsure.learn.logs import minari
 from almostsure.learn.logs.columns import Piece, Reader, new_reader, typed
@@ -126,7 +126,7 @@ def learn_from_logs(
     (array([1]), array([0, 1]))
     """
     mu, delta = unit("mu", mu), unit("delta", delta)
-    check_unknown(unknown)
+    one_of("value of unknown", unknown, UNKNOWN)
     if count("max_damage", max_damage, least=0) > MAX_DAMAGE:
         raise ModelError(f"max_damage must be an integer 0 … {MAX_DAMAGE}; got {max_damage!r}")
     given, reader = _given(log, num_states, actions, initial, encode), new_reader(encode, int(max_damage))

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import one_of
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build.grid import Cell, from_map
 from almostsure.model.build.transitions import from_transitions
@@ -56,8 +57,7 @@ def example(name: str, **parameters: Any) -> MDP:
     >>> example("paper", damage_probability=0.6).num_outcomes
     4
     """
-    if name not in examples:
-        raise UnknownName("example", name, examples, f"There are: {', '.join(examples)}.")
+    one_of("example", name, examples)
     build = examples[name].build
     known = inspect.signature(build).parameters
     for parameter in parameters:
