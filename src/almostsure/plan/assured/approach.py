@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.parts import LATE, NO_STAY, cut, guess, leave_surely, list_predecessors, spread
+from almostsure.plan.assured.parts import LATE, NO_STAY, cut, guess, leave_surely, list_predecessors
 from almostsure.plan.assured.steps import NOWHERE, prove, read_ahead, step_back
 from almostsure.plan.assured.sums import EPSILON
 
@@ -394,18 +394,11 @@ def settle_small(game, bounds, members, part, scratch, half):
     state, ptr, origin, place, chosen = game.graph.state, game.graph.ptr, part.origin, bounds.place, bounds.policy
     for i in range(members.size):
         place[members[i]] = i
-    _, (most, top, error, relative, _) = cut(game, bounds, members, NO_STAY, part)
+    _, (most, top, error, relative, all_leave) = cut(game, bounds, members, NO_STAY, part)
     done = False
     if most < 0.0 and top < np.inf and game.discount == 1.0:
         value, usable, queue, policy, height, hint = scratch
-        list_predecessors(part, members.size)
-        order = queue[: leave_surely(part, members.size, usable, queue)]
-        for i in range(members.size):
-            value[i] = -np.inf
-        guess(part, usable, order, value)
-        for i in order:
-            if hint[state[members[i]]] > -np.inf:
-                value[i] = hint[state[members[i]]]
+        order = queue[: _begin(game, members, part, scratch, all_leave and members.size <= ELIMINATED)]
         change = _values(part, usable, order, value, policy, -0.5 * half * most)
         for i in order:
             if not np.isfinite(value[i]):  # a guess that went astray is no value: −∞ would be taken as lost
@@ -423,6 +416,37 @@ def settle_small(game, bounds, members, part, scratch, half):
     for x in members:
         place[x] = NOWHERE
     return done
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def _begin(game, members, part, scratch, all_leave):
+    """First values of those who surely leave, and an order of them; returns how many they are.
+
+    Where all of them surely leave, by any choices, each follows those that it may lead to, or an exit.
+    """
+    state, (value, usable, queue, _, _, hint), size = game.graph.state, scratch, members.size
+    for i in range(size):
+        known = hint[state[members[i]]]
+        value[i] = known if known > -np.inf else -np.inf
+    count, before = 0, -1
+    if all_leave:
+        usable[: part.ptr[size]] = True
+    while all_leave and before < count < size:
+        before, count = count, 0
+        for i in range(size):
+            queue[count] = i
+            if value[i] == -np.inf:
+                guess(part, usable, queue[count : count + 1], value)
+            count += value[i] > -np.inf
+    if count < size:
+        list_predecessors(part, size)
+        count = leave_surely(part, size, usable, queue)
+        value[:size] = -np.inf
+        guess(part, usable, queue[:count], value)
+        for i in queue[:count]:
+            known = hint[state[members[i]]]
+            value[i] = known if known > -np.inf else value[i]
+    return count
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
@@ -451,7 +475,7 @@ def settle(game, bounds, order, begin, small, part, scratch, half):
             if start[i + 1] - start[i] > small:
                 return i
             for j in range(np.int64(start[i]), np.int64(start[i + 1])):
-                read_ahead(game, member, j)
+                read_ahead(game, bounds, member, j)
             if not settle_small(game, bounds, member[start[i] : start[i + 1]], part, scratch, half):
                 return i
             i += 1
@@ -460,13 +484,13 @@ def settle(game, bounds, order, begin, small, part, scratch, half):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def largest(graph, order, small):
-    """The most pairs, choices and entries of a component that is settled where it stands."""
-    start, member = order
+    """The most pairs, choices and entries that a component has, at most, that is settled where it stands."""
+    start, ptr, entry_ptr = order[0], graph.ptr, graph.entry_ptr
     pairs, choices, entries = 0, 0, 0
     for i in range(start.size - 1):
         size = np.int64(start[i + 1]) - np.int64(start[i])
-        if size == 1 or size > small:
-            continue
-        mine, led_to = spread(graph, member[start[i] : start[i + 1]])
-        pairs, choices, entries = max(pairs, size), max(choices, mine), max(entries, led_to)
-    return pairs, choices, entries
+        pairs = max(pairs, size if 1 < size <= small else 0)
+    for x in range(ptr.size - 1 if pairs > 0 else 0):
+        choices = max(choices, np.int64(ptr[x + 1]) - np.int64(ptr[x]))
+        entries = max(entries, np.int64(entry_ptr[ptr[x + 1]]) - np.int64(entry_ptr[ptr[x]]))
+    return pairs, min(pairs * choices, graph.origin.size), min(pairs * entries, graph.target.size)

@@ -31,7 +31,7 @@ from almostsure.plan.assured.parts import NO_STAY, STAY
 from almostsure.plan.assured.steps import NOWHERE, Bounds, Game, Part
 from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 
-RARE = 32  # of so many choices of the model at most one is reached: then memory for all of them is not touched
+RARE = 32  # choices of the model of which one is reached, or less
 PLAIN = 20_000  # outcomes, times remaining budgets, for which nobody waits for a compiler; a tenth if it has run
 SMALL = 4_000  # pairs of a component that is swept where it stands
 DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
@@ -88,6 +88,7 @@ class Engine:
             unsigned(mdp.choice_ptr), unsigned(mdp.outcome_ptr), unsigned(mdp.successor), mdp.damage,
             unsigned(of_choice),
         )  # fmt: skip
+        self.choice_ptr = moves.choice_ptr
         if (budget + 1) * mdp.num_states >= 2**32:
             raise LimitReached(
                 f"{budget + 1:,} budgets of {mdp.num_states:,} states make more pairs than 32 bits can count. "
@@ -98,12 +99,14 @@ class Engine:
         while not self.call(explore.explore, moves, starts.astype(np.int64), self.number, room, progress):
             room = explore.with_more_room(room)
         graph = explore.explored(room, progress)
-        if graph.origin.size < mdp.num_choices // RARE:
+        rare = self.is_rare(graph)
+        if rare:
             graph = Graph(*(array.copy() for array in graph))
             del room
             give_back(mdp.nbytes)  # also what k* has used
         gain, is_one = self.zeros(graph), np.zeros(mdp.num_choices, np.bool_)
-        self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward, graph.origin, gain, is_one)
+        choices = graph.origin if rare else np.arange(mdp.num_choices, dtype=np.uint32)
+        self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward, choices, gain, is_one)
         self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount))
 
     def _play(self, game: Game) -> None:
@@ -119,10 +122,14 @@ class Engine:
         self.cycles: list[Ints] = []
         self.unproved = False
 
+    def is_rare(self, graph: Graph) -> bool:
+        """Whether a graph has so few of the model's choices that memory for the others is not worth touching."""
+        return graph.origin.size < self.mdp.num_choices // RARE
+
     def zeros(self, graph: Graph) -> Floats:
         """A zero for each of the model's choices, to be written to where a graph has them."""
         size = self.mdp.num_choices
-        return untouched(size) if graph.origin.size < size // RARE else np.zeros(size)
+        return untouched(size) if self.is_rare(graph) else np.zeros(size)
 
     def other(self, graph: Graph, gain: Floats) -> Engine:
         """The same pairs with other choices and rewards, undiscounted, to be solved."""
@@ -180,7 +187,7 @@ class Component:
     """A component that is not settled by sweeping it where it stands."""
 
     def __init__(self, engine: Engine, members: Ints) -> None:
-        self.engine, self.members = engine, members
+        self.engine, self.members, self.sorted = engine, members, np.sort(members)  # side by side in memory
         self.game, self.bounds, self.graph = engine.game, engine.bounds, engine.graph
         self.can_stay = NO_STAY
         self.inside: Graph | None = None  # of the choices inside the places where one can rest
@@ -189,7 +196,7 @@ class Component:
 
     def _hint(self) -> Floats | None:
         """What the members' states were worth with less left, and the members in this order; None if few are known."""
-        self.members = np.sort(self.members)
+        self.members = self.sorted
         hint: Floats = self.call(parts.hints, self.game, self.members, self.engine.hint)
         if np.count_nonzero(hint > -np.inf) < HINTED * hint.size:
             return None
@@ -331,7 +338,7 @@ class Component:
             height = self._height(sweeper, value, policy, half)
             if height is None or not self._prove(value, policy, height, threshold):
                 return np.inf
-            excess = self._width() / half
+            excess = float(self.call(steps.width, self.bounds, self.sorted)) / half
             if sweeper is None or excess <= 1:
                 break
             threshold /= 2 * excess
@@ -380,23 +387,25 @@ class Component:
         """Write the policy and prove bounds around the values."""
         full, tall = np.full(self.size, -np.inf), np.zeros(self.size)
         full[self.order], tall[self.order] = value, height
-        self._write(policy)
-        self.engine.hint[self.graph.state[self.members]] = full[self.bounds.place[self.members]]
+        self._write(policy, full)
         first = max(residual, float(np.finfo(np.float64).eps) / 2 * float(np.abs(value).max(initial=0.0)))
         first = first if value.any() else 0.0
         exits = (self.exit_error, self.exit_relative, -self.most, first)
-        members = np.sort(self.members)  # side by side in memory
-        return bool(self.call(steps.prove, self.game, self.bounds, members, full, tall, exits, self.inside is not None))
+        merged = self.inside is not None
+        return bool(self.call(steps.prove, self.game, self.bounds, self.sorted, full, tall, exits, merged))
 
-    def _write(self, policy: Ints) -> None:
-        """The choices of the members: at positions of several, those elsewhere go to where it is left, or rest."""
+    def _write(self, policy: Ints, value: Floats) -> None:
+        """The choices of the members: at positions of several, those elsewhere go to where it is left, or rest.
+
+        Remembers what their states are worth, by position, as a hint for larger budgets.
+        """
         members, graph, bounds = self.members, self.graph, self.bounds
         chosen = np.full(self.size, NOWHERE, np.uint32)  # by position; NOWHERE: rest, or lost
         chosen[self.order] = self.part.origin[policy]
-        exits = chosen[bounds.place[members]]
+        self.call(parts.write, graph, bounds, self.sorted, chosen, value, self.engine.hint)
         if self.inside is None:
-            bounds.policy[members] = np.where(exits == NOWHERE, graph.ptr[members], exits)
             return
+        exits = chosen[bounds.place[members]]
         bounds.policy[members] = graph.ptr[members]
         owner = np.searchsorted(graph.ptr, chosen[chosen != NOWHERE], side="right") - 1  # the pairs that leave
         way = np.full(members.size, NOWHERE, np.uint32)  # by positions in `inside`
@@ -417,13 +426,6 @@ class Component:
         result: Ints = self.local[at].astype(np.uint32)
         return result
 
-    def _width(self) -> float:
-        """How far apart the bounds are at most, half of it, for values above 1 relative to them."""
-        low, high = self.bounds.low[self.members], self.bounds.high[self.members]
-        finite = (high > -np.inf) & (high < np.inf)
-        middle = np.abs(low[finite] + high[finite]) / 2
-        return float(((high[finite] - low[finite]) / 2 / np.maximum(1.0, middle)).max(initial=0.0))
-
     # ------------------------------------------------------------------ what has no finite value
 
     def _lose(self, lost: Bools) -> None:
@@ -438,7 +440,7 @@ class Component:
         finite[self.order] = True
         members = self.members[finite[self.bounds.place[self.members]]]
         self._lose(~finite[self.bounds.place[self.members]])
-        self._write(self.part.ptr[:-1])
+        self._write(self.part.ptr[:-1], np.full(self.size, np.nan))
         self.bounds.low[members], self.bounds.high[members] = -np.inf, np.inf
         self.engine.unproved = True
 

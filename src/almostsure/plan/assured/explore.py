@@ -130,6 +130,14 @@ def tabulate(graph, play, table):
         table[graph.remaining[x], graph.state[x]] = graph.origin[play[x]]
 
 
+@njit(cache=True, error_model="numpy", borrows=True)
+def tabulate_bounds(graph, low, high, lower, upper):
+    """Write bounds of pairs into tables, one row per remaining budget."""
+    for x in range(low.size):
+        at = graph.remaining[x], graph.state[x]
+        lower[at], upper[at] = low[x], high[x]
+
+
 class Search(NamedTuple):
     """Room for the search for components."""
 

@@ -140,9 +140,8 @@ def solve_layers(
 def tabulate(mdp: MDP, pairs: Pairs, budget: int) -> Layers:
     """Bounds and choices as tables, one row per remaining budget."""
     shape = (budget + 1, mdp.num_states)
-    where = pairs.graph.remaining, pairs.graph.state
     lower, upper = np.full(shape, np.nan), np.full(shape, np.nan)
-    lower[where], upper[where] = pairs.lower, pairs.upper
+    call(explore.tabulate_bounds, pairs.graph, pairs.lower, pairs.upper, lower, upper, plainly=pairs.plainly)
     return Layers(lower=lower, upper=upper, choice=choice_table(pairs, shape))
 
 

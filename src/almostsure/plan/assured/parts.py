@@ -43,7 +43,7 @@ def cut(game, bounds, members, can_stay, part):
     most, top, error, relative = -np.inf, -np.inf, 0.0, 0.0
     k, z, last, leaves, losing, is_endless = 0, 0, -1, False, False, False
     for i in range(members.size):
-        read_ahead(game, members, i)
+        read_ahead(game, bounds, members, i)
         x, here = members[i], np.int64(place[members[i]])
         if here != last:
             part_ptr[here], last = k, here
@@ -257,6 +257,15 @@ def reorder(part, order, usable):
             new_entry_ptr[j] = z
         new_ptr[i + 1] = j
     return result
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def write(graph, bounds, members, chosen, value, hint):
+    """Give members the choices of their positions, or their first ones, and remember what their states are worth."""
+    state, ptr, policy, place = graph.state, graph.ptr, bounds.policy, bounds.place
+    for x in members:
+        i = place[x]
+        policy[x], hint[state[x]] = chosen[i] if chosen[i] != NOWHERE else ptr[x], value[i]
 
 
 @njit(cache=True, error_model="numpy")

@@ -37,6 +37,7 @@ TINY = 1e-300  # more than all underflows of one step
 NOWHERE = np.uint32(2**32 - 1)
 ROUNDS = 12  # of widening until bounds are proved
 AHEAD = 12  # pairs that memory is asked for before they are looked at
+NEAR = 3  # the same for what their successors are worth
 LINE = 16  # indices that come with one that memory is asked for
 
 
@@ -46,8 +47,8 @@ class Game(NamedTuple):
     graph: Graph
     outcome_ptr: np.ndarray  # of the model
     probability: np.ndarray
-    gain: np.ndarray  # [model's choices], Σ probability · reward; 0 where no pair has the choice
-    is_one: np.ndarray  # [model's choices], whether probabilities add up to exactly 1; not where no pair has the choice
+    gain: np.ndarray  # [model's choices], Σ probability · reward; where no pair has the choice it may be 0 instead
+    is_one: np.ndarray  # [model's choices], whether probabilities add up to exactly 1; the same
     discount: float
 
 
@@ -79,25 +80,31 @@ class Part(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
-def read_ahead(game, member, i):
+def read_ahead(game, bounds, member, i):
     """Before a pair of a list is looked at, have what will be read of some that follow brought near."""
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, _ = game
-    if i + 2 * AHEAD < member.size:
+    low, high, last = bounds.low, bounds.high, np.int64(origin.size - 1)
+    if i + 2 * AHEAD < member.size and last >= 0:
         prefetch(ptr, member[i + 2 * AHEAD])
         k = ptr[member[i + AHEAD + AHEAD // 2]]
         prefetch(origin, k)
         prefetch(entry_ptr, k)
-        k = ptr[member[i + AHEAD]]
+        k = min(np.int64(ptr[member[i + AHEAD]]), last)  # a pair may have no choice
         e, c = entry_ptr[k], origin[k]
         prefetch(target, e)
         prefetch(target, e + LINE)
         prefetch(gains, c)
         prefetch(outcome_ptr, c)
-        o = outcome_ptr[origin[ptr[member[i + AHEAD // 2]]]]
+        o = outcome_ptr[origin[min(np.int64(ptr[member[i + AHEAD // 2]]), last)]]
         prefetch(probability, o)
         prefetch(probability, o + LINE // 2)
         prefetch(probability, o + LINE)
+        e = np.int64(entry_ptr[ptr[member[i + NEAR]]])
+        for near in range(e, e + LINE // 2):
+            if near < target.size:
+                prefetch(low, target[near])
+                prefetch(high, target[near])
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
@@ -107,7 +114,7 @@ def look(game, bounds, member, begin, end):
     _, outcome_ptr, probability, gains, is_one, discount = game
     lows, highs, policy, _, rival = bounds
     for i in range(begin, end):
-        read_ahead(game, member, i)
+        read_ahead(game, bounds, member, i)
         x = member[i]
         best, most, choice = -np.inf, -np.inf, ptr[x]
         second, leaves = -np.inf, 1.0
@@ -225,6 +232,16 @@ def lacking(game, bounds, members, merged):
                 nearest = min(nearest, -most)
         rival[x] = nearest
     return missing
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def width(bounds, members):
+    """How far apart the bounds of some pairs are at most, half of it, for values above 1 relative to them."""
+    low, high, most = bounds.low, bounds.high, 0.0
+    for x in members:
+        if -np.inf < high[x] < np.inf:
+            most = max(most, 0.5 * (high[x] - low[x]) / max(1.0, 0.5 * abs(low[x] + high[x])))
+    return most
 
 
 @njit(cache=True, error_model="numpy", borrows=True)

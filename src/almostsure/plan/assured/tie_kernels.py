@@ -9,7 +9,7 @@ import numpy as np
 
 from almostsure.kernels import njit
 from almostsure.plan.assured.explore import Graph
-from almostsure.plan.assured.steps import change
+from almostsure.plan.assured.steps import change, read_ahead
 
 LITTLE = 1e-10  # damage that decides nothing
 SWEEPS = 4  # over every component at least
@@ -88,17 +88,16 @@ def tied_graph(game, bounds, slack, starts, grows):
 
 
 @njit(cache=True, error_model="numpy")
-def cost_of_steps(game, over):
+def cost_of_steps(ptr, gain, over):
     """What every step costs, if that is the same until the end; otherwise 0."""
-    state, _, ptr, origin, _, _ = game.graph
-    gains, cost = game.gain, 0.0
-    for x in range(state.size):
+    cost = 0.0
+    for x in range(over.size):
         for k in range(ptr[x], ptr[x + 1]):
-            if not over[state[x]] and cost == 0.0:
-                cost = -gains[origin[k]]
-            if gains[origin[k]] != (0.0 if over[state[x]] else -cost) or cost < 0.0:
+            if cost == 0.0 and not over[x]:
+                cost = -gain[k]
+            if gain[k] != (0.0 if over[x] else -cost):
                 return 0.0
-    return cost
+    return max(cost, 0.0)
 
 
 @njit(cache=True, error_model="numpy")
@@ -119,19 +118,23 @@ def charges(game, graph, damages, over, per, charge):
 
 
 @njit(cache=True, error_model="numpy")
-def spend_little(game, order, hurt, play):
+def spend_little(game, bounds, order, play):
     """Change choices of a graph, all of whose policies surely end, to those that are expected to hurt least on the way.
 
-    Components are swept forth and back until nothing changes, large ones only some times.
+    The game's gains are the damage that choices are expected to do.  Components are swept forth and back until nothing
+    changes, large ones only some times.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
-    outcome_ptr, probability, (start, member) = game.outcome_ptr, game.probability, order
-    ahead = np.zeros(play.size)  # the damage that is expected from each pair on
+    outcome_ptr, probability, hurt, (start, member) = game.outcome_ptr, game.probability, game.gain, order
+    ahead = bounds.low  # the damage that is expected from each pair on
+    ahead[:] = 0.0
     for i in range(start.size - 1):
         first, size = np.int64(start[i]), np.int64(start[i + 1]) - np.int64(start[i])
         for sweep in range(1 if size == 1 else SWEEPS + VISITS // size):
             most = 0.0
             for j in range(size):
+                if sweep == 0:
+                    read_ahead(game, bounds, member, first + j)
                 x = member[first + j if sweep % 2 == 0 else first + size - 1 - j]
                 old, best = play[x], np.inf
                 for k in range(ptr[x], ptr[x + 1]):

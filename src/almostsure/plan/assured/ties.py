@@ -65,7 +65,7 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
     if not (engine.bounds.rival <= slack).any():
         return found
     over = engine.mdp.is_terminal()
-    cost = engine.call(kernels.cost_of_steps, engine.game, over) if all_end and engine.discount == 1 else 0.0
+    cost = _cost_of_steps(engine, over) if all_end and engine.discount == 1 else 0.0
     for _ in range(ATTEMPTS):
         ties = _Ties(engine, found, starts, slack, over, cost)
         if not ties.exist:
@@ -77,6 +77,14 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
             return replace(found, lower=lower, play=ties.play)
         slack *= 0.5 * float((left / np.maximum(missing, 1e-300)).min())
     return found
+
+
+def _cost_of_steps(engine: Engine, over: Bools) -> float:
+    """What every step costs, if that is the same; otherwise 0."""
+    ptr, gain, graph = engine.choice_ptr, engine.game.gain, engine.graph
+    if engine.is_rare(graph):
+        ptr, gain, over = graph.ptr, gain[graph.origin], over[graph.state]
+    return float(engine.call(kernels.cost_of_steps, ptr, gain, over))
 
 
 class _Ties:
@@ -105,9 +113,9 @@ class _Ties:
 
     def _spend_little(self, hurt: Floats) -> None:
         """Where every step costs the same: the least damage."""
-        lengths = self.engine.other(self.graph, self.engine.game.gain)
+        least = self.engine.other(self.graph, hurt)
         play = self.graph.ptr[:-1].copy()
-        self.engine.call(kernels.spend_little, lengths.game, lengths.order, hurt, play)
+        self.engine.call(kernels.spend_little, least.game, least.bounds, least.order, play)
         at = np.flatnonzero(self.graph.ptr[:-1] < self.graph.ptr[1:])
         self.play[self.pairs[at]] = self.via[play[at]]
         self.height = self.found.lower[self.pairs] / -self.cost
