@@ -1,5 +1,7 @@
 """Completion, the model that a command line names, and what bad names are answered with."""
 
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -71,3 +73,65 @@ def test_scaled_budgets_have_a_heading_for_both_units() -> None:
     assert budget_column(mdp) == ("Δ", str)
     title, shown = budget_column(mdp.with_damage(mdp.damage * 1.0, scale=0.5))
     assert (title, shown(3)) == ("Δ (in the file's unit)", "3 (1.5)")
+
+
+# ---------------------------------------------------------------------- what all commands share
+
+OWN = """
+import gymnasium
+
+class Step(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(1)
+    P = {0: {0: [(1.0, 1, -1.0, True)]}, 1: {0: [(1.0, 1, 0.0, True)]}}
+    initial_state_distrib = [1.0, 0.0]
+
+gymnasium.register("OneStep-v0", entry_point=Step)
+"""
+
+
+def test_a_module_of_the_working_directory_registers_an_environment(here, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "one_step_of_mine.py").write_text(OWN)
+    (tmp_path / "json.py").write_text("raise SystemExit('taken for the installed one')")
+    model = "gym:one_step_of_mine:OneStep-v0"
+    given = (model, "--damage", "reward<0")
+    assert here("budget", *given, "-o", "b.safetensors", "--json").json["minimal_budget"] == 1
+    assert sys.path[-1] == str(tmp_path)  # behind all others
+    shown = here("check", *given, "b.safetensors").out
+    assert "the certificate holds" in shown
+    assert "and the module one_step_of_mine, which read gym:one_step_of_mine" in " ".join(shown.split())
+    assert Task("budget", "gym:FrozenLake-v1").module == Task("budget", "a:b.umb").module == ""
+
+
+@pytest.mark.parametrize(("text", "risk"), [("5%", 0.05), ("0.1 %", 0.001), ("0.25", 0.25), ("1e-3", 0.001)])
+def test_probabilities_are_numbers_or_percentages(here, text: str, risk: float) -> None:
+    asked = here("solve", "corridor", "--budget", "1", "--risk", text, "--json").json["constraint"]
+    assert asked == {"kind": "chance", "budget": 1, "limit": None, "risk": risk}
+
+
+@pytest.mark.parametrize("text", ["5x", "%", "1/0%", "five"])
+def test_what_is_no_probability(here, text: str) -> None:
+    for line in (["solve", "corridor", "--budget", "1", "--risk"], ["learn", "corridor", "--mu"]):
+        done = here(*line, text)
+        assert done.code == 2
+        assert f"'{text}' is not a probability, such as 0.05 or 5%" in " ".join(done.err.split())
+
+
+def test_without_a_budget_all_commands_take_the_same(here) -> None:
+    for model, budget in (("corridor", 3), ("quicksand", 4)):
+        assert here("solve", model, "--json").json["constraint"]["budget"] == budget
+        assert here("simulate", model, "-n", "10", "--json").json["budget"] == budget
+        assert here("frontier", model, "--json").json["budget"] == budget
+        few = ("-l", "shielded", "--steps", "50", "--seeds", "1")
+        assert here("compare", model, *few, "--json").json["budget"] == budget
+    here("report", "corridor", "-o", "page.html", "--time-limit", "1")
+    assert "this report is about 3: of the least and ten more" in Path("page.html").read_text("utf-8")
+
+
+def test_monitors_are_for_all_models(here, tmp_path) -> None:
+    assert here("models", "corridor", "--monitor", "steps=3", "--json").json["model"]["states"] > 8
+    few = ("-l", "shielded", "--steps", "50", "--seeds", "1", "--budget", "1")
+    assert here("compare", "corridor", *few, "--monitor", "steps=3").code == 0
+    (tmp_path / "log.csv").write_text("state,action,next_state,damage\n0,0,0,0\n")
+    refused = here("learn", "log.csv", "--mu", "0.1", "--monitor", "steps=3")
+    assert "leave out --monitor" in " ".join(refused.err.split())

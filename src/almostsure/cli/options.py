@@ -6,12 +6,15 @@ import io
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import cached_property, wraps
+from inspect import Parameter, Signature, signature
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -109,41 +112,51 @@ def _named_model(help: str) -> Any:
     return typer.Argument(metavar="MODEL", help=help, autocompletion=complete_model, show_default=False)
 
 
-def _about_model(*names: str, metavar: str, help: str) -> Any:
+def _model_option(*names: str, metavar: str, help: str) -> Any:
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel="The model")
+
+
+def probability(text: str) -> float:
+    """A number, also as a percentage: 5% is 0.05."""
+    said = str(text).strip()
+    try:
+        return float(Fraction(said[:-1].strip()) / 100) if said.endswith("%") else float(said)
+    except (ValueError, ZeroDivisionError):
+        raise typer.BadParameter(f"{said!r} is not a probability, such as 0.05 or 5%.") from None
 
 
 ModelName = Annotated[
     str,
     _named_model(
-        "An example's name, a file (.umb, .prism, .jani, .drn, .txt, .map), or gym: and an environment's id.",
+        "An example's name, a file (.umb, .prism, .jani, .drn, .txt, .map), or gym: and an environment's id; "
+        "gym:MODULE:ID for one that a module in this folder registers.",
     ),
 ]
 AnyModelName = Annotated[str | None, _named_model("An example's name, a file, or gym: and an environment's id.")]
 Damage = Annotated[
     str | None,
-    _about_model(
+    _model_option(
         metavar="NAME|RULE",
         help="What hurts: a label, condition ('x=3 & y>0'), reward structure or action of a file, 'enters:LABEL' for "
         "arriving there only; a rule such as 'reward<=-10' for gym:….",
     ),
 ]
-Reward = Annotated[str | None, _about_model(metavar="NAME", help="The file's reward structure to maximise.")]
-Cost = Annotated[str | None, _about_model(metavar="NAME", help="The file's reward structure to minimise, or steps.")]
+Reward = Annotated[str | None, _model_option(metavar="NAME", help="The file's reward structure to maximise.")]
+Cost = Annotated[str | None, _model_option(metavar="NAME", help="The file's reward structure to minimise, or steps.")]
 Goal = Annotated[
     str | None,
-    _about_model(metavar="NAME|RULE", help="Where a run ends: a label, or a condition ('x=3'), of a file."),
+    _model_option(metavar="NAME|RULE", help="Where a run ends: a label, or a condition ('x=3'), of a file."),
 ]
 Scale = Annotated[
     str | None,
-    _about_model(
+    _model_option(
         metavar="UNIT",
         help="The unit of a file's damage, where it is fractional or above 255: d counts as ⌈d / UNIT⌉.",
     ),
 ]
 Constants = Annotated[
     str | None,
-    _about_model(
+    _model_option(
         metavar="N=3,p=0.5",
         help="Constants of a file, parameters of an example or a map (slip=0.1), options of an environment.",
     ),
@@ -151,21 +164,31 @@ Constants = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", rich_help_panel="Output")]
 Budget = Annotated[
     int | None,
-    typer.Option("--budget", "-b", metavar="Δ", help="The budget: no episode takes more damage than this."),
+    typer.Option(
+        "--budget",
+        "-b",
+        metavar="Δ",
+        help="The budget: no episode takes more damage than this. By default, of the least one that can be promised "
+        "and ten more, the first after which more hardly pays (with --horizon, the least).",
+    ),
 ]
 Limit = Annotated[
     float | None, typer.Option(metavar="C", help="Instead of --budget: at most this much damage on average.")
 ]
 Risk = Annotated[
     float | None,
-    typer.Option(metavar="P", help="With --budget: the probability with which more damage is tolerated."),
+    typer.Option(
+        metavar="P",
+        help="With --budget: the probability with which more damage is tolerated, such as 0.05 or 5%.",
+        parser=probability,
+    ),
 ]
 Horizon = Annotated[
     int | None, typer.Option(metavar="T", help="Count only so many steps, for the damage and for the return.")
 ]
 Monitors = Annotated[
     list[str] | None,
-    _about_model(
+    _model_option(
         "--monitor",
         metavar="NAME=…",
         help="What states remember of a run; may be repeated. steps=T; second=LABEL:BUDGET, where entering the label "
@@ -182,23 +205,23 @@ Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the random numbers
 
 @dataclass
 class Task:
-    """One run of a command: which model, and how to answer."""
+    """One run of a command: which model, and how to answer.  All but the first two are options of the command."""
 
     command: str
     name: str = ""
-    damage: str | None = None
-    reward: str | None = None
-    cost: str | None = None
-    goal: str | None = None
-    scale: str | None = None
-    constants: str | None = None
-    json: bool = False
-    monitors: Sequence[str] = ()
+    damage: Damage = None
+    reward: Reward = None
+    cost: Cost = None
+    goal: Goal = None
+    scale: Scale = None
+    constants: Constants = None
+    monitors: Monitors = None
+    json: Json = False
 
     @cached_property
     def mdp(self) -> MDP:
         """The model, read when it is first needed, with what is to be remembered along a run."""
-        return with_monitors(self._read(), self.monitors)
+        return with_monitors(self._read(), self.monitors or ())
 
     def _read(self) -> MDP:
         self.require()
@@ -223,9 +246,16 @@ class Task:
             return None
         return {"id": self.name.removeprefix(GYM), **read_constants(self.constants)}
 
+    @property
+    def module(self) -> str:
+        """The module that registers the environment, as in ``gym:MODULE:ID``; it may be in the working directory."""
+        return self.name.removeprefix(GYM).rpartition(":")[0] if self.name.startswith(GYM) else ""
+
     def require(self) -> None:
         """Refuse what is plainly not a model before it is read."""
         _require_file(self.name)
+        if self.module and os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # behind all others: no file here is taken for an installed module
         if self.name.lower().endswith(STORM) and self.damage is None:
             raise ModelError(f"{self.name} does not say what damage is: --damage NAME.{self._names()}")
 
@@ -250,7 +280,7 @@ class Task:
         words = [self.name]
         for option, value in self.options.items():
             words += [f"--{option}", value] if value else []
-        for text in self.monitors:
+        for text in self.monitors or ():
             words += ["--monitor", text]
         return " ".join(map(shlex.quote, words))
 
@@ -262,6 +292,35 @@ class Task:
     def title(self) -> str:
         """The model's name, and its size."""
         return f"{self.name}: {self.mdp.num_states:,} states, {self.mdp.num_choices:,} choices"
+
+
+def about_model(named: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command that takes the name of a model, in this way, and the options of all models; its body takes a Task.
+
+    Where the model need not be named, the task's name may be empty.
+    """
+    required = get_args(named)[0] is str
+    model = Parameter("model", Parameter.POSITIONAL_OR_KEYWORD, annotation=named)
+    types = get_type_hints(Task, include_extras=True)
+    options = {
+        each.name: Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
+        for each in fields(Task)[2:]
+    }
+
+    def as_command(body: Callable[..., None]) -> Callable[..., None]:
+        @wraps(body)
+        def command(model: str | None, **given: Any) -> None:
+            if model == "":
+                raise UnknownName("model", model, example_names())
+            told = {name: given.pop(name) for name in options}
+            body(Task(body.__name__, model or "", **told), **given)
+
+        _, *own = signature(body, eval_str=True).parameters.values()
+        first = model if required else model.replace(default=None)
+        command.__signature__ = Signature([first, *own, *options.values()])  # type: ignore[attr-defined]
+        return command
+
+    return as_command
 
 
 def _names_in(program: str) -> str:
@@ -342,6 +401,17 @@ def constraint_of(budget: int | None, limit: float | None, risk: float | None) -
             raise ArgumentError("--risk is the probability of more than --budget; give both.")
         return Chance(budget, risk)
     return None if budget is None else AlmostSure(budget)
+
+
+def budget_of(task: Task, budget: int | None, *, discount: float = 1.0) -> int:
+    """The budget that was asked for, or else the one that every command takes."""
+    from almostsure.plan.tradeoff.curve import assured_curve
+    from almostsure.plan.tradeoff.suggest import TEN, default_budget
+
+    if budget is not None:
+        return budget
+    least = least_budget(task)
+    return default_budget(assured_curve(task.mdp, least + TEN, discount=discount), least)
 
 
 def least_budget(task: Task) -> int:

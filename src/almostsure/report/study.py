@@ -25,12 +25,12 @@ from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.plan.solution import Solution
 from almostsure.plan.solve import solve_policy
 from almostsure.plan.tradeoff.frontiers import Frontier, frontier
+from almostsure.plan.tradeoff.suggest import TEN, default_budget
 from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulation.episodes import Episodes
 from almostsure.policy.simulation.simulate import simulate
 
-LOOK_AHEAD = 10  # budgets above the least one that are looked at where none was asked for
 MARGIN = 4  # budgets above the one asked for that the curve goes on for
 TIME_LIMIT = 20.0  # seconds that each part of a report may take, by the estimate
 EXTRA = 1 / 30  # of that: what solving for budgets that were not asked about may take
@@ -49,7 +49,6 @@ PATIENCE = 20  # expected lengths after which an episode that surely ends is cut
 LONGEST = 10_000
 NEARLY = 0.999  # of all runs end
 RISK = 0.05
-MOST = 2 / 3  # of what more budget can earn: worth stopping there, if nothing was asked for
 SAME = 1e-6  # returns closer than this, relative to the range, are equal for a reader
 
 
@@ -123,7 +122,7 @@ def study(
     time = Time(time_limit, discount)
     tell("the best policies")
     ladder = _ladder(mdp, minimal, budget, time)
-    chosen = _choose(ladder, least) if budget is None else budget
+    chosen = budget if budget is not None else _chosen(ladder, least)
     ladder = _shortened(ladder, chosen)
     assured, expected, chance = _constraints(chosen, limit, risk)
     tell("averages and risks")
@@ -167,7 +166,7 @@ def _ladder(mdp: MDP, minimal: MinimalBudget, budget: int | None, time: Time) ->
     if least == INFINITE:
         return Ladder(curve=np.full(1, math.nan), solution=None)
     asked = least if budget is None else max(budget, least)
-    top = asked + (LOOK_AHEAD if budget is None else MARGIN)
+    top = asked + (TEN if budget is None else MARGIN)
     while top > asked + 2 and not time.suffices("solve", mdp.num_states, top + 1, EXTRA):
         top -= 1
     for highest in (top, asked):
@@ -205,15 +204,9 @@ def _solved(mdp: MDP, constraint: Constraint, discount: float) -> Solution | Alm
         return error
 
 
-def _choose(ladder: Ladder, least: int) -> int:
-    """The smallest budget that earns most of what more budget can earn, of those looked at."""
-    if least == INFINITE:
-        return 0
-    values = np.where(np.isfinite(ladder.curve), ladder.curve, -np.inf)[: max(ladder.solved + 1, least + 1)]
-    if not np.isfinite(values).any():
-        return least
-    low, high = float(values[np.isfinite(values)][0]), float(values.max())
-    return int(np.argmax(values >= low + MOST * (high - low) - SAME * max(1.0, abs(high))))
+def _chosen(ladder: Ladder, least: int) -> int:
+    """The budget that a report is about, if none was asked for."""
+    return 0 if least == INFINITE else default_budget(ladder.curve[: max(ladder.solved, least) + 1], least)
 
 
 def _shortened(ladder: Ladder, budget: int) -> Ladder:

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from almostsure import AlmostSure, example, from_transitions, minimal_budget, solve_policy
 from almostsure.errors import AlmostSureError, ArgumentError, Infeasible
 from almostsure.plan.tradeoff.curve import assured_curve
-from almostsure.plan.tradeoff.suggest import suggest_budget
+from almostsure.plan.tradeoff.suggest import default_budget, suggest_budget
 from almostsure.testing import mdps
 
 
@@ -159,3 +159,30 @@ def test_the_picture(tmp_path):
         assert axes.get_xlabel() == "budget of damage"
         assert np.array_equal(axes.lines[0].get_ydata(), found.curve[found.least :])
         assert len(axes.get_legend().get_texts()) == count + (name == "quicksand")
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("curve", "least", "budget"),
+    [
+        ([0, 10, 19.9, 20, 20], 0, 2),  # within a hundredth of what more adds
+        ([NAN, NAN, 5, 5, 5], 2, 2),
+        ([NAN, -INF, -INF, 3, 9], 1, 4),  # what does not surely end is not looked at
+        ([1, 2, INF, INF], 0, 1),  # nor is what has no bound
+        ([NAN, -INF, -INF], 1, 1),
+        ([INF, INF], 0, 0),
+        (list(range(20)), 0, 10),  # ten more, and no further
+        (list(range(20)), 3, 13),
+        ([7], 0, 0),
+    ],
+)
+def test_the_budget_where_none_was_asked_for(curve, least, budget):
+    assert default_budget(np.array(curve, float), least) == budget
+
+
+@pytest.mark.parametrize("name", ["hazard-map", "corridor", "quicksand"])
+def test_the_budget_where_none_was_asked_for_is_what_is_suggested(name):
+    found = suggest_budget(name)
+    assert default_budget(assured_curve(example(name), found.least + 10), found.least) == found.budget

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from almostsure.cli import options as opt
-from almostsure.cli.options import Task, check_output, least_budget, save_figure
+from almostsure.cli.options import Task, about_model, budget_of, check_output, least_budget, save_figure
 from almostsure.cli.output import bar, budget_column, facts, heading, next_step, say, table
 from almostsure.wording import number, percent
 
@@ -21,30 +21,22 @@ ROWS = 16  # of a table of budgets
 Plot = Annotated[Path | None, typer.Option(help="Save the picture (.png, .pdf, .svg).")]
 
 
+@about_model(opt.ModelName)
 def suggest(
-    model: opt.ModelName,
+    task: Task,
     *,
     most: Annotated[int | None, typer.Option(metavar="Δ", help="The largest budget to look at.")] = None,
     plot: Plot = None,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    monitor: opt.Monitors = None,
-    json: opt.Json = False,
 ) -> None:
     """Suggest a budget: the least that is safe, what each further unit returns, and where that stops paying."""
     from almostsure.plan import suggest_budget
 
-    task = Task("suggest", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(plot, *opt.PICTURES)
     least_budget(task)
     found = suggest_budget(task.mdp, most=most)
     if plot is not None:
         save_figure(found.plot().figure, plot)
-    if json:
+    if task.json:
         task.emit(
             least=found.least, budget=found.budget, pays_until=found.pays_until, limit=found.limit, curve=found.curve,
             plot=plot,
@@ -54,47 +46,30 @@ def suggest(
     next_step(f"almostsure solve {task.arguments} --budget {found.budget}")
 
 
+@about_model(opt.ModelName)
 def frontier(
-    model: opt.ModelName,
+    task: Task,
     *,
     budget: opt.Budget = None,
     discount: opt.Discount = 1.0,
     plot: Plot = None,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    monitor: opt.Monitors = None,
-    json: opt.Json = False,
 ) -> None:
     """Compare the best returns when damage is limited for certain, on average, and with a risk.
 
-    Without --budget, the largest budget is the one that suggest names.
+    All budgets up to --budget are looked at.
     """
     from almostsure.plan import frontier as find_frontier
 
-    task = Task("frontier", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(plot, *opt.PICTURES)
-    highest = suggested_budget(task) if budget is None else budget
-    found = find_frontier(task.mdp, highest, discount=discount)
+    found = find_frontier(task.mdp, budget_of(task, budget, discount=discount), discount=discount)
     if plot is not None:
         save_figure(found.plot().figure, plot)
-    if json:
+    if task.json:
         curves = ("budgets", "assured", "limits", "expected", "risks", "chance")
         task.emit(budget=found.budget, discount=discount, **{name: getattr(found, name) for name in curves}, plot=plot)
         return
     _show_frontier(task, found)
     next_step(f"almostsure report {task.arguments} --budget {found.budget}", note="the same curves, to look at")
-
-
-def suggested_budget(task: Task) -> int:
-    """The budget from which on more hardly pays; an error where no finite one suffices."""
-    from almostsure.plan import suggest_budget
-
-    least_budget(task)
-    return suggest_budget(task.mdp).budget
 
 
 def _show_suggestion(task: Task, found: Suggestion) -> None:

@@ -13,7 +13,7 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.maps import budgets_look, draw_maps
-from almostsure.cli.options import Task, action_of, check_output, state_of, word
+from almostsure.cli.options import Task, about_model, action_of, check_output, state_of, word
 from almostsure.cli.output import MOST, bar, budget_column, clean, facts, heading, need, needs, next_step, say, table
 from almostsure.files import TENSORS
 from almostsure.wording import percent
@@ -22,25 +22,17 @@ LEVELS = 20  # rows of a table of budgets
 STEPS = 24  # rows of an explanation
 
 
+@about_model(opt.ModelName)
 def budget(
-    model: opt.ModelName,
+    task: Task,
     *,
     cap: opt.Cap = None,
     horizon: opt.Horizon = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Save the budgets with their certificate (.safetensors).")
     ] = None,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    monitor: opt.Monitors = None,
-    json: opt.Json = False,
 ) -> None:
     """Find the minimal budget of every state, exact and certified."""
-    task = Task("budget", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(output, *TENSORS)
     if horizon is not None:
         _within(task, horizon, cap, output)
@@ -48,7 +40,7 @@ def budget(
     found = minimal_budget(task.mdp, cap=cap, check="always")
     if output is not None:
         found.save(output)
-    if json:
+    if task.json:
         levels = [{"minimal_budget": need(value), "states": count} for value, count in found.histogram().items()]
         task.emit(
             minimal_budget=need(found.smallest_budget()),
@@ -87,8 +79,9 @@ def _within(task: Task, horizon: int, cap: int | None, output: Path | None) -> N
         raise Rejected
 
 
+@about_model(opt.ModelName)
 def explain(
-    model: opt.ModelName,
+    task: Task,
     state: Annotated[
         str | None,
         typer.Argument(
@@ -98,23 +91,13 @@ def explain(
     action: Annotated[
         str | None, typer.Argument(metavar="ACTION", help="One of its actions.", autocompletion=opt.complete_action)
     ] = None,
-    *,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    monitor: opt.Monitors = None,
-    json: opt.Json = False,
 ) -> None:
     """Explain why a state needs its budget: how the damage can be forced."""
-    task = Task("explain", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     mdp = task.mdp
     found = minimal_budget(mdp)
     where = None if state is None else state_of(mdp, state)
     why = found.explain(where, None if action is None else action_of(mdp, action))
-    if json:
+    if task.json:
         task.emit(**_explain_results(why, found))
     else:
         _show_explanation(task, why, found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.cli import checker
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
-from almostsure.cli.options import Task, as_typed, check_output, complete_result, word
+from almostsure.cli.options import Task, about_model, as_typed, check_output, complete_result, word
 from almostsure.cli.output import emit, facts, heading, next_step, say
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError, NotEnoughMemory
 from almostsure.files import UMB
@@ -36,28 +37,19 @@ PROVED = {  # by what a file promises
 LIBRARIES = ("numpy", "safetensors", "numba", "gymnasium", "stormpy")
 
 
+@about_model(opt.ModelName)
 def check(
-    model: opt.ModelName,
+    task: Task,
     result: Annotated[
         Path,
         typer.Argument(
             metavar="RESULT", help="A budget or shield file (.safetensors).", autocompletion=complete_result
         ),
     ],
-    *,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    monitor: opt.Monitors = None,
-    json: opt.Json = False,
 ) -> None:
     """Verify a certificate, in a process of its own that loads the checker and the file readers only."""
-    task = Task("check", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     answer = run_checker(task, result)
-    if json:
+    if task.json:
         emit("check", answer.pop("model"), **answer)
     else:
         _show_verdict(task, result, answer)
@@ -65,28 +57,20 @@ def check(
         raise Rejected
 
 
+@about_model(opt.ModelName)
 def convert(
-    model: opt.ModelName,
+    task: Task,
     output: Annotated[Path, typer.Argument(help="The UMB file to write (.umb).", metavar="OUTPUT")],
     *,
     relay: Annotated[
         bool, typer.Option("--relay", help="Add relay states where Storm cannot tell two outcomes apart.")
     ] = False,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    monitor: opt.Monitors = None,
-    json: opt.Json = False,
 ) -> None:
     """Write a model as a UMB file, which almostsure, Storm, PRISM and Modest read."""
-    task = Task("convert", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(output, *UMB)
     task.mdp.save(output, relay=relay)
     size = output.stat().st_size
-    if json:
+    if task.json:
         task.emit(output=output, bytes=size, relay=relay)
         return
     heading(f"{task.title} → {output} ({size:,} bytes)")
@@ -94,27 +78,21 @@ def convert(
     next_step(f"almostsure budget {name} -o budget.safetensors", f"almostsure check {name} budget.safetensors")
 
 
+@about_model(opt.ModelName)
 def export(
-    model: opt.ModelName,
+    task: Task,
     output: Annotated[Path, typer.Argument(help="A C header (.h) or a Python module (.py).", metavar="OUTPUT")],
     *,
-    budget: opt.Budget = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            "--budget", "-b", metavar="Δ", help="The largest remaining budget that it is for; by default any."
+        ),
+    ] = None,
     risk: opt.Risk = None,
     horizon: opt.Horizon = None,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    monitor: opt.Monitors = None,
-    json: opt.Json = False,
 ) -> None:
-    """Write the shield for programs without this package: as a C99 header, or as a module that needs NumPy only.
-
-    --budget is the largest remaining budget that it will be asked about.
-    """
-    task = Task("export", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
+    """Write the shield for programs without this package: as a C99 header, or as a module that needs NumPy only."""
     check_output(output, ".h", ".py")
     shield, more = _shield(task, budget, risk, horizon)
     if output.suffix.lower() == ".h":
@@ -122,7 +100,7 @@ def export(
         files = [output]
     else:
         files = list(shield.export_numpy(output, *more))
-    if json:
+    if task.json:
         task.emit(budget=budget, output=files)
         return
     heading(f"{task.title} → {' and '.join(map(str, files))}")
@@ -156,8 +134,8 @@ def run_checker(task: Task, result: Path) -> dict[str, Any]:
             "model": task.name,
             "result": str(result),
             "options": task.options,
-            "monitors": list(task.monitors),
-            "libraries": _libraries(),
+            "monitors": list(task.monitors or ()),
+            "libraries": [*_libraries(), *([os.getcwd()] if task.module else [])],
         }
     )
     done = subprocess.run(
@@ -213,7 +191,7 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
     if not good:
         say(answer["reason"], style="red")
     trusted, model = answer["trusted"], answer["model"]
-    storm = bool(trusted["storm"])
+    reader = "Storm" if trusted["storm"] else f"the module {task.module}" if task.module else ""
     promise, claims = _claims(answer)
     facts(
         [
@@ -221,8 +199,8 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
             ("claims", claims),
             ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
             *(
-                [("", f"and Storm, which read {model['name']}: the certificate is about the model that it made")]
-                * storm
+                [("", f"and {reader}, which read {model['name']}: the certificate is about the model that it made")]
+                * bool(reader)
             ),
         ]
     )

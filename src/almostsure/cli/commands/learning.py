@@ -11,9 +11,8 @@ import typer
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
-from almostsure.cli.commands.budget_choice import suggested_budget
 from almostsure.cli.exits import Rejected
-from almostsure.cli.options import Task, check_output, save_figure, word
+from almostsure.cli.options import Task, about_model, budget_of, check_output, save_figure, word
 from almostsure.cli.output import described, emit, facts, heading, need, needs, next_step, say, table
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.files import TENSORS, UMB
@@ -26,16 +25,28 @@ LOGS = (".csv", ".parquet", ".pq")
 LEARNERS = ("shielded", "unconstrained", "lagrangian", "saute", "one-step")  # named here too: --help loads no learner
 
 
+@about_model(opt.ModelName)
 def learn(
-    model: opt.ModelName,
+    task: Task,
     *,
     mu: Annotated[
-        float | None, typer.Option(metavar="P", help="No outcome is rarer than this; by default, what the model says.")
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="No outcome is rarer than this; by default, what the model says.",
+            parser=opt.probability,
+        ),
     ] = None,
     delta: Annotated[
-        float, typer.Option(metavar="P", help="Acceptable probability that the statement is wrong.")
+        float,
+        typer.Option(metavar="P", help="Acceptable probability that the statement is wrong.", parser=opt.probability),
     ] = 0.05,
-    budget: opt.Budget = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            "--budget", "-b", metavar="Δ", help="Learn only what a shield for this budget needs; by default everything."
+        ),
+    ] = None,
     seed: opt.Seed = 0,
     checkpoint: Annotated[
         Path | None, typer.Option(help="File that keeps the progress; the same command continues from there.")
@@ -44,13 +55,6 @@ def learn(
         Path | None,
         typer.Option("--output", "-o", help="Save the counted model (.umb), and its minimal budget beside it."),
     ] = None,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    json: opt.Json = False,
 ) -> None:
     """Learn minimal budgets from samples of a model, or from a log, with a confidence statement.
 
@@ -58,10 +62,9 @@ def learn(
     It has the columns state, action, next_state and damage,
     and may have reward, terminated, truncated, episode and step.
     """
-    task = Task("learn", model, damage, reward, cost, goal, scale, constants, json)
     files = _outputs(output)
     exact = None
-    if model.lower().endswith(LOGS):
+    if task.name.lower().endswith(LOGS):
         learned = _from_log(task, mu, delta, {"--budget": budget, "--checkpoint": checkpoint})
     else:
         rarest = min(float(task.mdp.probability.min()), 0.999) if mu is None else mu
@@ -74,8 +77,8 @@ def learn(
     if files is not None:
         learned.mdp.save(files[0])
         learned.minimal.save(files[1])
-    if json:
-        known = described(model, learned.mdp if exact is None else task.mdp)
+    if task.json:
+        known = described(task.name, learned.mdp if exact is None else task.mdp)
         emit("learn", known, **_learned_results(learned, exact), output=files)
     else:
         _show_learned(task, learned, exact, files)
@@ -83,8 +86,9 @@ def learn(
         raise Rejected
 
 
+@about_model(opt.ModelName)
 def compare(
-    model: opt.ModelName,
+    task: Task,
     *,
     budget: opt.Budget = None,
     learner: Annotated[
@@ -101,26 +105,14 @@ def compare(
     seeds: Annotated[int, typer.Option(metavar="N", help="Runs of each learner.")] = 3,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the rows (.csv).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Save the learning curves (.png, .pdf, .svg).")] = None,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    json: opt.Json = False,
 ) -> None:
-    """Train learners on the model, and compare how safe and how good they are.
-
-    Without --budget, the budget is the one that suggest names.
-    """
+    """Train learners on the model, and compare how safe and how good they are."""
     from almostsure.learn.comparison.compare import compare as train
 
-    task = Task("compare", model, damage, reward, cost, goal, scale, constants, json)
     check_output(output, ".csv")
     check_output(plot, *opt.PICTURES)
-    chosen = suggested_budget(task) if budget is None else budget
     try:
-        result = train(task.mdp, chosen, learner, steps=steps, seeds=seeds)
+        result = train(task.mdp, budget_of(task, budget), learner, steps=steps, seeds=seeds)
     except Interrupted as stopped:
         done = len(stopped.kept.runs)
         raise Interrupted(
@@ -130,7 +122,7 @@ def compare(
         result.to_csv(output)
     if plot is not None:
         save_figure(result.plot().figure, plot)
-    if json:
+    if task.json:
         bounds = {"random_return": result.random, "assured_return": result.optimum}
         task.emit(
             budget=result.budget, **bounds, rows=result.rows, summary=result.summary(), output=output, plot=plot
@@ -157,6 +149,7 @@ def _from_log(task: Task, mu: float | None, delta: float, of_sampling: dict[str,
     if mu is None:
         raise ArgumentError("a log does not say how rare an outcome can be; give --mu, such as --mu 0.05.")
     given = of_sampling | {f"--{option}": value for option, value in task.options.items()}
+    given["--monitor"] = task.monitors or None
     unused = [option for option, value in given.items() if value is not None]
     if unused:
         raise ArgumentError(f"a log cannot be asked, and says itself what hurts: leave out {', '.join(unused)}.")

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, terrain
-from almostsure.cli.options import Task
+from almostsure.cli.options import Task, about_model
 from almostsure.cli.output import MOST, described, emit, facts, heading, needs, next_step, table
 from almostsure.model.build.damage import RULES
 from almostsure.model.build.examples import example, examples
 from almostsure.model.show.describe import facts as model_facts
 
 
-def models(
-    model: opt.AnyModelName = None,
-    *,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    json: opt.Json = False,
-) -> None:
+@about_model(opt.AnyModelName)
+def models(task: Task) -> None:
     """List the examples and the other ways to name a model, or describe one model."""
-    if model is not None:
-        _describe(Task("models", model, damage, reward, cost, goal, scale, constants, json))
-    elif json:
+    if task.name:
+        _describe(task)
+    elif task.json:
         listed = [described(name, example(name)) | {"description": one.description} for name, one in examples.items()]
         emit("models", None, models=listed)
     else:

@@ -12,15 +12,20 @@ import typer
 
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
-from almostsure.cli.options import Task, check_output
+from almostsure.cli.options import Task, about_model, check_output
 from almostsure.cli.output import clean, described, emit, heading, next_step, say, table
 from almostsure.files import HTML
 
 FIGURES = Path("almostsure-paper")
+OwnModel = Annotated[
+    str | None,
+    typer.Option(metavar="MODEL", help="Check the claims on this model instead.", autocompletion=opt.complete_model),
+]
 
 
+@about_model(opt.ModelName)
 def report(
-    model: opt.ModelName,
+    task: Task,
     *,
     budget: opt.Budget = None,
     limit: Annotated[
@@ -28,38 +33,31 @@ def report(
         typer.Option(metavar="C", help="Damage on average, of the policy to compare with; by default --budget."),
     ] = None,
     risk: Annotated[
-        float | None, typer.Option(metavar="P", help="P(damage > Δ), of the policy to compare with; by default 0.05.")
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="P(damage > Δ), of the policy to compare with; by default 0.05.",
+            parser=opt.probability,
+        ),
     ] = None,
     discount: opt.Discount = 1.0,
     seed: opt.Seed = 0,
     time_limit: Annotated[float, typer.Option(metavar="S", help="Seconds that each part may take, estimated.")] = 20.0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("almostsure-report.html"),
     show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    monitor: opt.Monitors = None,
-    json: opt.Json = False,
 ) -> None:
-    """Write an interactive HTML report: one file, which opens offline.
-
-    Without --budget, it is about the smallest one that earns two thirds of what more budget can add.
-    """
+    """Write an interactive HTML report: one file, which opens offline."""
     from almostsure.report import write_report
 
-    task = Task("report", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(output, *HTML)
     options: Any = {
         "budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed, "time_limit": time_limit,
     }  # fmt: skip
-    written = write_report(task.mdp, output, name=model, command=_command_line(), env=task.environment, **options)
+    written = write_report(task.mdp, output, name=task.name, command=_command_line(), env=task.environment, **options)
     size = written.stat().st_size
     if show:
         webbrowser.open(written.resolve().as_uri())
-    if json:
+    if task.json:
         task.emit(output=written, bytes=size, seed=seed)
         return
     heading(task.title)
@@ -68,33 +66,21 @@ def report(
         next_step(written.resolve().as_uri(), note="open it, now or by adding --open")
 
 
+@about_model(OwnModel)
 def paper(
+    task: Task,
     *,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL", help="Check the claims on this model instead.", autocompletion=opt.complete_model
-        ),
-    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for tables and figures.")] = FIGURES,
     seed: opt.Seed = 0,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    json: opt.Json = False,
 ) -> None:
     """Check the paper claim by claim, and draw both experiments; or check the claims on a model of yours."""
     from almostsure.paper import reproduce
 
-    task = Task("paper", model or "", damage, reward, cost, goal, scale, constants, json)
-    result = reproduce(output, mdp=None if model is None else task.mdp, seed=seed, progress=not json)
-    if json:
+    result = reproduce(output, mdp=task.mdp if task.name else None, seed=seed, progress=not task.json)
+    if task.json:
         rows = [claim.row() for claim in result.claims]
         files = {"figures": result.figures, "tables": result.tables, "report": result.report}
-        known = None if model is None else described(model, task.mdp)
+        known = described(task.name, task.mdp) if task.name else None
         emit("paper", known, passed=result.passed, claims=rows, seed=seed, **files)
     else:
         _show_paper(result, task)

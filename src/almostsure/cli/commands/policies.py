@@ -11,7 +11,7 @@ import typer
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, likely_route, route_look
-from almostsure.cli.options import Task, check_output, constraint_of, least_budget, word
+from almostsure.cli.options import Task, about_model, budget_of, check_output, constraint_of, word
 from almostsure.cli.output import bar, budget_column, clean, facts, heading, next_step, say, table
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.files import TENSORS
@@ -29,8 +29,9 @@ SPREAD = 20  # rows of a distribution
 PAIRS = 500_000  # of state and remaining budget, up to which policies are evaluated exactly
 
 
+@about_model(opt.ModelName)
 def solve(
-    model: opt.ModelName,
+    task: Task,
     *,
     budget: opt.Budget = None,
     limit: opt.Limit = None,
@@ -41,37 +42,26 @@ def solve(
         float, typer.Option(metavar="W", help="Width that the proved bounds of the return may have.")
     ] = 1e-8,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the policy (.safetensors).")] = None,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    monitor: opt.Monitors = None,
-    json: opt.Json = False,
 ) -> None:
-    """Find the best return under a constraint on damage, with proved bounds and the policy that attains it.
-
-    Without a constraint, the budget is the least one that can be promised.
-    """
+    """Find the best return under a constraint on damage, with proved bounds and the policy that attains it."""
     from almostsure.policy import worst_damage
 
-    task = Task("solve", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     check_output(output, *TENSORS)
-    asked = _constraint(task, budget, limit, risk, horizon)
+    asked = _constraint(task, budget, limit, risk, horizon=horizon, discount=discount)
     solution = _best(task, asked, discount=discount, tolerance=tolerance, horizon=horizon)
     if output is not None:
         solution.policy.save(output)
     result, worst = _evaluated(task.mdp, solution.policy, discount), worst_damage(task.mdp, solution.policy)
-    if json:
+    if task.json:
         arrives = None if result is None else _arrives(task, solution.policy)
         task.emit(**_solution_results(solution, result, worst), reaches_goal=arrives, output=output)
     else:
         _show_solution(task, solution, result, worst, output)
 
 
+@about_model(opt.ModelName)
 def simulate(
-    model: opt.ModelName,
+    task: Task,
     *,
     policy: Annotated[
         Path | None, typer.Option(help="A policy saved by solve; by default the best one is found first.")
@@ -84,20 +74,11 @@ def simulate(
     max_steps: Annotated[int, typer.Option(metavar="N", help="Steps after which an episode is cut.")] = MAX_STEPS,
     seed: opt.Seed = 0,
     show: Annotated[int | None, typer.Option(metavar="I", help="Show episode I step by step.")] = None,
-    damage: opt.Damage = None,
-    reward: opt.Reward = None,
-    cost: opt.Cost = None,
-    goal: opt.Goal = None,
-    scale: opt.Scale = None,
-    constants: opt.Constants = None,
-    monitor: opt.Monitors = None,
-    json: opt.Json = False,
 ) -> None:
     """Play a policy many times, and count the damage."""
     from almostsure.policy import Policy
     from almostsure.policy import simulate as play
 
-    task = Task("simulate", model, damage, reward, cost, goal, scale, constants, json, monitor or ())
     mdp = task.mdp
     if policy is not None and (limit is not None or risk is not None):
         raise ArgumentError("--policy says what is played; leave out --limit and --risk.")
@@ -105,22 +86,28 @@ def simulate(
         raise ArgumentError(f"--show must lie in 0 … {max(episodes, 1) - 1}; got {show}")
     played = Policy.load(policy, mdp) if policy is not None else None
     if played is None:
-        played = _best(task, _constraint(task, budget, limit, risk, horizon), horizon=horizon).policy
+        played = _best(task, _constraint(task, budget, limit, risk, horizon=horizon), horizon=horizon).policy
     done = play(mdp, played, episodes, budget=budget, seed=seed, max_steps=max_steps)
-    if json:
+    if task.json:
         task.emit(**_episode_results(done), trajectory=None if show is None else _told(done, show))
     else:
         _show_episodes(task, done, show)
 
 
 def _constraint(
-    task: Task, budget: int | None, limit: float | None, risk: float | None, horizon: int | None
+    task: Task,
+    budget: int | None,
+    limit: float | None,
+    risk: float | None,
+    *,
+    horizon: int | None = None,
+    discount: float = 1.0,
 ) -> Constraint:
-    """What was asked for, or else the least budget that can be promised."""
+    """What was asked for, or else the budget that every command takes; for a number of steps, the least."""
     asked = constraint_of(budget, limit, risk)
     if asked is None and horizon is not None:
         return AlmostSure(minimal_budget(task.mdp, horizon=horizon).smallest_budget())
-    return AlmostSure(least_budget(task)) if asked is None else asked
+    return AlmostSure(budget_of(task, None, discount=discount)) if asked is None else asked
 
 
 def _best(task: Task, constraint: Constraint, **options: Any) -> Solution:

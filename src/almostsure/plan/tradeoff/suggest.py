@@ -28,6 +28,8 @@ from almostsure.plan.tradeoff.curve import assured_curve
 if TYPE_CHECKING:
     from almostsure.plots import Axes
 
+TOLERANCE = 0.01  # by default: more budget has stopped paying when all that it could add is this share
+TEN = 10  # budgets above the least one that are looked at where none was asked for
 FEW = 8  # budgets above the least one that are looked at first
 MANY = 1024  # and at most, unless the user says
 AFTER = 2  # budgets that are shown beyond the one from which more hardly pays
@@ -85,7 +87,7 @@ class Suggestion:
         return text(self)
 
 
-def suggest_budget(mdp: Model, *, most: int | None = None, tolerance: float = 0.01) -> Suggestion:
+def suggest_budget(mdp: Model, *, most: int | None = None, tolerance: float = TOLERANCE) -> Suggestion:
     """How to choose the budget: the least that is safe, what each further unit returns, and where that stops paying.
 
     Parameters
@@ -134,6 +136,22 @@ def suggest_budget(mdp: Model, *, most: int | None = None, tolerance: float = 0.
     if most is None and until is not None:
         curve = curve[: until + AFTER + 1]
     return Suggestion(mdp=mdp, least=least, curve=curve, limit=limit, pays_until=until, tolerance=share)
+
+
+def default_budget(curve: Floats, least: int) -> int:
+    """The budget where none was asked for: of the least and ten more, the first after which more hardly pays.
+
+    Parameters
+    ----------
+    curve
+        The best returns, by budget; what is infinite or NaN is not looked at.
+    least
+        The least budget that is safe at the start.
+    """
+    known = np.where(np.isfinite(curve), curve, -math.inf)[: least + TEN + 1]
+    best = float(known.max(initial=-math.inf))
+    until = _pays_until(known, least, best, TOLERANCE)
+    return least if until is None or best == -math.inf else until
 
 
 def _limit(mdp: MDP, minimal: MinimalBudget) -> float:
