@@ -323,17 +323,7 @@ class Counts:
             reward=reward,
             damage=damage,
         )
-        return MDP(
-            arrays,
-            initial=starts,
-            state_names=space.state_names,
-            action_names=space.action_names,
-            layout=space.layout,
-            end=space.end,
-            unknown=space.unknown,
-            encode=space.encode,
-            origin=Origin(counted=True),
-        )
+        return MDP(arrays, initial=starts, **space.naming(), origin=Origin(counted=True))
 
     # ------------------------------------------------------------------ files
 

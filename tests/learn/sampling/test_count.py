@@ -64,6 +64,16 @@ def test_frequencies_approach_probabilities(hazard):
     assert mdp.state_names == hazard.state_names
 
 
+def test_a_counted_model_keeps_what_is_known_of_its_states():
+    wet = asure.from_transitions(
+        [0, 0], [0, 1], [1, 0], [1, 1], [0, 0], [0, 1], terminal=[1], state_names=["bank", "river"], labels={"wet": [1]}
+    )  # fmt: skip
+    assert count_outcomes(wet, 1, seed=0).to_mdp().label("wet").tolist() == [False, True]
+    nothing_known = Counts(wet).to_mdp()
+    assert nothing_known.state_names == ("bank", "river", "unknown")
+    assert nothing_known.label("wet").tolist() == [False, True, False]
+
+
 def test_rewards_are_averaged():
     mdp = asure.from_transitions([0, 0], [0, 0], [0, 0], [0.5, 0.5], [0, 4], [1, 1])
     counts = count_outcomes(mdp, 1000, seed=1)

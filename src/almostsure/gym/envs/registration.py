@@ -27,7 +27,7 @@ from almostsure.gym.envs.warehouse import draw, warehouse
 from almostsure.model.arrays import spans
 from almostsure.model.build.examples import example, map_of
 from almostsure.model.build.grid import Map, from_map
-from almostsure.model.build.transitions import from_transitions
+from almostsure.model.build.transitions import build
 from almostsure.model.mdp import MDP
 
 Drawn = tuple[MDP, Draw | None]  # a model, and how it is drawn where it has no map
@@ -71,14 +71,8 @@ def with_all_actions(mdp: MDP) -> MDP:
     copied, of = spans(mdp.outcome_ptr, mdp.choice_ptr[missing])
     columns = mdp.columns()
     added = missing[of], action[of], *(column[copied] for column in columns[2:])
-    return from_transitions(
-        *(np.concatenate(both) for both in zip(columns, added, strict=True)),
-        num_states=mdp.num_states,
-        initial=mdp.starts,
-        action_names=mdp.action_names,
-        state_names=mdp.state_names,
-        layout=mdp.layout,
-    )
+    both = [np.concatenate(column) for column in zip(columns, added, strict=True)]
+    return build(both, num_states=mdp.num_states, initial=mdp.starts, **mdp.naming())
 
 
 def robot(*, pause: float = 0.2) -> Drawn:
