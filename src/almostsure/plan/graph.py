@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from almostsure.model.arrays import grouped, spans
 from almostsure.model.mdp import Bools, Ints
 
 
@@ -40,11 +41,13 @@ def end_components(graph: Graph, usable: Bools) -> tuple[Ints, Bools]:
     """The maximal end components that the ``usable`` choices form.
 
     Returns the component of each state, −1 for states in none, and the choices that stay inside their component.
+    Its compiled twin for large models is :func:`almostsure.plan.assured.places.end_components`.
     """
     from scipy.sparse.csgraph import connected_components
 
     inside = usable.copy()
     while True:
+        _strand(graph, inside)
         _, component = connected_components(_sparse(*graph.edges(inside), graph.num_states), connection="strong")
         leaves = component[graph.owner[graph.entry_choice]] != component[graph.entry_state]
         staying = inside & ~graph.having(leaves)
@@ -55,6 +58,27 @@ def end_components(graph: Graph, usable: Bools) -> tuple[Ints, Bools]:
     members = np.unique(graph.owner[inside])
     labels[members] = np.unique(component[members], return_inverse=True)[1]
     return labels, inside
+
+
+def _strand(graph: Graph, inside: Bools) -> None:
+    """Drop choices that may lead to another state that can only stay where it is, and so on, backward.
+
+    Such a state is in no end component with others.  On long chains, rounds would lose one state each.
+    """
+    origin = graph.owner[graph.entry_choice]
+    moves = graph.having(origin != graph.entry_state)
+    ways = np.bincount(graph.owner[inside & moves], minlength=graph.num_states)
+    ptr, entries = grouped(graph.entry_state, graph.num_states)
+    stranded = np.flatnonzero(ways == 0)
+    while stranded.size:
+        at, of = spans(ptr, stranded)
+        led = entries[at]
+        dropped = np.unique(graph.entry_choice[led[origin[led] != stranded[of]]])
+        dropped = dropped[inside[dropped]]
+        inside[dropped] = False
+        losing, count = np.unique(graph.owner[dropped], return_counts=True)
+        ways[losing] -= count
+        stranded = losing[ways[losing] == 0]
 
 
 def surely_leave(graph: Graph, leaving: Bools) -> tuple[Bools, Bools, Ints]:

@@ -84,7 +84,7 @@ def end_components(graph):
 
 @njit(cache=True, error_model="numpy")
 def strand(graph, kept):
-    """Drop choices that may lead to positions of which no choice is kept, and so on, backward."""
+    """Drop choices that may lead to other positions that can only stay where they are, and so on, backward."""
     ptr, entry_ptr, target, size = graph.ptr, graph.entry_ptr, graph.target, graph.ptr.size - 1
     begin, left = np.zeros(size + 1, np.uint32), np.zeros(size, np.uint32)
     for y in target:
@@ -94,11 +94,13 @@ def strand(graph, kept):
     queue, count, done = np.empty(size, np.uint32), 0, 0
     for x in range(size):
         for j in range(ptr[x], ptr[x + 1]):
-            left[x] += kept[j]
+            moves = False
             for e in range(entry_ptr[j], entry_ptr[j + 1]):
                 y = target[e]
+                moves = moves or y != x
                 owner[at[y]], choice[at[y]] = x, j
                 at[y] += 1
+            left[x] += kept[j] and moves
         if left[x] == 0:
             queue[count] = x
             count += 1
@@ -107,7 +109,7 @@ def strand(graph, kept):
         done += 1
         for q in range(begin[y], begin[y + 1]):
             x = owner[q]
-            if kept[choice[q]]:
+            if x != y and kept[choice[q]]:
                 kept[choice[q]] = False
                 left[x] -= 1
                 if left[x] == 0:
