@@ -11,6 +11,7 @@ its checksum is refused.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import json
 import os
@@ -37,6 +38,19 @@ VERSION = "2"  # 1 had no checksum
 CHECKSUM = "sha256"
 TEMPORARY = (".almostsure-", ".tmp")  # how the names of files that are being written begin and end
 MINUTE = 60.0  # seconds
+LARGE = 1 << 24  # bytes
+
+
+def give_back(size: int) -> None:
+    """Return freed memory to the system after so many bytes were used, if that is much: the C library may keep half.
+
+    Looking for it takes milliseconds, which small models are not worth.  It is here and not in ``memory.py`` since what
+    checks certificates reads files, and loads no more than it needs.
+    """
+    if size < LARGE:
+        return
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextlib.contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import mmap
 import os
 from pathlib import Path
@@ -14,7 +12,6 @@ import numpy.typing as npt
 from almostsure.errors import NotEnoughMemory
 
 CGROUP = Path("/sys/fs/cgroup")
-LARGE = 1 << 24  # bytes
 
 
 def available() -> int | None:
@@ -66,14 +63,3 @@ def show(size: int) -> str:
 def untouched(size: int) -> npt.NDArray[np.float64]:
     """Zeros that take memory only where they are written to; NumPy may take them from what was freed, and clear it."""
     return np.frombuffer(mmap.mmap(-1, 8 * max(size, 1)), np.float64, size)
-
-
-def give_back(size: int) -> None:
-    """Return freed memory to the system after so many bytes were used, if that is much: the C library may keep half.
-
-    Looking for it takes milliseconds, which small models are not worth.
-    """
-    if size < LARGE:
-        return
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)

@@ -43,8 +43,7 @@ import numpy as np
 
 from almostsure.arguments import as_python
 from almostsure.errors import FileError, ModelError
-from almostsure.files import STORM
-from almostsure.memory import give_back
+from almostsure.files import STORM, give_back
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Constant, split_constants
 from almostsure.model.storm.process import Limits, limits, run_storm

@@ -28,8 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
-from almostsure.files import HTML, MAPS, STORM, TENSORS, atomic_write, tensors_kind
-from almostsure.memory import give_back
+from almostsure.files import HTML, MAPS, STORM, TENSORS, atomic_write, give_back, tensors_kind
 from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.model.storm.drn import write_drn
 from almostsure.model.umb.archive import Path, Writer

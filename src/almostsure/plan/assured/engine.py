@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from almostsure.errors import LimitReached
+from almostsure.files import give_back
 from almostsure.kernels import is_compiled, plain
-from almostsure.memory import give_back, untouched
+from almostsure.memory import untouched
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.assured import approach, explore, parts, places, steps, sums
 from almostsure.plan.assured.explore import Graph, Moves
