@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import almostsure as asure
 from almostsure import INFINITE, from_transitions, minimal_budget
 from almostsure.budget import horizon_solve as module
+from almostsure.budget.certificate import check_never_too_small_within
 from almostsure.errors import ArgumentError, CertificateError
 from almostsure.testing import mdps
 
@@ -112,6 +113,26 @@ def test_answers_in_another_form_are_refused():
             asure.check_minimal_budget(mdp, replace(minimal, **{name: array}))
 
 
+def test_a_claim_that_is_too_small_names_the_state():
+    mdp = from_transitions(
+        [0, 0, 1, 2], [0, 1, 0, 0], [1, 2, 1, 2], [1] * 4, [0] * 4, [0, 1, 0, 1],
+        labels={"forbidden": [2]}, state_names=["edge", "ground", "pit"],
+    )  # fmt: skip
+    minimal = minimal_budget(mdp, horizon=2)
+    check_never_too_small_within(minimal)
+    nothing = minimal.rises._replace(ptr=np.zeros(4, np.int32), step=np.zeros(0, np.int32), value=np.zeros(0, np.int32))
+    with pytest.raises(CertificateError, match=r"^state 2 'pit' is forbidden, and must need ∞$"):
+        check_never_too_small_within(replace(minimal, rises=nothing))
+    pit = from_transitions([0, 1], [0, 0], [0, 1], [1] * 2, [0] * 2, [0, 3], state_names=["ground", "pit"])
+    minimal = minimal_budget(pit, horizon=2)
+    late = minimal.rises._replace(value=np.array([3, 5], np.int32))
+    words = r"^with 2 steps left, state 1 'pit' needs 6; the budget claims 5\. Solve again with minimal_budget"
+    for check in (check_never_too_small_within, lambda claim: asure.check_minimal_budget(pit, claim)):
+        with pytest.raises(CertificateError, match=words) as caught:
+            check(replace(minimal, rises=late))
+        assert caught.value.state == 1
+
+
 def test_text_and_reasons():
     mdp = asure.example("quicksand")
     minimal = minimal_budget(mdp, horizon=20)
@@ -119,6 +140,31 @@ def test_text_and_reasons():
     lines = minimal.explain(mdp.initial_state).splitlines()
     assert lines[0].endswith("nature can force 2 damage within 20 steps.")
     assert lines[-1].endswith("2 so far")
+
+
+def test_reasons_name_every_step_and_what_nothing_suffices_for():
+    """A fall of 2, then a slip of 1 for ever; in the pit, which is forbidden, nothing helps."""
+    rows = [(0, 0, 1, 2), (1, 0, 1, 1), (1, 1, 2, 0), (2, 0, 2, 1)]
+    s, a, t, d = zip(*rows, strict=True)
+    names = ["cliff", "slope", "pit", "ground"]
+    mdp = from_transitions(
+        s, a, t, [1] * 4, [0] * 4, d, terminal=[3], labels={"forbidden": [2]}, state_names=names
+    )  # fmt: skip
+    minimal = minimal_budget(mdp, horizon=3)
+    assert minimal.explain("cliff") == (
+        "state 0 'cliff': nature can force 4 damage within 3 steps.\n"
+        "  3 steps left, cliff: 0 → slope, damage 2; 2 so far\n"
+        "  2 steps left, slope: 0 → slope, damage 1; 3 so far\n"
+        "  1 steps left, slope: 0 → slope, damage 1; 4 so far"
+    )
+    assert minimal.explain("ground") == "state 3 'ground': all damage can be avoided within 3 steps."
+    assert minimal.explain("pit") == "state 2 'pit': no finite budget suffices within 3 steps."
+    assert repr(minimal) == "<HorizonBudget: the start needs a budget of 4 for 3 steps (4 states)>"
+    capped = minimal_budget(mdp, horizon=3000, cap=3)
+    assert capped.explain("cliff") == "state 0 'cliff': no budget up to 3 suffices within 3000 steps."
+    assert capped.in_words() == (
+        "no budget up to 3 suffices at the start for 3,000 steps (4 states); nothing rises after 4 steps"
+    )
 
 
 def test_bad_input():

@@ -240,6 +240,22 @@ def test_the_header_names_its_model(shield: Shield, tmp_path: Path) -> None:
     assert "#define ALMOSTSURE_BUDGET 2\n" in text
 
 
+@pytest.mark.parametrize(
+    ("count", "named", "shown"),
+    [
+        (40, False, "0 ... 39"),
+        (32, True, ", ".join(f"{i} go{i}" for i in range(32))),
+        (33, True, ", ".join(f"{i} go{i}" for i in range(32)) + ", ..."),
+    ],
+)
+def test_the_header_lists_up_to_32_actions(tmp_path: Path, count: int, named: bool, shown: str) -> None:
+    names = [f"go{i}" for i in range(count)] if named else None
+    nothing = [0] * count
+    mdp = asure.from_transitions(nothing, range(count), nothing, [1] * count, nothing, nothing, action_names=names)
+    shield_of(mdp).export_c(tmp_path / "shield.h")
+    assert f"actions  {shown}\n" in (tmp_path / "shield.h").read_text()
+
+
 @pytest.mark.parametrize("name", ["", "1st", "_x", "a b", "a-b", "ä", "x;y", "x\n"])
 def test_prefixes_that_are_no_c_names(shield: Shield, tmp_path: Path, name: str) -> None:
     with pytest.raises(ArgumentError, match="name must be letters, digits and underscores"):

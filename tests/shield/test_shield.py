@@ -453,6 +453,10 @@ def test_the_repr_tells_the_story(shield: Shield) -> None:
         "  1 with 0 left, 2 with 1 left, 4 with 2 left; 2 are never safe\n"
         "  the start needs a budget of 1>"
     )
+    four = repr(Shield(asure.minimal_budget(ladder(2))))
+    assert "\n  2 with 0 left, 4 with 1 left, 6 with 2 left, 7 with 3 left; 0 are never safe\n" in four
+    five = repr(Shield(asure.minimal_budget(ladder(3))))
+    assert "\n  2 with 0 left, 4 with 1 left, …, 9 with 4 left; 0 are never safe\n" in five
     long = ladder(9)
     assert "\n  2 with 0 left, 4 with 1 left, …, 21 with 10 left; 0 are" in repr(Shield(asure.minimal_budget(long)))
 
@@ -493,6 +497,10 @@ def test_no_budget_however_large_pays_for_what_is_never_safe():
     for remaining in (0, asure.INFINITE, 2**62, 2**63 - 1):
         with pytest.raises(NoSafeAction, match="no finite budget suffices"):
             shield.mask(np.array([0]), np.array([remaining]))
+        for state in (0, np.array([0])):
+            with pytest.raises(NoSafeAction, match="no finite budget suffices"):
+                shield.begin(state, remaining)
+        assert shield.choices(remaining).tolist() == [False]
 
 
 def test_as_many_next_states_as_states():

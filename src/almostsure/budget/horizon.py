@@ -123,7 +123,7 @@ class HorizonBudget:
             s = after
         need = self.of(state)
         forced = f"nature can force {need} damage" if need else "all damage can be avoided"
-        shown = "no finite budget suffices" if need == INFINITE else forced
+        shown = self._nothing_suffices() if need == INFINITE else forced
         return "\n".join(
             [f"{self.mdp.describe_state(self.mdp.state(state))}: {shown} within {self.horizon} steps.", *lines]
         )
@@ -145,11 +145,13 @@ class HorizonBudget:
     def in_words(self) -> str:
         """What the start needs, and from when on nothing rises."""
         budget = self.smallest_budget()
-        need = (
-            "no finite budget suffices at the start" if budget == INFINITE else f"the start needs a budget of {budget}"
-        )
+        enough, nothing = f"the start needs a budget of {budget}", f"{self._nothing_suffices()} at the start"
+        need = nothing if budget == INFINITE else enough
         rest = "" if self.settled is None else f"; nothing rises after {self.settled} steps"
         return f"{need} for {self.horizon:,} steps ({self.mdp.num_states:,} states){rest}"
+
+    def _nothing_suffices(self) -> str:
+        return "no finite budget suffices" if self.cap is None else f"no budget up to {self.cap} suffices"
 
 
 def write_within(minimal: HorizonBudget, path: str | PathLike[str], *, kind: str) -> None:

@@ -113,6 +113,29 @@ def test_cycles_within_cycles(depth, size):
         np.testing.assert_array_equal(proved(mdp)[:-1], np.repeat(np.arange(depth), size))
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_few_are_ruled_out_by_each_sweep(seed, monkeypatch):
+    """A chain in bad order into a trap, beside one state that is safe: the ranks of all sweeps prove ∞ together."""
+    order = 1 + np.random.default_rng(seed).permutation(15)
+    damage = np.append(np.zeros(14, int), 1)
+    after = np.append(order[1:], order[-1])
+    mdp = from_transitions(order, np.zeros(15), after, np.ones(15), np.zeros(15), damage, terminal=[0])
+    assert proved(mdp).tolist() == [0] + [INFINITE] * 15
+    monkeypatch.setattr(levels, "_Compact", None)  # nothing is left to look at level by level
+    assert proved(mdp).tolist() == [0] + [INFINITE] * 15
+
+
+def test_progress_tells_how_many_are_settled(monkeypatch):
+    """After every level above 0: the states that need no more than it."""
+    monkeypatch.setattr(levels, "PATIENCE", 0)
+    mdp = ladder(5, connected=True)
+    needs, told = minimal_budget(mdp, backend="plain").of_state, []
+    solve_levels(mdp.support, cap=NO_CAP, report=lambda level, settled: told.append((level, settled)))
+    above = [(level, settled) for level, settled in told if level]
+    assert above == [(level, int((needs <= level).sum())) for level, _ in above]
+    assert {1, 2, 3} <= {level for level, _ in above}
+
+
 def test_almost_everything_infinite():
     mdp = garnet(100_000, damage_rate=0.3, seed=3)
     v = proved(mdp)
@@ -377,6 +400,12 @@ def test_the_estimate_knows_when_indices_become_wide():
     assert levels._index(Sizes(1000, 7 * 2**28)) is np.int64  # the pool of watchers is a quarter larger
 
 
-def test_the_bytes_of_a_compact_game_are_counted():
+@pytest.mark.parametrize(("dtype", "narrowed"), [(np.int32, 0), (np.int64, 5 * 5000 + 4 * 2000)])
+def test_the_bytes_of_a_run_are_counted(dtype, narrowed):
     """16 + 8 indices per state, 3 indices and a byte per choice, a packed target and half an index per outcome."""
-    assert levels._compact_size(1000, 2000, 5000, 4) == 48 * 1000 + 13 * 2000 + (4 + 1 + 2) * 5000
+    compact_game = 48 * 1000 + 13 * 2000 + (4 + 1 + 2) * 5000
+    assert levels._compact_size(1000, 2000, 5000, 4) == compact_game
+    ends = np.linspace(0, 5000, 2001).astype(dtype), np.linspace(0, 2000, 1001).astype(dtype)
+    nothing = np.zeros(5000, np.uint8)
+    support = Support(choice_ptr=ends[1], outcome_ptr=ends[0], successor=nothing.astype(dtype), damage=nothing)
+    assert levels.estimate(support) == narrowed + 17 * 1000 + 4 * 2000 + 3 * compact_game // 4

@@ -184,6 +184,10 @@ def test_damage_is_counted_in_the_unit_that_is_given(path: Path) -> None:
     write_members(path, foreign_members() | {"annotations/rewards/damage/branches/values.bin": f8(0.1, 0, 700, 0)})
     with pytest.raises(ModelError, match=r"Pass scale=, the unit that it is counted in: at least 2\.75 here"):
         load(path, damage="damage")
+    for damages in ((0.5, 0, 255, 0), (0.5, 0, 1, 0)):
+        members = foreign_members() | {"annotations/rewards/damage/branches/values.bin": f8(*damages)}
+        with pytest.raises(ModelError, match=r"got 0\.5 at .*is counted in, or name another damage\.$"):
+            load(write_members(path.with_name("halves.umb"), members), damage="damage")
     mdp = load(path, damage="damage", scale=3)
     assert mdp.damage.tolist() == [0, 1, 234, 0]  # rounded up
     assert mdp.show_damage(5) == "5 (in the unit of the file: 15)"
