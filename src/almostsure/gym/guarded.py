@@ -245,8 +245,6 @@ class Guarded:
         guard, state = self.guard, self.arrived(int(run[0]), action, seen, terminated)
         if not isinstance(guard, OnlineShield):
             return guard.after(run, action, state, told.damage)
-        if told.damage is None:
-            raise self._untold(run, action)
         run = guard.after(run, action, state, told.damage, reward=told.reward)
         if terminated:
             guard.end(state)
@@ -293,16 +291,6 @@ class Guarded:
             f"allowed: {allowed}. Sample from info['action_mask'], or pass forbidden='replace'.",
             state=state,
             remaining=remaining,
-        )
-
-    def _untold(self, run: Run, action: int) -> ModelError:
-        """The error for an environment that does not say its damage to a guard that cannot know it."""
-        where = f"{self.space.describe_state(int(run[0]))}, action {self.space.action_name(action)}"
-        return ModelError(
-            "an OnlineShield must be told the damage of every step, in info['damage'] or info['cost']; the "
-            f"environment did not say it at {where}. Wrap the environment in DamageTracker(env, damage).",
-            state=int(run[0]),
-            action=action,
         )
 
     # ------------------------------------------------------------------ the ledger

@@ -305,3 +305,10 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         why = next((word for word in ("violation", "stuck") if broken and info and info.get(word)), ended)
         self.guarded.note(self.budget - self.remaining, self._lived(), why)
         self._number += 1
+
+
+def shielded_in(env: Any) -> ShieldedEnv | None:
+    """The ShieldedEnv in a stack of wrappers, if there is one."""
+    while env is not None and not isinstance(env, ShieldedEnv):
+        env = getattr(env, "env", None)
+    return env

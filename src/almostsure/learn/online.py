@@ -183,8 +183,14 @@ class OnlineShield:
         state, remaining = run
         if np.ndim(state) == 0:
             if damage is None or damage != damage:
-                where = self.space.describe_choice(self._choice(state, action))
-                raise ModelError(f"an OnlineShield must be told the damage of every step; nothing is said at {where}")
+                choice = self._choice(state, action)
+                raise ModelError(
+                    "an OnlineShield must be told the damage of every step, by an environment in info['damage'] or "
+                    f"info['cost']; nothing is said at {self.space.describe_choice(choice)}. Wrap an environment that "
+                    "does not say it in DamageTracker(env, damage).",
+                    state=int(self._states[choice]),
+                    choice=choice,
+                )
             self.watch(state, action, next_state, damage, reward=reward, remaining=remaining)
             return self.space.state(next_state), int(remaining) - int(damage)
         said = np.full(len(state), math.nan) if damage is None else damage

@@ -15,7 +15,7 @@ from gymnasium.spaces import Discrete
 
 from almostsure.arguments import check_budget
 from almostsure.errors import AlmostSureError, ModelError, ModelMismatch, NoSafeAction
-from almostsure.gym.shielded import ShieldedEnv
+from almostsure.gym.shielded import shielded_in
 
 Mask = npt.NDArray[np.bool_]
 
@@ -152,7 +152,7 @@ class _Episode:
 
     def _compare(self) -> None:
         """Hold the mask against the shield, where there is one, and what remains against the wrapper."""
-        shielded = _shielded(self.env)
+        shielded = shielded_in(self.env)
         if shielded is None:
             return
         if shielded.remaining != self.remaining:
@@ -178,7 +178,7 @@ class _Episode:
         except Exception:
             return  # an environment that cannot be copied is not tried
         action = int(self.rng.choice(forbidden))
-        inner = _shielded(twin)
+        inner = shielded_in(twin)
         if inner is not None:
             inner.ledger.sinks.clear()  # a trial is nothing to be recorded
         try:
@@ -198,7 +198,7 @@ class _Episode:
     def _answered(self, answer: str, action: int) -> None:
         """Forbidden actions must all be answered alike, and as ShieldedEnv was told."""
         self.answers.add(answer)
-        inner = _shielded(self.env)
+        inner = shielded_in(self.env)
         told = None if inner is None else {"raise": "refused", "replace": "replaced"}[inner.guarded.forbidden]
         if len(self.answers) > 1 or (told is not None and told != answer):
             _fail(
@@ -220,14 +220,6 @@ class _Episode:
         return f"{self.name}, step {self.step_number}{what}"
 
 
-def _shielded(env: Any) -> ShieldedEnv | None:
-    while env is not None:
-        if isinstance(env, ShieldedEnv):
-            return env
-        env = getattr(env, "env", None)
-    return None
-
-
 def _call(where: str, env: Any, function: Any, *arguments: Any, **named: Any) -> Any:
     """Call the environment; what it refuses itself is explained further."""
     try:
@@ -243,7 +235,7 @@ def _call(where: str, env: Any, function: Any, *arguments: Any, **named: Any) ->
 
 def _renumbered(env: Any, arguments: tuple[Any, ...]) -> str:
     """A hint where the environment seems to number its actions otherwise than the model."""
-    if not arguments or _shielded(env) is None:
+    if not arguments or shielded_in(env) is None:
         return ""
     return (
         f" If the map is the right one: does the environment number its actions as the model does? Here action "

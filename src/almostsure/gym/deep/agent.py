@@ -24,7 +24,7 @@ from almostsure.gym.deep.deploy import Observe, as_table, distribution, layers
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.ppo import build, check_device
 from almostsure.gym.deep.settings import Settings
-from almostsure.gym.deep.training_env import Source, TrainingEnv, shielded_in, training_env
+from almostsure.gym.deep.training_env import Source, TrainingEnv, require_shield, training_env
 from almostsure.learn.learners.training import Training
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.source import as_model
@@ -226,7 +226,7 @@ def _model_of(source: Source) -> MDP:
         source = source()
     if not isinstance(source, gymnasium.Env):
         return as_model(source)
-    shield = shielded_in(source).guarded.guard
+    shield = require_shield(source).guarded.guard
     if not isinstance(shield, Shield):
         raise ModelMismatch("an agent from a file belongs to a model; an OnlineShield has none")
     return shield.mdp

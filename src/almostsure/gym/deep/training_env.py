@@ -24,7 +24,7 @@ from almostsure.gym.deep.regimes import Regime, shielded
 from almostsure.gym.deep.settings import Settings
 from almostsure.gym.deep.vec_env import ModelVecEnv, Record
 from almostsure.gym.guarded import open_ledger
-from almostsure.gym.shielded import ShieldedEnv
+from almostsure.gym.shielded import ShieldedEnv, shielded_in
 from almostsure.learn.ledger import Ledger
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.source import Model, as_model
@@ -111,7 +111,7 @@ def of_env(source: Environment, budget: int | None, settings: Settings) -> Train
         raise ArgumentError("exploring_starts must be 0 for an environment: only a model can begin anywhere")
     single = isinstance(source, gymnasium.Env)
     first = source if isinstance(source, gymnasium.Env) else _made(source)
-    inner = shielded_in(first)
+    inner = require_shield(first)
     if budget is not None and whole("budget", budget) != inner.budget:
         raise ArgumentError(f"budget must be that of the environment, {inner.budget}, or left out; got {budget}")
     shield = inner.guarded.guard
@@ -135,17 +135,15 @@ def _made(make: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
     return env
 
 
-def shielded_in(env: gymnasium.Env[Any, Any]) -> ShieldedEnv:
-    """The ShieldedEnv in a stack of wrappers."""
-    layer: Any = env
-    while isinstance(layer, gymnasium.Wrapper) and not isinstance(layer, ShieldedEnv):
-        layer = layer.env
-    if not isinstance(layer, ShieldedEnv):
+def require_shield(env: gymnasium.Env[Any, Any]) -> ShieldedEnv:
+    """The ShieldedEnv in a stack of wrappers; ArgumentError where there is none."""
+    shielded_env = shielded_in(env)
+    if shielded_env is None:
         raise ArgumentError(
             f"the environment {env} has no shield. Wrap it: almostsure.gym.ShieldedEnv(env, shield, budget); "
             "of a finite model, pass the model itself."
         )
-    return layer
+    return shielded_env
 
 
 def _ready(env: gymnasium.Env[Any, Any], scale: float, settings: Settings) -> gymnasium.Env[Any, Any]:
