@@ -53,7 +53,7 @@ def test_a_page_shows_a_run_of_allowed_actions(tmp_path: Path) -> None:
     start = ((-0.1, -0.1), (0.1, 0.1))
     for model in (double_integrator(pattern=2, initial=start), arrival(initial=((0.0, 0.0), (0.1, 0.1)))):
         minimal = asure.minimal_budget(model)
-        run = example_run(minimal, steps=40)
+        run = example_run(minimal)
         assert run is not None
         for before, after in itertools.pairwise(run):
             assert any(np.allclose(model.step(tuple(before), a), after) for a in model.actions)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 SAFE, SOME, OPEN, PATH = "#2f7d6d", "#b5d3c8", "#f1ede5", "#c8374d"  # proved; elsewhere; nowhere; trajectories
 FRAMES = 21  # of a slider, at most
+LONGEST = 200  # steps of the run that is drawn
 SCRIPT = """for (const slider of document.querySelectorAll("input[type=range]")) {
   const frames = slider.closest("figure").querySelectorAll("img");
   const show = () => frames.forEach((frame, i) => { frame.hidden = i !== Number(slider.value); });
@@ -126,16 +127,16 @@ def write_page(path: str | PathLike[str], minimal: UpperBudget, figure: str) -> 
 # ---------------------------------------------------------------------- a run
 
 
-def example_run(minimal: UpperBudget, steps: int = 200, seed: int = 0) -> Floats | None:
+def example_run(minimal: UpperBudget) -> Floats | None:
     """States of random allowed play from the middle of the start; None where it is not said or nothing was proved."""
     abstraction, budget = minimal.abstraction, minimal.smallest_budget()
     if abstraction.initial is None or abstraction.step is None or budget == INFINITE:
         return None
-    shield, rng, shown = minimal.shield(), np.random.default_rng(seed), abstraction.observation
+    shield, rng, shown = minimal.shield(), np.random.default_rng(0), abstraction.observation
     push = 0.0 if abstraction.disturbance is None else np.mean(abstraction.disturbance, axis=1)
     states = [shown.rounded_to(Interval.of(_fixed(minimal, None))).low]
     run = shield.begin(tuple(states[0]), budget)
-    for _ in range(steps):
+    for _ in range(LONGEST):
         action = int(rng.choice(shield.allowed(*run)))
         after = stepped(abstraction, states[-1][None], abstraction.actions[action])[0] + push
         states.append(shown.rounded_to(Interval.of(after)).low)

@@ -251,8 +251,6 @@ def most_steps(env: Any) -> int | None:
     """After how many steps an environment ends every episode, if that is known: its TimeLimit's, or its own limit."""
     spec = getattr(env, "spec", None)
     found = [getattr(spec, "max_episode_steps", None), getattr(env.unwrapped, "max_episode_steps", None)]
-    while isinstance(env, gymnasium.Wrapper):
-        found.append(getattr(env, "_max_episode_steps", None) if isinstance(env, TimeLimit) else None)
-        env = env.env
+    found += [getattr(layer, "_max_episode_steps", None) for layer in _layers(env) if isinstance(layer, TimeLimit)]
     limits = [int(steps) for steps in found if steps is not None and steps > 0]
     return min(limits) if limits else None

@@ -58,14 +58,14 @@ def deployment(ground: Playground, policy: Policy, budget: int, *, seed: int = 0
 # ---------------------------------------------------------------------- sampled
 
 
-def sampled(ground: Playground, policy: Policy, budget: int, *, seed: int, episodes: int = EPISODES) -> Deployment:
+def sampled(ground: Playground, policy: Policy, budget: int, *, seed: int) -> Deployment:
     """Play a policy in what can only be sampled."""
     from scipy.special import betaincinv, stdtrit
 
     source, mdp, rng = ground.source, ground.mdp, np.random.default_rng([seed, 1])
     assert source is not None
-    state = rng.choice(mdp.initial_states.astype(np.int64), size=episodes, p=mdp.initial_probabilities)
-    reward, damage = np.zeros(episodes), np.zeros(episodes, np.int64)
+    state = rng.choice(mdp.initial_states.astype(np.int64), size=EPISODES, p=mdp.initial_probabilities)
+    reward, damage = np.zeros(EPISODES), np.zeros(EPISODES, np.int64)
     running = ~ground.is_terminal[state]
     for _ in range(MAX_STEPS):
         at = np.flatnonzero(running)
@@ -77,10 +77,10 @@ def sampled(ground: Playground, policy: Policy, budget: int, *, seed: int, episo
         damage[at] += lost
         running[at] = ~ground.is_terminal[state[at]]
     over = int(np.count_nonzero(damage > budget))
-    margin = float(stdtrit(episodes - 1, 0.5 + LEVEL / 2) * reward.std(ddof=1) / math.sqrt(episodes))
-    upper = 1.0 if over == episodes else float(betaincinv(over + 1, episodes - over, 0.5 + LEVEL / 2))
-    ended = 1 - np.count_nonzero(running) / episodes
-    return Deployment(float(reward.mean()), float(damage.mean()), float(ended), over / episodes, margin, upper)
+    margin = float(stdtrit(EPISODES - 1, 0.5 + LEVEL / 2) * reward.std(ddof=1) / math.sqrt(EPISODES))
+    upper = 1.0 if over == EPISODES else float(betaincinv(over + 1, EPISODES - over, 0.5 + LEVEL / 2))
+    ended = 1 - np.count_nonzero(running) / EPISODES
+    return Deployment(float(reward.mean()), float(damage.mean()), float(ended), over / EPISODES, margin, upper)
 
 
 def _played(mdp: MDP, policy: Policy, states: Ints, remaining: Ints, rng: np.random.Generator) -> Ints:

@@ -287,11 +287,11 @@ def power(a: Any, b: Any) -> Interval:
 # ---------------------------------------------------------------------- functions
 
 
-def increasing(function: np.ufunc, units: int = LIBRARY) -> Callable[[Interval], Interval]:
+def increasing(function: np.ufunc) -> Callable[[Interval], Interval]:
     """A function that never falls, of intervals."""
 
     def apply(a: Interval) -> Interval:
-        return Interval(down(function(a.low), units), up(function(a.high), units))
+        return Interval(down(function(a.low), LIBRARY), up(function(a.high), LIBRARY))
 
     return apply
 

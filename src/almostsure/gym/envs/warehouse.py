@@ -61,9 +61,9 @@ class Floor(NamedTuple):
     parcels: dict[Cell, str]
 
 
-def read_floor(rows: tuple[str, ...] = MAP) -> Floor:
-    """What a map of a warehouse says."""
-    cells = {(r, c): what for r, row in enumerate(rows) for c, what in enumerate(row)}
+def read_floor() -> Floor:
+    """What the map says."""
+    cells = {(r, c): what for r, row in enumerate(MAP) for c, what in enumerate(row)}
     lane = sorted(cell for cell, what in cells.items() if what == "=")
     return Floor(
         free=frozenset(cell for cell, what in cells.items() if what != "#"),

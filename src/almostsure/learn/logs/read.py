@@ -38,18 +38,18 @@ def _names(log: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def read_table(log: Any, columns: Columns, *, where: str = "the table") -> Iterator[Piece]:
+def read_table(log: Any, columns: Columns) -> Iterator[Piece]:
     """The pieces of a table."""
     names = _names(log) or []
     if isinstance(log, Mapping) and _is_trajectory(log, names, columns):
         yield from read_trajectory(log, columns, where="the trajectory")
         return
-    found = find_columns(names, columns, where)
+    found = find_columns(names, columns, "the table")
     data = {ours: _column(ours, log[theirs]) for ours, theirs in found.items()}
     for name, values in data.items():
         if len(values) != len(data["action"]):
             lengths = f"{len(values):,} of {name} and {len(data['action']):,} of action"
-            raise ModelError(f"the columns of {where} must be equally long; got {lengths}")
+            raise ModelError(f"the columns of the table must be equally long; got {lengths}")
     for begin in range(0, len(data["action"]), CHUNK):
         part = {name: values[begin : begin + CHUNK] for name, values in data.items()}
         yield Piece(part, lambda i, begin=begin: f"row {begin + i:,}")  # type: ignore[misc]
