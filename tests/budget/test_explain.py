@@ -95,6 +95,64 @@ def test_a_long_play_is_shortened_when_printed_and_broken_off_when_endless():
     assert "broken off after 20,000 steps" in str(why)
 
 
+def falls(count):
+    """Steps of damage 1 to the end."""
+    nothing = [0] * count
+    after = range(1, count + 1)
+    return asure.from_transitions(range(count), nothing, after, [1] * count, nothing, [1] * count, terminal=[count])
+
+
+@pytest.mark.parametrize(
+    ("steps", "shown"), [(24, range(1, 25)), (25, range(1, 26)), (26, [*range(1, 13), 2, *range(15, 27)])]
+)
+def test_up_to_25_steps_are_printed_and_12_at_either_end_of_more(steps, shown):
+    why = asure.minimal_budget(falls(steps)).explain(0)
+    lines = [
+        f"  {i}. {i - 1}: 0 (needs {steps + 1 - i}) → {i if i < steps else steps}, damage 1; {i} so far" for i in shown
+    ]
+    if len(lines) == 25 and steps > 25:
+        lines[12] = "     … 2 steps …"
+    assert str(why).splitlines()[1:] == lines
+    assert repr(why) == (
+        f"<Explanation: 0 needs {steps}: nature can force {steps} damage, whatever the agent does afterwards. "
+        f"{steps} steps; print it>"
+    )
+
+
+@pytest.mark.parametrize(("longest", "complete"), [(3, True), (2, False)])
+def test_a_play_of_the_longest_length_is_complete(monkeypatch, longest, complete):
+    monkeypatch.setattr("almostsure.budget.explain.LONGEST", longest)
+    why = asure.minimal_budget(falls(3)).explain(0)
+    assert (why.complete, len(why.steps), why.damage) == (complete, longest, longest)
+    assert ("broken off after 2 steps and 2 damage." in str(why)) == (not complete)
+
+
+@pytest.mark.parametrize(("others", "tail"), [(6, ""), (7, ", …")])
+def test_up_to_six_other_actions_are_listed(others, tail):
+    count = others + 1
+    hurts = [1 if a == 3 else a + 2 for a in range(count)]
+    mdp = asure.from_transitions([0] * count, range(count), [1] * count, [1] * count, [0] * count, hurts, terminal=[1])
+    listed = ", ".join(f"{a} needs {a + 2}" for a in range(count) if a != 3 and a < 7)
+    assert str(asure.minimal_budget(mdp).explain(0)).splitlines()[1] == (
+        f"  1. 0: 3 (needs 1; {listed}{tail}) → end, damage 1; 1 so far".replace("end", mdp.state_name(1))
+    )
+
+
+def test_a_long_trap_names_twelve_states_and_the_first_again():
+    mdp = asure.from_transitions(range(14), [0] * 14, [*range(1, 14), 0], [1] * 14, [0] * 14, [1] + [0] * 13)
+    around = " → ".join(map(str, [*range(12), 0]))
+    assert str(asure.minimal_budget(mdp).explain(0)).endswith(f"with damage each time: {around}.")
+
+
+def test_what_is_above_a_cap_is_called_so():
+    mdp = asure.from_transitions([0, 0], [0, 1], [1, 1], [1, 1], [0, 0], [3, 4], terminal=[1], action_names=["a", "b"])
+    assert str(asure.minimal_budget(mdp, cap=2).explain(0)) == (
+        "0 needs more than 2, the cap: nature can force more, whatever the agent does afterwards.\n"
+        "  1. 0: a (needs more than 2; b needs more than 2) → 1, damage 3; 3 so far"
+    )
+    assert "needs 3; b needs more than 3" in str(asure.minimal_budget(mdp, cap=3).explain(0))
+
+
 def test_unknown_states_and_actions_are_refused():
     minimal = asure.minimal_budget(asure.example("paper"))
     with pytest.raises(UnknownName, match=r"unknown state 'cirle'\. Did you mean 'circle'"):

@@ -113,6 +113,62 @@ def test_answers_in_another_form_are_refused():
             asure.check_minimal_budget(mdp, replace(minimal, **{name: array}))
 
 
+FORM, TURN, ORDER = "^rises must be integers for each of 3 states$", "^rises must be those of each", "ascending values"
+PITS = {"ptr": [0, 3, 6, 6], "step": [1, 2, 3] * 2, "value": [1, 2, 3] * 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ptr": [0, 3, 6]}, FORM),
+        ({"ptr": [1, 3, 6, 6]}, FORM),
+        ({"ptr": [0, 3, 6, 7]}, FORM),
+        ({"value": [1, 2, 3] * 2 + [4]}, FORM),
+        ({"ptr": [0, 4, 3, 6]}, TURN),
+        ({"step": [-1, 2, 3, 1, 2, 3]}, TURN),
+        ({"step": [1, 2, 3, 1, 2, INFINITE]}, TURN),
+        ({"step": [1, 1, 3, 1, 2, 3]}, ORDER),
+        ({"step": [1, 3, 2, 1, 2, 3]}, ORDER),
+        ({"value": [1, 1, 3, 1, 2, 3]}, ORDER),
+        ({"value": [1, 3, 2, 1, 2, 3]}, ORDER),
+        ({"value": [-1, 2, 3, 1, 2, 3]}, ORDER),
+        ({"value": [1, 2, INFINITE + 1, 1, 2, 3]}, ORDER),
+        ({"value": [1, 2, INFINITE, 1, 2, 3]}, "^with 3 steps left, state 0 needs 3; the budget claims ∞. Solve again"),
+        ({"value": [1, 2, 3, 0, 2, 3]}, "^with 1 steps left, state 1 needs 1; the budget claims 0. Solve again"),
+        ({"step": [0, 2, 3, 1, 2, 3]}, "^with 0 steps left, state 0 needs 0; the budget claims 1. Solve again"),
+        ({"ptr": [0, 3, 6, 7], "step": [1, 2, 3] * 2 + [2], "value": [1, 2, 3] * 2 + [1]},
+         "^with 2 steps left, state 2 needs 0; the budget claims 1. Solve again"),
+    ],
+)  # fmt: skip
+def test_each_way_in_which_rises_can_be_wrong(change, message):
+    """Two pits, and a state where nothing ever happens."""
+    mdp = from_transitions([0, 1, 2], [0] * 3, [0, 1, 2], [1] * 3, [0] * 3, [1, 1, 0])
+    minimal = minimal_budget(mdp, horizon=3)
+    assert {name: array.tolist() for name, array in minimal.rises._asdict().items()} == PITS
+    rises = type(minimal.rises)(**{name: np.array(array, np.int64) for name, array in (PITS | change).items()})
+    with pytest.raises(CertificateError, match=message):
+        asure.check_minimal_budget(mdp, replace(minimal, rises=rises))
+
+
+def test_when_nothing_rises_any_more_is_checked():
+    mdp = from_transitions([0, 1], [0, 0], [1, 2], [1, 1], [0, 0], [1, 2], terminal=[2])
+    minimal = minimal_budget(mdp, horizon=9)
+    assert (minimal.settled, minimal.rises.step.tolist(), minimal.rises.value.tolist()) == (2, [1, 2, 1], [1, 3, 2])
+    for later in (2, 3, 9):
+        asure.check_minimal_budget(mdp, replace(minimal, settled=later))
+    for earlier in (0, 1):
+        with pytest.raises(
+            CertificateError, match=f"^more than {earlier} steps need more in places, though nothing is"
+        ):
+            asure.check_minimal_budget(mdp, replace(minimal, settled=earlier))
+    late = minimal.rises._replace(step=np.array([1, 5, 1], np.int32))
+    with pytest.raises(CertificateError, match=r"^with 2 steps left, state 0 needs 3; the budget claims 1"):
+        asure.check_minimal_budget(mdp, replace(minimal, rises=late))
+    more = minimal.rises._replace(ptr=np.array([0, 3, 4, 4]), step=np.array([1, 2, 6, 1]), value=np.array([1, 3, 4, 2]))
+    with pytest.raises(CertificateError, match=r"^with 6 steps left, state 0 needs 3; the budget claims 4"):
+        asure.check_minimal_budget(mdp, replace(minimal, rises=more))
+
+
 def test_a_claim_that_is_too_small_names_the_state():
     mdp = from_transitions(
         [0, 0, 1, 2], [0, 1, 0, 0], [1, 2, 1, 2], [1] * 4, [0] * 4, [0, 1, 0, 1],

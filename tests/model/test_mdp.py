@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -218,10 +219,63 @@ def test_broken_arrays_are_refused(change, message):
         MDP(parts(**change), initial=(np.array([0]), np.ones(1)))
 
 
-def test_the_place_is_right_beyond_the_first_chunk(monkeypatch):
-    monkeypatch.setattr("almostsure.model.build.validate.CHUNK", 2)
-    with pytest.raises(ModelError, match=r"choice 2 \(state 1, action 0\) must sum to 1 .*got 0.5"):
-        MDP(parts(probability=np.array([0.5, 0.5, 1, 0.5])), initial=(np.array([0]), np.ones(1)))
+LATER = [
+    ({"probability": np.array([0.5, 0.5, 1, 0.5])},
+     "probabilities of choice 2 (state 1, action 0) must sum to 1 within 1e-09; got 0.5. Pass normalise=True to "
+     "rescale.", {"choice": 2}),
+    ({"probability": np.array([0.5, 0.5, 1, 1 + 2e-9])},
+     "probabilities must lie in (0, 1]; got 1.000000002 at choice 2 (state 1, action 0).", {"choice": 2, "outcome": 3}),
+    ({"successor": np.array([0, 1, 1, 2])},
+     "successors must lie in 0 … 1; got 2 at choice 2 (state 1, action 0).", {"choice": 2, "outcome": 3}),
+    ({"reward": np.array([0, 0, np.nan, 0])},
+     "rewards must be finite; got nan at choice 1 (state 0, action 1).", {"choice": 1, "outcome": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4, 100])
+@pytest.mark.parametrize(("change", "message", "place"), LATER)
+def test_the_place_is_right_in_every_chunk(monkeypatch, chunk, change, message, place):
+    monkeypatch.setattr("almostsure.model.build.validate.CHUNK", chunk)
+    with pytest.raises(ModelError, match=f"^{re.escape(message)}$") as caught:
+        MDP(parts(**change), initial=(np.array([0]), np.ones(1)))
+    assert {name: getattr(caught.value, name) for name in place} == place
+
+
+def test_others_are_counted():
+    several = np.array([0.25, 0.5, 0.5, 0.5])
+    with pytest.raises(ModelError, match=r"of choice 0 .* within 1e-09; got 0\.75 \(and 2 more choices\)\. Pass"):
+        MDP(parts(probability=several), initial=(np.array([0]), np.ones(1)))
+    with pytest.raises(ModelError, match=r"got nan at choice 0 \(state 0, action 0\) \(and 3 more outcomes\)\.$"):
+        MDP(parts(reward=np.full(4, np.nan)), initial=(np.array([0]), np.ones(1)))
+    with pytest.raises(ModelError, match=r"choice; state 1 has none \(and 1 more state\)\.$"):
+        MDP(parts(choice_ptr=np.array([0, 3, 3, 3])), initial=(np.array([0]), np.ones(1)))
+    with pytest.raises(ModelError, match=r"outcome_ptr must offset the outcomes of 3 choices; got those of 2$"):
+        MDP(parts(outcome_ptr=np.array([0, 2, 4])), initial=(np.array([0]), np.ones(1)))
+
+
+@pytest.mark.parametrize("excess", [-9e-10, 9e-10])
+def test_sums_may_be_off_by_the_tolerance(excess):
+    assert MDP(parts(probability=np.array([0.5, 0.5, 1, 1 + excess])), initial=(np.array([0]), np.ones(1)))
+    MDP(parts(), initial=(np.array([0, 1]), np.array([0.5, 0.5 + excess])))
+    for far in (3, -3):
+        with pytest.raises(ModelError, match=r"initial probabilities must be positive and sum to 1; got sum"):
+            MDP(parts(), initial=(np.array([0, 1]), np.array([0.5, 0.5 + far * excess])))
+
+
+@pytest.mark.parametrize(
+    ("states", "probabilities", "message"),
+    [
+        ([], [], "the initial distribution must have at least one state, and one probability each"),
+        ([0], [0.5, 0.5], "the initial distribution must have at least one state, and one probability each"),
+        ([0, 2], [0.5, 0.5], "initial states must lie in 0 … 1; got 2"),
+        ([-1, 1], [0.5, 0.5], "initial states must lie in 0 … 1; got -1"),
+        ([0, 1], [1.0, 0.0], "initial probabilities must be positive and sum to 1; got sum 1"),
+        ([0, 1], [0.25, 0.5], "initial probabilities must be positive and sum to 1; got sum 0.75"),
+    ],
+)
+def test_starts_that_are_none(states, probabilities, message):
+    with pytest.raises(ModelError, match=f"^{message}$"):
+        MDP(parts(), initial=(np.array(states, np.int64), np.array(probabilities)))
 
 
 def with_roles(**changes):

@@ -81,6 +81,42 @@ def test_unnamed_states_have_no_other_names():
         Space.from_actions(2, 1).state("end")
 
 
+def test_messages_name_places_and_ranges():
+    plain = Space.from_actions(2, [[0, 2], [1]])
+    assert [plain.state(1), plain.action(2)] == [1, 2]
+    for look, message in (
+        (lambda: plain.state(2), r"unknown state 2\. States are 0 … 1\.$"),
+        (lambda: plain.state(-1), r"unknown state -1\. States are 0 … 1\.$"),
+        (lambda: plain.action(3), r"unknown action 3\. Actions are 0 … 2\.$"),
+        (lambda: plain.choice(0, 1), r"unknown action '1'\. State 0 has: 0, 2\.$"),
+        (lambda: plain.choice(1, 2), r"unknown action '2'\. State 1 has: 1\.$"),
+    ):
+        with pytest.raises(UnknownName, match=message):
+            look()
+    assert [plain.describe_choice(c) for c in (-1, 0, 2, 3)] == [
+        "choice -1", "choice 0 (state 0, action 0)", "choice 2 (state 1, action 1)", "choice 3",
+    ]  # fmt: skip
+    named = Space.from_actions(2, 1, state_names=["0", "1"], action_names=["go", "stay"], initial={"0": 0.5, "1": 0.5})
+    assert named.describe_choice(1) == "choice 1 (state 1 '1', action 'go')"
+    assert (named.num_actions, named.action("stay"), named.num_choices) == (2, 1, 2)
+    assert repr(named) == "<Space: 2 states, 2 choices, starts in one of 2>"
+    with pytest.raises(ModelError, match=r"the model starts in one of 2 states, not in one\. Use initial_states"):
+        named.initial_state  # noqa: B018
+    with pytest.raises(ModelError, match=r"action_names must name every action 0 … 2; got 2 names"):
+        Space.from_actions(2, [[0, 2], [1]], action_names=["go", "stay"])
+
+
+def test_names_are_suggested_or_shown():
+    five = Space.from_actions(5, 1, state_names=["hall", "attic", "cellar", "roof", "yard"])
+    with pytest.raises(UnknownName, match=r"States are named 'hall', 'attic', 'cellar', 'roof', …$"):
+        five.state("zzz")
+    four = Space.from_actions(4, 1, state_names=["hall", "attic", "cellar", "roof"])
+    with pytest.raises(UnknownName, match=r"States are named 'hall', 'attic', 'cellar', 'roof'\.$"):
+        four.state("zzz")
+    with pytest.raises(UnknownName, match=r"unknown state 'celar'\. Did you mean 'cellar'\?"):
+        four.state("celar")
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

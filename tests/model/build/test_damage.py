@@ -48,7 +48,29 @@ def test_unknown_quantities_suggest_the_nearest():
         DamageRule("rewad<0")
 
 
+@pytest.mark.parametrize(
+    ("sign", "below", "equal", "above"),
+    [("<", 1, 0, 0), ("<=", 1, 1, 0), ("==", 0, 1, 0), ("!=", 1, 0, 1), (">=", 0, 1, 1), (">", 0, 0, 1)],
+)
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+def test_comparisons_of_each_number(sign, below, equal, above, at):
+    name = ("state", "action", "next_state", "reward")[at]
+    rule, turned = DamageRule(f"7 if {name} {sign} +5"), DamageRule(f"not {name}{sign}5.0 and not terminated")
+    for value, holds in ((4, below), (5, equal), (6, above)):
+        outcome = [value if i == at else 5 for i in range(4)]
+        assert rule(*outcome, True) == 7 * holds
+        assert (turned(*outcome, False), turned(*outcome, True)) == (1 - holds, 0)
+
+
+def test_what_is_not_understood_is_shown_with_its_rule():
+    with pytest.raises(ModelError, match=r"or be one of FrozenLake, CliffWalking, Taxi; got 'rewards'\.$"):
+        DamageRule("rewards")
+    with pytest.raises(ModelError, match=r"got 'rewards' of 'terminated, 3 if rewards'\.$"):
+        DamageRule("terminated, 3 if rewards")
+
+
 def test_damage_has_a_range():
+    assert DamageRule("255 if terminated")(0, 0, 0, 0.0, True) == 255
     with pytest.raises(ModelError, match=r"a damage must be 0 … 255; got 256 in the rule"):
         DamageRule("256 if terminated")
 
