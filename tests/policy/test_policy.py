@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -350,6 +352,59 @@ def test_a_play_counts_the_steps(mdp):
     first = play.act("home")
     play.observe(0)
     assert (first, play.act("home"), play.steps_left) == (0, 1, 1)
+
+
+# ---------------------------------------------------------------------- what it is
+
+
+def test_what_kind_of_policy_it_is(mdp, coin):
+    rows = [[1, 1, 0], [0, 1, 0]]
+    table = Policy.from_table(mdp, rows)
+    both = np.concatenate([table.choice, table.choice])
+    timed = Policy(mdp, choice=both, budget=1, block=[0, 1, 1])
+    spent = Policy.from_table(mdp, rows, overspent=["out", "dash", "out"])
+    rest = Rest(probability=np.array([[1.0, 0.0]]), choice=np.array([0, -1]))
+    for policy, words, layers, per_block, horizon, overspent in (
+        (Policy.from_table(mdp, [0, 1, 0]), "deterministic, on states, of 3 states", 1, 1, None, True),
+        (Policy.from_table(mdp, {"home": {0: 0.5, 1: 0.5}}), "randomised, on states, of 3 states", 1, 1, None, True),
+        (table, "deterministic, on (state, remaining 0 … 1), of 3 states", 2, 2, None, False),
+        (spent, "deterministic, on (state, remaining 0 … 1) and once overspent, of 3 states", 3, 3, None, True),
+        (timed, "deterministic, on (state, remaining 0 … 1), for 3 steps, of 3 states", 4, 2, 3, False),
+        (Policy(coin, choice=np.array([[1, 2]]), rest=rest), "randomised, on states, of 2 states", 1, 1, None, True),
+    ):
+        assert repr(policy) == f"<Policy: {words}>"
+        assert (policy.num_layers, policy.layers_per_block, policy.horizon) == (layers, per_block, horizon)
+        assert policy.knows_overspent == overspent
+        assert policy.is_stationary == (words.split(",")[1] == " on states")
+    with pytest.raises(PolicyError, match="cannot be added to this policy: a policy for a horizon takes it with its"):
+        timed.with_overspent([0, 1, 0])
+    with pytest.raises(PolicyError, match="a policy for a horizon cannot come to rest: it ends with its steps"):
+        Policy(coin, choice=np.array([[1, 2]]), rest=rest, block=[0])
+    for tables in ({}, {"choice": np.array([[1, 2]]), "probability": np.array([[0, 1, 1.0]])}):
+        with pytest.raises(PolicyError, match="a policy must have either choices or probabilities"):
+            Policy(coin, **tables)
+
+
+def test_policies_are_equal_if_everything_in_them_is(mdp, coin):
+    row, other = [1, 1, 0], [0, 1, 0]
+    policies = [
+        Policy.from_table(mdp, row),
+        Policy.from_table(mdp, other),
+        Policy.from_table(mdp, [row]),
+        Policy.from_table(mdp, [row, row]),
+        Policy(mdp, choice=Policy.from_table(mdp, [row]).choice, budget=0, block=[0]),
+        Policy(mdp, choice=Policy.from_table(mdp, [row]).choice, budget=0, block=[0, 0]),
+        Policy.from_table(mdp, {"home": {0: 0.5, 1: 0.5}}),
+        Policy.from_table(mdp, {"home": {0: 0.25, 1: 0.75}}),
+        Policy(coin, choice=np.array([[1, 2]])),
+        *(
+            Policy(coin, choice=np.array([[1, 2]]), rest=Rest(probability=np.array([[share, 0.0]]), choice=choice))
+            for share, choice in ((0.5, np.array([0, -1])), (0.25, np.array([0, -1])), (0.5, np.array([0, 2])))
+        ),
+    ]
+    for i, policy in enumerate(policies):
+        assert [j for j, found in enumerate(policies) if found == policy] == [i]
+        assert pickle.loads(pickle.dumps(policy)) == policy
 
 
 # ---------------------------------------------------------------------- ways out
