@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, FileError, UnknownName
+from almostsure.model import Steps
 from almostsure.report import write_report
 from almostsure.report.variables import _parts
 from almostsure.report.words import percent
@@ -356,8 +357,19 @@ def test_a_plan_takes_less_than_it_may_only_where_it_does(hazard, tmp_path, cont
         ("(robot, 3", {"part 1": "robot", "part 2": 3}),
         ("robot r5c6, forklift 0", {"robot row": 5, "robot column": 6, "forklift": 0}),
         ("x=3, y=-2", {"x": 3, "y": -2}),
+        ("r5c6", {"row": 5, "column": 6}),
         ("(" * 400 + ")" * 400, {"part 1": ""}),
     ],
 )
 def test_names_are_read_as_variables(name, parts):
     assert _parts(name) == parts
+
+
+def test_what_monitors_remember_are_variables(tmp_path, content_of):
+    counted = asure.product(asure.product("quicksand", Steps(5)), Steps(4))
+    view = content_of(report_of(counted, tmp_path, time_limit=1))["view"]
+    values = dict(zip(view["names"], view["values"], strict=True))
+    assert list(values) == ["row", "column", "memory", "memory 2"]
+    assert [view["names"][axis] for axis in view["axes"]] == ["row", "column"]
+    assert values["memory"] == ["2", "3", "4", "5"]
+    assert values["memory 2"] == ["1", "2", "3", "4"]

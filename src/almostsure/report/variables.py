@@ -2,6 +2,7 @@
 
 They are drawn with two variables as axes, and a slider for each of the others.  The variables are those of the file
 that a model came from; or else they are read out of the names of its states, where nearly all have the same form.
+What a monitor remembers is one more variable.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from almostsure.model.mdp import MDP, Ints
+from almostsure.model.products import Parts
 from almostsure.report.packing import pack
 from almostsure.report.states import arrival_damage
 from almostsure.report.study import Study
@@ -61,6 +63,8 @@ def values_alone(mdp: MDP) -> dict[str, Any]:
 
 def _columns(mdp: MDP) -> dict[str, list[Any]]:
     """For each variable its value in every state; None where a state has none."""
+    if mdp.origin is not None and mdp.origin.parts is not None:
+        return _of_product(mdp.origin.parts)
     if mdp.origin is not None and mdp.origin.variables:
         return {name: values.tolist() for name, values in mdp.origin.variables.items()}
     if mdp.state_names is None or mdp.num_states > MOST_NAMES:
@@ -76,16 +80,30 @@ def _columns(mdp: MDP) -> dict[str, list[Any]]:
     return plain if len(set(zip(*plain.values(), strict=True))) == len(rows) else columns
 
 
+def _of_product(parts: Parts) -> dict[str, list[Any]]:
+    """The variables of the model that a monitor watches, and what it remembers."""
+    places = parts.states.tolist()
+    columns = {name: [None if at < 0 else column[at] for at in places] for name, column in _columns(parts.base).items()}
+    memories = zip(places, parts.memories, strict=True)
+    name = "memory" if "memory" not in columns else f"memory {1 + sum(name.startswith('memory') for name in columns)}"
+    columns[name] = [
+        None if at < 0 else memory if isinstance(memory, (int, str)) else str(memory) for at, memory in memories
+    ]
+    return columns
+
+
 def _parts(name: str) -> dict[str, Any]:
     """``robot r5c6, forklift 0`` as {"robot row": 5, "robot column": 6, "forklift": 0}."""
     if (entries := _literal(name.removeprefix(ENDED_AT))) is not None:
         return _flat(entries) | ({ENDED: "yes"} if name.startswith(ENDED_AT) else {})
     result: dict[str, Any] = {}
     inside = re.sub(r"[()\[\]]", "", re.sub(r"^\w+\(", "", name))
-    for i, part in enumerate(inside.split(", ")):
+    pieces = inside.split(", ")
+    for i, part in enumerate(pieces):
         key, value = _pair(part.strip(), i)
         if place := PLACE.fullmatch(value):
-            result |= {f"{key} row": int(place[1]), f"{key} column": int(place[2])}
+            what = "" if len(pieces) == 1 and part == value else f"{key} "
+            result |= {f"{what}row": int(place[1]), f"{what}column": int(place[2])}
         else:
             result[key] = int(value) if re.fullmatch(r"-?\d{1,9}", value) else value
     return result
