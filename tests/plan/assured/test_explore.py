@@ -31,16 +31,19 @@ def edges_of(kind: str, seed: int) -> list[tuple[int, int]]:
     elif kind == "cycles in the middle":
         inside = ((pairs > SIZE // 3) & (pairs < SIZE // 2)).all(axis=1)
         pairs = np.where(inside[:, None], pairs, np.sort(pairs, axis=1))
+    elif kind == "from the first":
+        tree = [(int(rng.integers(x)), x) for x in range(1, SIZE)]
+        pairs = np.array([*np.sort(pairs, axis=1).tolist(), *tree, (int(rng.integers(1, SIZE)), 0)])
     return [(int(x), int(y)) for x, y in pairs]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("kind", ["any", "upward", "downward", "cycles in the middle"])
+@pytest.mark.parametrize("kind", ["any", "upward", "downward", "cycles in the middle", "from the first"])
 def test_components_are_those_of_scipy_in_an_order_from_the_end(kind, compiled):
     find = explore.components if compiled else plain(explore.components)
     for seed in range(20):
         edges = edges_of(kind, seed)
-        start, member = find(graph_of(edges), explore.room_for(SIZE))
+        start, member = find(graph_of(edges), explore.room_for(SIZE), kind == "from the first")
         assert sorted(member.tolist()) == list(range(SIZE))
         label = np.empty(SIZE, np.int64)
         label[member] = np.repeat(np.arange(start.size - 1), np.diff(start.astype(np.int64)))
@@ -55,7 +58,7 @@ def test_components_are_those_of_scipy_in_an_order_from_the_end(kind, compiled):
 def test_nothing_to_explore_has_no_components():
     none = np.empty(0, np.uint32)
     start, member = explore.components(
-        Graph(none, none, np.zeros(1, np.uint32), none, np.zeros(1, np.uint32), none), explore.room_for(0)
+        Graph(none, none, np.zeros(1, np.uint32), none, np.zeros(1, np.uint32), none), explore.room_for(0), False
     )
     assert start.tolist() == [0]
     assert member.size == 0

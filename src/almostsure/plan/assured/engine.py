@@ -108,12 +108,12 @@ class Engine:
         gain, is_one = self.zeros(graph), np.zeros(mdp.num_choices, np.bool_)
         choices = graph.origin if rare else np.arange(mdp.num_choices, dtype=np.uint32)
         self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward, choices, gain, is_one)
-        self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount))
+        self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount), starts.size == 1)
 
-    def _play(self, game: Game) -> None:
+    def _play(self, game: Game, from_first: bool) -> None:
         self.game, self.graph, self.discount = game, game.graph, game.discount
         size = game.graph.state.size
-        self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, explore.room_for(size))
+        self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, explore.room_for(size), from_first)
         self.bounds = Bounds(
             np.empty(size), np.empty(size), np.empty(size, np.uint32), np.full(size, NOWHERE, np.uint32),
             np.zeros(size, np.float32),
@@ -135,7 +135,7 @@ class Engine:
     def other(self, graph: Graph, gain: Floats) -> Engine:
         """The same pairs with other choices and rewards, undiscounted, to be solved."""
         result = copy.copy(self)
-        result._play(self.game._replace(graph=graph, gain=gain, discount=1.0))
+        result._play(self.game._replace(graph=graph, gain=gain, discount=1.0), False)
         return result
 
     def call(self, kernel: Any, *arguments: Any) -> Any:

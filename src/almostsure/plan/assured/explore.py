@@ -208,10 +208,11 @@ def peel(target, search, first, last):
 
 
 @njit(cache=True, error_model="numpy")
-def components(graph, search):
+def components(graph, search, from_first):
     """The strongly connected components, each after all that it leads to: offsets, and the pairs in them.
 
-    Tarjan's algorithm, where pairs may be in cycles and cannot be peeled off.
+    Tarjan's algorithm, where pairs may be in cycles and cannot be peeled off.  If all pairs can be reached from the
+    first one and something leads back to it, no pair can.
     """
     ptr, entry_ptr, member, begin, start = graph.ptr, graph.entry_ptr, search.member, search.begin, search.start
     size, (first, last) = ptr.size - 1, span(graph)
@@ -221,7 +222,11 @@ def components(graph, search):
     if first < last:
         for x in range(first, last + 1):
             begin[x] = entry_ptr[ptr[x]]
-        peeled = peel(graph.target, search, first, last)
+        peeled = 0
+        if from_first and first == 0:
+            search.low[last:] = KNOWN
+        else:
+            peeled = peel(graph.target, search, first, last)
         count = find_cycles(graph.target, search, first, last)
         for i in range(size - first - peeled, size - first):
             count += 1

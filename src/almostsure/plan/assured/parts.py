@@ -121,8 +121,11 @@ def list_predecessors(part, size):
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
-def search_back(part, alive, usable, found, queue):
-    """List who of those alive may leave by usable choices, nearest to an exit first; returns how many they are."""
+def search_back(part, alive, usable, found, queue, is_first):
+    """List who of those alive may leave by usable choices, nearest to an exit first; returns how many they are.
+
+    In the first search everybody is alive and everything usable.
+    """
     ptr, entry_ptr, column, leak = part.ptr, part.entry_ptr, part.column, part.leak
     pred_ptr, pred, count, done = part.pred_ptr, part.pred, 0, 0
     for x in range(alive.size):
@@ -140,7 +143,8 @@ def search_back(part, alive, usable, found, queue):
             x = pred[q]
             if found[x] or not alive[x]:
                 continue
-            for k in range(ptr[x], ptr[x + 1]):
+            found[x] = is_first
+            for k in range(ptr[x], ptr[x] if is_first else ptr[x + 1]):
                 if usable[k] and not found[x]:
                     for e in range(entry_ptr[k], entry_ptr[k + 1]):
                         if column[e] == y:
@@ -162,9 +166,9 @@ def leave_surely(part, size, usable, queue):
     choices = np.int64(ptr[size])
     for k in range(choices):
         usable[k] = True
-    found, alive = np.zeros(size, np.bool_), np.ones(size, np.bool_)
+    found, alive, lost = np.zeros(size, np.bool_), np.ones(size, np.bool_), False
     while True:
-        count = search_back(part, alive, usable, found, queue)
+        count = search_back(part, alive, usable, found, queue, not lost)
         lost = False
         for x in range(size):
             if alive[x] and not found[x]:
@@ -291,4 +295,4 @@ def leaves(part, policy):
     for x in range(size):
         usable[policy[x]] = True
     found, alive, queue = np.zeros(size, np.bool_), np.ones(size, np.bool_), np.empty(size, np.uint32)
-    return search_back(part, alive, usable, found, queue) == size
+    return search_back(part, alive, usable, found, queue, False) == size

@@ -64,7 +64,7 @@ def end_components(graph):
             np.zeros(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32),
             np.empty(size, np.uint32), np.empty(size + 1, np.uint32), np.zeros(size + 1, np.uint32),
         )  # fmt: skip
-        start, member = components(graph, search)
+        start, member = components(graph, search, False)
         for i in range(start.size - 1):
             for m in range(start[i], start[i + 1]):
                 label[member[m]] = i

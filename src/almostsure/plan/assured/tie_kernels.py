@@ -154,6 +154,14 @@ def spend_little(game, bounds, order, play):
                 break
 
 
+@njit(cache=True, error_model="numpy", borrows=True)
+def take(graph, pairs, via, play, result):
+    """Write the choices of a graph of tied ones where they are among the others."""
+    for i in range(pairs.size):
+        if graph.ptr[i] < graph.ptr[i + 1]:
+            result[pairs[i]] = via[play[i]]
+
+
 @njit(cache=True, error_model="numpy")
 def shortfall(game, low, play, pairs):
     """By how much the policy's choices fall short of lower bounds at most, at some pairs."""

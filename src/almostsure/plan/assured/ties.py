@@ -116,8 +116,7 @@ class _Ties:
         least = self.engine.other(self.graph, hurt)
         play = self.graph.ptr[:-1].copy()
         self.engine.call(kernels.spend_little, least.game, least.bounds, least.order, play)
-        at = np.flatnonzero(self.graph.ptr[:-1] < self.graph.ptr[1:])
-        self.play[self.pairs[at]] = self.via[play[at]]
+        self.engine.call(kernels.take, self.graph, self.pairs, self.via, play, self.play)
         self.height = self.found.lower[self.pairs] / -self.cost
 
     def _end_soon(self, costs: Floats) -> None:
@@ -157,7 +156,8 @@ class _Ties:
         """Lower bounds of what the policy returns; −∞ where none are proved."""
         engine, pairs, slack = self.engine, self.pairs, 0.0
         lower = self.found.lower.copy()
-        looked_at = pairs[self.play[pairs] != self.found.play[pairs]]  # the others have been proved before
+        changed = np.flatnonzero(self.play != self.found.play)
+        looked_at = changed.astype(pairs.dtype)  # the others have been proved before
         for _ in range(ROUNDS):
             short = engine.call(kernels.shortfall, engine.game, lower, self.play, looked_at)
             if short <= 0.0:
