@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from almostsure.errors import CorruptFile, FileError, NotEnoughMemory
@@ -159,3 +160,61 @@ def test_files_that_are_no_archives(path: Path, tmp_path: Path) -> None:
         load(tmp_path / "absent.umb")
     with pytest.raises(FileError, match=r"cannot read.*directory"):
         load(tmp_path)
+
+
+def test_limits_are_kept_to_the_byte(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(example(), path)
+    whole = path.read_bytes()
+    packed = gzip.compress(whole)
+    path.write_bytes(packed)
+    for unpacked, times, have, error in (
+        (len(whole), 0, None, None),
+        (len(whole) - 1, 0, None, "which no model does"),
+        (0, -(-len(whole) // len(packed)), None, None),
+        (0, len(whole) // len(packed) - 1, None, f"the file has {len(packed):,} bytes and unpacks to more than"),
+        (len(whole), 0, 2 * len(whole), None),
+        (len(whole), 0, 2 * len(whole) - 1, "needs more than half of the"),
+    ):
+        monkeypatch.setattr(archive, "UNPACKED", unpacked)
+        monkeypatch.setattr(archive, "TIMES", times)
+        monkeypatch.setattr("almostsure.memory.available", lambda have=have: have)
+        if error is None:
+            assert_same(load(path), example())
+            continue
+        with pytest.raises((CorruptFile, NotEnoughMemory), match=error):
+            load(path)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 128])
+def test_bits_arrays_and_strings_come_back(path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(archive, "CHUNK", 5)
+    numbers = np.arange(count)
+    bits, words = numbers % 3 == 1, tuple("é" * (n % 4) for n in numbers.tolist())
+    with path.open("wb") as file:
+        writer = archive.Writer(file, "us")
+        writer.bits("bits", bits)
+        writer.array("numbers", numbers, "<i4")
+        writer.strings("words", words)
+        writer.finish()
+    found = archive.Archive(path)
+    assert (found.sealed, found.owners) == (True, {"us"})
+    assert found.bits("bits", count).tolist() == bits.tolist()
+    assert found.array("numbers", "<i4", count).tolist() == numbers.tolist()
+    assert tuple(found.strings("words", count)) == words
+    assert len(found.read("bits")) == (8 if count <= 64 else 16)
+    size = 4 * count
+    assert len(found.read("numbers", limit=size)) == size
+    with pytest.raises(CorruptFile, match=f"'numbers' must have at most {size - 1:,} bytes; it has {size:,}"):
+        found.read("numbers", limit=size - 1)
+
+
+def test_offsets_run_from_0_to_the_end_and_never_fall(path: Path) -> None:
+    found = archive.Archive(write_members(path, {"x": b""}))
+    found.check_offsets("x", np.array([0, 2, 2, 3]), 3)
+    for offsets, message in (
+        ([1, 2, 3], "member 'x' must run from 0 to 3; it runs from 1 to 3"),
+        ([0, 2, 4], "member 'x' must run from 0 to 3; it runs from 0 to 4"),
+        ([0, 2, 1, 3], "member 'x' must never fall; entry 2 is 1 after 2"),
+    ):
+        with pytest.raises(CorruptFile, match=message):
+            found.check_offsets("x", np.array(offsets), 3)

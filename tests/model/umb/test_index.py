@@ -12,6 +12,7 @@ import pytest
 
 from almostsure.errors import CorruptFile, FileError
 from almostsure.model.umb.files import load
+from almostsure.model.umb.index import Umb, listed
 
 from .members import (
     DOUBLE,
@@ -74,6 +75,19 @@ def with_index(**system: Any) -> Members:
         (foreign_members(choice_to_branches=u8(0, 3, 2, 4)), r"must never fall; entry 2 is 2 after 3"),
         (foreign_members(choice_to_branches=u8(0, 2, 2, 4)), "choice 1 has none"),
         (foreign_members(branch_to_target=u8(1, 0, 2**63, 1)), r"states 0 … 1; entry 2 is 9223372036854775808"),
+        (foreign_members(branch_to_target=u8(1, 0, 1, 2)), r"must hold states 0 … 1; entry 3 is 2"),
+        (
+            with_index(**{"#choice-actions": 2}) | {"actions/choices/values.bin": np.array([0, 1, 2], "<u4").tobytes()},
+            r"must hold actions 0 … 1; it holds 2",
+        ),
+        (
+            {name: data for name, data in foreign_members().items() if name != "state-to-choices.bin"},
+            "member 'state-to-choices.bin' is missing, though the index counts 2 and 3",
+        ),
+        (
+            {name: data for name, data in foreign_members().items() if name != "choice-to-branches.bin"},
+            "member 'choice-to-branches.bin' is missing, though the index counts 3 and 4",
+        ),
         (foreign_members(branch_to_probability=f8(0.5, 0.4, 1, 1)), r"model.umb: probabilities of .* must sum to 1"),
         (foreign_members(branch_to_probability=f8(0.5, np.nan, 1, 1)), "probabilities must lie"),
         (foreign_members(state_is_initial=bytes(9)), "must have 8 bytes"),
@@ -131,6 +145,60 @@ def test_unknown_number_types_are_refused(path: Path) -> None:
         load(write_members(path, foreign_members(index)))
 
 
+def test_the_entry_is_right_beyond_the_first_chunk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("almostsure.model.umb.index.CHUNK", 3)
+    for targets, message in (((1, 0, 1, 2), "entry 3 is 2"), ((1, 2, 1, 2), "entry 1 is 2")):
+        with pytest.raises(CorruptFile, match=message):
+            load(write_members(path, foreign_members(branch_to_target=u8(*targets))))
+
+
+def test_intervals_may_end_at_0_and_1(path: Path) -> None:
+    mdp = load(write_members(path, intervals(0, 1 + 9e-10, 0.25, 0.25, 1, 1, 1, 1)), damage="damage")
+    assert mdp.num_outcomes == 4
+    with pytest.raises(CorruptFile, match=r"must hold intervals within \[0, 1\]"):
+        load(write_members(path, intervals(0, 1 + 2e-9, 0.25, 0.25, 1, 1, 1, 1)), damage="damage")
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "no actions"), (8, "actions 0, 1, 2, 3, 4, 5, 6, 7."), (9, "5, 6, 7, ….")]
+)
+def test_up_to_eight_names_are_listed(count: int, shown: str) -> None:
+    text = listed("model.umb", {"property": ["safe"], "action": [str(i) for i in range(count)]})
+    assert text.startswith("model.umb has properties 'safe'; ")
+    assert text.replace("'", "").endswith(shown if count else "no actions.")
+
+
+def test_the_index_must_not_be_huge(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = foreign_members()
+    size = len(members["index.json"])
+    write_members(path, members)
+    monkeypatch.setattr("almostsure.model.umb.index.INDEX_LIMIT", size)
+    load(path)
+    monkeypatch.setattr("almostsure.model.umb.index.INDEX_LIMIT", size - 1)
+    with pytest.raises(CorruptFile, match=f"'index.json' must have at most {size - 1} bytes; it has {size}"):
+        load(path)
+
+
+def test_rewards_of_choices_count_what_depends_on_the_branch_by_its_mean(path: Path) -> None:
+    index = foreign_index()
+    index["annotations"]["rewards"]["fuel"] = {"applies-to": ["choices", "branches"], "type": DOUBLE}
+    folder = "annotations/rewards/fuel"
+    members = foreign_members(index, branch_to_probability=f8(0.25, 0.75, 1, 1)) | {
+        f"{folder}/choices/values.bin": f8(10, 20, 30),
+        f"{folder}/branches/values.bin": f8(4, 8, 1, 2),
+    }
+    umb = Umb(write_members(path, members))
+    assert umb.reward("fuel").tolist() == [14, 18, 21, 32]
+    assert umb.mean_reward("fuel").tolist() == [17, 21, 32]
+    index["annotations"]["rewards"]["fuel"]["applies-to"] = ["choices"]
+    umb = Umb(write_members(path, foreign_members(index) | {f"{folder}/choices/values.bin": f8(10, 20, 30)}))
+    assert umb.mean_reward("fuel").tolist() == [10, 20, 30]
+    bounds = Umb(write_members(path, intervals(0.1, 0.9, 0.1, 0.9, 1, 1, 1, 1)))
+    assert bounds.mean_reward("damage").tolist() == [0.5, 2, 0]  # as if both branches were equally likely
+
+
 def test_a_newer_format_says_so(path: Path) -> None:
+    with pytest.raises(FileError, match="UMB version 2; this package reads up to 1"):
+        load(write_members(path, foreign_members(foreign_index() | {"format-version": 2})))
     with pytest.raises(FileError, match="UMB version 9; this package reads up to 1"):
         load(write_members(path, foreign_members(foreign_index() | {"format-version": 9})))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from almostsure.model.umb import valuations
 from almostsure.model.umb.files import load
 
 from .members import (
@@ -47,3 +51,39 @@ def test_valuations_of_unknown_kinds_are_left_alone(path: Path) -> None:
     mdp = load(write_members(path, foreign_members(index, valuations__states__valuations=bytes(2))))
     assert mdp.state_names is None
     assert not mdp.origin.variables
+
+
+@pytest.mark.parametrize(
+    ("bits", "offset", "values", "dtype"),
+    [
+        (8, 0, [127, -128], np.int8),
+        (9, 0, [128, 0], np.int16),
+        (9, 0, [0, -129], np.int16),
+        (8, -200, [127, -128], np.int16),
+        (17, 0, [32768, -1], np.int32),
+        (33, 0, [2**31, -(2**31)], np.int64),
+    ],
+)
+def test_integers_of_any_width_become_as_narrow_as_they_can_be(
+    path: Path, bits: int, offset: int, values: list[int], dtype: type
+) -> None:
+    """Three bits, the number, and padding up to a whole byte; offsets are added."""
+    index = foreign_index()
+    field = {"name": "x", "type": {"type": "int", "size": bits}, "offset": offset}
+    fields = [{"name": "on", "type": {"type": "bool", "size": 1}}, {"padding": 2}, field, {"padding": -(3 + bits) % 8}]
+    index["valuations"] = {
+        "states": {"unique": True, "classes": [{"variables": [f for f in fields if f.get("padding", 1)]}]}
+    }
+    packed = b"".join((1 | (v % 2**bits) << 3).to_bytes(-(-(3 + bits) // 8), "little") for v in values)
+    mdp = load(write_members(path, foreign_members(index, valuations__states__valuations=packed)))
+    assert mdp.origin.variables["x"].tolist() == [v + offset for v in values]
+    assert mdp.origin.variables["x"].dtype == dtype
+    assert mdp.origin.variables["on"].tolist() == [True, True]
+
+
+def test_names_of_very_many_states_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {"x": np.array([1.5, -2]), "on": np.array([True, False])}
+    for most, names in ((2, ["x=1.5, on=true", "x=-2, on=false"]), (1, None)):
+        monkeypatch.setattr(valuations, "MOST_NAMES", most)
+        assert valuations.valuation_names(variables) == names
+    assert valuations.valuation_names({}) is None
