@@ -12,8 +12,10 @@ import pytest
 from almostsure import INFINITE, check_minimal_budget, from_transitions, minimal_budget
 from almostsure.budget.compiled import compact, higher_levels, level_zero, levels, peeling
 from almostsure.budget.compiled.levels import solve_levels
+from almostsure.budget.compiled.parts import Game
 from almostsure.budget.minimal import NO_CAP
 from almostsure.errors import Interrupted, LimitReached
+from almostsure.kernels import Kernel, plain
 from almostsure.model.mdp import Support
 from almostsure.testing.families import chain, garnet, ladder, rings
 
@@ -343,6 +345,44 @@ def test_interrupted_is_a_keyboard_interrupt(hard, monkeypatch):
     monkeypatch.setattr(level_zero, "first_sweep", raise_interrupt)
     with pytest.raises(KeyboardInterrupt, match="nothing could be kept"):
         minimal_budget(hard[0], backend="compiled")
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def test_kernels_are_cached_and_let_other_threads_run():
+    """Both halves of a sweep run at once, and nobody waits for the compiler twice."""
+    found = {
+        f"{module.__name__}.{name}": kernel.compiled() if isinstance(kernel, Kernel) else kernel
+        for module in (compact, higher_levels, level_zero, peeling)
+        for name, kernel in vars(module).items()
+        if hasattr(kernel, "py_func")
+    }
+    assert len(found) >= 17
+    assert not [name for name, kernel in found.items() if not kernel.targetoptions.get("nogil")]
+    assert not [name for name, kernel in found.items() if type(kernel._cache).__name__ == "NullCache"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "width"),
+    [([1], 1), ([1, 1, 1], 1), ([2, 2], 2), ([2, 1], 0), ([1, 2], 0), ([3] * 5000, 3), ([3] * 4096, 3)]
+    + [([3] * at + [2] + [3] * (5000 - at), 0) for at in (1, 4094, 4095, 4096, 4097, 4999, 5000)],
+)
+def test_strides(sizes, width):
+    assert plain(peeling.stride)(np.append(0, np.cumsum(sizes))) == width
+
+
+def test_what_is_left_is_measured_and_sorted():
+    """Of three states with 2, 1 and 3 choices, the first and the last are doomed."""
+    game = Game(np.array([0, 2, 3, 6]), np.array([0, 1, 3, 9, 10, 14, 16]), np.zeros(16, int), np.zeros(16, np.uint8))
+    assert plain(compact.measure)(game, np.array([1, 0, 1])) == (5, 10, 4)
+    assert plain(compact.measure)(game, np.array([0, 2, 0])) == (0, 0, 0)
+    outcomes = np.array([9 << 8, 1 << 8, (2 << 8) | 7, 3 << 8, (4 << 8) | 255, 5 << 8])
+    plain(compact.damaging_first)(outcomes, 1, 5)
+    assert outcomes.tolist() == [9 << 8, (2 << 8) | 7, (4 << 8) | 255, 3 << 8, 1 << 8, 5 << 8]
+    local, states = np.zeros(3, int), np.full(4, 7)
+    assert plain(compact.number_doomed)(np.array([1, 2, 1]), local, states) == 3
+    assert (local.tolist(), states.tolist()) == ([1, 0, 2], [-1, 0, 2, 7])
 
 
 # ---------------------------------------------------------------------- memory
