@@ -50,17 +50,17 @@ def solve_assured(
             shown: dict[str, Any] = {**options, "report": _shown(bar)}
             if all_pairs:
                 layers = solve_budgets(mdp, minimal.of_choice, budget, **shown)
-                choice, bounds = layers.choice, (layers.lower[-1], layers.upper[-1])
+                choice, bounds, proved = layers.choice, (layers.lower[-1], layers.upper[-1]), layers.proved
                 lower, upper = (at_start(mdp, side[mdp.initial_states]) for side in bounds)
             else:
-                choice, lower, upper = _from_the_start(mdp, minimal.of_choice, budget, shown)
+                choice, lower, upper, proved = _from_the_start(mdp, minimal.of_choice, budget, shown)
     except KeyboardInterrupt:
         raise Interrupted(
             "interrupted before the best policy was found; .kept is a solution whose policy keeps the budget, and "
             "whose bounds say nothing.",
             kept=_assured_solution(mdp, constraint, _safe_table(minimal, budget), (-math.inf, math.inf), options),
         ) from None
-    solution = _assured_solution(mdp, constraint, choice, (lower[0], upper[1]), options, layers)
+    solution = _assured_solution(mdp, constraint, choice, (lower[0], upper[1]), options, layers, proved=proved)
     check_gap(solution)
     return solution
 
@@ -98,13 +98,13 @@ def solve_assured_within(
 
 def _assured_solution(
     mdp: MDP, constraint: AlmostSure, choice: Ints, bounds: tuple[float, float], options: dict[str, float],
-    layers: Layers | None = None,
+    layers: Layers | None = None, *, proved: bool = True,
 ) -> Solution:  # fmt: skip
     budget = constraint.budget
     return Solution(
         mdp=mdp, constraint=constraint, value=middle(*bounds), lower=bounds[0], upper=bounds[1],
         policy=Policy(mdp, choice=choice, budget=budget), discount=options["discount"], tolerance=options["tolerance"],
-        used=float(budget), price=math.nan, layers=layers,
+        used=float(budget), price=math.nan, layers=layers, proved=proved,
     )  # fmt: skip
 
 
@@ -126,8 +126,8 @@ def _shown(bar: Bar) -> Callable[[int, int], None]:
 
 def _from_the_start(
     mdp: MDP, of_choice: Ints, budget: int, options: dict[str, Any]
-) -> tuple[Ints, tuple[float, float], tuple[float, float]]:
-    """The table of choices, and the bounds at the start, by solving what can be reached from there."""
+) -> tuple[Ints, tuple[float, float], tuple[float, float], bool]:
+    """The table of choices, the bounds at the start and whether they are proved, by solving what can be reached."""
     from almostsure.plan.assured import layers
 
     starts = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
@@ -135,7 +135,7 @@ def _from_the_start(
     at = pairs.at(starts)
     layers.check_bounded(mdp, pairs, at)
     choice = layers.choice_table(pairs, (budget + 1, mdp.num_states))
-    return choice, at_start(mdp, pairs.lower[at]), at_start(mdp, pairs.upper[at])
+    return choice, at_start(mdp, pairs.lower[at]), at_start(mdp, pairs.upper[at]), pairs.proved
 
 
 def _too_little(mdp: MDP, budget: int) -> Infeasible:

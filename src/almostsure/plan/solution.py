@@ -48,7 +48,7 @@ class Solution:
     price: float  # what one more unit of the limit or of the risk would add to the return; NaN for AlmostSure
     layers: Layers | None = None  # AlmostSure everywhere: bounds for every remaining budget and state
     within: Within | None = None  # AlmostSure with a horizon: returns for every number of steps left
-    proved: bool = True  # whether the bounds allow for every rounding; only Expected and Chance may say no
+    proved: bool = True  # whether the bounds allow for every rounding
     _kept: dict[str, Floats] = field(default_factory=dict)  # the curve, once it was asked for
 
     def __post_init__(self) -> None:

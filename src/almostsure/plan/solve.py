@@ -24,10 +24,11 @@ policy need not ever end, where going on costs nothing; printing the solution sa
 Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved component by component,
 rounding included (:mod:`almostsure.plan.assured.steps`).  For the others ``lower`` is the evaluated return of the
 policy that is returned, and ``upper`` is that of a problem in which damage has a price
-(:mod:`almostsure.plan.programme.upper`).  ``proved`` is False in two cases: where that problem has no finite value,
-because rewards and the price cancel out on a cycle, and ``upper`` is a dual value of the programme whose roundings are
-not all counted; and where the limit is the least that is possible, the policy exceeds it by rounding, and ``lower`` is
-less by what that is worth.  Bounds further apart than ``tolerance`` (times the value, if that is above 1) are an error.
+(:mod:`almostsure.plan.programme.upper`).  ``proved`` is False in three cases: rewards on a cycle cancel out within
+rounding, but not exactly, and are taken for 0; they do so in the problem with a price, and ``upper`` is a dual value
+of the programme whose roundings are not all counted; the limit is the least that is possible, the policy exceeds it by
+rounding, and ``lower`` is less by what that is worth.  Bounds further apart than ``tolerance`` (times the value, if
+that is above 1) are an error.
 """
 
 from __future__ import annotations

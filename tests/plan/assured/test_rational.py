@@ -69,21 +69,23 @@ def exact_value(mdp, of_choice, budget):
 
 
 def check(seed, **options):
-    """Whether a model was told apart; fails if its exact value is outside the bounds."""
+    """How a model was told apart; fails if its exact value is outside of bounds that are called proved."""
     rng = np.random.default_rng(seed)
     mdp, budget = hostile(rng), int(rng.integers(0, 3))
     of_choice = minimal_budget(mdp).of_choice
     try:
         found = solve_policy(mdp, AlmostSure(budget), **options)
-        lower, upper = found.lower, found.upper
     except Infeasible:
         return "infeasible"
     except UnboundedReturn:
-        lower = upper = np.inf
+        found = None
     except LimitReached as error:
         if error.solution is None:
             return "refused"
-        lower, upper = error.solution.lower, error.solution.upper
+        found = error.solution
+    if found is not None and not found.proved:
+        return "not proved"
+    lower, upper = (np.inf, np.inf) if found is None else (found.lower, found.upper)
     exact = exact_value(mdp, of_choice, budget)
     if exact is None:
         return "too many"
@@ -100,7 +102,7 @@ def test_the_exact_value_is_within_the_bounds(block, compiled, monkeypatch):
     seeds = range((2 * block + compiled) * each, (2 * block + compiled + 1) * each)
     answers = [check(seed) for seed in seeds]
     assert answers.count("close") > len(answers) // 3
-    assert answers.count("refused") <= len(answers) // 20
+    assert answers.count("refused") + answers.count("not proved") <= len(answers) // 20
 
 
 @pytest.mark.parametrize("seed", [3001004, 3008660])

@@ -122,7 +122,12 @@ def test_the_exact_value_is_within_the_bounds(block):
     assert answers.count("refused") <= len(answers) // 8
 
 
-# A way out of 1e-14, a gain behind 7e-15, a cycle that is left with 1e-10, and a limit that rounding exceeds.
-@pytest.mark.parametrize("seed", [5000026, 5000289, 5000455, 5000784, 5000397])
+# Ways out of 1e-14 and a gain behind 4e-9, a cycle left with 1e-10, limits that are the least or that rounding exceeds.
+@pytest.mark.parametrize("seed", [5000026, 5000289, 5000455, 5000784, 5000397, 1959, 3220, 4845])
 def test_rare_ways_count(seed):
     assert check(seed) != "refused"
+
+
+def test_what_cannot_be_told_is_not_called_infeasible():
+    """A cycle of several states that is left with 9e-13."""
+    assert check(431) == "refused"

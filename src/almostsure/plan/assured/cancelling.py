@@ -10,6 +10,7 @@ reward holds for them too, save that nobody may rest there.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from almostsure.plan.programme.means import mean_gain
 from almostsure.policy.evaluation.linear import SuperLU
 
 NEARLY = 1e-6  # by how much a choice may seem to lose, times the rewards' size, to be tried
+SIMPLE = 10**6  # the largest denominator of a simple fraction
 ROUNDING = 2e-15  # what is left of a reward that cancels out, times the size of what it was computed from
 
 
@@ -67,6 +69,17 @@ def _settle(flow: Flow, tight: Bools, potential: Floats, forever: Bools) -> Bool
             "tell whether the return has a bound. Give the cycle a clear cost, or pass discount below 1."
         )
     return inner
+
+
+def cancels_exactly(choices: list[tuple[int, Fraction, dict[int, Fraction]]], potential: Floats) -> bool:
+    """Whether r = h(s) − P h holds for exact choices (owner, r, P), with fractions close to ``potential`` as h.
+
+    These are simple multiples of the smallest reward, which is what they are where rewards cancel out by design.
+    """
+    unit = min((abs(reward) for _, reward, _ in choices if reward), default=Fraction(1))
+    states = {owner for owner, _, _ in choices}.union(*(ahead for _, _, ahead in choices))
+    h = {s: unit * (Fraction(float(potential[s])) / unit).limit_denominator(SIMPLE) for s in states}
+    return all(reward + sum(p * h[t] for t, p in ahead.items()) == h[s] for s, reward, ahead in choices)
 
 
 def _solve(matrix: Any, right: Floats) -> Floats:

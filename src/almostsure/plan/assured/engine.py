@@ -57,6 +57,7 @@ class Pairs:
     number: Ints  # [remaining · states + state], the number of the pair plus 1, or 0
     cycles: list[Ints]  # of pairs among which reward can be collected for ever
     plainly: bool  # whether kernels run without being compiled
+    proved: bool  # whether the bounds hold exactly; not where rewards cancel out within rounding, and are taken for 0
 
     def at(self, codes: Ints) -> Ints:
         """The numbers of pairs that are given as remaining · states + state; −1 where they are not covered."""
@@ -121,7 +122,7 @@ class Engine:
         cyclic = self.order[0].size <= size  # whether any component has several pairs
         self.hint = np.full(self.mdp.num_states if cyclic else 0, np.nan)  # what states were worth, with less left
         self.cycles: list[Ints] = []
-        self.unproved = False
+        self.proved = True
 
     def is_rare(self, graph: Graph) -> bool:
         """Whether a graph has so few of the model's choices that memory for the others is not worth touching."""
@@ -146,6 +147,7 @@ class Engine:
         """Settle all components, one after the other."""
         start, member = self.order
         self.cycles.clear()
+        self.proved = True
         half = USED * tolerance / 2
         small = SMALL if not self.plainly else 0
         part, scratch = self._room(small)
@@ -171,7 +173,7 @@ class Engine:
         """What was found."""
         return Pairs(
             graph=self.graph, lower=self.bounds.low, upper=self.bounds.high, play=self.bounds.policy,
-            number=self.number, cycles=self.cycles, plainly=self.plainly,
+            number=self.number, cycles=self.cycles, plainly=self.plainly, proved=self.proved,
         )  # fmt: skip
 
 
@@ -443,7 +445,6 @@ class Component:
         self._lose(~finite[self.bounds.place[self.members]])
         self._write(self.part.ptr[:-1], np.full(self.size, np.nan))
         self.bounds.low[members], self.bounds.high[members] = -np.inf, np.inf
-        self.engine.unproved = True
 
     def _unknown(self) -> None:
         """Some exits have no bounds, and so nobody here has any."""
@@ -473,7 +474,8 @@ class Component:
         if self.members.size > GAINFUL and (gains < 0).any():
             self._unknown()
             return True
-        found = settle_gains(self.game, self.bounds, self.members)
+        found = settle_gains(self.game, self.bounds, self.members, self.engine.mdp.reward)
+        self.engine.proved &= found.exact
         if found.forever.any():
             self._endless(self.members[found.forever])
             return True

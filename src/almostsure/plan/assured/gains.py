@@ -16,13 +16,14 @@ are verified on the numbers, with a margin for rounding, before anything is retu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from almostsure.errors import LimitReached
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import Bools, Floats, Ints
-from almostsure.plan.assured.cancelling import free_choices, lead_to
+from almostsure.plan.assured.cancelling import cancels_exactly, free_choices, lead_to
 from almostsure.plan.assured.steps import NOWHERE, Bounds, Game
 from almostsure.plan.graph import surely_leave
 from almostsure.plan.programme.flow import Flow, choice_graph, end_components
@@ -43,6 +44,7 @@ class Found:
     error: Floats
     choice: Ints  # of the graph of pairs
     forever: Bools  # the pairs among which reward can be collected for ever
+    exact: bool = True  # whether what seems to cancel out does so exactly, and not only within rounding
 
 
 def only_loses(game: Game, bounds: Bounds, members: Ints) -> bool:
@@ -51,8 +53,11 @@ def only_loses(game: Game, bounds: Bounds, members: Ints) -> bool:
     return all(gain_sign(flow, choices) < 0 for choices in gaining_components(flow))
 
 
-def settle_gains(game: Game, bounds: Bounds, members: Ints) -> Found:
-    """Values, errors and choices of a component in which gains lie on a way that is never left."""
+def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> Found:
+    """Values, errors and choices of a component in which gains lie on a way that is never left.
+
+    ``rewards`` are those of the model's outcomes.
+    """
     flow, exits = _flow(game, bounds, members)
     count = members.size
     forever, unknown = np.zeros(count, np.bool_), []
@@ -71,7 +76,26 @@ def settle_gains(game: Game, bounds: Bounds, members: Ints) -> Found:
     part.solve(bool(unknown))
     first_choice = game.graph.ptr[members]
     chosen = np.where(part.choice >= 0, flow.choice[np.maximum(part.choice, 0)], first_choice)
-    return Found(value=part.value, error=part.error, choice=chosen, forever=forever)
+    doubtful = (
+        np.flatnonzero(np.logical_or.reduce([free & some for some in unknown])) if unknown else np.zeros(0, np.int64)
+    )
+    exact = cancels_exactly([_exactly(game, bounds, rewards, flow.choice[c]) for c in doubtful.tolist()], potential)
+    return Found(value=part.value, error=part.error, choice=chosen, forever=forever, exact=exact)
+
+
+def _exactly(game: Game, bounds: Bounds, rewards: Floats, choice: int) -> tuple[int, Fraction, dict[int, Fraction]]:
+    """The place of a choice of the graph, its exact mean reward, and where it leads with which exact probability."""
+    graph, first = game.graph, int(game.outcome_ptr[game.graph.origin[choice]])
+    targets = graph.target[graph.entry_ptr[choice] : graph.entry_ptr[choice + 1]]
+    weights = [Fraction(float(p)) for p in game.probability[first : first + targets.size]]
+    total, reward = sum(weights), Fraction(0)
+    for p, r in zip(weights, rewards[first : first + targets.size].tolist(), strict=True):
+        reward += p * Fraction(r)
+    ahead: dict[int, Fraction] = {}
+    for place, p in zip(bounds.place[targets].tolist(), weights, strict=True):
+        ahead[place] = ahead.get(place, Fraction(0)) + p / total
+    owner = int(np.searchsorted(graph.ptr, choice, side="right")) - 1
+    return int(bounds.place[owner]), reward / total, ahead
 
 
 def _flow(game: Game, bounds: Bounds, members: Ints) -> tuple[Flow, tuple[Floats, Floats, Floats]]:

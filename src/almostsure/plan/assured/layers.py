@@ -28,6 +28,7 @@ class Layers:
     lower: Floats  # [budget + 1, num_states], NaN where infeasible
     upper: Floats  # [budget + 1, num_states]
     choice: npt.NDArray[np.int32]  # [budget + 1, num_states], −1 where infeasible
+    proved: bool  # see Pairs
 
 
 def solve_pairs(
@@ -142,7 +143,7 @@ def tabulate(mdp: MDP, pairs: Pairs, budget: int) -> Layers:
     shape = (budget + 1, mdp.num_states)
     lower, upper = np.full(shape, np.nan), np.full(shape, np.nan)
     call(explore.tabulate_bounds, pairs.graph, pairs.lower, pairs.upper, lower, upper, plainly=pairs.plainly)
-    return Layers(lower=lower, upper=upper, choice=choice_table(pairs, shape))
+    return Layers(lower=lower, upper=upper, choice=choice_table(pairs, shape), proved=pairs.proved)
 
 
 def choice_table(pairs: Pairs, shape: tuple[int, int]) -> npt.NDArray[np.int32]:

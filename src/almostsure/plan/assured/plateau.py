@@ -122,4 +122,5 @@ def _repeat(below: Layers, bounds: tuple[Floats, Floats], above: Layers, budget:
         lower=extend(below.lower, bounds[0]),
         upper=extend(below.upper, bounds[1]),
         choice=np.concatenate([below.choice, np.broadcast_to(choice, (more, choice.size))]),
+        proved=below.proved and above.proved,
     )

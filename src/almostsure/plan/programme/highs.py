@@ -39,5 +39,7 @@ def highs(matrix: Any, objective: Floats, lower: Floats, upper: Floats) -> Any:
     for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
         solver.setOptionValue(option, FEASIBLE)
     solver.setOptionValue("small_matrix_value", 1e-12)  # what is smaller, HiGHS takes for 0
+    # Where probabilities differ by many orders of magnitude, the simplex method may go round in circles for ever.
+    solver.setOptionValue("simplex_iteration_limit", 10_000 + 100 * sum(columns.shape))
     solver.passModel(programme)
     return solver

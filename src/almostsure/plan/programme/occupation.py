@@ -178,12 +178,27 @@ class _Solver:
         """The optimum with the given limit, or None if nothing is feasible."""
         if self.flow.num_choices > SMALL and self._highs is None:
             try:
-                self._search = self._search or Search(self.priced)
-                return self._search.solve(limit)
+                return self._by_search(limit)
             except Improper:
                 pass
         self._highs = self._highs or _Highs(self.flow, self.discount)
-        return self._highs.solve(limit)
+        answer, failed = None, None
+        try:
+            answer = self._highs.solve(limit)
+        except LimitReached as error:
+            failed = error
+        if answer is not None:
+            return answer
+        try:  # HiGHS takes probabilities below 1e-12 for 0
+            return self._by_search(limit)
+        except Improper:
+            if failed is not None:
+                raise failed from None
+            return None
+
+    def _by_search(self, limit: float | None) -> Answer | None:
+        self._search = self._search or Search(self.priced)
+        return self._search.solve(limit)
 
 
 def _least_cost(flow: Flow, discount: float) -> float:

@@ -35,7 +35,13 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     except NoEnd as stuck:
         return _hopeless(mdp, constraint, _no_end(constraint, stuck.free), programme.discount, tolerance)
     if found is None:
-        reason = _above_limit(constraint, programme.least_cost())
+        least, limit = programme.least_cost(), _limit(constraint)
+        if least < limit - ROUNDING * max(1.0, limit):
+            raise LimitReached(
+                f"{least:.10g} of {limit:g} is the least that must be used, but no best policy was found: "
+                "probabilities differ by too many orders of magnitude. Use a discount below 1."
+            )
+        reason = _above_limit(constraint, least)
         return _hopeless(mdp, constraint, reason, programme.discount, tolerance)
     answer, policy, result = found.answer, found.policy, found.result
     value, lower = result.expected_return, result.lower - found.proof.price * max(found.excess, 0.0)
@@ -76,21 +82,27 @@ def _within_limit(mdp: MDP, constraint: Expected | Chance, programme: Programme)
     What rounding lets a policy exceed the limit by is taken off the limit, and the programme solved again.  Where that
     does not help, since the limit is the least that is possible, the first answer is returned with its excess.
     """
-    limit = constraint.limit if isinstance(constraint, Expected) else constraint.risk
-    first, less = None, SHY * limit
+    limit = _limit(constraint)
+    first, less, rounding = None, SHY * limit, ROUNDING * max(1.0, limit)
     for _ in range(TRIES):
         answer = programme.solve(limit - less) if less <= limit else None
+        if answer is None and first is None and programme.least_cost() <= limit + rounding / 2:
+            answer = programme.solve(limit + rounding)
         if answer is None:
             break
         found = _found(mdp, constraint, programme, answer)
         if found.excess <= 0:
             return found
         first, less = first or found, less + 2 * found.excess
-    if first is not None and not first.excess <= ROUNDING * max(1.0, limit):
+    if first is not None and not first.excess <= 2 * rounding:
         raise LimitReached(
             f"the policy found uses {first.used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this."
         )
     return first
+
+
+def _limit(constraint: Expected | Chance) -> float:
+    return constraint.limit if isinstance(constraint, Expected) else constraint.risk
 
 
 def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer: Answer) -> _Found:
@@ -99,11 +111,8 @@ def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer
     budget = constraint.budget if isinstance(constraint, Chance) else None
     policy = extract(mdp, programme.flow, programme.visits(answer), proof, budget)
     result = evaluate(mdp, policy, discount=programme.discount)
-    if isinstance(constraint, Expected):
-        used, limit = result.discounted_damage, constraint.limit
-    else:
-        used, limit = result.overspends, constraint.risk
-    excess = used + result.accuracy - limit
+    used = result.discounted_damage if isinstance(constraint, Expected) else result.overspends
+    excess = used + result.accuracy - _limit(constraint)
     return _Found(answer=answer, proof=proof, policy=policy, result=result, used=used, excess=excess)
 
 
@@ -115,9 +124,7 @@ def _most(
     Where rewards and the price cancel out on a cycle, no price makes the problem without a limit finite in floating
     point; then the dual values of the linear programme, raised by its roundings, are what there is.
     """
-    limit, budget = (
-        (constraint.limit, None) if isinstance(constraint, Expected) else (constraint.risk, constraint.budget)
-    )
+    limit, budget = _limit(constraint), constraint.budget if isinstance(constraint, Chance) else None
     free, values, paid = upper_bound(mdp, price, limit, budget=budget, discount=discount, tolerance=tolerance)
     upper = at_start(free, values)[1]
     return (proof.upper(limit), False) if upper == math.inf else (math.nextafter(upper + paid, math.inf), True)
@@ -131,7 +138,10 @@ def _hopeless(
     budget, limit = (constraint.budget,) * 2 if isinstance(constraint, Chance) else (needed, constraint.limit)
     if discount < 1 or needed > limit:
         raise reason from None
-    assured = solve_assured(mdp, AlmostSure(budget), discount, tolerance)
+    try:
+        assured = solve_assured(mdp, AlmostSure(budget), discount, tolerance)
+    except LimitReached:
+        raise reason from None
     if assured.value != -math.inf:
         raise reason from None
     used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().expected_damage

@@ -37,13 +37,14 @@ def upper_bound(
         free = _paying(mdp, raised) if budget is None else _paying_once(mdp, raised, budget)
         nothing = np.zeros(free.num_choices, np.int32)
         starts = free.initial_states.astype(np.int64)
+        nowhere = np.full(starts.size, np.inf)
         try:
             found = solve_pairs(
                 free, nothing, starts, discount=discount, tolerance=SHARE * tolerance, values_only=True
             )  # fmt: skip
-            upper = found.upper[found.at(starts)]
+            upper = found.upper[found.at(starts)] if found.proved else nowhere
         except LimitReached:  # it cannot be told whether cycles are worth their price
-            upper = np.full(starts.size, np.inf)
+            upper = nowhere
         if not np.isposinf(upper).any():
             break
     return free, upper, math.nextafter(raised * limit, math.inf)
