@@ -255,12 +255,14 @@ def find_cycles(target, search, first, last):
             x = path[depth - 1]
             least, e, end = low[x], at[x], begin[x + 1]
             fresh = False
-            while e < end and not fresh:
+            while e < end:
                 y = target[e]
                 e += 1
-                fresh = low[y] == 0
-                if low[y] < least and not fresh:
-                    least = low[y]
+                its = low[y]
+                if its == 0:
+                    fresh = True
+                    break
+                least = its if its < least else least  # a conditional move: nobody can predict it
             low[x], at[x] = least, e
             if fresh:
                 time += 1
