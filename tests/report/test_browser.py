@@ -104,7 +104,7 @@ def test_the_focus_stays_where_it_is(visit, quicksand):
     page.locator("#levels button").nth(3).focus()
     page.keyboard.press("Enter")
     assert focused() == "3"
-    assert "needs 3, safe with 3 left" in page.inner_text("#announce")
+    assert "needs 3, safe with 4 left" in page.inner_text("#announce")
 
 
 def test_everything_is_reached_by_tab_and_focus_is_visible(visit, hazard):
