@@ -240,6 +240,62 @@ def test_a_trajectory_shows_names(paper):
     assert str(simulate(paper(), [1, 0], 1, seed=0).trajectory(0)).splitlines()[1:] == ["0  right  1"]
 
 
+def test_everything_in_words(paper):
+    episodes = simulate(paper(), [[1, 0], [0, 0], [0, 0]], 1200, seed=3)
+    assert str(episodes) == (
+        "1,200 episodes (seed 3)\n"
+        "return   mean 2, from 2 to 2\n"
+        "damage   mean 2, from 2 to 2\n"
+        "length   mean 3, from 3 to 3\n"
+        "overspent 0 of 1,200 (more than 2)"
+    )
+    assert episodes.trajectory(0).history() == (0, 0, 1.0, 1, 0, 0, 1.0, 1, 0, 1, 0.0, 0, 1)
+    assert episodes.trajectory(1199).history(1) == (0, 0, 1.0, 1, 0)
+    for wrong in (-1, 1200):
+        with pytest.raises(ArgumentError, match=f"^episode must lie in 0 … 1199; got {wrong}$"):
+            episodes.trajectory(wrong)
+    spending = simulate(paper(), [0, 0], 5, budget=2, seed=1, max_steps=3)
+    assert "overspent 5 of 5 (more than 2)\ntruncated 5 of 5, 5 of them after max_steps = 3: the" in str(spending)
+    for most, overspent in ((2, False), (3, True)):
+        assert simulate(paper(), [0, 0], 1, budget=2, seed=1, max_steps=most).overspent.tolist() == [overspent]
+    timed = Policy(paper(), choice=np.array([[0, 2]]), block=[0] * 4)
+    assert str(simulate(paper(), timed, 2, seed=0)).endswith(
+        "truncated 2 of 2, 2 of them after the 4 steps of the horizon"
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "tail"), [(40, []), (41, ["… and 1 more steps"]), (1041, ["… and 1,001 more steps"])]
+)
+def test_forty_steps_are_printed(paper, steps, tail):
+    path = simulate(paper(), [0, 0], 1, seed=0, max_steps=steps).trajectory(0)
+    assert str(path).splitlines()[1:] == ["0  left  0, reward 1, damage 1"] * 40 + tail
+
+
+def test_violations_in_words(paper):
+    with pytest.raises(
+        NoSafeAction, match=r"of seed 4, after 1 steps, at state 0 with 1 left \(10 of 10 episodes\)$"
+    ) as e:
+        simulate(paper(), [[1, 0], [-1, 0], [0, 0]], 10, seed=4)
+    assert (e.value.state, e.value.remaining) == (0, 1)
+    with pytest.raises(
+        NoSafeAction, match=r"^the policy says nothing about what it reached in episode 0 of seed 4, after 0 s"
+    ):
+        simulate(paper(), [-1, 0], 10, seed=4)
+    with pytest.raises(
+        NoSafeAction, match=r"with 0 left \(2 of 2 .*\)\. It was made for a budget of 1: leave out the budget"
+    ):
+        simulate(paper(), [[-1, 0], [0, 0]], 2, seed=4, budget=0)
+
+
+def test_the_widest_seeds_are_taken(paper):
+    for seed in (0, 2**64 - 1):
+        assert simulate(paper(), [1, 0], 1, seed=seed).seed == seed
+    for wrong in (-1, 2**64, True, 1.0):
+        with pytest.raises(ArgumentError, match=r"^seed must be a whole number, 0 … 2\*\*64 − 1; got"):
+            simulate(paper(), [1, 0], 1, seed=wrong)
+
+
 def test_long_plays_show_how_far_they_are_and_may_be_stopped(paper, monkeypatch):
     seen = []
     monkeypatch.setattr(module.Bar, "update", lambda self, done, note="": seen.append((done, self.total)))
@@ -277,8 +333,10 @@ def test_what_was_played_before_ctrl_c_is_kept(point, crew, paper, monkeypatch):
     kept = caught.value.kept
     if point in ("compiling", "NumPy"):
         assert kept is None
+        assert str(caught.value) == "the simulation of 100 episodes was stopped; nothing of it is kept."
     else:
         assert 50 <= len(kept) <= 100
+        assert str(caught.value).endswith(f"stopped; the first {len(kept)} are the error's .kept.")
         assert np.array_equal(kept.lengths, whole.lengths[: len(kept)])
         assert np.array_equal(kept.damages, whole.damages[: len(kept)])
 
