@@ -1,5 +1,6 @@
 import math
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from almostsure.policy.rows import Rest
 from almostsure.policy.simulation.simulate import simulate
 from almostsure.testing import mdps
 
+module = import_module("almostsure.policy.evaluation.evaluate")  # the function has its name
 randoms = st.randoms(use_true_random=False)
 
 
@@ -262,3 +264,37 @@ def test_a_policy_for_some_steps_must_say_what_it_does():
     at_random = Policy(mdp, probability=np.array([[0.5, 0.5, 0, 0, 0]] * 2), budget=1, block=[0, 0])
     with pytest.raises(NoSafeAction, match="state 1"):
         evaluate(mdp, at_random, budget=1)
+
+
+def test_everything_in_words():
+    mdp = from_transitions([0, 0], [0, 0], [0, 1], [0.5, 0.5], [1, 3], [1, 0], terminal=[1])
+    result = evaluate(mdp, [0, 0], budget=2)
+    assert str(result).startswith(
+        "expected return  4\n"
+        "expected damage  1\n"
+        "expected length  2\n"
+        "ends             1\n"
+        "P(damage > 2)    0.125\n"
+        "accuracy         "
+    )
+    assert repr(result) == "<Evaluation: return 4, damage 1 on average, P(damage > 2) = 0.125>"
+    discounted = evaluate(mdp, [0, 0], discount=0.5)
+    assert str(discounted).splitlines()[0] == "expected return  2.666666667 (discount 0.5)"
+    assert repr(discounted) == "<Evaluation: return 2.66667, damage 1 on average>"
+    with pytest.raises(ArgumentError, match=r"^there is no budget to overspend: evaluate with budget=, or ask exceeds"):
+        _ = discounted.overspends
+
+
+def test_a_long_tail_is_cut_and_says_so(monkeypatch):
+    mdp = from_transitions([0, 0], [0, 0], [0, 1], [0.5, 0.5], [1, 3], [1, 0], terminal=[1])
+    for levels, work, budget, size in ((3, 10**6, None, 3), (9, 8, None, 4), (3, 10**6, 5, 6), (1000, 10**7, None, 44)):
+        monkeypatch.setattr(module, "LEVELS", levels)
+        monkeypatch.setattr(module, "WORK", work)
+        result = evaluate(mdp, [0, 0], budget=budget)
+        assert result.damage_distribution.tolist() == [0.5 ** (n + 1) for n in range(size)]
+        assert result.beyond == pytest.approx(0.5**size)
+        assert result.exceeds(size - 1) == pytest.approx(0.5**size)
+        with pytest.raises(
+            ArgumentError, match=rf"^the distribution is known up to {size - 1} damage; got {size}\. Ev"
+        ):
+            result.exceeds(size)

@@ -10,6 +10,7 @@ import pytest
 
 import almostsure as asure
 from almostsure import MDP, Policy
+from almostsure.policy.evaluation import layer
 
 from .exact import evaluate_exactly
 
@@ -81,6 +82,18 @@ def test_a_cycle_that_gains_a_little_goes_to_infinity() -> None:
     assert asure.evaluate(mdp, first(mdp)).expected_return == math.inf
     mdp = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, -1], [0, 0])
     assert math.isnan(asure.evaluate(mdp, first(mdp)).expected_return)
+
+
+@pytest.mark.parametrize(("second", "value"), [(-0.5, math.inf), (-1.5, -math.inf), (-1.0, math.nan)])
+def test_clear_drifts_need_no_fractions(monkeypatch: pytest.MonkeyPatch, second: float, value: float) -> None:
+    """Around a cycle of two states; where rewards cancel out, fractions are asked if the class is small enough."""
+    mdp = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, second], [0, 0])
+    for exact, asked in ((1, False), (2, True)):
+        calls = []
+        monkeypatch.setattr(layer, "EXACT", exact)
+        monkeypatch.setattr(layer._Class, "_exact_drift", lambda chain, calls=calls: calls.append(chain) or 0)
+        assert asure.evaluate(mdp, first(mdp)).expected_return == pytest.approx(value, nan_ok=True)
+        assert bool(calls) == (asked and math.isnan(value))
 
 
 def test_gains_that_only_fractions_tell_apart() -> None:
