@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import importlib
 import inspect
 import re
@@ -17,7 +16,6 @@ from pathlib import Path
 import pytest
 
 import almostsure
-from almostsure.exports import on_demand
 
 TESTS = Path(__file__).parent
 
@@ -91,17 +89,26 @@ def test_every_package_says_what_it_exports(package: str) -> None:
     assert [name for name, value in values.items() if inspect.ismodule(value) and not callable(value)] == []
 
 
-def test_exports_are_imported_when_they_are_asked_for() -> None:
-    package = {"__name__": "almostsure", "on_demand": on_demand}
-    usual, _ = builtins.__import__, sys.modules.pop("colorsys", None)
-    exec("with on_demand(globals()):\n    from colorsys import hls_to_rgb\n    from almostsure import errors", package)
-    assert "hls_to_rgb" not in package
+def test_exports_are_imported_when_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lazily").mkdir()
+    (tmp_path / "lazily" / "__init__.py").write_text(
+        "from typing import TYPE_CHECKING\n"
+        "from almostsure.exports import on_demand\n"
+        "if TYPE_CHECKING:\n"
+        "    from colorsys import hls_to_rgb\n"
+        "    from lazily import inside\n"
+        "else:\n"
+        "    __getattr__ = on_demand(__name__)\n"
+    )
+    (tmp_path / "lazily" / "inside.py").write_text("here = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("colorsys", None)
+    package = importlib.import_module("lazily")
     assert "colorsys" not in sys.modules
-    assert package["__getattr__"]("hls_to_rgb") is importlib.import_module("colorsys").hls_to_rgb
-    assert package["__getattr__"]("errors") is importlib.import_module("almostsure.errors")
-    with pytest.raises(ImportError, match="nobody"), on_demand({"__name__": "another"}):
-        from colorsys import nobody  # noqa: F401  # here it is done at once
-    assert builtins.__import__ is usual
+    assert package.hls_to_rgb is importlib.import_module("colorsys").hls_to_rgb
+    assert package.inside.here == 1
+    with pytest.raises(AttributeError, match=r"module 'lazily' has no attribute 'on_top'$"):
+        package.on_top  # noqa: B018
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -9,9 +9,11 @@ Three lines answer the first question, which budget the start needs:
 Nothing is imported before it is used.  ``docs/index.md`` is the way into the documentation.
 """
 
+from typing import TYPE_CHECKING
+
 from almostsure.exports import on_demand
 
-with on_demand(globals()):
+if TYPE_CHECKING:
     from almostsure import budget, errors, gym, learn, model, paper, plan, policy, report, shield, testing  # noqa: F401
     from almostsure.abstract import Grid, abstract
     from almostsure.budget import INFINITE, MinimalBudget, check_minimal_budget, check_upper, minimal_budget
@@ -32,6 +34,8 @@ with on_demand(globals()):
     from almostsure.plan import AlmostSure, Chance, Expected, RiskShield, Solution, solve_policy
     from almostsure.policy import Episodes, Evaluation, Policy, evaluate, simulate
     from almostsure.shield import Shield
+else:
+    __getattr__ = on_demand(__name__)
 
 __version__ = "0.1.0"
 

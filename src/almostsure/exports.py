@@ -1,61 +1,48 @@
 """Exports that are imported when they are first used, so that importing a package costs nothing.
 
-A package imports what it exports inside ``with on_demand(globals())``, in the words that type checkers, editors and
-readers know, and names it in ``__all__``; a test compares the two.
+A package imports what it exports under ``TYPE_CHECKING``, in the words that type checkers, editors and readers know,
+and names it in ``__all__``; a test compares the two.  Otherwise its ``__getattr__`` reads there where a name lives.
 """
 
 from __future__ import annotations
 
-import builtins
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from threading import Lock
-from types import SimpleNamespace
 from typing import Any
 
-ONE_AT_A_TIME = Lock()  # packages that threads import at the same time
 
-
-@contextmanager
-def on_demand(package: dict[str, Any]) -> Iterator[None]:
-    """Within it, ``from … import …`` is noted, and done when somebody asks the package for one of the names.
-
-    Parameters
-    ----------
-    package
-        Its ``globals()``.  Imports of other modules are left alone; a submodule is imported from the package itself.
-    """
-    home: dict[str, str] = {}
-
-    def note(name: str, importer: Any = None, local: Any = None, wanted: Any = (), level: int = 0) -> Any:
-        if importer is not package:
-            return usual(name, importer, local, wanted, level)
-        names = dict.fromkeys(wanted, name)
-        home.update(names)
-        return SimpleNamespace(**names)  # so that the statement finds what it asks for
+def on_demand(package: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package that imports its exports under ``TYPE_CHECKING``."""
 
     def attribute(name: str) -> Any:
-        if name not in home:
-            raise AttributeError(f"module {this!r} has no attribute {name!r}{_elsewhere(this, name)}")
-        submodule = home[name] == this
-        value = import_module(f"{this}.{name}") if submodule else getattr(import_module(home[name]), name)
-        package[name] = value  # the next access finds it at once
+        home = _homes(package).get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{_elsewhere(package, name)}")
+        value = import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
+        setattr(sys.modules[package], name, value)  # the next access finds it at once
         return value
 
-    this: str = package["__name__"]
-    with ONE_AT_A_TIME:
-        usual = builtins.__import__
-        builtins.__import__ = note  # type: ignore[assignment]
-        try:
-            yield
-        finally:
-            builtins.__import__ = usual
-    for name in home:
-        del package[name]
-    package["__getattr__"] = attribute
+    return attribute
+
+
+@cache
+def _homes(package: str) -> dict[str, str]:
+    """The module of each name that a package imports under ``TYPE_CHECKING``; of a submodule, the package."""
+    import ast
+
+    spec = sys.modules[package].__spec__
+    source = spec.loader.get_source(package)  # type: ignore[union-attr]  # a package that runs has a loader
+    return {
+        name.name: node.module
+        for block in ast.parse(source).body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for name in node.names
+    }
 
 
 def package_version() -> str:

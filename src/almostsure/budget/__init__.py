@@ -3,9 +3,11 @@
 Its exports are imported on demand, so that the process that checks a certificate loads no engine.
 """
 
+from typing import TYPE_CHECKING
+
 from almostsure.exports import on_demand
 
-with on_demand(globals()):
+if TYPE_CHECKING:
     from almostsure.budget.certificate import check_minimal_budget, check_upper
     from almostsure.budget.explain import Explanation
     from almostsure.budget.grow import GrowingBudget
@@ -13,6 +15,8 @@ with on_demand(globals()):
     from almostsure.budget.minimal import INFINITE, MinimalBudget
     from almostsure.budget.solve import minimal_budget
     from almostsure.budget.tank import least_capacity, least_levels
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "INFINITE",

@@ -3,9 +3,11 @@
 ``docs/learning.md`` says which guarantee each way gives.
 """
 
+from typing import TYPE_CHECKING
+
 from almostsure.exports import on_demand
 
-with on_demand(globals()):
+if TYPE_CHECKING:
     from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
     from almostsure.learn.comparison.compare import compare
     from almostsure.learn.comparison.result import Comparison
@@ -19,6 +21,8 @@ with on_demand(globals()):
     from almostsure.learn.sampling.crew import RayCluster
     from almostsure.learn.sampling.env_sampler import EnvSampler
     from almostsure.learn.sampling.samplers import FunctionSampler, Sampler
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "ByName",

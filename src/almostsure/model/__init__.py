@@ -1,8 +1,10 @@
 """The Markov decision process, and the ways into and out of it."""
 
+from typing import TYPE_CHECKING
+
 from almostsure.exports import on_demand
 
-with on_demand(globals()):
+if TYPE_CHECKING:
     from almostsure.model.build.damage import known_damage
     from almostsure.model.build.examples import example, example_names
     from almostsure.model.build.function import from_function
@@ -27,6 +29,8 @@ with on_demand(globals()):
     from almostsure.model.storm.read import from_prism
     from almostsure.model.storm.write import to_storm
     from almostsure.model.umb.files import load
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "ENDED",

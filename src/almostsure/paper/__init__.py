@@ -12,15 +12,19 @@ are named as in the paper and numbered by kind, in the order in which they appea
 :data:`CLAIMS` lists all of them, and :func:`reproduce` runs them and writes tables, figures and a report.
 """
 
+from typing import TYPE_CHECKING
+
 from almostsure.exports import on_demand
 
-with on_demand(globals()):
+if TYPE_CHECKING:
     from almostsure.budget.reference import algorithm_1, barrier, budget_operator
     from almostsure.paper.claim import Check, Claim
     from almostsure.paper.experiments import experiment
     from almostsure.paper.history import augment_history, forget_budget, from_history_policy, to_history_policy
     from almostsure.paper.reproduction import CLAIMS, Reproduction, check, reproduce
     from almostsure.policy.augment import augment
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     # Claims

@@ -14,15 +14,19 @@ A shield is a :class:`Guard`: wrappers, learners and exports speak to that proto
 carried along a run.
 """
 
+from typing import TYPE_CHECKING
+
 from almostsure.exports import on_demand
 
-with on_demand(globals()):
+if TYPE_CHECKING:
     from almostsure.shield.feasible import Violation
     from almostsure.shield.horizon import HorizonShield
     from almostsure.shield.inside import Restricted, Trimmed, restrict, trim
     from almostsure.shield.monitored import MonitoredShield
     from almostsure.shield.protocol import Guard, Run
     from almostsure.shield.shield import Shield
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "Guard",

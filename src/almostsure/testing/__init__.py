@@ -8,15 +8,19 @@
   any size.
 """
 
+from typing import TYPE_CHECKING
+
 from almostsure.exports import on_demand
 
 # On demand, because only the strategies need Hypothesis.
-with on_demand(globals()):
+if TYPE_CHECKING:
     from almostsure.model.build.grid import grid_family
     from almostsure.testing.environments import check_shielded_env
     from almostsure.testing.families import chain, garnet, ladder, rings
     from almostsure.testing.models import Transitions, mdps, transitions
     from almostsure.testing.unions import random_union
+else:
+    __getattr__ = on_demand(__name__)
 
 __all__ = [
     "Transitions",
