@@ -92,16 +92,16 @@ def surely_leave(graph: Graph, leaving: Bools) -> tuple[Bools, Bools, Ints]:
     while True:
         usable = live[graph.owner] & ~graph.having(~live[graph.entry_state])
         policy = np.full(graph.num_states, -1)
-        frontier = _give(policy, graph.owner, np.flatnonzero(usable & leaving))
+        frontier = give(policy, graph.owner, np.flatnonzero(usable & leaving))
         while frontier.size:
             choices = np.unique(back[frontier].indices)
-            frontier = _give(policy, graph.owner, choices[usable[choices]])
+            frontier = give(policy, graph.owner, choices[usable[choices]])
         if ((policy >= 0) == live).all():
             return live, usable, policy
         live = policy >= 0
 
 
-def _give(policy: Ints, owner: Ints, choices: Ints) -> Ints:
+def give(policy: Ints, owner: Ints, choices: Ints) -> Ints:
     """Give each state without a choice one of these; returns the states that got one."""
     fresh = choices[policy[owner[choices]] < 0]
     policy[owner[fresh][::-1]] = fresh[::-1]

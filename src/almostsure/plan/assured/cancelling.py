@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from almostsure.errors import LimitReached
-from almostsure.model.arrays import spans
 from almostsure.model.mdp import Bools, Floats, Ints
-from almostsure.plan.programme.flow import Flow, end_components
+from almostsure.plan.programme.flow import Flow, end_components, spread
 from almostsure.plan.programme.highs import FEASIBLE
 from almostsure.plan.programme.means import mean_gain
 from almostsure.policy.evaluation.linear import SuperLU
@@ -92,14 +91,7 @@ def _solve(matrix: Any, right: Floats) -> Floats:
 def lead_to(flow: Flow, inner: Bools, goals: Ints) -> Ints:
     """For each state that can get to a goal by ``inner`` choices, one that comes nearer; −1 elsewhere and at goals."""
     policy = np.full(flow.num_states, -1)
-    is_done = np.zeros(flow.num_states, np.bool_)
-    is_done[goals] = True
-    back = flow.moves.tocsc()
-    frontier = goals
-    while frontier.size:
-        rows = np.unique(back.indices[spans(back.indptr, frontier)[0]])
-        rows = rows[inner[rows] & ~is_done[flow.owner[rows]]]
-        policy[flow.owner[rows][::-1]] = rows[::-1]
-        frontier = np.unique(flow.owner[rows])
-        is_done[frontier] = True
+    policy[goals] = 0
+    spread(flow, policy, inner)
+    policy[goals] = -1
     return policy

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan import graph
 from almostsure.policy.evaluation.chain import add_up
@@ -200,6 +201,15 @@ def touches(moves: Any, states: Bools) -> Bools:
 def reachable(flow: Flow) -> Bools:
     """Which states can be reached from the start, [states]."""
     return _spread(_graph(flow, np.ones(flow.num_choices, np.bool_)), flow.initial > 0)
+
+
+def spread(flow: Flow, choice: Ints, allowed: Bools) -> None:
+    """Give states without a choice an allowed one that may lead to a state with one, as far as that goes."""
+    back = flow.moves.tocsc()
+    frontier: Ints = np.flatnonzero(choice >= 0)
+    while frontier.size:
+        rows = np.unique(back.indices[spans(back.indptr, frontier)[0]])
+        frontier = graph.give(choice, flow.owner, rows[allowed[rows]])
 
 
 def end_components(flow: Flow, allowed: Bools) -> tuple[Ints, Bools]:

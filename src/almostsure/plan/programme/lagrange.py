@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from almostsure.errors import LimitReached
-from almostsure.model.arrays import spans
-from almostsure.model.mdp import Bools, Floats, Ints
-from almostsure.plan.programme.flow import Flow, end_components
+from almostsure.model.mdp import Floats, Ints
+from almostsure.plan.graph import give
+from almostsure.plan.programme.flow import Flow, end_components, spread
 from almostsure.policy.evaluation.chain import add_up
 from almostsure.policy.evaluation.linear import SuperLU
 from almostsure.progress import Bar
@@ -149,7 +149,7 @@ class Priced:
         full[whole.owner[stop[stops]]] = stop[stops]
         leaves = chosen[~whole.is_stop[chosen]]
         full[whole.owner[leaves]] = leaves
-        _spread(whole, full, self.inner)
+        spread(whole, full, self.inner)
         visits = _solve(whole.moves[full], self.discount, whole.initial, transposed=True)
         result = np.zeros(whole.num_choices)
         result[full] = np.maximum(visits, 0.0)
@@ -357,24 +357,8 @@ def leading_home(flow: Flow, slack: Floats, tight: float) -> Ints:
     """A choice for each state such that all of them together lead to a stop; tight ones wherever that works."""
     choice = np.full(flow.num_states, -1)
     for allowed in (slack <= tight, np.ones(flow.num_choices, np.bool_)):
-        _settle(choice, flow.owner, np.flatnonzero(allowed & flow.is_stop))
-        _spread(flow, choice, allowed)
+        give(choice, flow.owner, np.flatnonzero(allowed & flow.is_stop))
+        spread(flow, choice, allowed)
     # With a discount there may be no stop to lead to; then the best choice will do.
     best = np.minimum.reduceat(slack, flow.choice_ptr[:-1])
     return np.where(choice >= 0, choice, _first_at(slack, best, flow))
-
-
-def _spread(flow: Flow, choice: Ints, allowed: Bools) -> None:
-    """Give states without a choice an allowed one that may lead to a state with one, as far as that goes."""
-    back = flow.moves.tocsc()
-    frontier: Ints = np.flatnonzero(choice >= 0)
-    while frontier.size:
-        rows = np.unique(back.indices[spans(back.indptr, frontier)[0]])
-        frontier = _settle(choice, flow.owner, rows[allowed[rows]])
-
-
-def _settle(choice: Ints, owner: Ints, ready: Ints) -> Ints:
-    """Give the states without a choice one of the ready ones; the states that got one."""
-    fresh = ready[choice[owner[ready]] < 0]
-    choice[owner[fresh][::-1]] = fresh[::-1]
-    return np.unique(owner[fresh])
