@@ -157,3 +157,81 @@ def test_a_pair_is_a_memory_and_a_damage(field):
         product(field, Monitor("x", lambda memory, s, a, *_: (s, "left")))
     pairs = product(field, Monitor("x", lambda memory, s, a, *_: ((s, a), None)))
     assert (0, 0) in pairs.origin.parts.memories
+
+
+def test_what_each_monitor_says_at_its_limits():
+    spending, tank = SecondBudget(0, 5), Refill(1, 4, at=[0])
+    assert [spending.read(2, cost) for cost in (0, 1, 2, 3)] == [2, 1, 0, FORBIDDEN]
+    assert [tank.read(2, (cost, 0)) for cost in (0, 1, 2, 3)] == [2, 1, 0, FORBIDDEN]
+    assert [tank.read(2, (cost, 1)) for cost in (0, 2, 3)] == [4, 4, FORBIDDEN]
+    assert [Steps(9).read(left, 0) for left in (3, 2, 1, 0)] == [2, 1, ENDED, (ENDED, 0)]
+    assert (spending.start, tank.start, Refill(1, 4, [0], 0).start, Refill(1, 4, [0], 4).start) == (5, 4, 0, 4)
+    assert (SecondBudget(0, 0).start, Refill(1, 0, [0]).start, Steps(0).start) == (0, 0, 0)
+    for level in (-1, 5):
+        with pytest.raises(ArgumentError, match=f"^level must be 0 … 4, the capacity; got {level}$"):
+            _ = Refill(1, 4, [0], level).start
+    rule = Automaton({("a", "x"): "b", ("a", frozenset("xy")): "c", ("b", frozenset("x")): "trap"}, "a", ["trap"])
+    assert [rule.read("a", frozenset(letter)) for letter in ("", "x", "xy")] == ["a", "b", "c"]
+    assert rule.read("b", frozenset("x")) is FORBIDDEN
+    with pytest.raises(
+        ModelError, match=r"^the automaton has no edge from 'b' for frozenset\(\{'[xy]', '[xy]'\}\)\. Add"
+    ):
+        rule.read("b", frozenset("xy"))
+
+
+def test_a_product_state_by_state():
+    """Two steps that hurt, of which the monitor counts one; the third must never happen."""
+    rows = [(0, 0, 0, 0.5, 1, 2), (0, 0, 1, 0.5, 3, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[1], labels={"home": [1]})
+    model = product(
+        mdp, Monitor(2, lambda left, s, a, t, d, labels: (left - 1, 7) if d and left else FORBIDDEN if d else left)
+    )
+    assert model.state_names == ("0 | 2", "1 | 2", "0 | 1", "1 | 1", "0 | 0", "1 | 0", "forbidden")
+    assert {name: np.flatnonzero(holds).tolist() for name, holds in model.labels.items()} == {
+        "home": [1, 3, 5], "forbidden": [6],
+    }  # fmt: skip
+    found = [[(o.next_state, o.reward, o.damage) for o in model.outcomes(s, 0)] for s in (0, 2, 4, 6)]
+    assert found == [[(1, 3, 0), (2, 1, 7)], [(3, 3, 0), (4, 1, 7)], [(5, 3, 0), (6, 1, 1)], [(6, 0, 1)]]
+    assert model.is_terminal().tolist() == [False, True, False, True, False, True, False]
+    parts = model.origin.parts
+    assert (parts.states.tolist(), parts.memories) == ([0, 1, 0, 1, 0, 1, -1], [2, 2, 1, 1, 0, 0, None])
+
+
+def test_limits_of_products_are_exact(field, monkeypatch):
+    model = product(field, Steps(3))
+    assert product(field, Steps(3), max_states=model.num_states - 1) == model  # the end of counting is not a pair
+    with pytest.raises(
+        LimitReached, match=rf"max_states = {model.num_states - 2} states; one of the last is state \d with 1"
+    ):
+        product(field, Steps(3), max_states=model.num_states - 2)
+    monkeypatch.setattr("almostsure.model.products.MAX_MEMORIES", 3)
+    assert product(field, Steps(3)) == model
+    with pytest.raises(
+        LimitReached, match=r"^the monitor remembers more than 3 different things, such as 1\. Does it grow"
+    ):
+        product(field, Steps(4))
+
+
+@pytest.mark.parametrize("damage", [0, 255, np.int64(7)])
+def test_damages_that_a_monitor_may_say(field, damage):
+    assert product(field, Monitor(0, lambda memory, *_: (memory, damage))).max_damage == damage
+
+
+@pytest.mark.parametrize("damage", [-1, 256, True, 1.0])
+def test_damages_that_a_monitor_must_not_say(field, damage):
+    with pytest.raises(ModelError, match=rf"is \(memory, damage\), damage 0 … 255; got \(0, {damage}\)\. Return"):
+        product(field, Monitor(0, lambda memory, *_: (memory, damage)))
+
+
+def test_amounts_name_the_first_and_count_the_others(field):
+    wrong = np.zeros(field.num_outcomes)
+    wrong[[3, 5]] = 0.5, -1
+    where = r"0\.5 at choice 3 \(state 1, action 'left'\) \(and 1 more outcome\)$"
+    with pytest.raises(ModelError, match=f"^damage must be a whole number, 0 or more; got {where}"):
+        product(field, SecondBudget(wrong, 3))
+    large = np.zeros(field.num_outcomes)
+    large[0] = 2**31 - 1
+    product(field, SecondBudget(large, 3))
+    large[0] = 2**31
+    with pytest.raises(ModelError, match=r"got 2\.14748e\+09 at choice 0"):
+        product(field, SecondBudget(large, 3))
