@@ -236,3 +236,16 @@ def test_bad_input():
         minimal_budget(from_transitions([0], [0], [0], [1], [0], [1]), horizon=3).at(4)
     with pytest.raises(ArgumentError, match=r"Shield\(minimal_budget\(mdp\)\); got HorizonBudget"):
         asure.Shield(minimal_budget("paper", horizon=3))
+
+
+def test_large_problems_are_solved_by_compiled_code(monkeypatch):
+    assert module.SMALL_WORK == 2_000_000
+    pit = from_transitions([0], [0], [0], [1], [0], [1])
+    monkeypatch.setattr(module, "iterate_compiled", lambda *_: pytest.fail("compiled"))
+    for work, steps, compiled in ((3, 3, False), (2, 3, True)):
+        monkeypatch.setattr(module, "SMALL_WORK", work)
+        if compiled:
+            with pytest.raises(pytest.fail.Exception, match="compiled"):
+                minimal_budget(pit, horizon=steps)
+        else:
+            assert minimal_budget(pit, horizon=steps).of(0) == steps

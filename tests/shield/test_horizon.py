@@ -102,3 +102,37 @@ def test_refusals():
     run = calm.begin(calm.mdp.initial_state, 9)
     with pytest.raises(ModelMismatch, match="impossible"):
         calm.after(run, 0, int(np.flatnonzero(calm.mdp.is_terminal())[0]), 0)
+
+
+def test_a_horizon_shield_in_words_and_at_its_limits():
+    pit = from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [0, 0], [0, 1], state_names=["rim", "pit"])
+    shield = HorizonShield(minimal_budget(pit, horizon=4))
+    assert repr(shield) == "<HorizonShield: for 4 steps; the start needs a budget of 2 for 4 steps (2 states)>"
+    assert shield.begin("rim", 2) == (0, 2, 4)
+    with pytest.raises(
+        NoSafeAction, match=r"^no action of state 0 'rim' is safe for 4 steps with 1 left: it needs 2\.$"
+    ):
+        shield.begin("rim", 1)
+    assert [shield.allowed("pit", 2, steps).tolist() for steps in (1, 2, 3, 4)] == [[0]] * 4
+    with pytest.raises(
+        NoSafeAction, match=r"^no action of state 1 'pit' is safe for 3 steps with 1 left: it needs 2\.$"
+    ):
+        shield.allowed("pit", 1, 3)
+    with pytest.raises(
+        NoSafeAction, match=r"^no action of state 1 'pit' is safe for 1 steps with -1 left: the budget is over"
+    ):
+        shield.allowed("pit", -1, 1)
+    with pytest.raises(ArgumentError, match=r"^steps_left must be at most the horizon 4; got 5$"):
+        shield.allowed("rim", 2, 5)
+    with pytest.raises(
+        NoSafeAction, match=r"^no step is left of the horizon 4 at state 1 'pit': nothing is promised beyond"
+    ):
+        shield.mask([0, 1], [2, 2], [1, 0])
+    assert shield.within(4) is shield.within(5) is shield
+    assert (shield.within(3).horizon, shield.within(0).horizon) == (3, 0)
+    run = shield.begin("rim", 2)
+    for state in (1, 0, 1, 0):
+        run = shield.after(run, 0, state)
+    assert run == (0, 0, 0)
+    with pytest.raises(ArgumentError, match=r"^the horizon is over: no step is left in which anything was promised"):
+        shield.after(run, 0, 1)

@@ -509,3 +509,39 @@ def test_as_many_next_states_as_states():
     run = shield.begin(np.array([mdp.initial_state] * 2), 2)
     with pytest.raises(ValueError, match="as many states, actions and next states"):
         shield.after(run, np.array([0, 0]), np.array([0, 0, 0]))
+
+
+@pytest.mark.parametrize("wrong", [-1, 4, 2**62])
+def test_few_look_ups_are_checked_as_many_are(shield: Shield, wrong: int) -> None:
+    for count in (1, 3000):
+        states, left = np.full(count, 3), np.zeros(count, np.int64)
+        assert shield.mask(states, left).tolist() == [[True, False, False]] * count
+        states[-1] = wrong
+        with pytest.raises(UnknownName, match=rf"^unknown state {wrong}\. States are 0 … 3\.$"):
+            shield.mask(states, left)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4, 5])
+def test_chunks_of_any_size_say_the_same(shield: Shield, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    states, left = np.array([0, 1, 3, 0, 3]), np.array([1, 2, 0, 2, 5])
+    expected = by_hand(shield, states, left)
+    monkeypatch.setattr("almostsure.shield.shield.CHUNK", chunk)
+    for few in (0, 4, 5):
+        monkeypatch.setattr("almostsure.shield.shield.FEW", few)
+        assert np.array_equal(shield.mask(states, left), expected)
+        assert np.array_equal(shield.mask(states[[1, 3]], 2), expected[[1, 3]])
+        with pytest.raises(
+            NoSafeAction, match=r"'ledge' is safe with 1 left \(the first of 2 such look-ups among 5\): it"
+        ):
+            shield.mask(states, left - np.array([0, 1, 0, 2, 0]))
+
+
+def test_the_memory_of_a_random_policy_is_asked_for(shield: Shield, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("almostsure.shield.shield.require", lambda *given: asked.append(given))
+    policy = shield.random_policy(3)
+    assert asked == [(8 * 4 * 6, "the random shielded policy", "Ask shield.allowed as you go instead.")]
+    assert policy.probabilities("start", 3).tolist() == [0.5, 0.5, 0]
+    with pytest.raises(Infeasible, match=r"^a budget of 0 is not enough at the start: state 0 'start' needs 1\.$") as e:
+        shield.random_policy(0)
+    assert e.value.needed == 1

@@ -363,6 +363,12 @@ def test_kernels_are_cached_and_let_other_threads_run():
     assert not [name for name, kernel in found.items() if type(kernel._cache).__name__ == "NullCache"]
 
 
+def test_limits_lie_where_they_were_measured():
+    """They decide how long it takes and how often it reports, not what comes out; see tests/model/test_limits.py."""
+    assert (levels.SLOW_SWEEPS, levels.FEW, levels.PATIENCE) == (8, 1 / 16, 2**21)
+    assert (levels.THREADS, levels.ROUNDS, peeling.NEVER) == (2, 4, 2**40)
+
+
 @pytest.mark.parametrize(
     ("sizes", "width"),
     [([1], 1), ([1, 1, 1], 1), ([2, 2], 2), ([2, 1], 0), ([1, 2], 0), ([3] * 5000, 3), ([3] * 4096, 3)]

@@ -183,6 +183,38 @@ def test_the_family_is_seeded_and_has_its_shape():
     assert np.flatnonzero(mdp.is_terminal()).tolist() == [899]
 
 
+def test_the_family_is_what_it_always_was():
+    """Benchmarks and their numbers rest on it."""
+    assert grid_family(16, seed=5, pits=0.02).layout.text == (
+        "S......~~..~~~~~", "..........~~~~~~", "....X......~~~~~", "~.~X....X..~~~~~", "~~~~~~......~~~~",
+        "~~~~~~~.~.....~.", "~~~~~~~~........", "~~~~~~~~~.......", "~~~~~~~~~.......", "~~~~X~~~~...~...",
+        "~~~~~~~~~~......", "~X~~~~~~~.......", "~~~~~~~~~X..~...", "~~~~~~~~~.......", "~~~~~~~~......~.",
+        "~~~~~~~~.......G",
+    )  # fmt: skip
+    mdp = grid_family(2, hazard=0, lakes=0, pits=0)
+    assert mdp.layout.text == ("S.", ".G")
+    assert outcomes(mdp, "r0c0", "east") == {"r0c1": (pytest.approx(0.9), 0, 0), "r1c1": (0.1, 1, 0)}
+
+
+def test_names_up_to_a_number_of_states(monkeypatch):
+    for most, names in ((2, ("r0c0", "r0c1")), (1, None)):
+        monkeypatch.setattr("almostsure.model.build.grid.MOST_NAMES", most)
+        assert from_map("SG").state_names == names
+
+
+def test_cells_at_their_limits():
+    assert from_map("SwG", legend={"w": 255}).max_damage == 255
+    assert from_map("SwG", legend={"w": 0}).max_damage == 0
+    for wrong in ({"damage": -1}, {"damage": 256}, {"damage": 0.5}):
+        with pytest.raises(ModelError, match=f"^a cell's damage must be an integer 0 … 255; got {wrong['damage']}$"):
+            Cell(**wrong)
+    for wrong in ({"wall": True, "start": True}, {"wall": True, "terminal": True}, {"wall": True, "stuck": True}):
+        with pytest.raises(ModelError, match="must be one of wall, terminal and stuck, and no wall is a start; got"):
+            Cell(**wrong)
+    Cell(terminal=True, start=True)
+    Cell(stuck=True, start=True)
+
+
 def test_large_maps_have_no_names():
     mdp = grid_family(320)
     assert mdp.state_names is None
