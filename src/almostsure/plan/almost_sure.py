@@ -134,8 +134,10 @@ def _from_the_start(
     pairs = layers.solve_pairs(mdp, of_choice, starts, **options)
     at = pairs.at(starts)
     layers.check_bounded(mdp, pairs, at)
-    choice = layers.choice_table(pairs, (budget + 1, mdp.num_states))
-    return choice, at_start(mdp, pairs.lower[at]), at_start(mdp, pairs.upper[at]), pairs.proved
+    lower, upper, proved = at_start(mdp, pairs.lower[at]), at_start(mdp, pairs.upper[at]), pairs.proved
+    graph, play, plainly = pairs.graph, pairs.play, pairs.plainly
+    del pairs  # with its numbers, which take as much memory as the table
+    return layers.choice_table(graph, play, (budget + 1, mdp.num_states), plainly), lower, upper, proved
 
 
 def _too_little(mdp: MDP, budget: int) -> Infeasible:

@@ -16,6 +16,7 @@ from almostsure.errors import UnboundedReturn
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.assured import explore
 from almostsure.plan.assured.engine import Engine, Pairs, call
+from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.ties import break_ties
 
 ATTEMPTS = 3  # at bounds that are close enough
@@ -143,13 +144,18 @@ def tabulate(mdp: MDP, pairs: Pairs, budget: int) -> Layers:
     shape = (budget + 1, mdp.num_states)
     lower, upper = np.full(shape, np.nan), np.full(shape, np.nan)
     call(explore.tabulate_bounds, pairs.graph, pairs.lower, pairs.upper, lower, upper, plainly=pairs.plainly)
-    return Layers(lower=lower, upper=upper, choice=choice_table(pairs, shape), proved=pairs.proved)
+    return Layers(
+        lower=lower,
+        upper=upper,
+        choice=choice_table(pairs.graph, pairs.play, shape, pairs.plainly),
+        proved=pairs.proved,
+    )
 
 
-def choice_table(pairs: Pairs, shape: tuple[int, int]) -> npt.NDArray[np.int32]:
+def choice_table(graph: Graph, play: Ints, shape: tuple[int, int], plainly: bool) -> npt.NDArray[np.int32]:
     """The policy's choices, one row per remaining budget; −1 where it says nothing."""
     table = np.full(shape, -1, np.int32)
-    call(explore.tabulate, pairs.graph, pairs.play, table, plainly=pairs.plainly)
+    call(explore.tabulate, graph, play, table, plainly=plainly)
     table.flags.writeable = False  # so that policies need no copy
     return table
 
