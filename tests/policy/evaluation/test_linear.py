@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
+from almostsure.policy.evaluation import linear
 from almostsure.policy.evaluation.linear import Eliminated, Leaking, Refining, SuperLU
 from almostsure.policy.evaluation.wide import Wide, total, wide
 
@@ -104,3 +106,57 @@ def test_a_factorisation_refines_what_it_solves() -> None:
     factor = SuperLU(matrix)
     assert factor.refined(np.array([1.0, 4.0])).tolist() == [1.0, 1.0]
     assert factor.refined(np.array([2.0, 3.0]), transposed=True).tolist() == [1.0, 1.0]
+
+
+def test_errors_are_as_large_as_the_proof_says() -> None:
+    """Two states, of which the first leads to the second with 1/2: the inverse is (1, 1/2; 0, 1)."""
+    row, column, weight, leak = np.array([0]), np.array([1]), wide(np.array([0.5])), wide(np.array([0.5, 1.0]))
+    right, slack = np.array([[4.0], [8.0]]), np.array([[1e-3], [2e-3]])
+    eliminated = Eliminated(row, column, weight, leak)
+    value, error = eliminated.solve(wide(right), 0 * slack)
+    assert value.high[:, 0].tolist() == [8, 8]
+    lost = ((2 + 4) ** 3 + 64 * 2 + 1 + 16) * 2.0**-102  # of the inverse, and of sums of pairs
+    assert error[:, 0] == pytest.approx([1.01 * lost * 8, 1.01 * lost * 8], rel=1e-9)
+    assert eliminated.solve(wide(right), slack).error[:, 0] == pytest.approx([1.01 * 2e-3, 1.01 * 2e-3], rel=1e-9)
+    often, gone = eliminated.visits(np.array([1.0, 3.0]))
+    assert often.tolist() == [1, 3.5]
+    assert gone == pytest.approx(4 * 6 * 2.0**-52, rel=1e-9)
+    refining = Refining(row, column, weight, leak)
+    proved = 1.01 * 2e-3 * (1 + 2.0**-10)
+    # one bound serves every row: that of the largest miss, here of both
+    found = refining.solve(wide(right), np.full((2, 1), 2e-3))
+    assert (found.value.high[:, 0].tolist(), refining.visits(np.array([1.0, 3.0])).often.tolist()) == ([8, 8], [1, 3.5])
+    assert found.error[:, 0] == pytest.approx([1.5 * proved, proved], rel=1e-6)
+    assert (refining.solve(wide(right), 0 * slack).error < 1e-28).all()
+    assert refining.visits(np.array([1.0, 3.0])).lost < 1e-28
+
+
+def test_what_is_chosen_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elimination up to a size, refinement above it, and elimination again where its digits are not good enough."""
+    leak, nothing = wide(np.ones(3)), np.zeros(0, int)
+    right, slack, mass = wide(np.ones((3, 1))), np.zeros((3, 1)), np.ones(3)
+    for most, last, good, kinds in ((3, 9, 1, "E"), (2, 9, 1, "R"), (2, 3, -1, "RE"), (2, 2, -1, "R")):
+        used: list[str] = []
+        monkeypatch.setattr(linear, "ELIMINATED", most)
+        monkeypatch.setattr(linear, "ELIMINATED_LAST", last)
+        for name in ("GOOD", "CLOSE", "NOTHING"):
+            monkeypatch.setattr(linear, name, good)
+        for kind in (Eliminated, Refining):
+
+            def made(*given: Any, kind: Any = kind, used: list[str] = used) -> Any:
+                used.append(kind.__name__[0])
+                return kind(*given)
+
+            monkeypatch.setattr(linear, kind.__name__, made)
+        for solve in (lambda found: found.solve(right, slack), lambda found: found.visits(mass)):
+            used.clear()
+            solve(Leaking(nothing, nothing, wide(np.zeros(0)), leak))
+            assert "".join(used) == kinds
+
+
+@pytest.mark.parametrize(("size", "parts"), [(2, [(0, 3)]), (4, [(0, 1), (1, 2), (2, 3)])])
+def test_columns_are_worked_on_together_while_they_are_small(
+    monkeypatch: pytest.MonkeyPatch, size: int, parts: list[tuple[int, int]]
+) -> None:
+    monkeypatch.setattr(linear, "TOGETHER", 6)
+    assert [(part.start, part.stop) for part in linear.together(size, 3)] == parts
