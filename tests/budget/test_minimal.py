@@ -155,6 +155,35 @@ def test_text_with_a_cap(named):
     assert "2 need more than 1" in text
 
 
+def test_the_whole_text():
+    """One state that needs 5, three that need nothing, and two pits."""
+    mdp = from_transitions([0, 4, 5], [0] * 3, [1, 4, 5], [1] * 3, [0] * 3, [5, 1, 1], terminal=[1, 2, 3])
+    minimal = minimal_budget(mdp)
+    assert repr(minimal) == (
+        "<MinimalBudget: the start needs a budget of 5 (6 states)\n"
+        "  states need 0 … 5 (2 levels); 2 need ∞\n"
+        "  solved by the plain engine; certificate verified>"
+    )
+    capped = minimal_budget(mdp, cap=4, check="never")
+    assert repr(capped) == (
+        "<MinimalBudget: no budget up to 4 suffices at the start (6 states)\n"
+        "  states need 0; 3 need more than 4\n"
+        "  solved by the plain engine; certificate not yet verified: check_minimal_budget>"
+    )
+    upper = check_upper(mdp, [6, 0, 0, 0, INFINITE, INFINITE])
+    assert repr(upper) == (
+        "<MinimalBudget, an upper bound: the start needs a budget of at most 6 (6 states)\n"
+        "  states need 0 … 6 (2 levels); 2 need ∞\n"
+        "  given; verified: never too small>"
+    )
+    with pytest.raises(
+        ArgumentError, match=r"^an upper bound cannot be explained: nothing forces it\. Use minimal_budget"
+    ):
+        upper.explain()
+    both = from_transitions([0, 1], [0, 0], [2, 2], [1] * 2, [0] * 2, [2, 5], terminal=[2], initial={0: 0.5, 1: 0.5})
+    assert (minimal_budget(both).worst_start(), minimal_budget(both).explain().needs) == (1, 5)
+
+
 def test_text_where_nothing_is_finite():
     text = repr(minimal_budget(from_transitions([0], [0], [0], [1], [0], [1])))
     assert "no finite budget suffices at the start" in text

@@ -6,6 +6,7 @@ import pytest
 import almostsure as asure
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
+from almostsure.model.arrays import Arrays
 from almostsure.shield import outcomes, table
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.table import DenseTable, SparseTable, narrowest, table_of
@@ -102,6 +103,25 @@ def test_damages_of_many_steps(mdp: asure.MDP, monkeypatch: pytest.MonkeyPatch, 
         ModelError, match=r"^damage must be an integer 0 … 255; got 256 at choice 0 \(state 0 'door', ac"
     ):
         found.damages(*places, [256])
+
+
+@pytest.mark.parametrize("dense", [1 << 22, 0])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2]])
+def test_damages_are_found_in_whatever_order_outcomes_are(
+    monkeypatch: pytest.MonkeyPatch, dense: int, order: list[int]
+) -> None:
+    """What is possible with one damage only is answered from the table, all else is asked about."""
+    monkeypatch.setattr(outcomes, "DENSE", dense)
+    arrays = Arrays(
+        choice_ptr=np.array([0, 1, 2, 3]), choice_action=np.array([1, 0, 2]), outcome_ptr=np.array([0, 4, 5, 6]),
+        successor=np.array([0, 1, 2, 2, 1, 2])[[*order, 4, 5]], probability=np.array([0.25] * 4 + [1, 1]),
+        reward=np.zeros(6), damage=np.array([7, 0, 3, 4, 9, 0], np.uint8)[[*order, 4, 5]],
+    )  # fmt: skip
+    found = Outcomes(asure.MDP(arrays, initial=(np.array([0]), np.ones(1))))
+    found._prepare()
+    places = np.array([(0, 1, 0), (0, 1, 1), (0, 1, 2), (1, 0, 1), (2, 2, 2), (0, 0, 0), (2, 2, 1), (1, 0, 3)]).T
+    assert found._look_up(*places[:, :7]).tolist() == [7, 0, -1, 9, 0, -1, -1]
+    assert found._look_up(*places).tolist() == [-1] * 8  # one is no state, so that each is asked about
 
 
 def test_transitions_are_numbered_below_a_limit(mdp: asure.MDP, monkeypatch: pytest.MonkeyPatch) -> None:
