@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from almostsure.plots import Axes
 
 TOLERANCE = 0.01  # by default: more budget has stopped paying when all that it could add is this share
-TEN = 10  # budgets above the least one that are looked at where none was asked for
-FEW = 8  # budgets above the least one that are looked at first
+TEN = 10  # budgets above the least one that are looked at first, and where none was asked for
 MANY = 1024  # and at most, unless the user says
 AFTER = 2  # budgets that are shown beyond the one from which more hardly pays
 ROUNDING = 1e-7  # times the limit, if above 1: what the solver's tolerance may hide
@@ -165,7 +164,7 @@ def _limit(mdp: MDP, minimal: MinimalBudget) -> float:
 
 def _until_it_pays(mdp: MDP, least: int, limit: float, share: float) -> Floats:
     """The curve up to a budget that is twice as large each time, until more stops paying."""
-    rows = FEW
+    rows = TEN
     while True:
         curve = assured_curve(mdp, least + rows)
         if rows >= MANY or limit == math.inf or _pays_until(curve, least, limit, share) is not None:
