@@ -124,6 +124,14 @@ def test_damages_are_found_in_whatever_order_outcomes_are(
     assert found._look_up(*places).tolist() == [-1] * 8  # one is no state, so that each is asked about
 
 
+def test_beyond_the_last_possible_transition_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "DENSE", 0)
+    mdp = asure.from_transitions([0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 0.5, 0.5], [0] * 3, [1, 2, 3], terminal=[1])
+    found = Outcomes(mdp)
+    found._prepare()
+    assert found._look_up(np.array([1, 1, 0]), np.array([0, 1, 1]), np.array([1, 1, 1])).tolist() == [0, -1, 3]
+
+
 def test_transitions_are_numbered_below_a_limit(mdp: asure.MDP, monkeypatch: pytest.MonkeyPatch) -> None:
     places = np.array([0]), np.array([2]), np.array([1])
     monkeypatch.setattr(outcomes, "LARGEST", 13)
