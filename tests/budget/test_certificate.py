@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almostsure import INFINITE, check_minimal_budget, from_transitions, minimal_budget
+from almostsure import INFINITE, check_minimal_budget, check_upper, from_transitions, minimal_budget
 from almostsure.budget import certificate
 from almostsure.budget.certificate import _find_compiled, _find_plain
 from almostsure.budget.reference import budget_operator
-from almostsure.errors import CertificateError, ModelError, ModelMismatch
+from almostsure.errors import ArgumentError, CertificateError, ModelError, ModelMismatch
 from almostsure.testing import mdps
 
 
@@ -246,6 +246,64 @@ def test_messages_use_names():
     )
     refused(mdp, changed(minimal, of_choice={0: 0}), "it claims 0, but an outcome costs 1")
     refused(mdp, changed(minimal, of_state={0: 1}), re.escape("state 0 'circle' must be the least of its choices"))
+
+
+def test_each_condition_in_words():
+    """The door leads by a slip of 2 to the ramp, which hurts by 1; in the loft one goes round without damage."""
+    mdp = from_transitions(
+        [0, 0, 1, 2, 2], [0, 1, 0, 0, 1], [1, 3, 3, 2, 3], [1] * 5, [0] * 4 + [1], [2, 4, 1, 0, 0], terminal=[3],
+        state_names=["door", "ramp", "loft", "end"], action_names=["slip", "jump"],
+    )  # fmt: skip
+    minimal = minimal_budget(mdp)
+    assert (minimal.of_state.tolist(), minimal.of_choice.tolist()) == ([3, 1, 0, 0], [3, 4, 1, 0, 0, 0])
+    jump = "the budget of choice 1 (state 0 'door', action 'jump') is too"
+    for claimed, condition, message in (
+        (3, 2, f"{jump} small: it claims 3, but an outcome costs 4"),
+        (INFINITE, 3, f"{jump} large: it claims ∞, but no outcome costs more than 4"),
+    ):
+        wrong = changed(minimal, of_choice={1: claimed})
+        assert verdict(mdp, wrong) == (condition, 1)
+        error = refused(mdp, wrong)
+        assert (str(error), error.choice, error.state) == (message, 1, 0)
+    loop = from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [0, 1], [0, 2], terminal=[1], state_names=["loft", "end"])
+    stuck = consistent(minimal_budget(loop), np.array([2, 2, 0]))
+    assert verdict(loop, stuck) == (4, 0)
+    assert str(refused(loop, stuck)) == (
+        "the budget of choice 0 (state 0 'loft', action 0) is not justified: nothing forces 2 damage when it is chosen"
+    )
+    error = refused(mdp, changed(minimal, of_state={1: 2}))
+    assert str(error) == "the budget of state 1 'ramp' must be the least of its choices' budgets, 1; got 2"
+    assert error.state == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            [2, 0, INFINITE],
+            r"^the value of state 0 is too small: it is 2, but whatever is played, an outcome costs 3\.$",
+        ),
+        (
+            [0, 0, 5],
+            r"state 0 is too small: it is 0, but whatever is played, an outcome costs 3 \(and 1 more state\)\.$",
+        ),
+        ([3, 0, INFINITE - 1], r"state 2 is too small: it is 2147483646, but .* an outcome costs ∞\.$"),
+    ],
+)
+def test_upper_bounds_that_are_too_small(values, message):
+    """A step of 3 to the end, and a pit."""
+    mdp = from_transitions([0, 2], [0, 0], [1, 2], [1, 1], [0, 0], [3, 1], terminal=[1])
+    with pytest.raises(CertificateError, match=message):
+        check_upper(mdp, values)
+    assert check_upper(mdp, [3, 0, INFINITE]).of_choice.tolist() == [3, 0, INFINITE]
+    assert check_upper(mdp, [4, 1, np.inf]).of_choice.tolist() == [4, 1, INFINITE]
+    for wrong, words in (
+        ([3, 0], r"values must be one number per state \(3\); got shape \(2,\)"),
+        ([3, -1, INFINITE], "values must be 0 … 2147483646, or ∞; got -1 at state 1"),
+        ([3, 0, INFINITE + 1], "values must be 0 … 2147483646, or ∞; got 2147483648 at state 2"),
+    ):
+        with pytest.raises(ArgumentError, match=f"^{words}$"):
+            check_upper(mdp, wrong)
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,7 @@ BROKEN = [
     ({"successor": np.array([0, 1, 2, 1])}, r"successors must lie in 0 … 1; got 2 at choice 1 \(state 0, action 1\)"),
     ({"successor": np.array([0, -1, -1, 1])}, r"in 0 … 1; got -1 at choice 0 .*\(and 1 more outcome\)"),
     ({"probability": np.array([0.5, 0.5, 0, 1])}, r"probabilities must lie in \(0, 1\]; got 0.0 at choice 1"),
+    ({"probability": np.array([0.5, -0.5, 1, 1])}, r"probabilities must lie in \(0, 1\]; got -0.5 at choice 0"),
     ({"probability": np.array([0.5, 0.5, np.nan, 1])}, r"probabilities must lie in \(0, 1\]; got nan at choice 1"),
     ({"probability": np.array([0.5, 0.4, 1, 1])}, r"choice 0 \(state 0, action 0\) must sum to 1"),
     ({"probability": np.ones(3)}, r"probability must have one entry per outcome \(4\); got 3"),
@@ -239,6 +240,25 @@ def test_the_place_is_right_in_every_chunk(monkeypatch, chunk, change, message, 
     with pytest.raises(ModelError, match=f"^{re.escape(message)}$") as caught:
         MDP(parts(**change), initial=(np.array([0]), np.ones(1)))
     assert {name: getattr(caught.value, name) for name in place} == place
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 5, 16])
+@pytest.mark.parametrize("at", range(12))
+def test_every_outcome_is_found_again(monkeypatch, chunk, at):
+    """Twelve outcomes of six choices of three states."""
+    monkeypatch.setattr("almostsure.model.build.validate.CHUNK", chunk)
+    changes = {"choice_ptr": [0, 2, 4, 6], "choice_action": [0, 1] * 3, "outcome_ptr": [0, 1, 4, 5, 8, 9, 12]}
+    reward = np.zeros(12)
+    reward[at] = np.inf
+    arrays = parts(
+        **{name: np.array(values) for name, values in changes.items()}, successor=np.zeros(12, int),
+        probability=np.array([1, *[0.25, 0.25, 0.5]] * 3), reward=reward, damage=np.zeros(12, np.uint8),
+    )  # fmt: skip
+    choice = [0, 1, 1, 1, 2, 3, 3, 3, 4, 5, 5, 5][at]
+    where = rf"choice {choice} \(state {choice // 2}, action {choice % 2}\)\.$"
+    with pytest.raises(ModelError, match=f"^rewards must be finite; got inf at {where}") as caught:
+        MDP(arrays, initial=(np.array([0]), np.ones(1)))
+    assert (caught.value.choice, caught.value.outcome) == (choice, at)
 
 
 def test_others_are_counted():
