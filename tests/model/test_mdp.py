@@ -203,6 +203,7 @@ BROKEN = [
     ({"successor": np.array([0, 1, 2, 1])}, r"successors must lie in 0 … 1; got 2 at choice 1 \(state 0, action 1\)"),
     ({"successor": np.array([0, -1, -1, 1])}, r"in 0 … 1; got -1 at choice 0 .*\(and 1 more outcome\)"),
     ({"probability": np.array([0.5, 0.5, 0, 1])}, r"probabilities must lie in \(0, 1\]; got 0.0 at choice 1"),
+    ({"probability": np.array([0.5, 0.5, 1 + 5e-10, 0])}, r"probabilities must lie in \(0, 1\]; got 0.0 at choice 2"),
     ({"probability": np.array([0.5, -0.5, 1, 1])}, r"probabilities must lie in \(0, 1\]; got -0.5 at choice 0"),
     ({"probability": np.array([0.5, 0.5, np.nan, 1])}, r"probabilities must lie in \(0, 1\]; got nan at choice 1"),
     ({"probability": np.array([0.5, 0.4, 1, 1])}, r"choice 0 \(state 0, action 0\) must sum to 1"),
