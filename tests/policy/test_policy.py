@@ -137,7 +137,8 @@ def test_models_by_name(tmp_path):
     policy = Policy.from_function("paper", lambda state: "right")
     assert policy == Policy.from_table("paper", ["right", "right"])
     policy.save(tmp_path / "right.policy")
-    assert Policy.load(tmp_path / "right.policy", "paper") == policy
+    for loader in (Policy, policy):
+        assert loader.load(tmp_path / "right.policy", "paper") == policy
 
 
 def test_a_mapping_on_state_and_remaining(mdp):

@@ -107,8 +107,11 @@ def test_refusals(mdp):
         MonitoredShield(Shield(minimal_budget(mdp)))
     shield = MonitoredShield(Shield(minimal_budget(quiet(mdp, 4))))
     other = int(np.flatnonzero(np.arange(mdp.num_states) != mdp.initial_state)[0])
-    with pytest.raises(NoSafeAction, match="runs begin in the initial states"):
-        shield.begin(other, 9)
+    where = rf"{mdp.describe_state(other)} is not one of them\. Build the product of a model that starts there\.$"
+    for states in (other, [mdp.initial_state, other]):
+        with pytest.raises(NoSafeAction, match=rf"^runs begin in the initial states of the model; {where}") as caught:
+            shield.begin(states, 9)
+        assert caught.value.state == other
     for memory in range(7, 150):
         with pytest.raises(ModelMismatch, match=f"is never reached with memory {memory}"):
             shield.allowed(mdp.initial_state, 9, memory)

@@ -80,6 +80,15 @@ def test_the_first_episodes_of_a_larger_job_are_those_of_a_smaller_one(paper, mo
     assert same([x[:100] for x in columns(large)], columns(small))
 
 
+def test_numpy_gives_up_after_a_number_of_steps(paper):
+    """Each step of ten episodes counts as ten, and 500 for moving them all on."""
+    episodes = simulate(paper(), [0, 0], 10, seed=0, max_steps=2)
+    tables, rules = episodes._tables, episodes._rules
+    assert play_plain(tables, rules, 0, 10, limit=1019) is None
+    for limit in (1020, None):
+        assert same(play_plain(tables, rules, 0, 10, limit=limit)[:3], columns(episodes)[:3])
+
+
 def test_seeds(paper):
     policy = {0: {"left": 0.5, "right": 0.5}, 1: 0}
     one, again, other = (simulate(paper(), policy, 50, seed=s) for s in (1, 1, 2))
