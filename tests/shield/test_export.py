@@ -84,7 +84,10 @@ def test_the_module_fails_closed(shield: Shield, tmp_path: Path) -> None:
 def test_it_needs_numpy_only(shield: Shield, tmp_path: Path) -> None:
     """Run where almostsure cannot be imported."""
     module, _ = shield.export_numpy(tmp_path / "robot_shield.py")
-    lines = [line for line in module.read_text().splitlines() if re.match(r"\s*(import|from) ", line)]
+    text = module.read_text()
+    assert text.startswith('"""')
+    assert '\n"""\n\nfrom __future__ import annotations\n' in text
+    lines = [line for line in text.splitlines() if re.match(r"\s*(import|from) ", line)]
     roots = {line.split()[1].split(".")[0] for line in lines}
     assert roots - set(sys.stdlib_module_names) == {"numpy"}
     code = (
