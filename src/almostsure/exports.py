@@ -35,6 +35,8 @@ def _homes(package: str) -> dict[str, str]:
 
     spec = sys.modules[package].__spec__
     source = spec.loader.get_source(package)  # type: ignore[union-attr]  # a package that runs has a loader
+    if source is None:
+        raise ImportError(f"{package} must be installed with the source of its __init__.py, which lists the exports")
     return {
         name.name: node.module
         for block in ast.parse(source).body

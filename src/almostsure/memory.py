@@ -62,4 +62,5 @@ def show(size: int) -> str:
 
 def untouched(size: int) -> npt.NDArray[np.float64]:
     """Zeros that take memory only where they are written to; NumPy may take them from what was freed, and clear it."""
-    return np.frombuffer(mmap.mmap(-1, 8 * max(size, 1)), np.float64, size)
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}  # not on Windows
+    return np.frombuffer(mmap.mmap(-1, 8 * max(size, 1), **private), np.float64, size)

@@ -18,7 +18,7 @@ def test_names_become_strings_of_c() -> None:
     assert f'robot_action_names[] = {{\n    "{"x" * 60}"\n    "x",\n}};\n' in text
     assert text.endswith("    return ROBOT_UNKNOWN_STATE;\n}\n\n#endif\n")
     assert "robot_state_named(const char *text)" in text
-    assert how_to_find(names, "robot") == "; robot_state_named(text) finds one by its name"
+    assert how_to_find(names, "robot") == "; with ROBOT_NAMES defined, robot_state_named(text) finds one by its name"
 
 
 def test_one_line_holds_sixty_characters() -> None:

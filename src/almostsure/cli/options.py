@@ -168,8 +168,8 @@ Budget = Annotated[
         "--budget",
         "-b",
         metavar="Δ",
-        help="The budget: no episode takes more damage than this. By default, of the least one that can be promised "
-        "and ten more, the first after which more hardly pays (with --horizon, the least).",
+        help="The budget: no episode takes more damage than this. By default the first, among the least safe one "
+        "and the next ten, after which more hardly pays (with --horizon, the least).",
     ),
 ]
 Limit = Annotated[

@@ -33,7 +33,7 @@ ARRAYS = (np.ndarray, np.generic)  # their __deepcopy__ does what pickling does
 
 @final
 class Frozen:
-    """Something as it was; calling it makes a copy.  TypeError, or whatever its parts raise, if it cannot be copied.
+    """Something as it was; calling it makes a copy.  What cannot be copied raises TypeError, or what its parts raise.
 
     Examples
     --------
@@ -109,14 +109,19 @@ def generators(thing: Any) -> Iterator[Any]:
             yield here
             continue
         parts = here.tolist() if isinstance(here, np.ndarray) and here.dtype == object else gc.get_referents(here)
-        fresh = {id(part): part for part in parts if id(part) not in met and not _is_constant(part)}
+        fresh = {id(part): part for part in parts if id(part) not in met and _may_hold(part)}
         met |= fresh
         waiting += fresh.values()
 
 
-def _is_constant(thing: Any) -> bool:
-    """Whether copies share it anyway; compiled functions hold the names of their module, which is no part of them."""
-    return isinstance(thing, CONSTANT) or (type(thing) is dict and "__builtins__" in thing)
+def _may_hold(thing: Any) -> bool:
+    """Whether it may be or hold a generator: no constants, and nothing that the garbage collector need not look into.
+
+    Compiled functions hold the names of their module, which is no part of them.
+    """
+    if not gc.is_tracked(thing) and not isinstance(thing, np.ndarray):
+        return False
+    return not isinstance(thing, CONSTANT) and not (type(thing) is dict and "__builtins__" in thing)
 
 
 def reseed(thing: Any, *seed: int) -> None:

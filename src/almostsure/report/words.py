@@ -113,7 +113,7 @@ def _about_budget(study: Study) -> list[str]:
     why = (
         "more budget adds nothing"
         if study.budget == study.least
-        else "of the least and ten more, the first after which more hardly pays"
+        else "among the least safe one and the next ten, the first after which more hardly pays"
     )
     return [f"{least}. No budget was asked for, so this report is about {study.budget:,}: {why}."]
 

@@ -58,7 +58,7 @@ def write_report(
         Of a continuous system or its upper budgets, the page shows two coordinates with a slider for a third, the safe
         set and a run inside it; the other arguments are for models.
     budget
-        The budget Δ.  By default, of the least one and ten more, the first after which more hardly pays.
+        The budget Δ.  By default, among the least safe one and the next ten, the first after which more hardly pays.
     limit, risk
         Of the plans to compare with: at most ``limit`` damage on average (by default ``budget``), and more than
         ``budget`` with a probability of at most ``risk`` (by default 0.05).

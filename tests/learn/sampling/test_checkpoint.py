@@ -104,7 +104,7 @@ def test_a_damaged_checkpoint_is_refused(hazard, tmp_path):
     arrays["times"][0] -= 1
     for position in ("[]", "{}", '{"chunk": -1}', '{"chunk": 1, "round": 0}'):
         save_file(arrays, path, {**header, "position": position})
-        with pytest.raises(CorruptFile, match="how far its run was"):
+        with pytest.raises(CorruptFile, match="the position of its run"):
             count_outcomes(hazard, 5, seed=4, checkpoint=path)
     save_file(arrays, path, {**header, "position": '{"chunk": 0}'})  # they would be drawn and counted once more
     with pytest.raises(CorruptFile, match="holds other samples than those that it says were drawn"):

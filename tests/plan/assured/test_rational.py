@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from almostsure import AlmostSure, minimal_budget, solve_policy
+from almostsure import AlmostSure, from_transitions, minimal_budget, solve_policy
 from almostsure.errors import Infeasible, LimitReached, UnboundedReturn
 from almostsure.plan.assured import engine
 
@@ -109,3 +109,36 @@ def test_the_exact_value_is_within_the_bounds(block, compiled, monkeypatch):
 def test_gains_behind_a_state_that_is_hardly_ever_left(seed):
     """Per step they are next to nothing; but nobody leaves, and so they go on for ever."""
     assert check(seed) == "close"
+
+
+def model(*rows, terminal):
+    return from_transitions(*zip(*rows, strict=True), num_states=terminal + 1, terminal=[terminal], normalise=True)
+
+
+def test_many_outcomes_add_up_to_many_roundings():
+    """A cycle that gains 1.4e-14 per round, one step of which has 3,000 outcomes."""
+    count = 3000
+    rewards = -1 - 1e-7 * np.arange(count) / count
+    spread = [(0, 0, 1, 1 / count, r, 0) for r in rewards.tolist()]
+    p = model(*spread, (1, 0, 0, 1, 1, 0), terminal=2).probability[:count].tolist()
+    mean = sum(Fraction(a) * Fraction(b) for a, b in zip(p, rewards.tolist(), strict=True)) / sum(map(Fraction, p))
+    back = (1, 0, 0, 1, float(-mean) + 1.4e-14, 0)
+    assert mean + Fraction(back[4]) > 0
+    for rows in ([*spread, back], [*spread, back, (1, 1, 2, 1, -5, 0)]):
+        with pytest.raises(LimitReached, match="cancel out so nearly"):
+            solve_policy(model(*rows, terminal=2), AlmostSure(0), tolerance=1e3)
+
+
+def test_a_gain_on_a_rare_way_does_not_outweigh_a_loss_within_rounding():
+    rare = 2.0**-20
+    rows = [(0, 0, 1, 1 - rare, 1, 0), (0, 0, 2, rare, 1, 0), (0, 1, 3, 1, -5, 0), (1, 0, 0, 1, -1 - 1e-15, 0)]
+    mdp = model(*rows, (2, 0, 0, 1, -1, 0), (2, 1, 0, 1, -1 + 1e-13, 0), terminal=3)
+    with pytest.raises(LimitReached, match="cancel out so nearly"):
+        solve_policy(mdp, AlmostSure(0))
+
+
+@pytest.mark.parametrize("loss", [1e-7, 1e-8, 1e-9, 1e-10])
+def test_a_cycle_that_loses_a_little_is_left(loss):
+    mdp = model((0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -1 - loss, 0), (0, 1, 2, 1, 0, 0), terminal=2)
+    solution = solve_policy(mdp, AlmostSure(0))
+    assert (solution.lower, solution.upper, solution.proved) == (0, 0, True)

@@ -156,3 +156,13 @@ def test_little_damage_at_the_end_of_a_long_way():
     harmful_first = [(s, 1 - a if s == size - 1 else a, *rest) for s, a, *rest in rows]
     for some in (mdp, from_transitions(*zip(*harmful_first, strict=True), terminal=[size])):
         assert solve_policy(some, AlmostSure(1)).evaluate().expected_damage == 0
+
+
+def test_free_steps_before_costly_ones_do_not_hide_that_cycles_cost_nothing():
+    """Only the first step costs something; then 0 and 1 may go round for ever, or end."""
+    rows = [(0, 0, 1, 1, 0, 0), (0, 1, 3, 1, 0, 0), (1, 0, 0, 1, 0, 0), (1, 1, 3, 1, 0, 0), (2, 0, 0, 1, -1, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), num_states=4, terminal=[3], initial=2)
+    solution = solve_policy(mdp, AlmostSure(1))
+    assert solution.value == -1
+    assert solution.evaluate().ends == 1
+    assert solution.evaluate().expected_length == pytest.approx(2)

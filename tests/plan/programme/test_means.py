@@ -54,7 +54,7 @@ def test_a_sign_is_the_exact_one(block):
         owner, moves, reward = component(np.random.default_rng(seed))
         rows = [np.flatnonzero(owner == s) for s in range(moves.shape[1])]
         best = max(chosen_gain(moves[list(each)], reward[list(each)]) for each in itertools.product(*rows))
-        sign = gain_sign(flow_of(owner, moves, reward), np.ones(owner.size, bool))
+        sign = gain_sign(flow_of(owner, moves, reward), np.ones(owner.size, bool), 4)
         assert sign == 0 or sign == (best > 0) - (best < 0), (seed, sign, float(best))
         known += sign != 0
     assert known >= 90
@@ -62,13 +62,13 @@ def test_a_sign_is_the_exact_one(block):
 
 def test_loops_gain_lose_or_do_neither():
     everything = np.ones(2, bool)
-    assert gain_sign(flow_of([0, 0], [[1.0], [1.0]], [-1, -2]), everything) == -1
-    assert gain_sign(flow_of([0, 0], [[1.0], [1.0]], [0, -2]), everything) == 0
-    assert gain_sign(flow_of([0, 0], [[1.0], [1.0]], [1e-300, -2]), everything) == 1
+    assert gain_sign(flow_of([0, 0], [[1.0], [1.0]], [-1, -2]), everything, 1) == -1
+    assert gain_sign(flow_of([0, 0], [[1.0], [1.0]], [0, -2]), everything, 1) == 0
+    assert gain_sign(flow_of([0, 0], [[1.0], [1.0]], [1e-300, -2]), everything, 1) == 1
     there_and_back = [[1.0, 0], [0, 1.0], [1.0, 0]]
-    assert gain_sign(flow_of([0, 0, 1], [[1.0, 0], [0, 1.0], [1.0, 0]], [0, 1, -3]), np.ones(3, bool)) == 0
-    assert gain_sign(flow_of([0, 0, 1], there_and_back, [-1, 1, -3]), np.ones(3, bool)) == -1
-    assert gain_sign(flow_of([0, 0, 1], there_and_back, [-1, 4, -3]), np.ones(3, bool)) == 1
+    assert gain_sign(flow_of([0, 0, 1], [[1.0, 0], [0, 1.0], [1.0, 0]], [0, 1, -3]), np.ones(3, bool), 2) == 0
+    assert gain_sign(flow_of([0, 0, 1], there_and_back, [-1, 1, -3]), np.ones(3, bool), 2) == -1
+    assert gain_sign(flow_of([0, 0, 1], there_and_back, [-1, 4, -3]), np.ones(3, bool), 2) == 1
 
 
 def test_components_that_gain():

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from almostsure import Expected, solve_policy
+from almostsure import Expected, from_transitions, solve_policy
 from almostsure.errors import Infeasible, LimitReached, UnboundedReturn
 
 from ..rational import closed_classes, hostile, mean_gain, reachable, value_of
@@ -131,3 +131,10 @@ def test_rare_ways_count(seed):
 def test_what_cannot_be_told_is_not_called_infeasible():
     """A cycle of several states that is left with 9e-13."""
     assert check(431) == "refused"
+
+
+def test_a_limit_that_is_exceeded_is_not_called_proved():
+    """Also not where there is nothing to gain."""
+    mdp = from_transitions([0, 0], [0, 0], [1, 1], [0.3, 0.7], [0, 0], [1, 0], terminal=[1])
+    assert not solve_policy(mdp, Expected(0.3 - 6e-10)).proved
+    assert solve_policy(mdp, Expected(0.3 + 1e-12)).proved

@@ -81,7 +81,7 @@ class Checkpoint:
         for name, mine in self.run.items():
             if strings.get(name) != mine:
                 self._refuse(name, strings.get(name), mine)
-        with must_hold(self.path, "how far its run was"):
+        with must_hold(self.path, "the position of its run"):
             known, position = int(strings["seed"]), json.loads(strings["position"])
             done = {str(name): int(value) for name, value in position.items()}
             if done.keys() != start.keys() or min(done.values()) < 0:

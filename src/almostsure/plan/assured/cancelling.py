@@ -19,7 +19,7 @@ from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components, spread
 from almostsure.plan.programme.highs import FEASIBLE
-from almostsure.plan.programme.means import mean_gain
+from almostsure.plan.programme.means import mean_gain, surely_gains
 from almostsure.policy.evaluation.linear import SuperLU
 
 NEARLY = 1e-6  # by how much a choice may seem to lose, times the rewards' size, to be tried
@@ -27,7 +27,7 @@ SIMPLE = 10**6  # the largest denominator of a simple fraction
 ROUNDING = 2e-15  # what is left of a reward that cancels out, times the size of what it was computed from
 
 
-def free_choices(flow: Flow, unknown: list[Bools]) -> tuple[Bools, Floats, Bools]:
+def free_choices(flow: Flow, unknown: list[Bools], terms: int) -> tuple[Bools, Floats, Bools]:
     """The choices that are worth nothing in the long run, and the potential h: no cost, and r = h − P h.
 
     Where no rewards cancel out, these are the choices without cost and reward, and h is 0.  Others are looked for in
@@ -39,13 +39,13 @@ def free_choices(flow: Flow, unknown: list[Bools]) -> tuple[Bools, Floats, Bools
     for part in unknown:
         scale = float(np.abs(flow.reward[part]).max())
         gain, guess = mean_gain(flow, part)
-        if gain > -FEASIBLE * scale:
+        if not gain <= -FEASIBLE * scale:
             loss = guess[flow.owner] - flow.reward - flow.moves @ guess
-            free = (free & ~part) | _settle(flow, part & (loss < NEARLY * scale), potential, forever)
+            free = (free & ~part) | _settle(flow, part & (loss < NEARLY * scale), terms, potential, forever)
     return free, potential, forever
 
 
-def _settle(flow: Flow, tight: Bools, potential: Floats, forever: Bools) -> Bools:
+def _settle(flow: Flow, tight: Bools, terms: int, potential: Floats, forever: Bools) -> Bools:
     """Fill in the potential of the end components of some choices; returns the choices in them."""
     label, inner = end_components(flow, tight)
     if not inner.any():
@@ -60,9 +60,11 @@ def _settle(flow: Flow, tight: Bools, potential: Floats, forever: Bools) -> Bool
     left = flow.reward[inner] + rows @ potential - potential[flow.owner[inner]]
     size = np.abs(flow.reward[inner]) + rows @ np.abs(potential) + np.abs(potential[flow.owner[inner]])
     rounding = ROUNDING * members.size * size.max()
-    if left.max() > rounding and left.min() >= -rounding:  # nobody loses, somebody gains
-        forever[label == label[flow.owner[inner][np.argmax(left)]]] = True
-    elif np.abs(left).max() > rounding:
+    if np.abs(left).max() > rounding:
+        somebody = label == label[flow.owner[inner][np.argmax(left)]]
+        if left.min() >= -rounding and surely_gains(flow, inner & somebody[flow.owner], terms, potential):
+            forever[somebody] = True
+            return inner
         raise LimitReached(
             f"gains and losses cancel out so nearly, in a cycle of {members.size} states, that 64-bit numbers cannot "
             "tell whether the return has a bound. Give the cycle a clear cost, or pass discount below 1."

@@ -50,7 +50,8 @@ class Found:
 def only_loses(game: Game, bounds: Bounds, members: Ints) -> bool:
     """Whether who stays in a component loses for ever, gains or not: then nothing in it needs special care."""
     flow, _ = _flow(game, bounds, members)
-    return all(gain_sign(flow, choices) < 0 for choices in gaining_components(flow))
+    terms = _most_outcomes(game, flow)
+    return all(gain_sign(flow, choices, terms) < 0 for choices in gaining_components(flow))
 
 
 def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> Found:
@@ -59,20 +60,20 @@ def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> 
     ``rewards`` are those of the model's outcomes.
     """
     flow, exits = _flow(game, bounds, members)
-    count = members.size
+    count, terms = members.size, _most_outcomes(game, flow)
     forever, unknown = np.zeros(count, np.bool_), []
     for choices in gaining_components(flow):
-        sign = gain_sign(flow, choices)
+        sign = gain_sign(flow, choices, terms)
         if sign > 0:
             forever[flow.owner[choices]] = True
             break
         if sign == 0:
             unknown.append(choices)
     if not forever.any():
-        free, potential, forever = free_choices(flow, unknown)
+        free, potential, forever = free_choices(flow, unknown, terms)
     if forever.any():
         return Found(value=np.zeros(count), error=np.zeros(count), choice=np.zeros(count, np.uint32), forever=forever)
-    part = _Game(flow, exits, free, potential)
+    part = _Game(flow, exits, free, potential, terms)
     part.solve(bool(unknown))
     first_choice = game.graph.ptr[members]
     chosen = np.where(part.choice >= 0, flow.choice[np.maximum(part.choice, 0)], first_choice)
@@ -96,6 +97,12 @@ def _exactly(game: Game, bounds: Bounds, rewards: Floats, choice: int) -> tuple[
         ahead[place] = ahead.get(place, Fraction(0)) + p / total
     owner = int(np.searchsorted(graph.ptr, choice, side="right")) - 1
     return int(bounds.place[owner]), reward / total, ahead
+
+
+def _most_outcomes(game: Game, flow: Flow) -> int:
+    """The most outcomes that a choice has: its probabilities and rewards were added up from so many numbers."""
+    ptr = game.graph.entry_ptr.astype(np.int64)
+    return int((ptr[flow.choice.astype(np.int64) + 1] - ptr[flow.choice]).max(initial=0))
 
 
 def _flow(game: Game, bounds: Bounds, members: Ints) -> tuple[Flow, tuple[Floats, Floats, Floats]]:
@@ -136,8 +143,10 @@ def _flow(game: Game, bounds: Bounds, members: Ints) -> tuple[Flow, tuple[Floats
 class _Game:
     """Maximal total reward with constants and exits folded in: collapse, iterate, prove."""
 
-    def __init__(self, flow: Flow, exits: tuple[Floats, Floats, Floats], free: Bools, potential: Floats) -> None:
-        self.flow, self.potential = flow, potential
+    def __init__(
+        self, flow: Flow, exits: tuple[Floats, Floats, Floats], free: Bools, potential: Floats, terms: int
+    ) -> None:
+        self.flow, self.potential, self.terms = flow, potential, terms
         constant, size, blur = exits
         label, self.inner = end_components(flow, free)
         single = label < 0
@@ -191,7 +200,7 @@ class _Game:
             initial=np.zeros(self.count), state=np.arange(self.count), choice=np.arange(self.owner.size),
         )  # fmt: skip
         for choices in gaining_components(flow):
-            if gain_sign(flow, choices, self.size) >= 0:
+            if gain_sign(flow, choices, self.terms, self.size) >= 0:
                 raise LimitReached(
                     f"gains and losses in a cycle of {np.unique(self.owner[choices]).size} states, which is never "
                     "left, are so far apart in size that 64-bit numbers cannot tell which prevail. Pass discount "
@@ -220,7 +229,7 @@ class _Iteration:
         self.matrix = game.moves[self.rows][:, live]
         self.owner = at[game.owner[self.rows]]
         self.constant, self.size, self.blur = game.constant[self.rows], game.size[self.rows], game.blur[self.rows]
-        self.count = int(live.sum())
+        self.count, self.terms = int(live.sum()), game.terms
         self.policy: Ints = np.searchsorted(self.rows, policy[live])
         self.starts = np.searchsorted(self.owner, np.arange(self.count))
 
@@ -259,7 +268,7 @@ class _Iteration:
         gain = self.constant + self.matrix @ value - value[self.owner]
         step = np.maximum(gain, 0.0) + 2 * margin
         step[self.policy] = np.abs(gain[self.policy]) + 2 * margin[self.policy]
-        near = gain > -1e-6 * (1 + np.abs(value[self.owner]))
+        near = gain > -64 * margin
         for _ in range(60):
             error = self._spread(2 * step + (1 + 32 * EPSILON) * self.blur, near)
             change = self.blur + self.matrix @ error - error[self.owner]
@@ -281,6 +290,5 @@ class _Iteration:
 
     def _rounding(self, value: Floats) -> Floats:
         """How far b + A V − V may be off because numbers have 64 bits."""
-        terms = np.diff(self.matrix.indptr) + 3
-        bound: Floats = 2 * EPSILON * terms * (self.size + self.matrix @ np.abs(value) + np.abs(value[self.owner]))
-        return bound
+        size: Floats = self.size + self.matrix @ np.abs(value) + np.abs(value[self.owner])
+        return EPSILON * (4 * self.terms + 8) * size

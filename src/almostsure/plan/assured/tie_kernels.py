@@ -93,16 +93,20 @@ def cost_of_steps(ptr, gain, over):
     cost = 0.0
     for x in range(over.size):
         for k in range(ptr[x], ptr[x + 1]):
-            if cost == 0.0 and not over[x]:
+            if over[x]:
+                if gain[k] != 0.0:
+                    return 0.0
+                continue
+            if cost == 0.0:
                 cost = -gain[k]
-            if gain[k] != (0.0 if over[x] else -cost):
+            if not cost > 0.0 or gain[k] != -cost:
                 return 0.0
-    return max(cost, 0.0)
+    return cost
 
 
 @njit(cache=True, error_model="numpy")
 def charges(game, graph, damages, over, per, charge):
-    """Fill in what a step is charged, for itself and per unit of damage that it is expected to do, by model's choice.
+    """Fill in what each choice of the model is charged, for itself and per unit of damage that it is expected to do.
 
     It is given as zeros, filled in where the graph has choices, and stays 0 after the end, where no step is taken.
     """

@@ -43,3 +43,10 @@ def highs(matrix: Any, objective: Floats, lower: Floats, upper: Floats) -> Any:
     solver.setOptionValue("simplex_iteration_limit", 10_000 + 100 * sum(columns.shape))
     solver.passModel(programme)
     return solver
+
+
+def is_optimal(solver: Any) -> bool:
+    """Whether a run came to an optimum."""
+    import highspy
+
+    return bool(solver.getModelStatus() == highspy.HighsModelStatus.kOptimal)

@@ -18,7 +18,7 @@ import numpy as np
 
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components, without_loops
-from almostsure.plan.programme.highs import FEASIBLE, highs, outgoing
+from almostsure.plan.programme.highs import FEASIBLE, highs, is_optimal, outgoing
 
 ROUNDS = 300  # of value iteration, before a programme is solved instead
 EPSILON = float(np.finfo(np.float64).eps)
@@ -49,19 +49,21 @@ def _gains(flow: Flow, choices: Bools) -> bool:
     if (component.reward >= 0).all():
         return True
     least = FEASIBLE * float(component.size.max())
-    for low, high in component.enclosures(np.zeros(component.num_states)):
+    terms = int(np.diff(component.moves.indptr).max())
+    for low, high in component.enclosures(np.zeros(component.num_states), terms):
         if low > least or high <= least:
             return low > least
     return component.programme()[0] > least
 
 
-def gain_sign(flow: Flow, choices: Bools, size: Floats | None = None) -> int:
+def gain_sign(flow: Flow, choices: Bools, terms: int, size: Floats | None = None) -> int:
     """1 if some policy gains for ever among choices of one end component, −1 if all lose, 0 if that is not known.
 
-    ``size`` is what the rewards were computed from, where that is larger than they are: their error is in proportion.
+    ``terms`` is the most numbers that a probability or a reward was added up from, and ``size`` what rewards were
+    computed from, where that is larger than they are: their error is in proportion.
     """
     component = _Component.of(flow, choices, np.abs(flow.reward) if size is None else size)
-    error = 4 * EPSILON * component.size
+    error = _units(terms) * component.size
     if (component.reward + error < 0).all():
         return -1
     moving, stuck = component.without_loops()
@@ -70,8 +72,19 @@ def gain_sign(flow: Flow, choices: Bools, size: Floats | None = None) -> int:
     if stuck.all():
         return 0
     zero = np.zeros(component.num_states)
-    sign = component.sign(zero) or moving.sign(zero) or moving.sign(moving.programme()[1])
+    sign = component.sign(zero, terms) or moving.sign(zero, terms) or moving.sign(moving.programme()[1], terms)
     return sign if (component.reward + error < 0)[stuck].all() else max(sign, 0)  # one that only loops does not lose
+
+
+def surely_gains(flow: Flow, choices: Bools, terms: int, potential: Floats) -> bool:
+    """Whether value iteration from a potential, [states], proves that some policy gains for ever in a component."""
+    component = _Component.of(flow, choices, np.abs(flow.reward))
+    return component.sign(potential[np.unique(flow.owner[choices])], terms) > 0
+
+
+def _units(terms: int) -> float:
+    """What rounding leaves uncertain of a sum over sums, as a share of its size."""
+    return EPSILON * (4 * terms + 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,7 +94,7 @@ class _Component:
     owner: Ints  # [choices], ordered
     moves: Any  # CSR [choices, states]
     reward: Floats  # [choices]
-    size: Floats  # [choices], their error is a few units of this in the last place
+    size: Floats  # [choices], what the rewards' errors are in proportion to
 
     @staticmethod
     def of(flow: Flow, choices: Bools, size: Floats) -> _Component:
@@ -109,17 +122,17 @@ class _Component:
         )
         return moving, ~kept
 
-    def sign(self, h: Floats) -> int:
+    def sign(self, h: Floats, terms: int) -> int:
         """Of the best mean, by value iteration from ``h``; 0 if it is not known."""
-        for low, high in self.enclosures(h):
+        for low, high in self.enclosures(h, terms):
             if low > 0 or high < 0:
                 return 1 if low > 0 else -1
         return 0
 
-    def enclosures(self, h: Floats) -> Iterator[tuple[float, float]]:
+    def enclosures(self, h: Floats, terms: int) -> Iterator[tuple[float, float]]:
         """Ever closer bounds of the best mean, rounding included."""
         first = np.searchsorted(self.owner, np.arange(self.num_states))
-        units = EPSILON * (np.diff(self.moves.indptr) + 8)
+        units = _units(terms)
         for _ in range(ROUNDS):
             change = self.reward + self.moves @ h - h[self.owner]
             error = units * (self.size + self.moves @ np.abs(h) + np.abs(h[self.owner]))
@@ -131,7 +144,10 @@ class _Component:
             h -= h.min()
 
     def programme(self) -> tuple[float, Floats]:
-        """The best mean, as a programme over circulations; and its dual h, with h ≥ reward − mean + P h."""
+        """The best mean, as a programme over circulations; and its dual h, with h ≥ reward − mean + P h.
+
+        The mean is NaN if HiGHS does not find it.
+        """
         from scipy.sparse import csr_array, vstack
 
         scale = float(np.abs(self.reward).max()) or 1.0
@@ -140,6 +156,8 @@ class _Component:
         right = np.append(np.zeros(self.num_states), 1.0)
         answer = highs(matrix, self.reward / scale, right, right)
         answer.run()
+        if not is_optimal(answer):
+            return np.nan, np.zeros(self.num_states)
         mean = scale * float(answer.getInfo().objective_function_value)
         return mean, scale * np.array(answer.getSolution().row_dual)[:-1]
 

@@ -22,7 +22,7 @@ import numpy as np
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components, reachable, surely_stops, without_loops
-from almostsure.plan.programme.highs import highs, outgoing
+from almostsure.plan.programme.highs import highs, is_optimal, outgoing
 from almostsure.plan.programme.lagrange import Answer, Improper, Priced, Search
 from almostsure.plan.programme.means import gainful
 
@@ -230,7 +230,7 @@ class _Highs:
         status = self.highs.getModelStatus()
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
             return None
-        if status != highspy.HighsModelStatus.kOptimal:
+        if not is_optimal(self.highs):
             raise LimitReached(
                 f"HiGHS stopped with {self.highs.modelStatusToString(status)!r} instead of an optimum. "
                 "Rewards or probabilities that differ by many orders of magnitude can cause this."

@@ -48,7 +48,7 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     upper, proved = _most(mdp, constraint, found.proof, answer.price, programme.discount, tolerance)
     proved = proved and found.excess <= 0
     if not mdp.reward.any():
-        value, lower, upper, proved = 0.0, 0.0, 0.0, True
+        value, lower, upper, proved = 0.0, 0.0, 0.0, found.excess <= 0
     if upper < lower:
         raise LimitReached(
             f"the policy's return, {lower:.12g}, is above what was proved to be the most, {upper:.12g}: HiGHS was too "
@@ -96,7 +96,8 @@ def _within_limit(mdp: MDP, constraint: Expected | Chance, programme: Programme)
         first, less = first or found, less + 2 * found.excess
     if first is not None and not first.excess <= 2 * rounding:
         raise LimitReached(
-            f"the policy found uses {first.used:.12g} of {limit:.12g}: HiGHS was too inexact. Please report this."
+            f"the policy found may use {first.excess:.3g} more than the limit, {limit:g}: probabilities differ by too "
+            "many orders of magnitude. Use a discount below 1."
         )
     return first
 
@@ -182,7 +183,7 @@ def _no_end(constraint: Expected | Chance, free: bool) -> Infeasible:
 
 def _above_limit(constraint: Expected | Chance, needed: float) -> Infeasible:
     if isinstance(constraint, Expected):
-        what = f"the expected damage cannot be held at {constraint.limit:g}"
+        what = f"the expected damage cannot be held at {constraint.limit:.10g}"
     else:
-        what = f"the risk of more than {constraint.budget} damage cannot be held at {constraint.risk:g}"
+        what = f"the risk of more than {constraint.budget} damage cannot be held at {constraint.risk:.10g}"
     return Infeasible(f"{what} (with a finite return); {needed:.10g} is the least.", needed=needed)

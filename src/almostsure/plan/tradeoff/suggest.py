@@ -138,7 +138,7 @@ def suggest_budget(mdp: Model, *, most: int | None = None, tolerance: float = TO
 
 
 def default_budget(curve: Floats, least: int) -> int:
-    """The budget where none was asked for: of the least and ten more, the first after which more hardly pays.
+    """The budget where none was asked for: the first after which more hardly pays, among the least and the next ten.
 
     Parameters
     ----------

@@ -78,14 +78,14 @@ def _numbers() -> dict[Any, int]:
 def state_number(name: str | None = None, /, **values: object) -> int:
     """The number of the state of that name, ``state_number("r0c1")``, or with these values, ``state_number(x=1)``."""
     wanted: Any = name
-    if values:
-        if name is not None or values.keys() != names().variables.keys():
+    if values or name is None:
+        if name is not None or not values or values.keys() != names().variables.keys():
             told = ", ".join(names().variables) or "none, for this model has no variables"
             raise TypeError(f"give a name, or a value for every variable: {told}")
         wanted = tuple(values[variable] for variable in names().variables)
     state = _numbers().get(wanted)
     if state is None:
-        some = ", ".join(map(repr, (names().states or ())[:4]))
+        some = ", ".join(repr(each[:40]) for each in (names().states or ())[:4])
         raise UnknownState(
             f"no state is {wanted!r}. " + (f"They are named {some}, …" if some else "They have no names.")
         )

@@ -18,6 +18,7 @@ from almostsure.model.mdp import MDP
 
 MOST_STATES = 1_000_000  # of a model whose names and variables are exported
 MOST_IN_HEADER = 10_000  # states whose names stand in a header
+LONGEST = 4095  # bytes of a string that every compiler of C99 takes
 PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _.,:;()+=-")
 LINE = 60  # characters of a name per line of C
 
@@ -43,9 +44,11 @@ class Names(NamedTuple):
         return np.frombuffer(json.dumps(told).encode(), np.uint8)
 
     def in_header(self) -> tuple[str, ...] | None:
-        """The names of states that a header can hold: not too many, and none that C would take for shorter."""
-        held = self.states is not None and len(self.states) <= MOST_IN_HEADER and "\0" not in "".join(self.states)
-        return self.states if held else None
+        """The names of states that a header can hold: not too many, none too long or that C would take for shorter."""
+        names = self.states
+        if names is None or len(names) > MOST_IN_HEADER:
+            return None
+        return None if any("\0" in name or len(name.encode()) > LONGEST for name in names) else names
 
     def sorted_values(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]] | None:
         """The rows of values in ascending order, and the state of each; None unless they are integers and differ."""
@@ -128,7 +131,7 @@ def how_to_find(names: Names, prefix: str) -> str:
     if names.sorted_values() is not None:
         ways.append(f"{prefix}_state(values) finds one by its variables")
     if names.in_header() is not None:
-        ways.append(f"{prefix}_state_named(text) finds one by its name")
+        ways.append(f"with {prefix.upper()}_NAMES defined, {prefix}_state_named(text) finds one by its name")
     left_out = names.states is not None and names.in_header() is None
     return "".join(f"; {way}" for way in ways) + "; their names are left out, export_numpy writes them" * left_out
 
