@@ -128,9 +128,10 @@ def test_rare_ways_count(seed):
     assert check(seed) != "refused"
 
 
-def test_what_cannot_be_told_is_not_called_infeasible():
-    """A cycle of several states that is left with 9e-13."""
-    assert check(431) == "refused"
+@pytest.mark.parametrize("seed", [431, 8000455])
+def test_what_cannot_be_told_is_not_called_infeasible(seed):
+    """Cycles of several states that are left with 9e-13 and 2e-15."""
+    assert check(seed) == "refused"
 
 
 def test_a_limit_that_is_exceeded_is_not_called_proved():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 
 SHY = 2.0**-44  # the share of a limit that is not used, so that rounding does not exceed it
+APART = "probabilities differ by too many orders of magnitude. Use a discount below 1."
 TRIES = 4  # at a limit that rounding must not exceed
 ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
 
@@ -38,8 +40,7 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
         least, limit = programme.least_cost(), _limit(constraint)
         if least < limit - ROUNDING * max(1.0, limit):
             raise LimitReached(
-                f"{least:.10g} of {limit:g} is the least that must be used, but no best policy was found: "
-                "probabilities differ by too many orders of magnitude. Use a discount below 1."
+                f"{least:.10g} of {limit:g} is the least that must be used, but no best policy was found: {APART}"
             )
         reason = _above_limit(constraint, least)
         return _hopeless(mdp, constraint, reason, programme.discount, tolerance)
@@ -95,10 +96,7 @@ def _within_limit(mdp: MDP, constraint: Expected | Chance, programme: Programme)
             return found
         first, less = first or found, less + 2 * found.excess
     if first is not None and not first.excess <= 2 * rounding:
-        raise LimitReached(
-            f"the policy found may use {first.excess:.3g} more than the limit, {limit:g}: probabilities differ by too "
-            "many orders of magnitude. Use a discount below 1."
-        )
+        raise LimitReached(f"the policy found may use {first.excess:.3g} more than the limit, {limit:g}: {APART}")
     return first
 
 
@@ -139,12 +137,13 @@ def _hopeless(
     budget, limit = (constraint.budget,) * 2 if isinstance(constraint, Chance) else (needed, constraint.limit)
     if discount < 1 or needed > limit:
         raise reason from None
-    try:
+    assured = None
+    with suppress(LimitReached):
         assured = solve_assured(mdp, AlmostSure(budget), discount, tolerance)
-    except LimitReached:
-        raise reason from None
-    if assured.value != -math.inf:
-        raise reason from None
+    if assured is None or assured.value != -math.inf:
+        raise LimitReached(
+            f"policies that never take more than {budget} damage are within the limit, but none was found: {APART}"
+        ) from None
     used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().expected_damage
     return replace(assured, constraint=constraint, used=used, layers=None, _kept={})
 
