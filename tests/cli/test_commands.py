@@ -125,6 +125,22 @@ def test_infinity_is_a_word(here: Callable[..., Any]) -> None:
     assert here("solve", "paper", "--limit", "3", "--json").json["worst_damage"] == "inf"
 
 
+def test_no_damage_on_average_is_solved_and_shown(here: Callable[..., Any]) -> None:
+    shown = here("solve", "hazard-map", "--limit", "0").out
+    assert "worst damage  0" in shown
+    assert "deterministic, of the state " in shown
+    assert "remaining" not in shown
+
+
+def test_the_next_step_is_about_the_same_problem(here: Callable[..., Any]) -> None:
+    shown = here("solve", "corridor", "--limit", "0.3", "--discount", "0.9").out
+    assert "discounted    0.3 of 0.3 damage" in shown
+    assert shown.endswith("Next: almostsure report corridor --limit 0.3 --discount 0.9\n")
+    shown = here("solve", "corridor", "--budget", "3", "--horizon", "6").out
+    assert shown.endswith("Next: almostsure simulate corridor --budget 3 --horizon 6\n")
+    assert "Next" not in here("solve", "corridor", "--budget", "3", "--horizon", "6", "--discount", "0.9").out
+
+
 def test_what_has_no_value_is_null(here: Callable[..., Any]) -> None:
     curve = here("solve", "quicksand", "--budget", "2", "--json").json["curve"]
     assert curve[:2] == [None, None]

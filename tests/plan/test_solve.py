@@ -532,3 +532,11 @@ def test_a_fair_cycle_with_chances_is_worth_nothing(constraint):
     rows = [(0, 0, 1, 1 / 3, -0.5), (0, 0, 2, 2 / 3, -0.5), (1, 0, 0, 1, 0.1), (2, 0, 0, 1, 0.7), (0, 1, 3, 1, 5)]
     mdp = from_transitions(*zip(*rows, strict=True), [0] * len(rows), terminal=[3])
     assert solve_policy(mdp, constraint).value == pytest.approx(5, abs=1e-6)
+
+
+def test_no_damage_on_average_needs_no_memory():
+    solution = solve_policy("hazard-map", Expected(0))
+    assert solution.policy.is_stationary
+    assert solution.policy.act(solution.mdp.initial_state) == 2
+    assert "is worth" not in str(solution)
+    assert solution.value == solve_policy("hazard-map", AlmostSure(0)).value

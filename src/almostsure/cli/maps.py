@@ -136,7 +136,8 @@ def route_look(visited: set[int]) -> Look:
 
 def likely_route(mdp: MDP, policy: Policy, budget: int | None) -> list[tuple[int, str, int]]:
     """The steps (state, action, damage) of the likeliest actions and outcomes, until it ends, stops or repeats."""
-    state, remaining = int(mdp.initial_states[np.argmax(mdp.initial_probabilities)]), budget
+    state = int(mdp.initial_states[np.argmax(mdp.initial_probabilities)])
+    remaining = policy.budget if budget is None else budget
     is_terminal, seen, steps = mdp.is_terminal(), set[tuple[int, int | None]](), list[tuple[int, str, int]]()
     while not is_terminal[state] and (state, remaining) not in seen and len(steps) < LONGEST:
         left = None if policy.block is None else policy.block.size - len(steps)  # steps of its horizon

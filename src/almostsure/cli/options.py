@@ -169,7 +169,7 @@ Budget = Annotated[
         "-b",
         metavar="Δ",
         help="The budget: no episode takes more damage than this. By default the first, among the least safe one "
-        "and the next ten, after which more hardly pays (with --horizon, the least).",
+        "and the next ten, after which more hardly pays.",
     ),
 ]
 Limit = Annotated[

@@ -95,8 +95,8 @@ class Solution:
         ]
         match self.constraint:
             case Expected(limit=limit):
-                worth = f"another unit is worth {self.price:.6g}"
-                facts.append(("damage", f"{self.used:.6g} of {limit:g} on average, {worth}"))
+                worth = "" if math.isnan(self.price) else f", another unit is worth {self.price:.6g}"
+                facts.append(("damage", f"{self.used:.6g} of {limit:g} on average{worth}"))
             case Chance(risk=risk):
                 worth = "" if math.isnan(self.price) else f", another per cent is worth {self.price / 100:.6g}"
                 facts.append(("risk", f"{self.used:.6g} of {risk:g} is used{worth}"))

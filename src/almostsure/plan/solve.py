@@ -49,6 +49,7 @@ from almostsure.plan.programme.occupation import NoEnd, Programme
 from almostsure.plan.programme.solve import solve_programme
 from almostsure.plan.solution import Solution
 from almostsure.plan.within import without_steps
+from almostsure.policy.policy import Policy
 
 
 @names_right_word
@@ -168,7 +169,10 @@ def _surely(mdp: MDP, constraint: Expected | Chance, discount: float, tolerance:
         assured = solve_assured(mdp, AlmostSure(budget), discount, tolerance)
     except Infeasible as error:
         raise Infeasible(f"without any {what}, {error}", needed=_least(mdp, constraint)) from None
-    return replace(assured, constraint=constraint, used=0.0, layers=None, _kept={})
+    choice = assured.policy.choice
+    is_plain = isinstance(constraint, Expected) and choice is not None
+    policy = Policy(mdp, choice=choice) if is_plain else assured.policy  # with nothing to spend, nothing to look at
+    return replace(assured, constraint=constraint, policy=policy, used=0.0, layers=None, _kept={})
 
 
 def _least(mdp: MDP, constraint: Expected | Chance) -> float:

@@ -16,7 +16,7 @@ from almostsure.cli.output import bar, budget_column, clean, facts, heading, nex
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.files import TENSORS
 from almostsure.model.mdp import MDP, Floats
-from almostsure.plan.constraints import AlmostSure, Chance, Constraint
+from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.policy.simulation.simulate import MAX_STEPS
 from almostsure.wording import number, percent
 
@@ -198,6 +198,7 @@ def _show_solution(
         [
             ("best return", _best_return(solution)),
             *([("mean damage", number(result.expected_damage))] if result is not None else []),
+            *_discounted(solution),
             ("worst damage", number(worst)),
             *([(f"P(damage > {budget})", percent(overspends))] if overspends is not None else []),
             *(_course(result) if result is not None else []),
@@ -210,12 +211,36 @@ def _show_solution(
     if isinstance(constraint, AlmostSure) and np.isfinite(solution.curve).any():
         heading("The best return for each budget Δ")
         _show_curve(task.mdp, solution.curve)
-    asked = _as_options(constraint)
-    played = asked if output is None else f"--policy {word(output)}"
     if isinstance(constraint, AlmostSure) and solution.value == float("-inf"):
         next_step(f"almostsure solve {task.arguments} --budget {constraint.budget + 1}")
         return
-    next_step(f"almostsure simulate {task.arguments} {played}", f"almostsure report {task.arguments} {asked}")
+    if steps := _next_steps(task, solution, output):
+        next_step(*steps)
+
+
+def _next_steps(task: Task, solution: Solution, output: Path | None) -> list[str]:
+    """What to do with a solution: simulations know no discount, and reports no horizon."""
+    asked, block, discount = _as_options(solution.constraint), solution.policy.block, solution.discount
+    horizon = "" if block is None else f" --horizon {block.size}"
+    simulate, report = f"almostsure simulate {task.arguments}", f"almostsure report {task.arguments} {asked}"
+    if output is not None:
+        simulate = f"{simulate} --policy {word(output)}"
+    else:
+        simulate = f"{simulate} {asked}{horizon}" if discount == 1 else ""
+    if horizon:
+        report = ""
+    elif discount < 1:
+        report = f"{report} --discount {discount:g}"
+    return [step for step in (simulate, report) if step]
+
+
+def _discounted(solution: Solution) -> list[tuple[str, object]]:
+    """What counts against a limit of the average, where that is not the mean damage."""
+    if solution.discount == 1 or not isinstance(solution.constraint, Expected):
+        return []
+    return [
+        ("discounted", f"{number(solution.used)} of {solution.constraint.limit:g} damage, which is what is limited")
+    ]
 
 
 def _kind(policy: Policy) -> str:
@@ -230,6 +255,8 @@ def _best_return(solution: Solution) -> str:
         return "−∞: within this budget costs add up for ever; a larger one may reach an end"
     bounds = f"{solution.lower:.10g} … {solution.upper:.10g}"
     how = "proved to lie in" if solution.proved else "in bounds that are not proved:"
+    if solution.mdp.learned:
+        how = f"in the model, which was learned, {how}"
     return f"{solution.value:.10g}, {how} {bounds}"
 
 
