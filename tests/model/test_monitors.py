@@ -212,6 +212,12 @@ def test_limits_of_products_are_exact(field, monkeypatch):
         product(field, Steps(4))
 
 
+def test_what_is_remembered_again_is_counted_once(monkeypatch):
+    monkeypatch.setattr("almostsure.model.products.MAX_MEMORIES", 3)
+    noisy = SecondBudget(lambda s, a, *_: int(a == 2), 2)
+    assert len(set(product("quicksand", noisy).origin.parts.memories) - {None}) <= 3
+
+
 @pytest.mark.parametrize("damage", [0, 255, np.int64(7)])
 def test_damages_that_a_monitor_may_say(field, damage):
     assert product(field, Monitor(0, lambda memory, *_: (memory, damage))).max_damage == damage
