@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from almostsure import AlmostSure, Shield, evaluate, from_transitions, minimal_budget, simulate, solve_policy
+from almostsure import AlmostSure, Shield, evaluate, example, from_transitions, minimal_budget, simulate, solve_policy
 from almostsure.errors import (
     ArgumentError,
     Infeasible,
@@ -426,3 +426,9 @@ def test_long_tables_are_cut():
     assert "… and 76 more states" in str(policy)
     assert "20 left" in str(policy)
     assert "10 left" not in str(policy)
+
+
+def test_each_block_has_its_own_layer_for_what_is_overspent():
+    mdp = example("paper")
+    policy = Policy(mdp, choice=np.tile([0, 2], (6, 1)), budget=1, block=np.array([0, 1]))
+    assert [policy.layer(remaining, steps) for steps in (1, 2) for remaining in (0, 1, -1)] == [0, 1, 2, 3, 4, 5]

@@ -451,6 +451,7 @@ def test_the_bytes_of_a_run_are_counted(dtype, narrowed):
     """16 + 8 indices per state, 3 indices and a byte per choice, a packed target and half an index per outcome."""
     compact_game = 48 * 1000 + 13 * 2000 + (4 + 1 + 2) * 5000
     assert levels._compact_size(1000, 2000, 5000, 4) == compact_game
+    assert levels._compact_size(1000, 2000, 5000, 8) == 80 * 1000 + 25 * 2000 + 9 * 5000
     ends = np.linspace(0, 5000, 2001).astype(dtype), np.linspace(0, 2000, 1001).astype(dtype)
     nothing = np.zeros(5000, np.uint8)
     support = Support(choice_ptr=ends[1], outcome_ptr=ends[0], successor=nothing.astype(dtype), damage=nothing)
