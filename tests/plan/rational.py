@@ -12,12 +12,7 @@ from almostsure import from_transitions
 
 def value_of(start, policy):
     """What a policy returns from the start: a fraction, ±∞, or None where its rewards do not add up."""
-    reach, queue = {start}, [start]
-    for pair in queue:
-        for ahead in policy[pair][1]:
-            if ahead not in reach:
-                reach.add(ahead)
-                queue.append(ahead)
+    reach = reachable(start, policy)
     closed = closed_classes(reach, policy)
     worst = Fraction(0)
     for members in closed:
@@ -42,6 +37,7 @@ def closed_classes(reach, policy):
 
 
 def reachable(pair, policy):
+    """Where a chain may come from a place on."""
     found, queue = {pair}, [pair]
     for here in queue:
         for ahead in policy[here][1]:

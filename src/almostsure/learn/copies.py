@@ -4,7 +4,7 @@ A copy of a random generator repeats the draws of the original, and would make c
 (those of NumPy and of the module ``random``) are never copied: every copy holds the original ones, however deep they
 are inside, and each draw is made once.  Draws of different copies are then independent, as those of one generator are.
 
-What is frozen is pickled once and unpickled for every copy, which takes a few percent of the time of
+What is frozen is pickled once and unpickled for every copy, which is faster than
 ``copy.deepcopy``.  What ``deepcopy`` does not copy either (functions, classes, modules) stays outside, as do
 Gymnasium's spaces, which describe and do not change.  Where something has a ``__deepcopy__`` of its own or cannot be
 pickled, all of it is copied by ``deepcopy``.

@@ -179,19 +179,11 @@ def test_a_goal_that_cannot_be_reached_names_the_state(tmp_path: Path) -> None:
 def test_properties_of_jani_name_goals(tmp_path: Path) -> None:
     path = tmp_path / "step.jani"
     model = jani(1, 1)
-    reach = {
-        "op": "filter",
-        "fun": "max",
-        "states": {"op": "initial"},
-        "values": {"op": "Pmax", "exp": {"op": "F", "exp": "end"}},
-    }
-    stay = {
-        "op": "filter",
-        "fun": "max",
-        "states": {"op": "initial"},
-        "values": {"op": "Pmax", "exp": {"op": "G", "exp": "end"}},
-    }
-    model["properties"] = [{"name": "arrive", "expression": reach}, {"name": "remain", "expression": stay}]
+    asks = {"op": "filter", "fun": "max", "states": {"op": "initial"}}
+    model["properties"] = [
+        {"name": name, "expression": {**asks, "values": {"op": "Pmax", "exp": {"op": op, "exp": "end"}}}}
+        for name, op in (("arrive", "F"), ("remain", "G"))
+    ]
     path.write_text(json.dumps(model))
     mdp = from_prism(path, damage="hurt", goal="arrive")
     assert mdp == from_prism(path, damage="hurt", goal="end")
