@@ -129,7 +129,7 @@ def test_debug_shows_where(here: Here) -> None:
 
 
 def test_a_mistake_of_ours_is_called_one(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("almostsure.cli.commands.budgets.minimal_budget", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr("almostsure.cli.commands.budget.minimal_budget", lambda *_, **__: 1 // 0)
     done = here("budget", "paper")
     assert done.code == exits.INTERNAL
     assert "almostsure made a mistake (ZeroDivisionError: integer division or modulo by zero)" in done.err

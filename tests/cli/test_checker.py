@@ -14,7 +14,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.cli import checker
-from almostsure.cli.commands.evidence import _libraries
+from almostsure.cli.commands.check import _libraries
 from almostsure.files import load_tensors, save_tensors
 from almostsure.shield import HorizonShield
 
@@ -178,7 +178,7 @@ def test_a_checker_that_dies(
     code: int, exit_code: int, saved: Path, here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = subprocess.CompletedProcess([], code, b"")
-    monkeypatch.setattr("almostsure.cli.commands.evidence.subprocess.run", lambda *_, **__: ended)
+    monkeypatch.setattr("almostsure.cli.commands.check.subprocess.run", lambda *_, **__: ended)
     assert here("check", "model.umb", "budget.safetensors").code == exit_code
 
 

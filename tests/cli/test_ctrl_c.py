@@ -32,7 +32,7 @@ from almostsure.cli import main
 main()
 """
 MODULES = (
-    "almostsure.cli.app", "typer", "numpy", "numpy.linalg", "almostsure.cli.exits", "almostsure.cli.commands.learning",
+    "almostsure.cli.app", "typer", "numpy", "numpy.linalg", "almostsure.cli.exits", "almostsure.cli.commands.learn",
     "almostsure.budget.plain",
 )  # fmt: skip
 
@@ -64,8 +64,8 @@ POINTS = [  # the command, and what it is about to do
     (("compare", "corridor", "--steps", "10", "-o", "c.csv"), "almostsure.learn.learners.session.new_book"),
     (("report", "paper", "-o", "r.html"), "almostsure.report.write.study"),
     (("convert", "paper", "m.umb"), "almostsure.model.umb.archive.Writer.finish"),
-    (("check", "paper", "b.safetensors"), "almostsure.cli.commands.evidence.subprocess.run"),
-    (("explain", "quicksand", "r2c2"), "almostsure.cli.commands.budgets.minimal_budget"),
+    (("check", "paper", "b.safetensors"), "almostsure.cli.commands.check.subprocess.run"),
+    (("explain", "quicksand", "r2c2"), "almostsure.cli.commands.budget.minimal_budget"),
 ]
 
 

@@ -96,7 +96,7 @@ FOR_ONE = (
 def test_whatever_happens_while_a_model_is_read(command: str, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = "almostsure.cli.options.as_model"
     if command == "check":  # which reads the model in a process of its own
-        reads = "almostsure.cli.commands.evidence.subprocess.run"
+        reads = "almostsure.cli.commands.check.subprocess.run"
     for error, code in (*FOR_ALL, *(FOR_ONE if command == "budget" else ())):
 
         def fail(*_: object, error: BaseException = error, **__: object) -> None:

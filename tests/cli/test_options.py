@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import almostsure as asure
-from almostsure.cli.commands.learning import LEARNERS
+from almostsure.cli.commands.learn import LEARNERS
 from almostsure.cli.options import Task, complete_action, complete_learner, complete_model, complete_state
 from almostsure.cli.output import budget_column
 from almostsure.errors import ModelError, UnknownName

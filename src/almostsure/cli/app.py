@@ -7,15 +7,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from almostsure.cli.commands.budget_choice import frontier, suggest
-from almostsure.cli.commands.budgets import budget, explain
-from almostsure.cli.commands.continuous import abstract
+from almostsure.cli.commands.abstract import abstract
+from almostsure.cli.commands.budget import budget, explain
+from almostsure.cli.commands.check import check, convert, export
 from almostsure.cli.commands.demo import demo
-from almostsure.cli.commands.evidence import check, convert, export
-from almostsure.cli.commands.learning import compare, learn
+from almostsure.cli.commands.learn import compare, learn
 from almostsure.cli.commands.models import models
-from almostsure.cli.commands.pages import paper, report
-from almostsure.cli.commands.policies import simulate, solve
+from almostsure.cli.commands.report import paper, report
+from almostsure.cli.commands.solve import simulate, solve
+from almostsure.cli.commands.suggest import frontier, suggest
 from almostsure.cli.exits import DEBUG, run_to_exit
 from almostsure.cli.output import prepare_streams
 from almostsure.exports import package_version

@@ -1,1 +1,1 @@
-"""The commands, one file for each group of them."""
+"""The commands: each file is named after its first command, and holds those that go with it."""
