@@ -244,6 +244,35 @@ def test_a_check_that_was_interrupted_is_made_when_the_exploration_goes_on(monke
         stopped.value.kept.go_on()
 
 
+class Trodden(Room):
+    """The room with a note of the way through it, which it does not show."""
+
+    def reset(self, **options):
+        self.way = ()
+        return super().reset(**options)
+
+    def step(self, action):
+        self.way = (*self.way, action)
+        return super().step(action)
+
+
+def test_what_is_kept_does_not_depend_on_where_it_was_interrupted(monkeypatch):
+    def ways(stop):
+        with monkeypatch.context() as patch:
+            stop_at(patch, stop)
+            with pytest.raises(Interrupted, match=f"after {stop} plays?:") as stopped:
+                explore(Trodden())
+            stopped.value.kept.go_on()
+        search = stopped.value.kept.search
+        return [{s: way[0]().way for s, way in kept.items()} for kept in (search.snapshots, search.others)]
+
+    whole = ways(1)
+    assert len(whole[1]) == 15
+    assert all(first != whole[1][state] for state, first in whole[0].items())
+    for stop in (*range(2, 15), 102, 103):
+        assert ways(stop) == whole
+
+
 def walked(state, action):
     """Where a step leads in the room, its reward and its damage."""
     move = [(0, 1), (1, 0), (0, -1), (-1, 0)][action]

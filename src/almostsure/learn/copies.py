@@ -19,6 +19,7 @@ import pickle
 import random
 import weakref
 from collections.abc import Iterator
+from operator import is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, final
 
@@ -28,6 +29,10 @@ import numpy as np
 CHANCE = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
 CONSTANT = (type, FunctionType, BuiltinFunctionType, CodeType, ModuleType, property, weakref.ref)
 SHARED = (*CHANCE, *CONSTANT, gymnasium.Space)
+CONTAINERS = (dict, list, tuple)
+SCALARS = {*np.sctypeDict.values()} - {np.object_, np.void}
+PLAIN = {int, float, complex, bool, str, bytes, type(None), np.ndarray, *CONTAINERS, *SCALARS}
+LONG = 100  # entries of a table that is remembered
 ARRAYS = (np.ndarray, np.generic)  # their __deepcopy__ does what pickling does
 
 
@@ -55,7 +60,7 @@ class Frozen:
             self()  # some things can be pickled and not unpickled
         except Exception:
             self._pickled = b""
-            self._shared = list(generators(thing))
+            self._shared = list(Chance().generators(thing))
             self._original = self._deep(thing)
 
     def __call__(self) -> Any:
@@ -100,36 +105,78 @@ def _pickled(thing: Any) -> tuple[bytes, list[Any]]:
     return file.getvalue(), pickler.shared
 
 
-def generators(thing: Any) -> Iterator[Any]:
-    """The random generators that something holds, directly or through whatever it holds."""
-    waiting, met = [thing], {id(thing): thing}
-    while waiting:
-        here = waiting.pop()
-        if isinstance(here, CHANCE):
-            yield here
-            continue
-        parts = here.tolist() if isinstance(here, np.ndarray) and here.dtype == object else gc.get_referents(here)
-        fresh = {id(part): part for part in parts if id(part) not in met and _may_hold(part)}
-        met |= fresh
-        waiting += fresh.values()
+@final
+class Chance:
+    """The random generators that something holds, however deep; they are looked for again before every play.
+
+    Long tables of plain values are not: while they hold the very same objects as before, they hold no generators.
+    """
+
+    def __init__(self) -> None:
+        self._tables: dict[int, _Table] = {}
+
+    def generators(self, thing: Any) -> Iterator[Any]:
+        """Every one, in the same order for the same thing."""
+        waiting, met = [thing], {id(thing): thing}
+        known, self._tables = self._tables, {}
+        while waiting:
+            here = waiting.pop()
+            if isinstance(here, CHANCE):
+                yield here
+                continue
+            if type(here) in CONTAINERS and len(here) >= LONG:
+                table = known.get(id(here))
+                table = table if table is not None and table.is_as_it_was() else _Table(here)
+                if table.is_plain:
+                    self._tables[id(here)] = table
+                    continue
+            is_array = isinstance(here, np.ndarray) and here.dtype.hasobject
+            parts = here.tolist() if is_array else gc.get_referents(here)
+            fresh = {id(part): part for part in parts if id(part) not in met and _may_hold(part)}
+            met |= fresh
+            waiting += fresh.values()
+
+    def reseed(self, thing: Any, *seed: int) -> None:
+        """Give every one another seed."""
+        for number, one in enumerate(self.generators(thing)):
+            seeds = np.random.SeedSequence([*seed, number])
+            bits = getattr(one, "bit_generator", one)
+            if isinstance(bits, np.random.BitGenerator):
+                bits.state = type(bits)(seeds).state
+            else:
+                one.seed(int(seeds.generate_state(1)[0]))
+
+
+@final
+class _Table:
+    """A container, and whether it holds plain values only, through containers of the same kinds."""
+
+    __slots__ = ("_changing", "_held", "is_plain")
+
+    def __init__(self, root: Any) -> None:
+        self._changing, level, met = list[Any](), [root], {id(root)}
+        self.is_plain = True
+        while level and self.is_plain:
+            self._changing += [one for one in level if type(one) is not tuple]
+            parts = gc.get_referents(*level)
+            kinds = set(map(type, parts))
+            arrays = (part for part in parts if type(part) is np.ndarray) if np.ndarray in kinds else ()
+            self.is_plain = kinds <= PLAIN and not any(array.dtype.hasobject for array in arrays)
+            level = [part for part in parts if type(part) in CONTAINERS and id(part) not in met]
+            met.update(map(id, level))
+        self._held = gc.get_referents(*self._changing)
+
+    def is_as_it_was(self) -> bool:
+        """Whether everything inside that can change holds the very same objects."""
+        now = gc.get_referents(*self._changing)
+        return len(now) == len(self._held) and all(map(is_, now, self._held))
 
 
 def _may_hold(thing: Any) -> bool:
     """Whether it may be or hold a generator: no constants, and nothing that the garbage collector need not look into.
 
-    Compiled functions hold the names of their module, which is no part of them.
+    It knows nothing of arrays.  Compiled functions hold the names of their module, which is no part of them.
     """
-    if not gc.is_tracked(thing) and not isinstance(thing, np.ndarray):
+    if not gc.is_tracked(thing) and not isinstance(thing, (np.ndarray, tuple, dict)):
         return False
     return not isinstance(thing, CONSTANT) and not (type(thing) is dict and "__builtins__" in thing)
-
-
-def reseed(thing: Any, *seed: int) -> None:
-    """Give every random generator that something holds another seed."""
-    for number, one in enumerate(generators(thing)):
-        seeds = np.random.SeedSequence([*seed, number])
-        bits = getattr(one, "bit_generator", one)
-        if isinstance(bits, np.random.BitGenerator):
-            bits.state = type(bits)(seeds).state
-        else:
-            one.seed(int(seeds.generate_state(1)[0]))

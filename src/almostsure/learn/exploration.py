@@ -32,8 +32,9 @@ from almostsure.learn.bounds import unit
 from almostsure.learn.counts import Counts
 from almostsure.learn.evidence import check_mu
 from almostsure.learn.minimal import Goal, LearnedBudget, budget_of_learned
+from almostsure.learn.sampling.crew import uninterrupted
 from almostsure.learn.sampling.env_sampler import made
-from almostsure.learn.simulator import Arrival, Ended, Simulator, as_key
+from almostsure.learn.simulator import Arrival, Ended, Simulator, Ways, as_key
 from almostsure.model.build.damage import Damage
 from almostsure.model.build.function import MAX_STATES, Encode, from_function
 from almostsure.model.mdp import MDP
@@ -219,18 +220,22 @@ class _Sampled:
     def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
         """What was seen, with its frequencies."""
         if (state, action) not in self.seen:
-            self.seen[state, action] = self._played(state, action)
+            ways: Ways = {}
+            seen = self._played(state, action, ways)
+            with uninterrupted():
+                self.search.keep(ways)
+                self.seen[state, action] = seen
         found = self.seen[state, action]
         plays = sum(seen.times for seen in found.values())
         return [(seen.times / plays, after, seen.reward, hurt) for (after, hurt), seen in found.items()]
 
-    def _played(self, state: Any, action: int) -> dict[tuple[Hashable, int], _Seen]:
+    def _played(self, state: Any, action: int, ways: Ways) -> dict[tuple[Hashable, int], _Seen]:
         mu, delta, _ = self.goal
         share = 6 * delta / (math.pi * (len(self.seen) + 1)) ** 2
         plays = math.ceil(math.log(math.floor(1 / mu) / share) / -math.log1p(-mu) * (1 + 1e-12))
         rewards: dict[tuple[Hashable, int], list[float]] = {}
         for _ in range(plays):
-            after, reward, hurt = self.search.play(state, action)
+            after, reward, hurt = self.search.play(state, action, ways)
             rewards.setdefault((after, hurt), []).append(reward)
         return {outcome: _Seen(len(r), math.fsum(r) / len(r)) for outcome, r in rewards.items()}
 

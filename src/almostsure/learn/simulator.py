@@ -16,12 +16,15 @@ import numpy as np
 
 from almostsure.arguments import as_python
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.learn.copies import Frozen, reseed
+from almostsure.learn.copies import Chance, Frozen
+from almostsure.learn.sampling.crew import uninterrupted
 from almostsure.model.build.damage import Damage, known_damage
 
 PLAYS = 4  # of every action in every state
 WALK = 50  # steps at random from every state, where choices were sampled
 FOREVER = 2**62  # steps that a TimeLimit allows
+
+Ways = dict[Any, tuple[Frozen, Any]]  # by state: the simulator there, and what it shows
 
 
 @final
@@ -69,10 +72,11 @@ class Simulator:
         self.num_actions = int(size)
         self.env, self.damage, self.key = env, damage or known_damage(env), key
         self.get_state, self.set_state = get_state, set_state
-        self.snapshots: dict[Any, tuple[Frozen, Any]] = {}  # by state: the simulator there, and what it shows
-        self.others: dict[Any, tuple[Frozen, Any]] = {}  # the same, from another way to the state
+        self.snapshots: Ways = {}
+        self.others: Ways = {}  # from another way to the state
         self.arrivals: dict[tuple[Any, int], Arrival] = {}
         self.seeds: Sequence[int] = ()  # of the resets
+        self.chance = Chance()
         self.plays = 0  # how often a snapshot was restored
 
     def starts(self, seeds: Sequence[int]) -> dict[Hashable, float]:
@@ -82,7 +86,9 @@ class Simulator:
         times: Counter[Hashable] = Counter()
         for seed in seeds:
             observation, _ = self.env.reset(seed=seed)
-            reseed(self.env, seed)  # also generators that a reset does not seed: the same seed plays the same
+            self.chance.reseed(
+                self.env, seed
+            )  # also generators that a reset does not seed: the same seed plays the same
             state = self.key(observation)
             try:
                 times[state] += 1
@@ -103,7 +109,7 @@ class Simulator:
             if state not in self.snapshots:
                 raise ModelError(f"reset(seed={seed}) began in {state!r}, and elsewhere before: it must heed its seed")
             for action in range(self.num_actions):
-                yield state, action, self._step((snapshot, observation), action)
+                yield state, action, self._step((snapshot, observation), action)[0]
 
     def is_over(self, state: Any) -> bool:
         """Whether an episode ended there."""
@@ -117,9 +123,10 @@ class Simulator:
         """The one outcome of an action, played several times unless it is known."""
         if (state, action) in self.arrivals:
             return [(1.0, *self.arrivals[state, action])]
-        arrival = self._step(self.snapshots[state], action, remember=True)
-        for _ in range(PLAYS - 1):  # further plays of the same step are not another way to where it leads
-            again = self.play(state, action)
+        ways: Ways = {}
+        arrival = self.play(state, action, ways, second=True)
+        for _ in range(PLAYS - 1):
+            again = self.play(state, action, ways)
             if arrival == again:
                 continue
             raise ModelError(
@@ -127,12 +134,14 @@ class Simulator:
                 f"then to {again}. If chance plays a part, sample it: explore(env, mu=…, delta=…); "
                 "if the observation does not show all that matters, pass key."
             )
-        self.arrivals[state, action] = arrival
+        with uninterrupted():  # or the same way would be taken for a second one when the exploration goes on
+            self.keep(ways)
+            self.arrivals[state, action] = arrival
         return [(1.0, *arrival)]
 
     def check_keys(self) -> None:
         """What comes next must depend on the state alone, not on the way to it."""
-        reached = ((s, a, self._step(self.others[s], a)) for s, a in self.arrivals if s in self.others)
+        reached = ((s, a, self._step(self.others[s], a)[0]) for s, a in self.arrivals if s in self.others)
         for state, action, again in chain(reached, self.after_resets()):
             if again != (arrival := self.arrivals[state, action]):
                 raise ModelError(
@@ -140,9 +149,23 @@ class Simulator:
                     f"one way to it, and to {again} on another. Pass a key that tells the two apart."
                 )
 
-    def play(self, state: Any, action: int) -> Arrival:
-        """One step from a state, whatever chance makes of it this time."""
-        return self._step(self.snapshots[state], action)
+    def play(self, state: Any, action: int, ways: Ways, *, second: bool = False) -> Arrival:
+        """One step from a state, whatever chance makes of it this time.
+
+        Where it leads to a state that is new, or if asked for to one that was reached on one way only, ``ways`` gets
+        a snapshot there, for :meth:`keep` when all plays of the step are done.
+        """
+        arrival, env, shown = self._step(self.snapshots[state], action)
+        found = arrival.state
+        known = found in self.snapshots and not (second and found not in self.others)
+        if not (known or found in ways or self.is_over(found)):
+            ways[found] = self._snapshot(env), shown
+        return arrival
+
+    def keep(self, ways: Ways) -> None:
+        """Remember ways to states: the first one to a state is where it is played from, the second one a check."""
+        for state, way in ways.items():
+            (self.others if state in self.snapshots else self.snapshots)[state] = way
 
     def walk(self, state: Any, rng: np.random.Generator) -> Iterator[tuple[Any, int, Arrival]]:
         """Random steps from a state, as (state, action, where it led), until the episode ends."""
@@ -156,18 +179,12 @@ class Simulator:
                 return
             state = arrival.state
 
-    def _step(self, here: tuple[Frozen, Any], action: int, *, remember: bool = False) -> Arrival:
-        """Where a step leads; a state that is new is remembered, and if asked for one that was reached before."""
+    def _step(self, here: tuple[Frozen, Any], action: int) -> tuple[Arrival, Any, Any]:
+        """Where a step leads, the environment there, and what it shows."""
         snapshot, before = here
         env = self._restored(snapshot)
-        arrival, observation = self._taken(env, before, action)
-        if self.is_over(arrival.state):
-            return arrival
-        if arrival.state not in self.snapshots:
-            self.snapshots[arrival.state] = self._snapshot(env), observation
-        elif remember and arrival.state not in self.others:
-            self.others[arrival.state] = self._snapshot(env), observation
-        return arrival
+        arrival, shown = self._taken(env, before, action)
+        return arrival, env, shown
 
     def _taken(self, env: Any, before: Any, action: int) -> tuple[Arrival, Any]:
         """Where a step led, and what the environment shows there."""
@@ -201,7 +218,7 @@ class Simulator:
         if self.set_state is None:
             return snapshot()
         self.set_state(self.env, snapshot())
-        reseed(self.env, self.seeds[0], self.plays)
+        self.chance.reseed(self.env, self.seeds[0], self.plays)
         return self.env
 
 
