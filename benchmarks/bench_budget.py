@@ -26,7 +26,7 @@ import numpy as np
 
 import almostsure as asure
 from almostsure.budget.certificate import check_minimal_budget
-from almostsure.budget.compiled.levels import solve_levels
+from almostsure.budget.compiled.engine import solve_levels
 from almostsure.budget.minimal import NO_CAP
 from almostsure.model.build.grid import grid_family
 from almostsure.model.mdp import MDP, Support

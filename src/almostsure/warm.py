@@ -15,9 +15,9 @@ def main() -> None:
 
 def _budgets() -> None:
     from almostsure.budget import certificate
-    from almostsure.budget.compiled import levels
+    from almostsure.budget.compiled import engine
 
-    levels.warm_up()
+    engine.warm_up()
     certificate.warm_up()
 
 

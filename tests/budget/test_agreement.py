@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from almostsure import INFINITE, check_minimal_budget, from_transitions, minimal_budget
 from almostsure.budget.certificate import _find_compiled, _find_plain
-from almostsure.budget.compiled.levels import solve_levels
+from almostsure.budget.compiled.engine import solve_levels
 from almostsure.budget.minimal import NO_CAP
 from almostsure.budget.plain import solve_plain
 from almostsure.budget.reference import algorithm_1

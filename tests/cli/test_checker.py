@@ -47,7 +47,7 @@ def test_no_engine_is_loaded(saved: Path) -> None:
     assert answer["verdict"] == "verified"
     modules = set(answer["trusted"]["modules"])
     assert "almostsure.budget.certificate" in modules
-    assert "almostsure.model.umb.files" in modules
+    assert "almostsure.model.files" in modules
     assert {name for name in modules if name.startswith("almostsure.budget.")} == {
         "almostsure.budget.certificate",
         "almostsure.budget.minimal",

@@ -151,7 +151,7 @@ class GrowingBudget:
         return tuple(sorted(raised))
 
     def _solve_anew(self) -> tuple[int, ...]:
-        from almostsure.budget.compiled.levels import solve_levels
+        from almostsure.budget.compiled.engine import solve_levels
 
         merged = self._merged()
         try:

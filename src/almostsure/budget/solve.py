@@ -144,7 +144,7 @@ def _run(support: Support, cap: int, backend: str) -> tuple[Answer, str]:
         answer = solve_plain(support, cap=cap, patience=PATIENCE if backend == "auto" else float("inf"))
         if answer is not None:
             return answer, "plain engine"
-    from almostsure.budget.compiled.levels import estimate, solve_levels
+    from almostsure.budget.compiled.engine import estimate, solve_levels
 
     needed = estimate(support)
     require(needed, f"k* of {support.num_outcomes:,} outcomes", "Close other programs, or use a larger machine.")

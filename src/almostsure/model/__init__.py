@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from almostsure.model.build.matrices import from_matrices
     from almostsure.model.build.tables import from_gymnasium, from_table
     from almostsure.model.build.transitions import from_transitions
+    from almostsure.model.files import load
     from almostsure.model.layout import Layout
     from almostsure.model.mdp import MDP, Outcome
     from almostsure.model.monitors import (
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from almostsure.model.source import as_model
     from almostsure.model.storm.read import from_prism
     from almostsure.model.storm.write import to_storm
-    from almostsure.model.umb.files import load
 else:
     __getattr__ = on_demand(__name__)
 

@@ -327,7 +327,7 @@ class MDP(Space):
         With ``relay``, outcomes that Storm cannot tell apart (same choice, same successor, different reward
         or damage) pass through extra relay states, so that Storm reads the file too.
         """
-        from almostsure.model.umb.files import save
+        from almostsure.model.files import save
 
         save(self, path, relay=relay)
 

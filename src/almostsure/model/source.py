@@ -160,7 +160,7 @@ def _example(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP
 
 
 def _umb(name: str, given: dict[str, Any], constants: Mapping[str, Constant] | str | None) -> MDP:
-    from almostsure.model.umb.files import load
+    from almostsure.model.files import load
 
     _refuse({"constants": constants} if constants else {}, f"{name} is a built model, which has none")
     return load(name, **given)

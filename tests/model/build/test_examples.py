@@ -191,7 +191,7 @@ def test_models_names_and_files_are_models(tmp_path):
 
 
 def test_a_saved_model_is_found_by_its_path(tmp_path):
-    pytest.importorskip("almostsure.model.umb.files")
+    pytest.importorskip("almostsure.model.files")
     mdp = example("quicksand")
     mdp.save(tmp_path / "model.umb")
     assert as_model(tmp_path / "model.umb") == mdp

@@ -21,9 +21,9 @@ from almostsure.errors import (
     ModelError,
     UnknownName,
 )
+from almostsure.model.files import load
 from almostsure.model.storm.read import from_prism
 from almostsure.model.storm.write import to_storm
-from almostsure.model.umb.files import load
 from almostsure.model.umb.foreign import as_scale
 
 from .programs import (

@@ -18,10 +18,10 @@ from almostsure.errors import (
     FileError,
     ModelError,
 )
+from almostsure.model.files import load
 from almostsure.model.source import as_model
 from almostsure.model.storm.read import from_prism
 from almostsure.model.storm.write import to_storm
-from almostsure.model.umb.files import load
 
 from .programs import (
     by_name,

@@ -16,9 +16,9 @@ from almostsure import (
     from_transitions,
 )
 from almostsure.model import example_names
+from almostsure.model.files import load
 from almostsure.model.storm.read import from_prism
 from almostsure.model.storm.write import to_storm
-from almostsure.model.umb.files import load
 from almostsure.model.umb.relay import with_relays
 
 from .programs import (

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from almostsure.errors import CorruptFile, FileError, NotEnoughMemory
+from almostsure.model.files import load, save
 from almostsure.model.umb import archive
-from almostsure.model.umb.files import load, save
 from almostsure.model.umb.index import Umb
 
 from .members import (

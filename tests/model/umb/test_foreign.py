@@ -9,7 +9,7 @@ import pytest
 
 from almostsure import from_transitions
 from almostsure.errors import ArgumentError, FileError, ModelError, UnknownName
-from almostsure.model.umb.files import load
+from almostsure.model.files import load
 
 from .members import (
     DOUBLE,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from almostsure.errors import CorruptFile, FileError
-from almostsure.model.umb.files import load
+from almostsure.model.files import load
 from almostsure.model.umb.index import Umb, listed
 
 from .members import (

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from almostsure import MDP
-from almostsure.model.umb.files import load, save
+from almostsure.model.files import load, save
 from almostsure.model.umb.relay import with_relays
 
 from .members import (

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from almostsure.model.files import load
 from almostsure.model.umb import valuations
-from almostsure.model.umb.files import load
 
 from .members import (
     f8,

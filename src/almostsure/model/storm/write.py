@@ -7,8 +7,8 @@ import tempfile
 from typing import Any
 
 from almostsure.errors import ModelError, optional
+from almostsure.model.files import save
 from almostsure.model.source import Model, as_model
-from almostsure.model.umb.files import save
 
 
 def to_storm(mdp: Model) -> Any:
@@ -19,7 +19,7 @@ def to_storm(mdp: Model) -> Any:
     has the labels, reward structures and valuations of that file.
 
     Storm allows a choice only one outcome for each successor: further ones pass through relay states, which come after
-    the model's own states and carry the label ``relay`` (see :func:`almostsure.model.umb.files.save`).
+    the model's own states and carry the label ``relay`` (see :func:`almostsure.model.files.save`).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""UMB files that :func:`almostsure.model.umb.files.save` wrote: they come back exactly."""
+"""UMB files that :func:`almostsure.model.files.save` wrote: they come back exactly."""
 
 from __future__ import annotations
 

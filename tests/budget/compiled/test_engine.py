@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from almostsure import INFINITE, check_minimal_budget, from_transitions, minimal_budget
-from almostsure.budget.compiled import compact, higher_levels, level_zero, levels, peeling
-from almostsure.budget.compiled.levels import solve_levels
+from almostsure.budget.compiled import compact, engine, higher_levels, level_zero, peeling
+from almostsure.budget.compiled.engine import solve_levels
 from almostsure.budget.compiled.parts import Game
 from almostsure.budget.minimal import NO_CAP
 from almostsure.errors import Interrupted, LimitReached
@@ -123,13 +123,13 @@ def test_few_are_ruled_out_by_each_sweep(seed, monkeypatch):
     after = np.append(order[1:], order[-1])
     mdp = from_transitions(order, np.zeros(15), after, np.ones(15), np.zeros(15), damage, terminal=[0])
     assert proved(mdp).tolist() == [0] + [INFINITE] * 15
-    monkeypatch.setattr(levels, "_Compact", None)  # nothing is left to look at level by level
+    monkeypatch.setattr(engine, "_Compact", None)  # nothing is left to look at level by level
     assert proved(mdp).tolist() == [0] + [INFINITE] * 15
 
 
 def test_progress_tells_how_many_are_settled(monkeypatch):
     """After every level above 0: the states that need no more than it."""
-    monkeypatch.setattr(levels, "PATIENCE", 0)
+    monkeypatch.setattr(engine, "PATIENCE", 0)
     mdp = ladder(5, connected=True)
     needs, told = minimal_budget(mdp, backend="plain").of_state, []
     solve_levels(mdp.support, cap=NO_CAP, report=lambda level, settled: told.append((level, settled)))
@@ -275,7 +275,7 @@ def check_kept(mdp, truth, error):
 
 def test_interrupted_at_every_report(hard, monkeypatch):
     mdp, truth = hard
-    monkeypatch.setattr(levels, "PATIENCE", 0)  # a report after every level
+    monkeypatch.setattr(engine, "PATIENCE", 0)  # a report after every level
     caps = []
     for moment in range(1000):
         calls = iter([None] * moment)
@@ -329,7 +329,7 @@ def test_interrupted_while_compiling_nothing_is_kept(monkeypatch):
         real(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(levels, "_is_warm", False)
+    monkeypatch.setattr(engine, "_is_warm", False)
     monkeypatch.setattr(higher_levels, "advance", interrupted)
     with pytest.raises(Interrupted, match="nothing could be kept") as caught:
         minimal_budget(chain(5000), backend="compiled")
@@ -365,8 +365,8 @@ def test_kernels_are_cached_and_let_other_threads_run():
 
 def test_limits_lie_where_they_were_measured():
     """They decide how long it takes and how often it reports, not what comes out; see tests/model/test_limits.py."""
-    assert (levels.SLOW_SWEEPS, levels.FEW, levels.PATIENCE) == (8, 1 / 16, 2**21)
-    assert (levels.THREADS, levels.ROUNDS, peeling.NEVER) == (2, 4, 2**40)
+    assert (engine.SLOW_SWEEPS, engine.FEW, engine.PATIENCE) == (8, 1 / 16, 2**21)
+    assert (engine.THREADS, engine.ROUNDS, peeling.NEVER) == (2, 4, 2**40)
 
 
 @pytest.mark.parametrize(
@@ -396,9 +396,9 @@ def test_what_is_left_is_measured_and_sorted():
 MEASURE = """
 from pathlib import Path
 from almostsure.budget.minimal import NO_CAP
-from almostsure.budget.compiled.levels import estimate, solve_levels
+from almostsure.budget.compiled.engine import estimate, solve_levels
 from almostsure.testing.families import garnet
-from almostsure.model.umb.files import load
+from almostsure.model.files import load
 import sys
 
 def resident(which):
@@ -440,19 +440,19 @@ def test_the_estimate_knows_when_indices_become_wide():
             self.successor = np.empty(0, np.int32)
 
     outcomes = 54_000_000
-    step = levels.estimate(Sizes(2**23, outcomes)) - levels.estimate(Sizes(2**23 - 1, outcomes))
+    step = engine.estimate(Sizes(2**23, outcomes)) - engine.estimate(Sizes(2**23 - 1, outcomes))
     assert step > 2 * outcomes
-    assert levels._index(Sizes(1000, 3 * 2**29)) is np.int32
-    assert levels._index(Sizes(1000, 7 * 2**28)) is np.int64  # the pool of watchers is a quarter larger
+    assert engine._index(Sizes(1000, 3 * 2**29)) is np.int32
+    assert engine._index(Sizes(1000, 7 * 2**28)) is np.int64  # the pool of watchers is a quarter larger
 
 
 @pytest.mark.parametrize(("dtype", "narrowed"), [(np.int32, 0), (np.int64, 5 * 5000 + 4 * 2000)])
 def test_the_bytes_of_a_run_are_counted(dtype, narrowed):
     """16 + 8 indices per state, 3 indices and a byte per choice, a packed target and half an index per outcome."""
     compact_game = 48 * 1000 + 13 * 2000 + (4 + 1 + 2) * 5000
-    assert levels._compact_size(1000, 2000, 5000, 4) == compact_game
-    assert levels._compact_size(1000, 2000, 5000, 8) == 80 * 1000 + 25 * 2000 + 9 * 5000
+    assert engine._compact_size(1000, 2000, 5000, 4) == compact_game
+    assert engine._compact_size(1000, 2000, 5000, 8) == 80 * 1000 + 25 * 2000 + 9 * 5000
     ends = np.linspace(0, 5000, 2001).astype(dtype), np.linspace(0, 2000, 1001).astype(dtype)
     nothing = np.zeros(5000, np.uint8)
     support = Support(choice_ptr=ends[1], outcome_ptr=ends[0], successor=nothing.astype(dtype), damage=nothing)
-    assert levels.estimate(support) == narrowed + 17 * 1000 + 4 * 2000 + 3 * compact_game // 4
+    assert engine.estimate(support) == narrowed + 17 * 1000 + 4 * 2000 + 3 * compact_game // 4

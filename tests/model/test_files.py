@@ -1,0 +1,56 @@
+"""Files that hold no model of ours are sent to their readers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from almostsure.errors import CorruptFile, FileError
+from almostsure.files import save_tensors
+from almostsure.model.files import load
+from almostsure.model.source import as_model
+
+from .umb.members import example
+
+
+@pytest.mark.parametrize("name", ["walk.prism", "walk.PM", "walk.nm", "walk.sm", "walk.jani", "walk.drn"])
+def test_files_for_storm_are_sent_to_from_prism(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mdp")
+    with pytest.raises(FileError, match=rf"{name} must be read with from_prism\(path, damage=…\)"):
+        load(tmp_path / name)
+    with pytest.raises(FileError, match=rf"{name} must be read with from_prism\(path, damage=…\)"):
+        as_model(tmp_path / name)
+
+
+def test_maps_are_sent_to_from_map(tmp_path: Path) -> None:
+    (tmp_path / "map.txt").write_text("S.G")
+    with pytest.raises(FileError, match=r"map.txt must be read with from_map\(Path\(…\)\), if it is a map"):
+        load(tmp_path / "map.txt")
+    assert as_model(tmp_path / "map.txt").num_states == 3
+
+
+@pytest.mark.parametrize("name", ["thing.safetensors", "thing.umb"])
+@pytest.mark.parametrize("kind", ["budget", "shield", "policy"])
+def test_files_about_a_model_are_sent_to_their_readers(tmp_path: Path, kind: str, name: str) -> None:
+    save_tensors(tmp_path / name, kind=kind, model=example().fingerprint, arrays={"x": np.zeros(2)}, strings={})
+    reader = {"budget": "MinimalBudget", "shield": "Shield", "policy": "Policy"}[kind]
+    message = rf"{name} holds a {kind}, not a model. Read it with {reader}.load\(path, mdp\)"
+    with pytest.raises(FileError, match=message):
+        load(tmp_path / name)
+    with pytest.raises(FileError, match=message):
+        as_model(tmp_path / name)
+
+
+def test_what_only_looks_like_tensors_is_a_corrupt_model(tmp_path: Path) -> None:
+    for content in (b"\x02\0\0\0\0\0\0\0{}", b"\xff" * 8 + b"{", b"12345678{"):
+        (tmp_path / "odd.umb").write_bytes(content)
+        with pytest.raises(CorruptFile, match=r"odd\.umb"):
+            load(tmp_path / "odd.umb")
+
+
+def test_readers_exist_for_all_that_is_saved() -> None:
+    import almostsure
+
+    assert all(callable(getattr(almostsure, name).load) for name in ("MinimalBudget", "Shield", "Policy"))
