@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import almostsure as asure
-from almostsure.errors import ModelError
-from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv
+from almostsure.errors import LimitReached, ModelError, UnknownName
+from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, ready
 from almostsure.learn import EnvSampler
 from almostsure.learn.learners import ShieldedQ
 from almostsure.model import known_damage
@@ -176,10 +176,36 @@ def test_observations_that_are_dictionaries():
         play_many(lambda: make("buggy"), shield, 1)
 
 
+SPELLINGS = ("FrozenLake-v1", "gym:FrozenLake-v1", "gymnasium.envs:FrozenLake-v1", "gym:gymnasium.envs:FrozenLake-v1")
+TAKERS = {
+    "explore": lambda name: asure.explore(name, mu=0.5, delta=0.5, max_states=1),
+    "learn_minimal_budget": lambda name: asure.learn_minimal_budget(name, mu=0.3, delta=0.5).mdp.num_states,
+    "from_gymnasium": lambda name: asure.from_gymnasium(name).fingerprint,
+    "OnlineShield": lambda name: asure.OnlineShield(name).space.num_states,
+    "ready": lambda name: ready(name).mdp.fingerprint,
+    "compare": lambda name: asure.compare(name, 1, "shielded", steps=100, seeds=1).optimum,
+}
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_environments_have_one_spelling(taker):
+    def told(name):
+        try:
+            return TAKERS[taker](name)
+        except LimitReached as error:
+            return str(error)
+
+    assert len({told(name) for name in SPELLINGS}) == 1
+    with pytest.raises(ModelError, match=r"the module nowhere of gym:nowhere:Lake-v0 cannot be imported: .* installed"):
+        TAKERS[taker]("gym:nowhere:Lake-v0")
+    with pytest.raises(UnknownName, match=r"unknown (ready )?environment 'Boat-v0'"):
+        TAKERS[taker]("gym:Boat-v0")
+
+
 def test_what_cannot_be_sampled_is_told_what_works():
     with pytest.raises(ModelError, match=r"abstract\('CartPole-v1'\).*EnvSampler\(env, set_state, damage\)"):
         asure.learn_minimal_budget("CartPole-v1", mu=0.1, delta=0.1)
-    with pytest.raises(ModelError, match="no environment could be made of 'NoSuch-v1'"):
+    with pytest.raises(ModelError, match="unknown environment 'NoSuch-v1'"):
         asure.learn_minimal_budget("NoSuch-v1", mu=0.1, delta=0.1)
     with pytest.raises(ModelError, match="fickle passenger"):
         asure.learn_minimal_budget(gymnasium.make("Taxi-v4", fickle_passenger=True), mu=0.1, delta=0.1)

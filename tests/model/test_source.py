@@ -28,8 +28,14 @@ def test_environments():
     assert as_model("gym:CliffWalking-v1", damage="3 if reward<=-100").max_damage == 3
     with pytest.raises(UnknownName, match=r"unknown environment 'FrozenLak-v1'\. Did you mean 'FrozenLake-v1'\?"):
         as_model("gym:FrozenLak-v1", damage="terminated")
-    with pytest.raises(UnknownName, match=r"unknown environment 'Frozen'\. Did you mean 'FrozenLake-v1'\?$"):
+    with pytest.raises(UnknownName, match=r"unknown environment 'Frozen'\. Did you mean 'FrozenLake-v1'\? With"):
         as_model("gym:Frozen")
+    with pytest.raises(UnknownName, match=r"^unknown environment 'Boat-v0'\. With its module: gym:MODULE:Boat-v0\.$"):
+        as_model("gym:Boat-v0")
+    with pytest.raises(
+        UnknownName, match=r"^unknown environment 'Boat-v0'\. The module random does not register it\.$"
+    ):
+        as_model("gym:random:Boat-v0")
     assert as_model("gym:gymnasium.envs:FrozenLake-v1") == as_model("gym:FrozenLake-v1")
     with pytest.raises(ModelError, match="the module nowhere of gym:nowhere:Lake-v0 cannot be imported: No module"):
         as_model("gym:nowhere:Lake-v0")

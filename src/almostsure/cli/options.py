@@ -24,9 +24,10 @@ from almostsure.cli.monitors import with_monitors
 from almostsure.cli.output import described, emit
 from almostsure.errors import AlmostSureError, ArgumentError, FileError, Infeasible, ModelError, UnknownName, nearest
 from almostsure.files import MODELS, STORM, TENSORS, atomic_write
+from almostsure.model.build.environment import GYM, module_and_id
 from almostsure.model.build.examples import example_names
 from almostsure.model.mdp import MDP
-from almostsure.model.source import GYM, as_model, read_constants
+from almostsure.model.source import as_model, read_constants
 
 if TYPE_CHECKING:
     from almostsure.plan.constraints import Constraint
@@ -226,7 +227,7 @@ class Task:
     def _read(self) -> MDP:
         self.require()
         if self.name.startswith(OWN):
-            return _own_environment(self.name.removeprefix(GYM), {k: v for k, v in self.options.items() if v})
+            pass  # which registers them
         try:
             return as_model(self.name, **self.options)
         except ModelError as error:
@@ -249,7 +250,7 @@ class Task:
     @property
     def module(self) -> str:
         """The module that registers the environment, as in ``gym:MODULE:ID``; it may be in the working directory."""
-        return self.name.removeprefix(GYM).rpartition(":")[0] if self.name.startswith(GYM) else ""
+        return module_and_id(self.name)[0] if self.name.startswith(GYM) else ""
 
     def require(self) -> None:
         """Refuse what is plainly not a model before it is read."""
@@ -333,25 +334,6 @@ def _names_in(program: str) -> str:
     kinds = {"labels": found["label"], "rewards": found["rewards"]}
     listed = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds.items() if names]
     return f"It has {'; '.join(listed)}." if listed else "A label, a reward structure or an action can be named."
-
-
-def _own_environment(env: str, given: dict[str, Any]) -> MDP:
-    """The model of an environment of this package."""
-    import gymnasium
-
-    from almostsure.gym import environment_names
-
-    if env not in environment_names():
-        raise UnknownName("environment", env, environment_names())
-    if given:
-        options = ", ".join(f"--{option}" for option in given)
-        raise ModelError(f"{options} must be left out: {env} has its own model.")
-    made = gymnasium.make(env)
-    try:
-        mdp: MDP = made.unwrapped.mdp  # type: ignore[attr-defined]
-        return mdp
-    finally:
-        made.close()
 
 
 def _require_file(name: str) -> None:

@@ -33,9 +33,9 @@ from almostsure.learn.counts import Counts
 from almostsure.learn.evidence import check_mu
 from almostsure.learn.minimal import Goal, LearnedBudget, budget_of_learned
 from almostsure.learn.sampling.crew import uninterrupted
-from almostsure.learn.sampling.env_sampler import made
 from almostsure.learn.simulator import Arrival, Ended, Simulator, Ways, as_key
 from almostsure.model.build.damage import Damage
+from almostsure.model.build.environment import make_environment
 from almostsure.model.build.function import MAX_STATES, Encode, from_function
 from almostsure.model.mdp import MDP
 from almostsure.progress import Bar
@@ -63,7 +63,8 @@ def explore(
     Parameters
     ----------
     env
-        A Gymnasium environment with Discrete actions, or its id.
+        A Gymnasium environment with Discrete actions, or its id, such as ``CliffWalking-v1``; ``gym:MODULE:ID`` where a
+        module registers it.
     mu, delta
         Where chance plays a part: no outcome is rarer than ``mu``, and with a probability of at most ``delta`` one of
         them is missed.  The result is then a :class:`almostsure.learn.LearnedBudget`, with the usual statement.
@@ -95,7 +96,7 @@ def explore(
     >>> explore("CliffWalking-v1")
     <MDP: 38 states, 149 choices, 149 outcomes, starts in 36>
     """
-    env = made(env) if isinstance(env, str) else env
+    env = make_environment(env) if isinstance(env, str) else env
     if (mu is None) != (delta is None):
         raise ArgumentError("mu and delta must be given together")
     search = Simulator(env, damage, key or as_key, get_state, set_state)

@@ -7,15 +7,16 @@ file (``almostsure check``) then runs the code that reads this kind of file, and
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from fractions import Fraction
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from almostsure.errors import AlmostSureError, ModelError, UnknownName, nearest
+from almostsure.errors import AlmostSureError, ModelError, UnknownName
 from almostsure.files import MAPS, MODELS, STORM, TENSORS, UMB
+from almostsure.model.build.environment import GYM, make_environment, names_environment
 from almostsure.model.mdp import MDP
 
 Model = MDP | str | PathLike[str]  #: what every function that takes a model accepts
@@ -25,8 +26,6 @@ CELLS = "(Files of a continuous system: UpperBudget.load and CellPolicy.load of 
 ENVIRONMENT = (
     "from_gymnasium(env) reads the table of an environment; explore(env) finds the model of others by playing."
 )
-GYM = "gym:"  # before the id of an environment
-ENVIRONMENT_ID = re.compile(r"([\w.-]+/)?[\w.-]+-v\d+")  # such as FrozenLake-v1
 
 
 def as_model(
@@ -46,7 +45,8 @@ def as_model(
     model
         A model, which is returned as it is; the name of an example; the path of a UMB file (``.umb``), of a PRISM,
         JANI or DRN file, or of a text map (``.txt``, ``.map``; see :func:`almostsure.model.build.grid.from_map`); or
-        ``gym:`` and the id of a Gymnasium environment that has a transition table, such as ``gym:FrozenLake-v1``.
+        ``gym:`` and the id of a Gymnasium environment that has a transition table, such as ``gym:FrozenLake-v1`` (see
+        :mod:`almostsure.model.build.environment`).
     damage
         What hurts, where the model does not say so itself.  In files of other programs a label, a reward structure
         or an action (see :func:`almostsure.from_prism`); in an environment a rule such as ``"reward<=-100"`` (see
@@ -78,7 +78,7 @@ def as_model(
         raise TypeError(f"a model must be an MDP, an example's name or a path; got {_kind_and_remedy(model)}")
     name = fspath(model)
     if name.startswith(GYM):
-        return _environment(name.removeprefix(GYM), given, read_constants(constants))
+        return _environment(name, given, read_constants(constants))
     ending = os.path.splitext(name)[1].lower()
     if name.lower().endswith(STORM):
         return _storm(name, given, constants)
@@ -151,7 +151,7 @@ def _example(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP
         return _made(name, constants, lambda: example(name, **constants))
     if os.path.exists(name):
         raise UnknownName("kind of file", name, (), f"The name of a model file ends in one of {', '.join(MODELS)}.")
-    if ENVIRONMENT_ID.fullmatch(name):
+    if names_environment(name):
         raise UnknownName("model", name, [GYM + name])
     listed = ", ".join(example_names())
     raise UnknownName(
@@ -187,41 +187,14 @@ def _storm(name: str, given: dict[str, Any], constants: Mapping[str, Constant] |
     return from_prism(name, damage=given.pop("damage"), constants=constants, **given)
 
 
-def _environment(env: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP:
-    damage = given.pop("damage", None)
-    _refuse(given, "an environment has its own reward")
-    _require_environment(env)
-    return _made(env, constants, lambda: _from_environment(env, damage, constants))
-
-
-def _from_environment(env: str, damage: str | None, constants: dict[str, Any]) -> MDP:
-    import gymnasium
-
+def _environment(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP:
     from almostsure.model.build.tables import from_gymnasium
 
-    try:
-        made = gymnasium.make(env, **constants)
-    except gymnasium.error.Error as error:  # a library that it needs is missing, for example
-        raise ModelError(f"{env} cannot be made: {error}") from error
-    try:
-        return from_gymnasium(made, damage)
-    finally:
-        made.close()
-
-
-def _require_environment(env: str) -> None:
-    import importlib
-
-    import gymnasium
-
-    module, _, env = env.rpartition(":")  # a module that registers it, as for gymnasium.make
-    try:
-        if module:
-            importlib.import_module(module)
-        gymnasium.spec(env)
-    except gymnasium.error.Error as error:
-        known = [name for name, spec in gymnasium.registry.items() if spec is not None]
-        remedy = "" if nearest(env, known) else f"Gymnasium says: {error}"
-        raise UnknownName("environment", env, known, remedy) from None
-    except Exception as error:  # whatever the module of somebody else may raise
-        raise ModelError(f"the module {module} of gym:{module}:{env} cannot be imported: {error}") from error
+    damage = given.pop("damage", None)
+    _refuse(given, "an environment has its own reward")
+    with closing(make_environment(name, **constants)) as env:
+        own = getattr(env.unwrapped, "mdp", None)
+        if isinstance(own, MDP):
+            _refuse({} if damage is None else {"damage": damage}, f"{env.spec.id} has its own model")
+            return own
+        return _made(name, constants, lambda: from_gymnasium(env, damage))

@@ -14,8 +14,9 @@ import numpy as np
 from almostsure.arguments import check_budget, check_discount
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
+from almostsure.model.build.environment import GYM
 from almostsure.model.mdp import MDP
-from almostsure.model.source import GYM, Model, as_model
+from almostsure.model.source import Model, as_model
 from almostsure.plan.constraints import Chance, Expected
 from almostsure.progress import Bar
 from almostsure.report.content import Figure, content

@@ -25,6 +25,7 @@ from almostsure.gym.envs.minigrid import make_room, read_room
 from almostsure.gym.guarded import StateOf
 from almostsure.gym.shielded import ShieldedEnv
 from almostsure.model.build.damage import KNOWN, Damage, known_damage
+from almostsure.model.build.environment import make_environment, module_and_id
 from almostsure.model.build.tables import from_gymnasium
 from almostsure.model.mdp import MDP
 from almostsure.shield.shield import Shield
@@ -79,18 +80,19 @@ def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
     >>> observation
     array([36,  2])
     """
-    if name.startswith("MiniGrid-"):
-        make = partial(make_room, name, map_seed, **make_kwargs)
+    _, env_id = module_and_id(name)
+    if env_id.startswith("MiniGrid-"):
+        make = partial(make_room, env_id, map_seed, **make_kwargs)
         mdp, states = read_room(make)
         return Ready(make=make, mdp=mdp, damage=None, state_of=states)
     try:
-        env = gymnasium.make(name, **make_kwargs)
-    except gymnasium.error.UnregisteredEnv as error:
-        raise _unknown(name) from error
+        env = make_environment(name, **make_kwargs)
+    except UnknownName as error:
+        raise _unknown(env_id) from error
     try:
         found = getattr(env.unwrapped, "mdp", None)
         if isinstance(found, MDP):
-            return Ready(make=partial(gymnasium.make, name, **make_kwargs), mdp=found, damage=None, state_of=None)
+            return Ready(make=partial(make_environment, name, **make_kwargs), mdp=found, damage=None, state_of=None)
         damage = damage_of(env)
         make = partial(make_tracked, name, damage, **make_kwargs)
         return Ready(make=make, mdp=from_gymnasium(env, damage), damage=damage, state_of=None)
@@ -100,7 +102,7 @@ def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
 
 def make_tracked(name: str, damage: Damage, **make_kwargs: Any) -> gymnasium.Env[Any, Any]:
     """An environment that says its damage: from states alone it cannot always be told (a slip, or a bump?)."""
-    return DamageTracker(gymnasium.make(name, **make_kwargs), damage)
+    return DamageTracker(make_environment(name, **make_kwargs), damage)
 
 
 def damage_of(env: gymnasium.Env[Any, Any]) -> Damage:

@@ -26,11 +26,11 @@ from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.damage import Damage, known_damage, takes_an_outcome
+from almostsure.model.build.environment import make_environment, names_environment
 from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.tables import from_gymnasium, without_model
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
-from almostsure.model.source import ENVIRONMENT_ID
 from almostsure.model.space import Encode, Space
 
 SetState = Callable[[Any, int], Any]
@@ -41,36 +41,26 @@ RESETS = 256  # episodes that are begun to find an environment's starts
 def is_environment(thing: Any) -> bool:
     """Whether it is a Gymnasium environment, or the id of one."""
     if isinstance(thing, str):
-        return ENVIRONMENT_ID.fullmatch(thing) is not None
+        return names_environment(thing)
     return hasattr(thing, "unwrapped") and hasattr(thing, "step") and hasattr(thing, "observation_space")
 
 
 def sampler_of_env(env: Any) -> EnvSampler | MDP:
     """What samples an environment that need not be told how its state is set; a model, where it plays one."""
-    env = made(env) if isinstance(env, str) else env
+    env = make_environment(env) if isinstance(env, str) else env
     model = getattr(env.unwrapped, "mdp", None)
     return model if isinstance(model, MDP) else EnvSampler(env)
 
 
 def model_of_env(env: Any) -> Any:
     """The model of an environment that has one, a transition table or the model that it plays; else itself."""
-    env = made(env) if isinstance(env, str) else env
+    env = make_environment(env) if isinstance(env, str) else env
     model, damage = getattr(env.unwrapped, "mdp", None), known_damage(env)
     if isinstance(model, MDP):
         return model
     if damage is None or not hasattr(env.unwrapped, "P"):
         return env
     return from_gymnasium(env, damage)
-
-
-def made(name: str) -> Any:
-    """The Gymnasium environment with that id."""
-    import gymnasium
-
-    try:
-        return gymnasium.make(name)
-    except gymnasium.error.Error as error:
-        raise ModelError(f"no environment could be made of {name!r}: {error}") from error
 
 
 def space_of_env(
@@ -83,7 +73,7 @@ def space_of_env(
 ) -> Space:
     """The states and actions of an environment, by its spaces alone; of no environment, those that are given."""
     if isinstance(env, str):
-        env = made(env)
+        env = make_environment(env)
     size = _size(env, "observation_space", num_states)
     if initial is None:
         listed = None if env is None else _listed_starts(env, size)

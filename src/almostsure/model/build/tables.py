@@ -20,6 +20,7 @@ import numpy as np
 
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build.damage import Damage, damage_function, damage_of
+from almostsure.model.build.environment import make_environment
 from almostsure.model.build.given import initial_distribution
 from almostsure.model.build.transitions import build
 from almostsure.model.build.validate import as_damage
@@ -288,9 +289,7 @@ def _assemble(rows: Sequence[_Row], **options: Any) -> MDP:
 def _opened(env_or_id: Any, make_kwargs: Mapping[str, Any]) -> Iterator[Any]:
     """An environment, made from its id and closed again, or the caller's own and left alone."""
     if isinstance(env_or_id, str):
-        import gymnasium
-
-        with closing(gymnasium.make(env_or_id, **make_kwargs)) as made:
+        with closing(make_environment(env_or_id, **make_kwargs)) as made:
             yield made.unwrapped
     elif make_kwargs:
         raise ModelError(f"{', '.join(make_kwargs)} must go with an environment's id; got an environment itself")

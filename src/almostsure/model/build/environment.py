@@ -1,0 +1,63 @@
+"""Gymnasium environments by their ids, spelled in the same way wherever one can be named.
+
+``gym:FrozenLake-v1`` is an environment that Gymnasium knows, ``gym:MODULE:ID`` one that a module registers when it is
+imported.  Where nothing but an environment can be meant, ``gym:`` may be left out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+from almostsure.errors import ModelError, UnknownName, nearest
+
+GYM = "gym:"  # before the id of an environment
+ENVIRONMENT_ID = re.compile(r"([\w.]+:)?([\w.-]+/)?[\w.-]+-v\d+")  # such as FrozenLake-v1
+VERSION = re.compile(r"-v\d+$")
+
+
+def names_environment(name: str) -> bool:
+    """Whether a text names an environment, and nothing else."""
+    return name.startswith(GYM) or ENVIRONMENT_ID.fullmatch(name) is not None
+
+
+def module_and_id(name: str) -> tuple[str, str]:
+    """The module that registers an environment, perhaps empty, and the id alone."""
+    module, _, env_id = name.removeprefix(GYM).rpartition(":")
+    return module, env_id
+
+
+def make_environment(name: str, **options: Any) -> Any:
+    """The environment of that name, made by ``gymnasium.make`` with these options."""
+    import gymnasium
+
+    module, env_id = module_and_id(name)
+    if module:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # whatever the module of somebody else may raise
+            raise ModelError(
+                f"the module {module} of {GYM}{module}:{env_id} cannot be imported: {error}. It must be installed, or "
+                "a file in the working directory."
+            ) from error
+    try:
+        gymnasium.spec(env_id)
+    except gymnasium.error.Error:
+        raise _unknown(module, env_id) from None
+    try:
+        return gymnasium.make(env_id, **options)
+    except Exception as error:  # a library that it needs is missing, an option that it does not have
+        how = f" with {options}" if options else ""
+        raise ModelError(f"{env_id} cannot be made{how}: {error}") from error
+
+
+def _unknown(module: str, env_id: str) -> UnknownName:
+    """The error of an id that nobody registered, with the known one whose name, not only its version, is like it."""
+    import gymnasium
+
+    listed = [known for known, spec in gymnasium.registry.items() if spec is not None]
+    like = nearest(VERSION.sub("", env_id), [VERSION.sub("", known) for known in listed])
+    near = [known for known in listed if VERSION.sub("", known) == like]
+    remedy = f"The module {module} does not register it." if module else f"With its module: {GYM}MODULE:{env_id}."
+    return UnknownName("environment", env_id, near, remedy)
