@@ -17,7 +17,7 @@ What a model has, and where it goes:
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,14 +43,56 @@ def write_umb(mdp: MDP, path: Path, *, relay: bool) -> None:
     num_states = mdp.num_states
     if relay:
         mdp = with_relays(mdp)
-    labels = _labels(mdp, num_states if relay else None)
-    rewards = _branch_rewards(mdp, with_cost=relay)
+    annotations = _annotations(mdp, num_states if relay else None)
     try:
-        index = json.dumps(_index(mdp, labels, rewards), ensure_ascii=False).encode()
+        index = json.dumps(_index(mdp, annotations), ensure_ascii=False).encode()
         with atomic_write(path) as file:
-            _write(Writer(file, TOOL), mdp, index, labels, rewards)
+            _write(Writer(file, TOOL), mdp, index, annotations)
     except UnicodeEncodeError as error:
         raise ModelError(f"names must be valid Unicode text; got {error.object[error.start : error.end]!r}") from None
+
+
+class Annotation(NamedTuple):
+    """Values that belong to states, choices or branches, as the index describes them and a member holds them."""
+
+    group: str
+    key: str
+    where: str
+    kind: dict[str, Any]
+    values: npt.NDArray[Any]
+    alias: str | None = None
+
+    def described(self) -> dict[str, Any]:
+        """The entry of the index."""
+        entry = {"applies-to": [self.where], "type": self.kind}
+        return entry if self.alias is None else {"alias": self.alias, **entry}
+
+    def write(self, writer: Writer) -> None:
+        """Add the member."""
+        name = f"annotations/{self.group}/{self.key}/{self.where}/values.bin"
+        if self.kind is BIT:
+            writer.bits(name, self.values)
+        else:
+            writer.array(name, self.values, "<i8" if self.kind is INT else "<f8")
+
+
+def _annotations(mdp: MDP, before_relays: int | None) -> list[Annotation]:
+    """Rewards, labels, and what UMB has no other place for."""
+    labels, rewards = _labels(mdp, before_relays), _branch_rewards(mdp, with_cost=before_relays is not None)
+    found = [Annotation("rewards", name, "branches", DOUBLE, values, name) for name, values in rewards.items()]
+    found += [Annotation("aps", key, "states", BIT, labels[name], name) for key, name in keys("label", labels)]
+    structures = {} if mdp.origin is None else mdp.origin.rewards
+    for key, name in keys("reward", structures):
+        found.append(Annotation("rewards", key, "choices", DOUBLE, structures[name], name))
+    if _is_uncertain(mdp):
+        found.append(Annotation(GROUP, "probability", "branches", DOUBLE, mdp.probability))
+    if mdp.initial_states.size > 1:
+        dense = np.zeros(mdp.num_states)
+        dense[mdp.initial_states] = mdp.initial_probabilities
+        found.append(Annotation(GROUP, "initial-probability", "states", DOUBLE, dense))
+    if mdp.layout is not None:
+        found.append(Annotation(GROUP, "cell", "states", INT, mdp.layout.cell))
+    return found
 
 
 def _labels(mdp: MDP, before_relays: int | None) -> dict[str, Bools]:
@@ -72,39 +114,15 @@ def _branch_rewards(mdp: MDP, *, with_cost: bool) -> dict[str, npt.NDArray[Any]]
     return rewards
 
 
-def _index(mdp: MDP, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
-    annotations: dict[str, Any] = {
-        "rewards": {name: _annotation("branches", DOUBLE, name) for name in rewards},
-        "aps": {key: _annotation("states", BIT, name) for key, name in keys("label", labels)},
-    }
-    parameters: dict[str, Any] = {"version": VERSION, "fingerprint": mdp.fingerprint, **_roles(mdp)}
-    parameters["labels"] = list(mdp.labels)
-    if mdp.origin is not None:
-        for key, name in keys("reward", mdp.origin.rewards):
-            annotations["rewards"][key] = _annotation("choices", DOUBLE, name)
-        parameters["origin"] = {
-            "rewards": list(mdp.origin.rewards),
-            "scale": str(mdp.origin.scale),
-            "uncertain": mdp.origin.uncertain,
-            "counted": mdp.origin.counted,
-            "statement": mdp.origin.statement,
-        }
-    own = {}
-    if _is_uncertain(mdp):
-        own["probability"] = _annotation("branches", DOUBLE)
-    if mdp.initial_states.size > 1:
-        own["initial-probability"] = _annotation("states", DOUBLE)
-    if mdp.layout is not None:
-        own["cell"] = _annotation("states", INT)
-        layout = mdp.layout
-        parameters["layout"] = {"rows": layout.rows, "columns": layout.columns, "text": list(layout.text)}
-    if own:
-        annotations[GROUP] = own
-    parameters["state-names"] = mdp.state_names is not None
+def _index(mdp: MDP, annotations: list[Annotation]) -> dict[str, Any]:
+    groups: dict[str, dict[str, Any]] = {}
+    for one in annotations:
+        groups.setdefault(one.group, {})[one.key] = one.described()
+    variables = _variables(mdp)
     return {
         "format-version": 1,
         "format-revision": 0,
-        "file-data": {"tool": TOOL, "parameters": parameters},
+        "file-data": {"tool": TOOL, "parameters": _parameters(mdp)},
         "transition-system": {
             "time": "discrete",
             "#players": 1,
@@ -117,9 +135,21 @@ def _index(mdp: MDP, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[An
             "#observations": 0,
             "branch-probability-type": INTERVAL if _is_uncertain(mdp) else DOUBLE,
         },
-        "annotations": annotations,
-        **({"valuations": described(variables)} if (variables := _variables(mdp)) else {}),
+        "annotations": groups,
+        **({"valuations": described(variables)} if variables else {}),
     }
+
+
+def _parameters(mdp: MDP) -> dict[str, Any]:
+    """What only this package reads in the index."""
+    told: dict[str, Any] = {"version": VERSION, "fingerprint": mdp.fingerprint, **_roles(mdp)}
+    told |= {"labels": list(mdp.labels), "state-names": mdp.state_names is not None}
+    if mdp.origin is not None:
+        kept = {name: getattr(mdp.origin, name) for name in ("uncertain", "counted", "statement")}
+        told["origin"] = {"rewards": list(mdp.origin.rewards), "scale": str(mdp.origin.scale), **kept}
+    if mdp.layout is not None:
+        told["layout"] = {"rows": mdp.layout.rows, "columns": mdp.layout.columns, "text": list(mdp.layout.text)}
+    return told
 
 
 def _is_uncertain(mdp: MDP) -> bool:
@@ -140,14 +170,12 @@ def _variables(mdp: MDP) -> Variables:
     return {} if mdp.origin is None else mdp.origin.variables
 
 
-def _annotation(where: str, kind: dict[str, Any], alias: str | None = None) -> dict[str, Any]:
-    entry = {"applies-to": [where], "type": kind}
-    return entry if alias is None else {"alias": alias, **entry}
+def _roles(mdp: MDP) -> dict[str, int]:
+    found = {"end": mdp.end, "unknown": mdp.unknown}
+    return {role: state for role, state in found.items() if state is not None}
 
 
-def _write(
-    writer: Writer, mdp: MDP, index: bytes, labels: dict[str, Bools], rewards: dict[str, npt.NDArray[Any]]
-) -> None:
+def _write(writer: Writer, mdp: MDP, index: bytes, annotations: list[Annotation]) -> None:
     arrays = mdp.arrays
     is_initial = np.zeros(mdp.num_states, np.bool_)
     is_initial[mdp.initial_states] = True
@@ -156,40 +184,15 @@ def _write(
     writer.array("state-to-choices.bin", arrays.choice_ptr, "<u8")
     writer.array("choice-to-branches.bin", arrays.outcome_ptr, "<u8")
     writer.array("branch-to-target.bin", arrays.successor, "<u8")
-    if _is_uncertain(mdp):
-        writer.array("branch-to-probability.bin", _some_probability(mdp), "<f8")
-    else:
-        writer.array("branch-to-probability.bin", arrays.probability, "<f8")
+    probability = _some_probability(mdp) if _is_uncertain(mdp) else arrays.probability
+    writer.array("branch-to-probability.bin", probability, "<f8")
     writer.array("actions/choices/values.bin", arrays.choice_action, "<u4")
     if mdp.action_names is not None:
         writer.strings("actions/choices", mdp.action_names)
-    for name, values in rewards.items():
-        writer.array(f"annotations/rewards/{name}/branches/values.bin", values, "<f8")
-    for key, name in keys("label", labels):
-        writer.bits(f"annotations/aps/{key}/states/values.bin", labels[name])
-    _write_own(writer, mdp)
-    writer.finish()
-
-
-def _roles(mdp: MDP) -> dict[str, int]:
-    found = {"end": mdp.end, "unknown": mdp.unknown}
-    return {role: state for role, state in found.items() if state is not None}
-
-
-def _write_own(writer: Writer, mdp: MDP) -> None:
-    """What UMB has no place for."""
-    if _is_uncertain(mdp):
-        writer.array(f"annotations/{GROUP}/probability/branches/values.bin", mdp.probability, "<f8")
-    if mdp.initial_states.size > 1:
-        dense = np.zeros(mdp.num_states)
-        dense[mdp.initial_states] = mdp.initial_probabilities
-        writer.array(f"annotations/{GROUP}/initial-probability/states/values.bin", dense, "<f8")
-    if mdp.layout is not None:
-        writer.array(f"annotations/{GROUP}/cell/states/values.bin", mdp.layout.cell, "<i8")
+    for one in annotations:
+        one.write(writer)
     if mdp.state_names is not None:
         writer.strings(NAMES, mdp.state_names)
-    if mdp.origin is not None:
-        for key, name in keys("reward", mdp.origin.rewards):
-            writer.array(f"annotations/rewards/{key}/choices/values.bin", mdp.origin.rewards[name], "<f8")
     if variables := _variables(mdp):
         write_variables(writer, variables)
+    writer.finish()
