@@ -183,13 +183,14 @@ def test_the_statement():
 def test_a_learned_model_says_what_it_rests_on():
     learned = learn_minimal_budget(asure.example("paper"), mu=0.2, delta=0.1, seed=0)
     said = f"Learned from {learned.samples:,} samples. If no outcome is rarer than 20 %, its minimal budget equals k* "
-    assert learned.mdp.learned == f"{said}with probability at least 0.9."
-    assert learned.mdp.learned in str(asure.solve_policy(learned.mdp, asure.AlmostSure(1)))
-    assert learned.mdp.learned in repr(suggest_budget(learned.mdp))
+    assert learned.mdp.origin.learned == f"{said}with probability at least 0.9."
+    assert learned.mdp.origin.learned in str(asure.solve_policy(learned.mdp, asure.AlmostSure(1)))
+    assert learned.mdp.origin.learned in repr(suggest_budget(learned.mdp))
     assert "the model was learned from samples" in repr(learned.minimal)
     changed = learned.mdp.with_damage(2 * learned.mdp.damage)  # of this one nothing was said
-    assert changed.learned == product(learned.mdp, Steps(2)).learned == learned.counts.to_mdp().learned == NO_STATEMENT
-    assert asure.example("paper").learned == ""
+    assert changed.origin.learned == product(learned.mdp, Steps(2)).origin.learned == NO_STATEMENT
+    assert learned.counts.to_mdp().origin.learned == NO_STATEMENT
+    assert asure.example("paper").origin.learned == ""
 
 
 def test_bad_arguments(hazard):

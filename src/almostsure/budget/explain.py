@@ -92,7 +92,7 @@ class Explanation:
         if self.needs == 0:
             return f"{who} needs 0: the agent can avoid all damage from there."
         if self.needs < INFINITE:
-            doubt = self.mdp.is_bound
+            doubt = self.mdp.origin.is_bound
             return (
                 f"{who} needs {'at most ' if doubt else ''}{self.needs}: nature can force {self.needs} damage, "
                 f"whatever the agent does afterwards{', if all intervals are positive' if doubt else ''}."

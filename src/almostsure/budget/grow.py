@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE, NO_CAP, Halted, MinimalBudget
 from almostsure.errors import Interrupted, ModelError
-from almostsure.model.arrays import grouped
+from almostsure.model.arrays import grouped, owners
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import MDP, Ints, Support, index_dtype
 
@@ -129,9 +129,8 @@ class GrowingBudget:
 
     def _predecessors(self, state: int) -> set[int]:
         if self._before is None:
-            choices = np.repeat(np.arange(self._base.num_choices), np.diff(self._base.outcome_ptr))
             ptr, order = grouped(self._base.successor, self._base.num_states)
-            self._before = ptr, choices[order].astype(index_dtype(self._base.num_choices))
+            self._before = ptr, owners(self._base.outcome_ptr)[order]
         begin, by_target = self._before
         leading = set(by_target[begin[state] : begin[state + 1]].tolist())
         return leading | set(self._leading[state]) if state in self._leading else leading

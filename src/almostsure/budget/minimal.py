@@ -159,13 +159,13 @@ class MinimalBudget:
         return (
             self.start_in_words(),
             f"states need {levels}; {infinite}",
-            f"{self._origin()}; {proof}{LEARNED if self.mdp.learned else ''}",
+            f"{self._origin()}; {proof}{LEARNED if self.mdp.origin.learned else ''}",
         )
 
     def start_in_words(self) -> str:
         """What the start needs, as a sentence without its full stop."""
         budget = self.smallest_budget()
-        doubtful = self.mdp.is_bound
+        doubtful = self.mdp.origin.is_bound
         if budget < INFINITE:
             at_most = "at most " if self.upper_bound or doubtful else ""
             return f"the start needs a budget of {at_most}{self.mdp.show_damage(budget)}"

@@ -14,15 +14,14 @@ from __future__ import annotations
 import numpy as np
 
 from almostsure.budget.minimal import INFINITE, Answer
+from almostsure.model.arrays import owners
 from almostsure.model.mdp import Support
 
 
 def solve_plain(support: Support, *, cap: int, patience: float = np.inf) -> Answer | None:
     """k* by levels, in NumPy.  Returns None if it took more than ``patience`` looks at outcomes."""
     first, starts = support.choice_ptr[:-1], support.outcome_ptr[:-1]
-    owner = np.repeat(
-        np.repeat(np.arange(support.num_states), np.diff(support.choice_ptr)), np.diff(support.outcome_ptr)
-    )
+    owner = owners(support.choice_ptr)[owners(support.outcome_ptr)]
     damage = support.damage.astype(np.int64)
     value = np.full(support.num_states, INFINITE, np.int64)
     rank = np.zeros(support.num_states, np.int64)

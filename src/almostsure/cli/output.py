@@ -37,7 +37,7 @@ MOST = 10_000  # entries of a list that has one for each state; larger ones are 
 def budget_column(mdp: MDP) -> tuple[str, Callable[[int], str]]:
     """The heading of a column of budgets, and how one is shown there: in the file's unit too, if that is another."""
     origin = mdp.origin
-    if origin is None or origin.scale == 1:
+    if origin.scale == 1:
         return "Δ", str
     return "Δ (in the file's unit)", lambda budget: f"{budget} ({origin.in_its_unit(budget)})"
 

@@ -156,8 +156,7 @@ def check_outcomes(guard: Guard, env: Any) -> None:
         at = int(wrong[0])
         state, action, after, damage = (int(column[at]) for column in rows[:4])
         hurt = "" if damage < 0 else f" with damage {damage}"
-        learned = mdp.origin is not None and mdp.origin.counted
-        seen = "was learned without seeing it (learn more, or with a smaller mu), or is" if learned else "is"
+        seen = "was learned without seeing it (learn more, or with a smaller mu), or is" if mdp.origin.counted else "is"
         raise ModelMismatch(
             f"the environment leads from {mdp.describe_state(state)}, action {mdp.action_name(action)}, to "
             f"{mdp.describe_state(after)}{hurt}, {'where it ends' if rows.terminated[at] else 'where it goes on'}: the "

@@ -53,7 +53,6 @@ from almostsure.learn.sampling.env_sampler import EnvSampler
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
 from almostsure.model.arrays import Bools, Ints
 from almostsure.model.mdp import MDP
-from almostsure.model.origin import Origin
 from almostsure.policy.explore import all_within, explore
 from almostsure.progress import Bar
 from almostsure.shield.checks import require_start
@@ -223,7 +222,7 @@ def learned_budget(counts: Counts, known: Bools, goal: Goal, unknown: Unknown = 
 def budget_of_learned(mdp: MDP, counts: Counts, known: Bools, goal: Goal, unknown: Unknown = "refuse") -> LearnedBudget:
     """The minimal budget of a model that was learned; the model says from now on what it rests on, files included."""
     said = _confidence(counts, known, goal, unknown, "its minimal budget").statement
-    origin = replace(mdp.origin or Origin(), counted=True, statement=f"Learned from {counts.total:,} samples. {said}")
+    origin = replace(mdp.origin, counted=True, statement=f"Learned from {counts.total:,} samples. {said}")
     return LearnedBudget(
         minimal=minimal_budget(mdp.with_origin(origin)),
         counts=counts,

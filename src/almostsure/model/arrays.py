@@ -128,6 +128,11 @@ def offsets(owners: Ints, count: int) -> Ints:
     return ptr
 
 
+def owners(ptr: Ints) -> Ints:
+    """The owner of each item, whose items are ``ptr[i] … ptr[i + 1] − 1``."""
+    return np.repeat(np.arange(ptr.size - 1, dtype=index_dtype(ptr.size - 1)), np.diff(ptr))
+
+
 def ptr_of(lengths: npt.ArrayLike) -> Ints:
     """Where pieces of these lengths begin, one behind the other, and where the last one ends, [pieces + 1]."""
     ends = np.cumsum(lengths, dtype=np.int64)

@@ -14,7 +14,6 @@ from almostsure.errors import ArgumentError, ModelError
 from almostsure.model.build.transitions import build
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Floats
-from almostsure.model.origin import Origin
 from almostsure.model.umb.foreign import Scale, as_scale, scaled
 
 Given = str | Mapping[str, float] | npt.ArrayLike | Callable[[int, int, int, float, bool], float]
@@ -29,8 +28,7 @@ def with_damage(mdp: MDP, damage: Given, scale: Scale | None = None) -> MDP:
 
 def with_reward(mdp: MDP, reward: Given) -> MDP:
     """See :meth:`almostsure.MDP.with_reward`."""
-    unit = Fraction(1) if mdp.origin is None else mdp.origin.scale
-    return _rebuilt(mdp, damage=mdp.damage, reward=per_outcome(mdp, reward, "reward"), unit=unit)
+    return _rebuilt(mdp, damage=mdp.damage, reward=per_outcome(mdp, reward, "reward"), unit=mdp.origin.scale)
 
 
 def _rebuilt(mdp: MDP, *, damage: npt.NDArray[Any], reward: Floats, unit: Fraction) -> MDP:
@@ -45,7 +43,7 @@ def _rebuilt(mdp: MDP, *, damage: npt.NDArray[Any], reward: Floats, unit: Fracti
         num_states=mdp.num_states,
         initial=mdp.starts,
         **mdp.naming(),
-        origin=replace(mdp.origin or Origin(), rewards={}, scale=unit, statement="", parts=None),
+        origin=replace(mdp.origin, rewards={}, scale=unit, statement="", parts=None),
     )
 
 

@@ -35,13 +35,14 @@ from almostsure.model.arrays import (
     action_dtype,
     digest,
     index_dtype,
+    owners,
     terminal_states,
 )
 from almostsure.model.build.given import Initial
 from almostsure.model.build.validate import check_outcomes
 from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
-from almostsure.model.origin import Origin
+from almostsure.model.origin import PLAIN, Origin
 from almostsure.model.space import Encode, Space
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class MDP(Space):
     __slots__ = ("arrays", "origin")
 
     arrays: Arrays
-    origin: Origin | None
+    origin: Origin
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class MDP(Space):
         unknown: int | None = None,
         labels: Labels | None = None,
         encode: Encode | None = None,
-        origin: Origin | None = None,
+        origin: Origin = PLAIN,
     ) -> None:
         self.arrays, self.origin = arrays, origin
         super().__init__(
@@ -160,8 +161,7 @@ class MDP(Space):
             encode=encode,
         )
         check_outcomes(arrays, self.describe_choice)
-        if origin is not None:
-            _check_origin(origin, self)
+        _check_origin(origin, self)
         self._check_roles()
         for name in ARRAY_NAMES:
             getattr(arrays, name).flags.writeable = False
@@ -230,8 +230,7 @@ class MDP(Space):
 
     def outcome_choices(self) -> Ints:
         """The choice of each outcome, [num_outcomes]."""
-        dtype = index_dtype(self.num_choices)
-        return np.repeat(np.arange(self.num_choices, dtype=dtype), np.diff(self.outcome_ptr))
+        return owners(self.outcome_ptr)
 
     def columns(self) -> Columns:
         """The six columns of the model's outcomes, choice by choice."""
@@ -241,14 +240,14 @@ class MDP(Space):
 
     def show_damage(self, damage: int) -> str:
         """A damage or budget as messages show it: where a file's damage was scaled, in the unit of the file too."""
-        if self.origin is None or self.origin.scale == 1:
+        if self.origin.scale == 1:
             return str(damage)
         return f"{damage} (in the unit of the file: {self.origin.in_its_unit(damage)})"
 
     def require_probabilities(self, what: str) -> None:
         """Refuse ``what`` where only the possible outcomes are known, and not how probable they are."""
-        if self.origin is not None and self.origin.uncertain is not None:
-            same = "upper bounds and sound" if self.is_bound else "the same for all of them"
+        if self.origin.uncertain is not None:
+            same = "upper bounds and sound" if self.origin.is_bound else "the same for all of them"
             raise ModelError(
                 f"{what} needs the probabilities of the model, which are not known: {self.origin.uncertain}. "
                 f"Minimal budgets, shields and certificates are {same}; for anything else, give numbers."
@@ -265,16 +264,6 @@ class MDP(Space):
         a = self.arrays
         columns = (a.successor[where], a.probability[where], a.reward[where], a.damage[where])
         return [Outcome(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether an outcome may be impossible after all, so that minimal budgets are upper bounds."""
-        return self.origin is not None and self.origin.is_bound
-
-    @property
-    def learned(self) -> str:
-        """What a model that was learned from samples rests on, in a sentence; nothing for other models."""
-        return "" if self.origin is None else self.origin.learned
 
     # ------------------------------------------------------------------ identity and files
 

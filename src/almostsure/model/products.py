@@ -15,10 +15,9 @@ from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, Blame, LimitReached, ModelError
 from almostsure.model.arrays import spans
 from almostsure.model.build.transitions import build
-from almostsure.model.labels import TRAP
+from almostsure.model.labels import TRAP, with_more_states
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.monitors import ENDED, FORBIDDEN, MonitorLike, verdict_of
-from almostsure.model.origin import Origin
 from almostsure.model.source import Model, as_model
 from almostsure.wording import brief
 
@@ -187,15 +186,8 @@ class _Product:
         base, end, trap = self.base, len(self.index), len(self.index) + self.ends
         source, outcome, next_state, damage = self.edges()
         places = np.array([*self.index], np.int64)
-        choice = base.outcome_choices()[outcome]
-        columns = [
-            source,
-            base.choice_action[choice],
-            next_state,
-            base.probability[outcome],
-            base.reward[outcome],
-            damage,
-        ]
+        _, action, _, probability, reward, _ = (column[outcome] for column in base.columns())
+        columns = [source, action, next_state, probability, reward, damage]
         if self.traps:
             loop = (trap, int(base.choice_action[0]), trap, 1.0, 0.0, 1)
             columns = [np.append(column, x) for column, x in zip(columns, loop, strict=True)]
@@ -205,11 +197,9 @@ class _Product:
     def _named(self, columns: list[Any], state: Ints, memories: list[Any], end: int) -> MDP:
         base, extra = self.base, ["nothing counts any more"] * self.ends + [TRAP] * self.traps
         names = [f"{base.state_name(s)} | {m}" for s, m in zip(state.tolist(), memories, strict=True)]
-        labels = {name: np.append(holds[state], np.zeros(len(extra), np.bool_)) for name, holds in base.labels.items()}
+        labels = with_more_states({name: holds[state] for name, holds in base.labels.items()}, len(extra))
         if self.traps:
-            labels[TRAP] = labels.get(TRAP, np.zeros(len(names) + len(extra), np.bool_)) | (
-                np.arange(len(names) + len(extra)) == len(names) + self.ends
-            )
+            labels.setdefault(TRAP, np.zeros(len(names) + len(extra), np.bool_))[-1] = True
         starts = self.index[self._memory(self.monitor.start) * base.num_states + int(base.initial_states[0])]
         shares = zip(range(starts, starts + base.initial_states.size), base.initial_probabilities.tolist(), strict=True)
         whole_names = [*names, *extra]
@@ -222,5 +212,5 @@ class _Product:
             state_names=whole_names if len(set(whole_names)) == len(whole_names) else None,
             action_names=base.action_names,
             labels=labels,
-            origin=replace(base.origin or Origin(), rewards={}, variables={}, statement="", parts=parts),
+            origin=replace(base.origin, rewards={}, variables={}, statement="", parts=parts),
         )

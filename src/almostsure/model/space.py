@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from almostsure.arguments import one_of, whole
 from almostsure.errors import ArgumentError, Blame, ModelError, UnknownName
-from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, frozen, index_dtype, ptr_of
+from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, frozen, index_dtype, owners, ptr_of
 from almostsure.model.build.given import Actions, Initial, action_rows, initial_distribution, positive
 from almostsure.model.build.validate import check_choices, check_initial
 from almostsure.model.labels import Labels, read_labels, with_more_states
@@ -189,8 +190,7 @@ class Space:
 
     def choice_states(self) -> Ints:
         """The state of each choice, [num_choices]."""
-        dtype = index_dtype(self.num_states)
-        return np.repeat(np.arange(self.num_states, dtype=dtype), np.diff(self.choice_ptr))
+        return owners(self.choice_ptr)
 
     @property
     def initial_state(self) -> int:
@@ -395,7 +395,7 @@ class Space:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return rebuild, (type(self), self._fields())
+        return partial(type(self), **self._fields()), ()  # through validation, which makes its arrays read-only again
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_") and hasattr(self, "encode"):  # which is set last
@@ -435,11 +435,6 @@ class Space:
         if last < 0 or (end is not None and last < 1):
             raise ModelError("a space must have a state beside the end and the unknown; got none")
         return (None if end is None else int(end)), (None if unknown is None else int(unknown))
-
-
-def rebuild(kind: type[Space], fields: dict[str, Any]) -> Space:
-    """Unpickle a space or a model through its validation, which also makes its arrays read-only again."""
-    return kind(**fields)
 
 
 def _describe_choice(ptr: Ints, action: Ints, space: Space, choice: int) -> str:

@@ -100,7 +100,7 @@ class Solution:
             case Chance(risk=risk):
                 worth = "" if math.isnan(self.price) else f", another per cent is worth {self.price / 100:.6g}"
                 facts.append(("risk", f"{self.used:.6g} of {risk:g} is used{worth}"))
-        learned = [("model", self.mdp.learned)] if self.mdp.learned else []
+        learned = [("model", self.mdp.origin.learned)] if self.mdp.origin.learned else []
         return [*facts, *self._may_never_end(), *learned]
 
     def _may_never_end(self) -> list[tuple[str, str]]:

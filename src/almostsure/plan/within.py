@@ -145,7 +145,7 @@ def best_step(model: Any, before: Any, last: Any) -> Any:
 
 def without_steps(policy: Policy, mdp: MDP, limit: Steps) -> Policy:
     """A policy of ``product(mdp, Steps(T))`` as one of ``mdp`` for the horizon T."""
-    parts = policy.mdp.origin.parts if policy.mdp.origin is not None else None
+    parts = policy.mdp.origin.parts
     assert parts is not None
     layers, horizon = policy.num_layers, limit.limit
     counted = np.flatnonzero(parts.states >= 0)

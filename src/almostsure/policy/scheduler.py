@@ -75,5 +75,4 @@ def _choice(model: MDP, choice: int, probability: float, remaining: int | None, 
 
 def _state(model: MDP, state: int) -> Any:
     """A state as Storm shows it: by the values of its variables, or by its number."""
-    variables = {} if model.origin is None else model.origin.variables
-    return {name: values[state].item() for name, values in variables.items()} or state
+    return {name: values[state].item() for name, values in model.origin.variables.items()} or state

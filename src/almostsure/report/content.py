@@ -82,7 +82,7 @@ def _model(study: Study) -> dict[str, Any]:
         "choices": mdp.num_choices,
         "outcomes": mdp.num_outcomes,
         "maxDamage": mdp.max_damage,
-        "learned": mdp.learned,
+        "learned": mdp.origin.learned,
         "starts": [list(start) for start in starts],
         "numStarts": int(mdp.initial_states.size),
         "actions": None

@@ -128,8 +128,7 @@ class Album:
 def _without_monitors(mdp: MDP) -> tuple[MDP, npt.NDArray[np.int64]]:
     """The model without what monitors remember, and for each state the one that it has there; −1 for none."""
     state = np.arange(mdp.num_states)
-    while mdp.origin is not None and mdp.origin.parts is not None:
-        parts = mdp.origin.parts
+    while (parts := mdp.origin.parts) is not None:
         state = np.where(state < 0, -1, parts.states[state])
         mdp = parts.base
     return mdp, state

@@ -63,9 +63,9 @@ def values_alone(mdp: MDP) -> dict[str, Any]:
 
 def _columns(mdp: MDP) -> dict[str, list[Any]]:
     """For each variable its value in every state; None where a state has none."""
-    if mdp.origin is not None and mdp.origin.parts is not None:
+    if mdp.origin.parts is not None:
         return _of_product(mdp.origin.parts)
-    if mdp.origin is not None and mdp.origin.variables:
+    if mdp.origin.variables:
         return {name: values.tolist() for name, values in mdp.origin.variables.items()}
     if mdp.state_names is None or mdp.num_states > MOST_NAMES:
         return {}

@@ -25,9 +25,9 @@ def headline(study: Study) -> str:
     if study.least > budget:
         return f"From the start, a budget of {budget:,} cannot be kept for certain; {study.least:,} can."
     what = f"damage can be kept to at most {budget:,}" if budget else "all damage can be avoided"
-    promise = f"From the start, {what} in every single run{OF_LEARNED if study.mdp.learned else ''}"
+    promise = f"From the start, {what} in every single run{OF_LEARNED if study.mdp.origin.learned else ''}"
     if math.isfinite(plan.value) and has_rewards(study.mdp):
-        average = "estimated average" if study.mdp.learned else "average"
+        average = "estimated average" if study.mdp.origin.learned else "average"
         return f"{promise}, with an {average}{_discounted(study)} return of {show(plan.value)}."
     return f"{promise}."
 
@@ -182,11 +182,13 @@ def _excess(over: float, study: Study) -> str:
 
 
 def _proved(study: Study) -> str:
-    return "none in the model, which was learned from samples" if study.mdp.learned else "none, ever: it is proved"
+    return (
+        "none in the model, which was learned from samples" if study.mdp.origin.learned else "none, ever: it is proved"
+    )
 
 
 def _about_learning(study: Study) -> list[str]:
-    learned = study.mdp.learned
+    learned = study.mdp.origin.learned
     why = "What is proved here is proved of the model; returns and probabilities rest on frequencies that were counted."
     return [f"{learned} {why}"] if learned else []
 

@@ -20,7 +20,7 @@ from almostsure.budget.horizon import HorizonBudget, read_within, write_within
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError
 from almostsure.files import must_hold
-from almostsure.model.arrays import spans
+from almostsure.model.arrays import owners, spans
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.shield.lookups import check_states, check_steps_left, indices, is_one, no_safe_action
@@ -71,8 +71,7 @@ class HorizonShield:
         self.minimal = minimal
         rises = minimal.rises
         self._scale = max(minimal.horizon, int(rises.step.max(initial=0))) + 1
-        owner = np.repeat(np.arange(minimal.mdp.num_states, dtype=np.int64), np.diff(rises.ptr))
-        self._keys = owner * self._scale + rises.step
+        self._keys = owners(rises.ptr).astype(np.int64) * self._scale + rises.step
         self._outcomes = Outcomes(minimal.mdp)
 
     @property

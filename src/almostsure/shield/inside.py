@@ -180,7 +180,7 @@ def _model(
 
 def _kept(mdp: MDP, choices: Ints, states: Ints) -> dict[str, Any]:
     """The labels, reward structures and variables of some choices and states of a model."""
-    origin = mdp.origin and replace(
+    origin = replace(
         mdp.origin,
         rewards={name: values[choices] for name, values in mdp.origin.rewards.items()},
         variables={name: values[states] for name, values in mdp.origin.variables.items()},

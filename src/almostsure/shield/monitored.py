@@ -258,7 +258,7 @@ def _numbers(
 
 
 def _parts_of(space: Any) -> Parts | None:
-    return None if not isinstance(space, MDP) or space.origin is None else space.origin.parts
+    return space.origin.parts if isinstance(space, MDP) else None
 
 
 def _parts(guard: Any) -> Parts | None:

@@ -234,12 +234,10 @@ def test_intervals(tmp_path: Path) -> None:
     )
     path.write_text(text)
     mdp = from_prism(path, damage="init", goal="end")
-    assert mdp.origin is not None
     assert mdp.origin.uncertain == "its probabilities are intervals"
     assert not mdp.origin.is_bound
     path.write_text(text.replace("[0.1, 0.6]", "[0, 0.6]"))
     mdp = from_prism(path, damage="init", goal="end")
-    assert mdp.origin is not None
     assert mdp.origin.is_bound
     assert "no finite budget suffices at the start if all intervals are positive" in repr(minimal_budget(mdp))
     hurt = minimal_budget(from_prism(path, damage="end", goal="end"))

@@ -111,6 +111,4 @@ def test_drn_comes_back(race: Path, tmp_path: Path) -> None:
     back = from_prism(tmp_path / "race.drn", damage="damage", reward="reward")
     assert by_name(back) == by_name(mdp)
     assert back.label("done").tolist() == mdp.label("done").tolist()
-    assert back.origin is not None
-    assert mdp.origin is not None
     assert sorted(back.origin.rewards["heat"]) == pytest.approx(sorted(mdp.origin.rewards["heat"]))

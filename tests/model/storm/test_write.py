@@ -89,7 +89,6 @@ def test_labels_rewards_and_variables_survive(race: Path, tmp_path: Path) -> Non
     mdp.save(tmp_path / "race.umb")
     again = load(tmp_path / "race.umb")
     for kept in (mdp, again, pickle.loads(pickle.dumps(mdp))):
-        assert kept.origin is not None
         assert kept.label("done").tolist() == ["x=3" in name for name in kept.state_names or ()]
         assert kept.origin.variables["x"].tolist() == [int(name[-1]) for name in kept.state_names or ()]
         assert kept.origin.variables["hot"].dtype == np.bool_
@@ -107,5 +106,4 @@ def test_labels_rewards_and_variables_survive(race: Path, tmp_path: Path) -> Non
         export_to_umb(to_storm(again), str(tmp_path / name))
         again = load(tmp_path / name)
     assert again.label("done").tolist() == mdp.label("done").tolist()
-    assert again.origin is not None
     assert again.origin.variables["x"].tolist() == mdp.origin.variables["x"].tolist()  # type: ignore[union-attr]

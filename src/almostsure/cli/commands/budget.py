@@ -44,7 +44,7 @@ def budget(
         levels = [{"minimal_budget": need(value), "states": count} for value, count in found.histogram().items()]
         task.emit(
             minimal_budget=need(found.smallest_budget()),
-            upper_bound=task.mdp.is_bound,
+            upper_bound=task.mdp.origin.is_bound,
             cap=found.cap,
             histogram=levels,
             of_state=[need(value) for value in found.of_state.tolist()] if task.mdp.num_states <= MOST else None,
@@ -132,7 +132,7 @@ def _needs_at_start(minimal: MinimalBudget) -> str:
     least = minimal.smallest_budget()
     if least < INFINITE:
         shown = minimal.mdp.show_damage(least)
-        if minimal.mdp.is_bound:
+        if minimal.mdp.origin.is_bound:
             return (
                 f"needs a budget of at most {shown}: some intervals begin at 0, and what they allow may be impossible"
             )

@@ -204,7 +204,7 @@ def _show_solution(
             *(_course(result) if result is not None else []),
             *([("reaches the goal", percent(arrives))] if arrives is not None else []),
             ("policy", _kind(policy)),
-            *([("model", mdp.learned)] if mdp.learned else []),
+            *([("model", mdp.origin.learned)] if mdp.origin.learned else []),
             *([("saved", output)] if output is not None else []),
         ]
     )
@@ -255,7 +255,7 @@ def _best_return(solution: Solution) -> str:
         return "−∞: within this budget costs add up for ever; a larger one may reach an end"
     bounds = f"{solution.lower:.10g} … {solution.upper:.10g}"
     how = "proved to lie in" if solution.proved else "in bounds that are not proved:"
-    if solution.mdp.learned:
+    if solution.mdp.origin.learned:
         how = f"in the model, which was learned, {how}"
     return f"{solution.value:.10g}, {how} {bounds}"
 

@@ -36,8 +36,13 @@ class Example:
     """One entry of the registry."""
 
     name: str
-    description: str
     build: Callable[..., MDP]
+
+    @property
+    def description(self) -> str:
+        """What it shows, in a few words."""
+        first = (self.build.__doc__ or "").partition("\n")[0]
+        return first[:1].lower() + first[1:].removesuffix(".")
 
 
 def example(name: str, **parameters: Any) -> MDP:
@@ -79,10 +84,11 @@ def example_names() -> tuple[str, ...]:
 
 
 def paper(*, damage_probability: float = 1.0) -> MDP:
-    """The running example of Castellano et al. (2022).
+    """The paper's two states: left earns and hurts, right ends it.
 
-    In the circle, *left* stays there with reward 1 and, with ``damage_probability``, damage 1; *right* goes to
-    the terminal square.  The probability is 1 in their first experiment and 0.6 in the second.
+    The running example of Castellano et al. (2022). In the circle, *left* stays there with reward 1 and, with
+    ``damage_probability``, damage 1; *right* goes to the terminal square. The probability is 1 in their first
+    experiment and 0.6 in the second.
     """
     if not 0 <= damage_probability <= 1:
         raise ModelError(f"damage_probability must lie in 0 … 1; got {damage_probability}")
@@ -100,9 +106,9 @@ def map_of(name: str) -> list[str]:
 
 
 def hazard_map(*, slip: float = 0.1) -> MDP:
-    """Two rivers between start and goal; every step costs 1, the goal is worth 50.
+    """Two rivers between start and goal: each further unit of budget opens a shorter route.
 
-    ::
+    Every step costs 1, the goal is worth 50::
 
         ...~...#....
         ...~........        with budget 0   over both bridges, the long way
@@ -121,9 +127,9 @@ def hazard_map(*, slip: float = 0.1) -> MDP:
 
 
 def corridor() -> MDP:
-    """A one-way corridor that only hurts at its end, and a way round it; every step costs 1, the goal is worth 20.
+    """A one-way corridor whose danger shows at its end: avoiding the next damage is not enough.
 
-    ::
+    There is a way round it.  Every step costs 1, the goal is worth 20::
 
         S>>>>>3G
         .######.
@@ -136,9 +142,9 @@ def corridor() -> MDP:
 
 
 def quicksand(*, slip: float = 0.1) -> MDP:
-    """Pits, and slopes from which there is no way but into them; every step costs 1, the goal is worth 30.
+    """Slopes that lead into quicksand: where they begin, no finite budget suffices any more.
 
-    ::
+    Every step costs 1, the goal is worth 30::
 
         ############
         #~~~~.....G#
@@ -159,11 +165,11 @@ def quicksand(*, slip: float = 0.1) -> MDP:
 
 
 def archipelago(*, size: int = 40, seed: int = 6, slip: float = 0.05) -> MDP:
-    """Islands in a sea that hurts: shallow water by 1, deep water by 2, and whirlpools for ever.
+    """Islands in a dangerous sea: the farther ones have the better treasures.
 
-    Each island but the first, in the north-west, has a treasure that ends the episode, ``A``, ``B``, …: the
-    farther away, the better (10 for A, 20 for B, and so on).  Time costs nothing, so an agent that cannot afford
-    a crossing may stay on its island.
+    Shallow water hurts by 1, deep water by 2, and whirlpools for ever. Each island but the first, in the north-
+    west, has a treasure that ends the episode, ``A``, ``B``, …: the farther away, the better (10 for A, 20 for B,
+    and so on). Time costs nothing, so an agent that cannot afford a crossing may stay on its island.
 
     Parameters
     ----------
@@ -215,25 +221,8 @@ def _grown(mask: Bools) -> Bools:
 
 examples: Mapping[str, Example] = MappingProxyType(
     {
-        name: Example(name=name, description=description, build=build)
-        for name, description, build in (
-            ("paper", "the paper's two states: left earns and hurts, right ends it", paper),
-            (
-                "hazard-map",
-                "two rivers between start and goal: each further unit of budget opens a shorter route",
-                hazard_map,
-            ),
-            ("archipelago", "islands in a dangerous sea: the farther ones have the better treasures", archipelago),
-            (
-                "corridor",
-                "a one-way corridor whose danger shows at its end: avoiding the next damage is not enough",
-                corridor,
-            ),
-            (
-                "quicksand",
-                "slopes that lead into quicksand: where they begin, no finite budget suffices any more",
-                quicksand,
-            ),
-        )
+        name: Example(name=name, build=build)
+        for build in (paper, hazard_map, archipelago, corridor, quicksand)
+        for name in (build.__name__.replace("_", "-"),)
     }
 )

@@ -149,7 +149,7 @@ def from_map(
         if isinstance(text, str) and _names_a_file(text):
             raise ModelError(f"{error} To read the file {text!r}, pass Path({text!r}).") from None
         raise
-    return _Terrain.of(kind, cells).model(slip=slip, slip_model=slip_model, step_reward=step_reward, text=rows)
+    return _Terrain(kind, cells).model(slip=slip, slip_model=slip_model, step_reward=step_reward, text=rows)
 
 
 # ---------------------------------------------------------------------- reading a map
@@ -250,38 +250,20 @@ def _unknown(character: str, line: int, column: int, meaning: Mapping[str, Cell]
 # ---------------------------------------------------------------------- from terrain to model
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Terrain:
-    """A map as flat arrays, one entry per cell."""
+    """A map as flat arrays, one entry per cell: place i is of ``cells[kind[i]]``."""
 
-    rows: int
-    columns: int
-    wall: Bools
-    start: Bools
-    terminal: Bools
-    stuck: Bools
-    damage: npt.NDArray[np.uint8]
-    reward: Floats
-    exits: Bools  # [cells, 4]
+    def __init__(self, kind: Ints, cells: Sequence[Cell]) -> None:
+        self.rows, self.columns = kind.shape
 
-    @classmethod
-    def of(cls, kind: Ints, cells: Sequence[Cell]) -> _Terrain:
-        """The terrain in which place i is of ``cells[kind[i]]``."""
-
-        def spread(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
+        def spread(values: list[Any], dtype: Any = np.bool_) -> npt.NDArray[Any]:
             return np.array(values, dtype)[kind.ravel()]
 
-        return cls(
-            rows=kind.shape[0],
-            columns=kind.shape[1],
-            wall=spread([cell.wall for cell in cells], np.bool_),
-            start=spread([cell.start for cell in cells], np.bool_),
-            terminal=spread([cell.terminal for cell in cells], np.bool_),
-            stuck=spread([cell.stuck for cell in cells], np.bool_),
-            damage=spread([cell.damage for cell in cells], np.uint8),
-            reward=spread([cell.reward for cell in cells], np.float64),
-            exits=spread([[letter in cell.exits for letter in "NESW"] for cell in cells], np.bool_),
-        )
+        self.wall, self.start = spread([cell.wall for cell in cells]), spread([cell.start for cell in cells])
+        self.terminal, self.stuck = spread([cell.terminal for cell in cells]), spread([cell.stuck for cell in cells])
+        self.damage = spread([cell.damage for cell in cells], np.uint8)
+        self.reward = spread([cell.reward for cell in cells], np.float64)
+        self.exits = spread([[letter in cell.exits for letter in "NESW"] for cell in cells])  # [cells, 4]
 
     def model(self, *, slip: float, slip_model: SlipModel, step_reward: float, text: tuple[str, ...]) -> MDP:
         if not self.start.any():
@@ -393,7 +375,7 @@ def grid_family(
     symbols = np.frombuffer(b".~XSG", np.uint8)
     cells = [replace(LEGEND[symbol], reward=float(symbol == "G")) for symbol in ".~XSG"]
     text = tuple(row.tobytes().decode() for row in symbols[kind])
-    return _Terrain.of(kind, cells).model(slip=slip, slip_model=slip_model, step_reward=0.0, text=text)
+    return _Terrain(kind, cells).model(slip=slip, slip_model=slip_model, step_reward=0.0, text=text)
 
 
 def _fill_lakes(water: Bools, share: float, largest: int, rng: np.random.Generator) -> None:

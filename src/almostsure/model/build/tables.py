@@ -81,21 +81,18 @@ def from_table(
     states, actions = _Labels("state", [*entries, *listed]), _action_labels(entries, action_names)
     start = 0 if initial is None or not entries else _translate(initial, states)
     rows = list(_rows(entries, states, actions, damage))
-    ends, names = [states.index(state) for state in listed], list(states.names or ())
+    ends = [states.index(state) for state in listed]
     if damage is not None:
         rows, more = _end_episodes(rows, len(states), _supported(start))
         ends += more
-    end = len(states) if len(states) in ends else None
-    names = distinct([*names, "end"]) if end is not None and names else names
     return _assemble(
         rows,
-        terminal=ends,
+        len(states),
+        ends,
         initial=start,
-        num_states=len(states) + (end is not None),
-        state_names=names or None,
+        state_names=states.names,
         action_names=action_names or actions.names,
         labels={name: [states.index(state) for state in carriers] for name, carriers in (labels or {}).items()},
-        end=end,
         normalise=normalise,
     )
 
@@ -139,20 +136,8 @@ def from_gymnasium(
     where, weights = initial_distribution(start, len(table), names.get("state_names"))
     rows = list(_rows(table, _Labels("state", table), _Labels("action", ()), hurts))
     rows, ends = _end_episodes(rows, len(table), set(where.tolist()))
-    end = len(table) if len(table) in ends else None
-    if end is not None:
-        names = {what: (*known, "end") if what == "state_names" else known for what, known in names.items()}
-        layout = layout and replace(layout, cell=np.append(layout.cell, np.int32(-1)))
-    return _assemble(
-        rows,
-        num_states=len(table) + (end is not None),
-        terminal=ends,
-        initial=dict(zip(where.tolist(), weights.tolist(), strict=True)),
-        layout=layout,
-        end=end,
-        normalise=normalise,
-        **names,
-    )
+    starts = dict(zip(where.tolist(), weights.tolist(), strict=True))
+    return _assemble(rows, len(table), ends, initial=starts, layout=layout, normalise=normalise, **names)
 
 
 # ---------------------------------------------------------------------- reading a table
@@ -277,8 +262,22 @@ def _end_episodes(rows: list[_Row], num_states: int, starts: set[int]) -> tuple[
     return result, sorted(ends) + [num_states] * extra
 
 
-def _assemble(rows: Sequence[_Row], **options: Any) -> MDP:
+def _assemble(
+    rows: Sequence[_Row],
+    count: int,
+    ends: list[int],
+    *,
+    state_names: Sequence[str] | None = None,
+    layout: Layout | None = None,
+    **options: Any,
+) -> MDP:
+    """The model of ``count`` states, and of one more if episodes end there."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * 7
+    options |= {"terminal": ends, "state_names": state_names, "layout": layout, "num_states": count}
+    if count in ends:
+        options |= {"num_states": count + 1, "end": count}
+        options["state_names"] = state_names and distinct([*state_names, "end"])
+        options["layout"] = layout and replace(layout, cell=np.append(layout.cell, np.int32(-1)))
     return build(columns[:6], **options)
 
 

@@ -16,7 +16,7 @@ from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column, n
 from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
-from almostsure.model.origin import Origin
+from almostsure.model.origin import PLAIN, Origin
 from almostsure.model.space import Encode
 
 MAX_ACTION = 2**31 - 2
@@ -102,7 +102,7 @@ def build(
     end: int | None = None,
     unknown: int | None = None,
     encode: Encode | None = None,
-    origin: Origin | None = None,
+    origin: Origin = PLAIN,
     normalise: bool = False,
 ) -> MDP:
     """Build a model from its six columns.

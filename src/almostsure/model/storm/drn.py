@@ -67,7 +67,7 @@ def _choice_rewards(mdp: MDP, moved: Bools) -> dict[str, Floats]:
     first = mdp.outcome_ptr[:-1]
     via_relays = np.logical_or.reduceat(moved, first)
     own = {name: np.where(via_relays, 0.0, getattr(mdp, name)[first]) for name in ("damage", "reward")}
-    return own | ({} if mdp.origin is None else dict(mdp.origin.rewards))
+    return own | dict(mdp.origin.rewards)
 
 
 def _states(mdp: MDP, target: Ints, rewards: Floats) -> Iterator[str]:

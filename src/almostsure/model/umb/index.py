@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from almostsure.errors import FileError, UnknownName
+from almostsure.model.arrays import owners
 from almostsure.model.build.validate import CHUNK, SUM_TOLERANCE
-from almostsure.model.mdp import Bools, Floats, Ints, index_dtype
+from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.model.umb.archive import Archive, Path
 from almostsure.model.umb.schema import Annotation, Index, Kind, System, read_index
 from almostsure.model.umb.valuations import Variables, read_variables
@@ -104,14 +105,12 @@ class Umb:
     @cached_property
     def outcome_choices(self) -> Ints:
         """The choice of each branch."""
-        number = np.arange(self.sizes.choices, dtype=index_dtype(self.sizes.choices))
-        return np.repeat(number, np.diff(self.outcome_ptr()))
+        return owners(self.outcome_ptr())
 
     @cached_property
     def choice_states(self) -> Ints:
         """The state of each choice."""
-        number = np.arange(self.sizes.states, dtype=index_dtype(self.sizes.states))
-        return np.repeat(number, np.diff(self.choice_ptr()))
+        return owners(self.choice_ptr())
 
     def is_initial(self) -> Bools:
         """Which states are initial."""
@@ -260,14 +259,14 @@ class Umb:
         states, choices, outcomes = self.sizes.states, self.sizes.choices, self.sizes.outcomes
         if choices == 0 or outcomes == 0:
             self.archive.fail("a model must have transitions; this file has none", "Add some and export it again.")
-        for name, owners, owned in (
+        for name, owning, owned in (
             ("state-to-choices.bin", states, choices),
             ("choice-to-branches.bin", choices, outcomes),
         ):
             if name in self.archive:
-                self.archive.expect(name, "<i8", owners + 1)
-            elif owners != owned:
-                self.archive.fail(f"member {name!r} is missing, though the index counts {owners} and {owned}")
+                self.archive.expect(name, "<i8", owning + 1)
+            elif owning != owned:
+                self.archive.fail(f"member {name!r} is missing, though the index counts {owning} and {owned}")
         self.archive.expect("branch-to-target.bin", "<i8", outcomes)
         self.archive.expect("branch-to-probability.bin", f"V{self._probability.bits // 8}", outcomes)
 

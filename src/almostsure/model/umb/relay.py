@@ -44,10 +44,8 @@ def with_relays(mdp: MDP) -> MDP:
     )
 
 
-def _origin(origin: Origin | None, count: int, onward: Ints) -> Origin | None:
+def _origin(origin: Origin, count: int, onward: Ints) -> Origin:
     """A relay earns nothing and has the variables of the state that it leads to."""
-    if origin is None:
-        return None
     rewards = {name: np.append(values, np.zeros(count)) for name, values in origin.rewards.items()}
     variables = {name: np.append(values, values[onward]) for name, values in origin.variables.items()}
     return replace(origin, rewards=rewards, variables=variables)

@@ -28,7 +28,7 @@ from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.model.umb.archive import Path, Writer
 from almostsure.model.umb.own import GROUP, NAMES, TOOL, VERSION, keys
 from almostsure.model.umb.relay import with_relays
-from almostsure.model.umb.valuations import Variables, described, write_variables
+from almostsure.model.umb.valuations import described, write_variables
 
 COST = "cost"  # the reward of a model that only has costs, positive
 
@@ -81,9 +81,8 @@ def _annotations(mdp: MDP, before_relays: int | None) -> list[Annotation]:
     labels, rewards = _labels(mdp, before_relays), _branch_rewards(mdp, with_cost=before_relays is not None)
     found = [Annotation("rewards", name, "branches", DOUBLE, values, name) for name, values in rewards.items()]
     found += [Annotation("aps", key, "states", BIT, labels[name], name) for key, name in keys("label", labels)]
-    structures = {} if mdp.origin is None else mdp.origin.rewards
-    for key, name in keys("reward", structures):
-        found.append(Annotation("rewards", key, "choices", DOUBLE, structures[name], name))
+    for key, name in keys("reward", mdp.origin.rewards):
+        found.append(Annotation("rewards", key, "choices", DOUBLE, mdp.origin.rewards[name], name))
     if _is_uncertain(mdp):
         found.append(Annotation(GROUP, "probability", "branches", DOUBLE, mdp.probability))
     if mdp.initial_states.size > 1:
@@ -108,8 +107,7 @@ def _labels(mdp: MDP, before_relays: int | None) -> dict[str, Bools]:
 def _branch_rewards(mdp: MDP, *, with_cost: bool) -> dict[str, npt.NDArray[Any]]:
     """Damage, reward and, for Storm, the reward as a cost: Storm minimises positive numbers only."""
     rewards: dict[str, npt.NDArray[Any]] = {"damage": mdp.arrays.damage, "reward": mdp.arrays.reward}
-    taken = mdp.origin is not None and COST in mdp.origin.rewards
-    if with_cost and not taken and mdp.reward.max() <= 0 and mdp.reward.min() < 0:
+    if with_cost and COST not in mdp.origin.rewards and mdp.reward.max() <= 0 and mdp.reward.min() < 0:
         rewards[COST] = 0.0 - mdp.arrays.reward
     return rewards
 
@@ -118,7 +116,7 @@ def _index(mdp: MDP, annotations: list[Annotation]) -> dict[str, Any]:
     groups: dict[str, dict[str, Any]] = {}
     for one in annotations:
         groups.setdefault(one.group, {})[one.key] = one.described()
-    variables = _variables(mdp)
+    variables = mdp.origin.variables
     return {
         "format-version": 1,
         "format-revision": 0,
@@ -144,16 +142,15 @@ def _parameters(mdp: MDP) -> dict[str, Any]:
     """What only this package reads in the index."""
     told: dict[str, Any] = {"version": VERSION, "fingerprint": mdp.fingerprint, **_roles(mdp)}
     told |= {"labels": list(mdp.labels), "state-names": mdp.state_names is not None}
-    if mdp.origin is not None:
-        kept = {name: getattr(mdp.origin, name) for name in ("uncertain", "counted", "statement")}
-        told["origin"] = {"rewards": list(mdp.origin.rewards), "scale": str(mdp.origin.scale), **kept}
+    kept = {name: getattr(mdp.origin, name) for name in ("uncertain", "counted", "statement")}
+    told["origin"] = {"rewards": list(mdp.origin.rewards), "scale": str(mdp.origin.scale), **kept}
     if mdp.layout is not None:
         told["layout"] = {"rows": mdp.layout.rows, "columns": mdp.layout.columns, "text": list(mdp.layout.text)}
     return told
 
 
 def _is_uncertain(mdp: MDP) -> bool:
-    return mdp.origin is not None and mdp.origin.uncertain is not None
+    return mdp.origin.uncertain is not None
 
 
 def _some_probability(mdp: MDP) -> Floats:
@@ -161,13 +158,9 @@ def _some_probability(mdp: MDP) -> Floats:
 
     Other programs would take numbers for the truth.
     """
-    low = np.full(mdp.num_outcomes, 0.0 if mdp.is_bound else np.finfo(np.float64).tiny)
+    low = np.full(mdp.num_outcomes, 0.0 if mdp.origin.is_bound else np.finfo(np.float64).tiny)
     low[np.diff(mdp.outcome_ptr)[mdp.outcome_choices()] == 1] = 1.0
     return np.column_stack([low, np.ones(low.size)]).ravel()
-
-
-def _variables(mdp: MDP) -> Variables:
-    return {} if mdp.origin is None else mdp.origin.variables
 
 
 def _roles(mdp: MDP) -> dict[str, int]:
@@ -193,6 +186,6 @@ def _write(writer: Writer, mdp: MDP, index: bytes, annotations: list[Annotation]
         one.write(writer)
     if mdp.state_names is not None:
         writer.strings(NAMES, mdp.state_names)
-    if variables := _variables(mdp):
-        write_variables(writer, variables)
+    if mdp.origin.variables:
+        write_variables(writer, mdp.origin.variables)
     writer.finish()

@@ -162,7 +162,7 @@ def check_risk(risk: object) -> float:
 def known_probabilities(mdp: MDP) -> MDP:
     """The model, if it knows how probable its outcomes are."""
     mdp.require_probabilities("RiskShield")
-    if mdp.unknown is not None or (mdp.origin is not None and mdp.origin.counted):
+    if mdp.unknown is not None or mdp.origin.counted:
         raise ModelError(
             "a RiskShield needs the model's probabilities, and this model was learned: which outcomes are possible "
             "is known with the stated confidence, how probable they are is not. Use Shield, or a model with known "

@@ -23,7 +23,7 @@ ROUNDING = 1e-9  # times the largest return, if above 1: less is no gain
 
 def text(suggestion: Suggestion) -> str:
     """A header, one row per budget that adds something, and what to do next."""
-    learned = [f"of the model: {suggestion.mdp.learned}"] if suggestion.mdp.learned else []
+    learned = [f"of the model: {suggestion.mdp.origin.learned}"] if suggestion.mdp.origin.learned else []
     adding = _adding(suggestion)
     shown = _some(adding, suggestion.budget)
     lines = [_headline(suggestion), *_table(suggestion, shown), *_left_out(adding, shown)]

@@ -35,7 +35,7 @@ class Names(NamedTuple):
         """The names of a model, or of what a policy on cells says about its own."""
         if not isinstance(model, MDP) or model.num_states > MOST_STATES:
             return cls(None, model.action_names, {})
-        return cls(model.state_names, model.action_names, {} if model.origin is None else model.origin.variables)
+        return cls(model.state_names, model.action_names, model.origin.variables)
 
     def packed(self) -> npt.NDArray[np.uint8]:
         """All of it as JSON, for a table of arrays."""
