@@ -29,7 +29,8 @@ EXTRAS = {
     "almostsure.gym.deep": "sb3_contrib",
     "almostsure.gym.tensorboard": "tensorboard",
 }
-LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]+)?\)")
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def lacks_its_extra(name: str) -> bool:
@@ -62,8 +63,16 @@ def test_what_is_shown_is_what_was_printed(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=relative)
 def test_links_lead_somewhere(page: Path) -> None:
-    text = FENCE.sub("", page.read_text("utf-8"))
-    assert [target for target, _ in LINK.findall(text) if not (page.parent / target).exists()] == []
+    links = LINK.findall(FENCE.sub("", page.read_text("utf-8")))
+    assert [target for target, _ in links if not (page.parent / target).exists()] == []
+    anchored = [(page.parent / target if target else page, anchor) for target, anchor in links if anchor]
+    assert [(relative(to), anchor) for to, anchor in anchored if anchor not in anchors(to)] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page can be linked by."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text("utf-8")))
+    return {re.sub(r"[^\w\s-]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
 def test_the_reference_has_every_export() -> None:

@@ -143,6 +143,34 @@ def test_every_module_says_what_it_is_for() -> None:
     assert [str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text("utf-8")))] == []
 
 
+def test_functions_are_short_and_have_few_positional_parameters() -> None:
+    offenders = []
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                lines, positional = node.end_lineno - node.lineno + 1, [*node.args.posonlyargs, *node.args.args]
+                if lines > 60 or len(positional) > 8:
+                    offenders.append(
+                        f"{path.name}:{node.lineno} {node.name}: {lines} lines, {len(positional)} arguments"
+                    )
+    assert offenders == []
+
+
+def test_the_map_for_contributors_has_every_file() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    listed, folders = [], [PACKAGE]
+    for line in text.partition("```text\n")[2].partition("```")[0].splitlines():
+        names, _, phrase = line.strip().partition("  ")
+        depth = (len(line) - len(line.lstrip())) // 2
+        assert bool(phrase) == bool(line), f"{line!r} says nothing about what is there"
+        if names.endswith("/"):
+            folders[depth + 1 :] = [folders[depth] / names]
+        elif names:
+            listed += [folders[depth] / name for name in names.split(", ")]
+    assert len(listed) == len(set(listed))
+    assert {*listed} == {path for path in MODULES if not path.name.startswith("__")}
+
+
 def test_no_module_imports_the_package_root() -> None:
     # The root imports every layer, so importing it from inside would undo the one-way rule that import-linter checks.
     offenders = []

@@ -1,4 +1,4 @@
-"""Models inside the shield.
+"""``trim`` and ``restrict``: models inside the shield.
 
 :func:`trim` keeps the states and choices that are safe with the *whole* budget.  That is a model: a choice with
 k*(s,a) ≤ Δ has d + v(s') ≤ k*(s,a) ≤ Δ for each of its outcomes, so all of its successors stay; and a state that

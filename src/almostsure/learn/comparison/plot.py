@@ -1,4 +1,4 @@
-"""The picture of a comparison.  Matplotlib is imported here only."""
+"""The picture of a comparison."""
 
 from __future__ import annotations
 

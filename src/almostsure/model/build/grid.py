@@ -1,4 +1,4 @@
-"""Gridworlds drawn as text.
+"""``from_map``: gridworlds drawn as text; and a family of them.
 
 ======  =====================================================================================
 ``.``   floor

@@ -1,1 +1,1 @@
-"""Best policies under constraints."""
+"""The best return inside the shield, with proved bounds; ``layers.py`` is the entry, ``engine.py`` the method."""

@@ -1,1 +1,1 @@
-"""Best policies under constraints."""
+"""``Expected`` and ``Chance``, by linear programmes: the best return under them, with bounds."""
