@@ -55,7 +55,7 @@ bench: $(DEV)  ## each benchmark beside its peer, as ratios, and docs/benchmarks
 	@$(RUN) scripts/benchmarks_page.py --run $(or $(NAMES),all) $(if $(ARGS),-- $(ARGS))
 
 .PHONY: fuzz
-fuzz: $(DEV)  ## a million random models against plain twins, and 10⁹ shielded steps; goes on where it was stopped
+fuzz: $(DEV)  ## a million random models against plain twins, and 10⁹ shielded steps; resumes where it stopped
 	@$(RUN) tests/fuzz/run.py $(ARGS)
 
 .PHONY: oldest

@@ -1,7 +1,7 @@
 """``make fuzz``: random models against plain twins, and random agents inside shields, until the numbers are reached.
 
 Batch i of a seed is the same whenever and wherever it runs.  What is done is kept in a file after every batch, so
-that the command can be stopped and goes on where it was; the first difference stops it, and says which batch to run
+that the command can be stopped and resumes there; the first difference stops it, and says which batch to run
 again (``--batch``).
 """
 

@@ -1,4 +1,4 @@
-"""``make fuzz``, for a few seconds: what it counts, that it goes on where it was, and that it finds what is wrong."""
+"""``make fuzz``, for a few seconds: it counts, resumes where it stopped, and finds what is wrong."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The environments that several tests of this room make."""
+"""The environments that several tests of shielded environments make."""
 
 from functools import partial
 

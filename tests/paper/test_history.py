@@ -1,3 +1,5 @@
+"""Policies as functions of the history, and back: the bijection of Lemma 1."""
+
 import numpy as np
 import pytest
 from hypothesis import given

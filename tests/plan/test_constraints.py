@@ -1,3 +1,5 @@
+"""What the numbers of constraints may be."""
+
 from fractions import Fraction
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""``solve_policy`` beside independent programmes and the best lottery over all policies."""
+
 import itertools
 import math
 

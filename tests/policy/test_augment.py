@@ -1,3 +1,5 @@
+"""``augment``: the remaining budget as part of the state."""
+
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""``Policy``: what tables, mappings and functions make of it, and what is refused."""
+
 import pickle
 
 import numpy as np

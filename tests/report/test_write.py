@@ -1,3 +1,5 @@
+"""``write_report``: one file, the numbers of the package, and hostile names that stay text."""
+
 import base64
 import os
 import re

@@ -1,3 +1,5 @@
+"""Exported shields, in Python and in C, say what the shield says."""
+
 import re
 import shutil
 import subprocess

@@ -1,3 +1,5 @@
+"""Feasible is what never overspends, however a policy is written."""
+
 from typing import Any
 
 import numpy as np

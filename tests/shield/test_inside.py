@@ -1,3 +1,5 @@
+"""``trim`` and ``restrict`` keep exactly what is safe."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""``Shield``: what is allowed, by index, by name and for many at once; its files."""
+
 import copy
 import pickle
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Deep agents as files: saved, loaded, refused where they are damaged."""
+
 import numpy as np
 import pytest
 from safetensors import safe_open

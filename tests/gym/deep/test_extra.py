@@ -1,3 +1,5 @@
+"""Without the extra ``deep``: what is said, and that nothing else imports PyTorch."""
+
 import subprocess
 import sys
 

@@ -1,3 +1,5 @@
+"""What a network sees: every pair (state, remaining) looks different."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""PPO and its rivals as learners: only the shielded ones never overspend."""
+
 import dataclasses
 import subprocess
 import sys

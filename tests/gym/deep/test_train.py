@@ -1,3 +1,5 @@
+"""``train_maskable_ppo``: training never overspends, and what is deployed is proved."""
+
 import json
 import runpy
 import sys

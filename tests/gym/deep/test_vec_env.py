@@ -1,3 +1,5 @@
+"""A model as a ``VecEnv``: masks, truncation, and random play beside exact evaluation."""
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings

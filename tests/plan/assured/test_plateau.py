@@ -1,3 +1,5 @@
+"""Large budgets: the same as layer by layer, in the time of small ones."""
+
 import math
 
 import numpy as np

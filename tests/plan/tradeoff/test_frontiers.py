@@ -1,3 +1,5 @@
+"""``frontier``: three curves in one call, and the same as single solutions."""
+
 import math
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""``suggest_budget``: where more stops paying, and what is said about it."""
+
 import dataclasses
 import math
 import re

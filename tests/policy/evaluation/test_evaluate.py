@@ -1,3 +1,5 @@
+"""``evaluate`` beside following every trajectory, and beside simulation."""
+
 import math
 from functools import partial
 from importlib import import_module

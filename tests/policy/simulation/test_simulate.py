@@ -1,3 +1,5 @@
+"""``simulate``: compiled and plain episodes are equal to the bit, whatever the number of threads."""
+
 import contextlib
 import pickle
 from importlib import import_module

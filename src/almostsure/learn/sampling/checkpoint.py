@@ -1,4 +1,4 @@
-"""Keeping long runs on disk: a run that was killed goes on where its last checkpoint was, with the same result.
+"""Keeping long runs on disk: a run that was killed resumes at its last checkpoint, with the same result.
 
 A checkpoint holds the counts, how far the run has come and, for a run in rounds, what its present round takes.  It
 belongs to one run: the same sampler and choices, the same seed, the same kind of run with the same numbers.  Any other
