@@ -20,7 +20,7 @@ finds hidden state often, not always.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, cast, final
 
@@ -36,8 +36,9 @@ from almostsure.learn.sampling.crew import uninterrupted
 from almostsure.learn.simulator import Arrival, Ended, Simulator, Ways, as_key
 from almostsure.model.build.damage import Damage
 from almostsure.model.build.environment import make_environment
-from almostsure.model.build.function import MAX_STATES, Encode, from_function
+from almostsure.model.build.function import MAX_STATES, Encode, from_function, names_of
 from almostsure.model.mdp import MDP
+from almostsure.model.naming import checked_names
 from almostsure.progress import Bar
 from almostsure.wording import brief, counted
 
@@ -52,6 +53,7 @@ def explore(
     key: Callable[[Any], Hashable] | None = None,
     get_state: Callable[[Any], Any] | None = None,
     set_state: Callable[[Any, Any], None] | None = None,
+    action_names: Sequence[str] | None = None,
     mu: float | None = None,
     delta: float | None = None,
     seed: int = 0,
@@ -65,6 +67,8 @@ def explore(
     env
         A Gymnasium environment with Discrete actions, or its id, such as ``CliffWalking-v1``; ``gym:MODULE:ID`` where a
         module registers it.
+    action_names
+        What the actions are called, in the order of their numbers.
     mu, delta
         Where chance plays a part: no outcome is rarer than ``mu``, and with a probability of at most ``delta`` one of
         them is missed.  The result is then a :class:`almostsure.learn.LearnedBudget`, with the usual statement.
@@ -100,9 +104,10 @@ def explore(
     if (mu is None) != (delta is None):
         raise ArgumentError("mu and delta must be given together")
     search = Simulator(env, damage, key or as_key, get_state, set_state)
+    names = checked_names("action", action_names, exactly=search.num_actions)
     starts = search.starts(range(seed, seed + count("resets", resets)))
     sampled = None if mu is None else _Sampled(search, Goal(unit("mu", mu), unit("delta", delta), None), seed)
-    return Exploration(search, sampled, starts, max_states).go_on()
+    return Exploration(search, sampled, starts, max_states=max_states, action_names=names).go_on()
 
 
 @final
@@ -110,9 +115,16 @@ class Exploration:
     """An exploration that may be stopped, and goes on from there."""
 
     def __init__(
-        self, search: Simulator, sampled: _Sampled | None, starts: dict[Hashable, float], max_states: int
+        self,
+        search: Simulator,
+        sampled: _Sampled | None,
+        starts: dict[Hashable, float],
+        *,
+        max_states: int,
+        action_names: Sequence[str] | None,
     ) -> None:
-        self.search, self.sampled, self.starts, self.max_states = search, sampled, starts, max_states
+        self.search, self.sampled, self.starts = search, sampled, starts
+        self.max_states, self.action_names = max_states, action_names
 
     def go_on(self) -> Any:
         """Explore what is left; what was played before is not played again."""
@@ -133,10 +145,18 @@ class Exploration:
         options: dict[str, Any] = {"key": shown, "max_states": self.max_states}
         model = from_function(outcomes, initial=self.starts, actions=search.actions, **options)
         shown.running.update(search.snapshots)
+        model = self._named(model)
         if sampled is not None:
             return sampled.learned(model)
         search.check_keys()
         return model
+
+    def _named(self, model: MDP) -> MDP:
+        """That an episode ended is part of a state's name only where another may go on from what it shows there."""
+        index, running = cast("Encode", model.encode).index, self.search.snapshots
+        plain = [s.state if isinstance(s, Ended) and s.state not in running else s for s in index]
+        naming = model.naming() | {"state_names": names_of(plain), "action_names": self.action_names}
+        return MDP(model.arrays, initial=(model.initial_states, model.initial_probabilities), **naming)
 
     def __str__(self) -> str:
         choices = len(self.search.arrivals if self.sampled is None else self.sampled.seen)

@@ -259,8 +259,11 @@ class Space:
     def action(self, action: int | str) -> int:
         """The id of an action given by id or name."""
         if isinstance(action, str):
-            if self.action_names is None or action not in self.action_names:
-                raise unknown_name("action", action, self.action_names or ())
+            if self.action_names is None:
+                told = f"This model's actions have no names; use 0 … {self.num_actions - 1}."
+                raise UnknownName("action", action, (), told)
+            if action not in self.action_names:
+                raise unknown_name("action", action, self.action_names)
             return self.action_names.index(action)
         return _index("action", action, self.num_actions)
 

@@ -187,7 +187,7 @@ class _Search:
             num_states=len(self.states),
             terminal=self.terminal,
             initial=initial,
-            state_names=_names(self.states),
+            state_names=names_of(self.states),
             action_names=names,
             labels={name: [bool(holds(state)) for state in self.states] for name, holds in labels.items()},
             encode=Encode(self.index, key),
@@ -244,10 +244,10 @@ def _numbered(actions: list[Any]) -> tuple[list[int], list[str] | None]:
     """The id of each action, and the names where the actions are not ids themselves."""
     if all(isinstance(a, (int, np.integer)) and not isinstance(a, bool) and a >= 0 for a in actions):
         return [int(action) for action in actions], None
-    return list(range(len(actions))), _names(actions)
+    return list(range(len(actions))), names_of(actions)
 
 
-def _names(values: list[Any]) -> list[str]:
+def names_of(values: list[Any]) -> list[str]:
     """Names of values: as ``str`` shows them, or as ``repr`` does, with a number where two look the same."""
     names = list(map(str, values))
     return names if len(set(names)) == len(names) else distinct(map(repr, values))
