@@ -55,6 +55,23 @@ def test_modules_find_states_by_name_and_by_values(kind, tmp_path):
         module.state_number(HOSTILE[0], wet=True, place=3)
 
 
+def test_states_that_are_tuples_are_found_by_their_text(tmp_path):
+    module = load(KINDS["budget"](model(["(0, 1)", "b", "c", "d", "e"])).export_numpy(tmp_path / "tuples")[0])
+    with pytest.raises(module.UnknownState, match=r"state_number\('\(0, 1\)'\), or pass str\(state\)"):
+        module.state_number((0, 1))
+
+
+def test_exports_of_learned_models_say_so(tmp_path):
+    learned = asure.learn_minimal_budget("corridor", mu=0.1, delta=0.1, seed=0).shield
+    module = load(learned.export_numpy(tmp_path / "learned")[0])
+    assert learned.mdp.origin.learned == module.LEARNED
+    assert "If no outcome is rarer than 10 %" in module.LEARNED
+    header = learned.export_c(tmp_path / "learned.h").read_text()
+    assert " *   learned  Learned from " in header
+    assert load(KINDS["budget"](model()).export_numpy(tmp_path / "plain")[0]).LEARNED == ""
+    assert "learned" not in KINDS["budget"](model()).export_c(tmp_path / "plain.h").read_text()
+
+
 def test_models_without_names_and_values_of_several_states(tmp_path):
     module = load(KINDS["budget"](model()).export_numpy(tmp_path / "plain")[0])
     with pytest.raises(module.UnknownState, match=r"no state is 'a'\. They have no names\."):

@@ -72,6 +72,7 @@ Here = Callable[..., Any]
         (("budget", "paper", "--constants", "slip=1"), 3, "unknown parameter of example 'paper' 'slip'"),
         (("budget", "paper", "--constants", "slip"), 3, "constants must have the form 'N=3,p=0.5'"),
         (("budget", "paper", "--damage", "x"), 3, "--damage must be left out"),
+        (("suggest", "paper", "--budget", "3"), 2, "suggest has no option --budget: it suggests one. The largest"),
         (("convert", "paper", "paper.txt"), 2, "must end in .umb"),
         (("report", "paper", "-o", "paper.pdf"), 2, "must end in .html"),
         (("learn", "paper", "--delta", "2"), 2, "delta must"),

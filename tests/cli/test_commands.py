@@ -15,7 +15,7 @@ import pytest
 import almostsure as asure
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "json.md"
-SIZES = {"name", "fingerprint", "states", "choices", "outcomes"}
+SIZES = {"name", "fingerprint", "states", "choices", "outcomes", "learned"}
 # The paper's checks and figures take a quarter of a minute; three checks show the command as well.
 FEWER_CHECKS = """
 from almostsure.paper import reproduction

@@ -1,5 +1,6 @@
 """Completion, the model that a command line names, and what bad names are answered with."""
 
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,10 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 import almostsure as asure
+from almostsure.budget.solve import minimal_budget
+from almostsure.cli.commands.check import run_checker
 from almostsure.cli.commands.learn import LEARNERS
 from almostsure.cli.options import Task, complete_action, complete_learner, complete_model, complete_state
 from almostsure.cli.output import budget_column
-from almostsure.errors import ModelError, UnknownName
+from almostsure.errors import ArgumentError, ModelError, UnknownName
 
 PROGRAM = """mdp
 module walk
@@ -37,6 +40,46 @@ def test_states_actions_and_learners_are_completed() -> None:
 def test_completion_of_an_unknown_model_offers_nothing() -> None:
     assert list(complete_state(before("quicksnad"), "r")) == []
     assert list(complete_action(before(""), "")) == []
+
+
+def test_environments_of_this_package_are_registered_when_they_are_asked_for() -> None:
+    code = "from almostsure.cli.options import Task; print(Task('models', 'gym:almostsure/Paper-v0').mdp)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("<MDP: 2 states")
+
+
+BOAT = """
+import gymnasium
+
+class Boat(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Discrete(4), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, rock=1):
+        self.rock = rock
+
+    def reset(self, *, seed=None, options=None):
+        self.at = 0
+        return self.at, {}
+
+    def step(self, far):
+        self.at = min(self.at + 1 + int(far), 3)
+        return self.at, 1.0, self.at == 3, False, {"cost": int(self.at == self.rock)}
+
+gymnasium.register("Boat-v0", entry_point=Boat)
+"""
+
+
+def test_an_environment_that_says_its_damage_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "boat_for_options.py").write_text(BOAT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    boat = Task("budget", "gym:boat_for_options:Boat-v0", damage="cost", constants="rock=2")
+    assert minimal_budget(boat.mdp).of("0", 1) == 1
+    assert minimal_budget(boat.mdp).smallest_budget() == 0
+    with pytest.raises(
+        ArgumentError, match=r"almostsure convert gym:boat_for_options:Boat-v0 --damage cost .* model\.umb"
+    ):
+        run_checker(boat, Path("budget.safetensors"))
 
 
 def test_environments_of_this_package_have_models() -> None:

@@ -56,8 +56,9 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
         mdp = with_monitors(mdp, request["monitors"])
     claims, verify = CHECKS[kind](path, mdp, kind)
     sizes = {"states": mdp.num_states, "choices": mdp.num_choices, "outcomes": mdp.num_outcomes}
+    basis = {"learned": mdp.origin.learned or None}
     result: dict[str, Any] = {
-        "model": {"name": request["model"], "fingerprint": mdp.fingerprint, **sizes},
+        "model": {"name": request["model"], "fingerprint": mdp.fingerprint, **sizes, **basis},
         "kind": kind, **claims, "verdict": "verified", "reason": None,
     }  # fmt: skip
     try:

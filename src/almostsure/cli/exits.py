@@ -55,6 +55,10 @@ RIGHT_WORDS = {  # what people type who come from elsewhere
     "--horizon": "budget, solve, simulate and export have it; an episode is cut by --max-steps, of simulate",
     "--epsilon": "The probability of overspending is --risk",
 }
+FINDERS = {
+    "budget": "finds the budget. To stop at one, use --cap",
+    "suggest": "suggests one. The largest to look at is --most",
+}
 BUDGETS = ("--budget", "-b", "--total", "-t", "--delta", "--cost-limit")
 # What typer raises on a wrong command line; where it is defined changes with its version.
 ClickException: type[Exception] = typer.BadParameter.__mro__[2]
@@ -140,8 +144,8 @@ class _Failure:
         wrong = getattr(error, "option_name", None)
         if wrong in RIGHT_WORDS:
             message = f"there is no option {wrong}. {RIGHT_WORDS[wrong]}."
-        if self.command == "budget" and wrong in BUDGETS:
-            message = f"budget has no option {wrong}: it finds the budget. To stop at one, use --cap."
+        if self.command in FINDERS and wrong in BUDGETS:
+            message = f"{self.command} has no option {wrong}: it {FINDERS[self.command]}."
         return self.tell(error, USAGE, f"{message}\nTry: {path} --help")
 
     def interruption(self, error: BaseException) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property, wraps
+from importlib import import_module
 from inspect import Parameter, Signature, signature
 from itertools import islice
 from pathlib import Path
@@ -24,7 +25,7 @@ from almostsure.cli.monitors import with_monitors
 from almostsure.cli.output import described, emit
 from almostsure.errors import AlmostSureError, ArgumentError, FileError, Infeasible, ModelError, UnknownName, nearest
 from almostsure.files import MODELS, STORM, TENSORS, atomic_write
-from almostsure.model.build.environment import GYM, module_and_id
+from almostsure.model.build.environment import GYM, make_environment, module_and_id
 from almostsure.model.build.examples import example_names
 from almostsure.model.mdp import MDP
 from almostsure.model.source import as_model, read_constants
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from almostsure.plan.constraints import Constraint
 
 ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1", "gym:Taxi-v4", "gym:almostsure/Warehouse-v0")  # offered
+TOLD = ("damage", "cost")  # in the info of an environment
 OWN = "gym:almostsure/"  # environments of this package, which know their models
 PICTURES = (".png", ".pdf", ".svg")
 MOST_OFFERED = 200  # completions of a state's name
@@ -139,7 +141,8 @@ Damage = Annotated[
     _model_option(
         metavar="NAME|RULE",
         help="What hurts: a label, condition ('x=3 & y>0'), reward structure or action of a file, 'enters:LABEL' for "
-        "arriving there only; a rule such as 'reward<=-10' for gym:….",
+        "arriving there only; for gym:… a rule such as 'reward<=-10', or 'cost' for what info['cost'] says when an "
+        "environment without chance is played.",
     ),
 ]
 Reward = Annotated[str | None, _model_option(metavar="NAME", help="The file's reward structure to maximise.")]
@@ -227,7 +230,12 @@ class Task:
     def _read(self) -> MDP:
         self.require()
         if self.name.startswith(OWN):
-            pass  # which registers them
+            import_module("almostsure.gym")  # which registers them
+        if self.is_played:
+            from almostsure.learn import explore
+
+            found: MDP = explore(make_environment(self.name, **read_constants(self.constants)))
+            return found
         try:
             return as_model(self.name, **self.options)
         except ModelError as error:
@@ -239,6 +247,11 @@ class Task:
         """What ``as_model`` is told about the model, besides its name."""
         named = ("damage", "reward", "cost", "goal", "scale", "constants")
         return {name: getattr(self, name) for name in named}
+
+    @property
+    def is_played(self) -> bool:
+        """Whether the model is found by playing an environment that says its damage itself, at every step."""
+        return self.name.startswith(GYM) and self.damage in TOLD
 
     @property
     def environment(self) -> dict[str, Any] | None:
@@ -288,6 +301,11 @@ class Task:
     def emit(self, **results: Any) -> None:
         """Print the results as JSON."""
         emit(self.command, described(self.name, self.mdp), **results)
+
+    @property
+    def basis(self) -> list[tuple[str, object]]:
+        """What a learned model rests on, as a row of facts; no row for others."""
+        return [("model", self.mdp.origin.learned)] if self.mdp.origin.learned else []
 
     @property
     def title(self) -> str:

@@ -190,7 +190,7 @@ def emit(command: str, model: dict[str, Any] | None, **results: Any) -> None:
 def described(name: str, mdp: MDP) -> dict[str, Any]:
     """The model as every object has it."""
     sizes = {"states": mdp.num_states, "choices": mdp.num_choices, "outcomes": mdp.num_outcomes}
-    return {"name": name, "fingerprint": mdp.fingerprint, **sizes}
+    return {"name": name, "fingerprint": mdp.fingerprint, **sizes, "learned": mdp.origin.learned or None}
 
 
 def need(value: int) -> int | str:

@@ -65,8 +65,7 @@ def explore(
     Parameters
     ----------
     env
-        A Gymnasium environment with Discrete actions, or its id, such as ``CliffWalking-v1``; ``gym:MODULE:ID`` where a
-        module registers it.
+        A Gymnasium environment with Discrete actions, or its id (``gym:MODULE:ID`` where a module registers it).
     action_names
         What the actions are called, in the order of their numbers.
     mu, delta
@@ -104,10 +103,9 @@ def explore(
     if (mu is None) != (delta is None):
         raise ArgumentError("mu and delta must be given together")
     search = Simulator(env, damage, key or as_key, get_state, set_state)
-    names = checked_names("action", action_names, exactly=search.num_actions)
     starts = search.starts(range(seed, seed + count("resets", resets)))
     sampled = None if mu is None else _Sampled(search, Goal(unit("mu", mu), unit("delta", delta), None), seed)
-    return Exploration(search, sampled, starts, max_states=max_states, action_names=names).go_on()
+    return Exploration(search, sampled, starts, max_states=max_states, action_names=action_names).go_on()
 
 
 @final
@@ -124,7 +122,8 @@ class Exploration:
         action_names: Sequence[str] | None,
     ) -> None:
         self.search, self.sampled, self.starts = search, sampled, starts
-        self.max_states, self.action_names = max_states, action_names
+        self.max_states = max_states
+        self.action_names = checked_names("action", action_names, exactly=search.num_actions)
 
     def go_on(self) -> Any:
         """Explore what is left; what was played before is not played again."""

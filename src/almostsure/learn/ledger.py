@@ -154,8 +154,7 @@ class Ledger:
         raised = sum(surprise.raised > 0 for surprise in self.surprises)
         how_many = f" ({raised or 'none'} raised a minimal budget)" if self.surprises else ""
         surprises, violations = counted(len(self.surprises), "surprise"), counted(len(self.violations), "violation")
-        over = f" ({self.finished:,} in finished episodes)" if self.episodes and self.finished < self.steps else ""
-        lines = [f"{counted(self.steps, 'step')}{over}, {surprises}{how_many}, {violations}"]
+        lines = [f"{counted(self.steps, 'step')}, {surprises}{how_many}, {violations}"]
         lines += [
             f"  step {v.step:,}: state {v.state}, action {v.action} took {v.damage} with {v.remaining} left"
             f"{' (an outcome never seen before)' if v.new else ''}{'' if v.allowed else ', against the shield'}"
@@ -174,6 +173,9 @@ class Ledger:
                 f"{counted(self.episodes, 'episode')}, {counted(self.interventions, 'intervention')}, "
                 f"damage {self.damage:,} in all and {self.worst:,} in the worst"
             )
+        if self.finished < self.steps:
+            left = counted(self.steps - self.finished, "step")
+            lines.append(f"{left} of episodes that are not over, whose damage and interventions are not counted yet")
         return "\n".join(lines)
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.int64]]:

@@ -9,7 +9,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.learn import EnvSampler, FunctionSampler
-from almostsure.learn.sampling.identity import identity_of
+from almostsure.learn.sampling.identity import identity_of, obstacle_in
 
 RISK = 0.1
 
@@ -58,6 +58,9 @@ def test_what_cannot_be_looked_into_has_no_identity():
     assert identity_of(lambda: lock) is None
     assert identity_of(lambda: rng) is None
     assert FunctionSampler(lambda s, a, r: (lock, 0, 0), 1, 1).identity is None
+    assert obstacle_in([lambda: lock]) == "an object of _thread.lock"
+    made_by_hand = type(gymnasium.make("CliffWalking-v1").unwrapped)()
+    assert obstacle_in(made_by_hand) == "CliffWalkingEnv, which gymnasium.make did not make"
     assert FunctionSampler(lambda s, a, r: (lock, 0, 0), 1, 1, identity="mine").identity == "mine"
 
 

@@ -76,7 +76,7 @@ def _emit(system: str, found: UpperBudget, output: Path | None) -> None:
     sizes = {"states": model.num_cells, "choices": model.num_cells * model.patterns.count, "outcomes": None}
     emit(
         "abstract",
-        {"name": system, "fingerprint": model.fingerprint, **sizes},
+        {"name": system, "fingerprint": model.fingerprint, **sizes, "learned": None},
         minimal_budget=need(found.smallest_budget()),
         upper_bound=True,
         cap=found.cap,

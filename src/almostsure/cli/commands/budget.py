@@ -69,12 +69,13 @@ def _within(task: Task, horizon: int, cap: int | None, output: Path | None) -> N
     else:
         heading(task.title)
         shown = "no finite budget suffices" if least == INFINITE else f"needs a budget of {least:,}"
-        facts([("the start", f"{shown} for {horizon:,} steps"), *([("saved", output)] if output is not None else [])])
+        saved = [("saved", output)] if output is not None else []
+        facts([("the start", f"{shown} for {horizon:,} steps"), *task.basis, *saved])
         for state in task.mdp.initial_states[:1].tolist():
             for line in found.explain(int(state)).splitlines()[: STEPS + 1]:
                 say(clean(line))
-        saved = f"almostsure check {task.arguments} {word(output)}" if output is not None else ""
-        next_step(saved or f"almostsure solve {task.arguments} --horizon {horizon}")
+        check = f"almostsure check {task.arguments} {word(output)}" if output is not None else ""
+        next_step(check or f"almostsure solve {task.arguments} --horizon {horizon}")
     if least == INFINITE:
         raise Rejected
 
@@ -115,6 +116,7 @@ def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> Non
         [
             ("the start", _needs_at_start(minimal)),
             ("certificate", f"verified, by a checker that shares no code with the {minimal.engine}"),
+            *task.basis,
             *([("saved", output)] if output is not None else []),
         ]
     )
@@ -125,7 +127,7 @@ def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> Non
     elif least == INFINITE:
         next_step(f"almostsure explain {task.arguments}")
     else:
-        next_step(f"almostsure explain {task.arguments}", f"almostsure solve {task.arguments} --budget {least}")
+        next_step(f"almostsure explain {task.arguments}", f"almostsure suggest {task.arguments}")
 
 
 def _needs_at_start(minimal: MinimalBudget) -> str:

@@ -105,6 +105,7 @@ def export(
         return
     heading(f"{task.title} → {' and '.join(map(str, files))}")
     say("The comments in it say how it is called. It refuses everything where no action is safe.")
+    facts(task.basis)
     if risk is not None:
         next_step(f"almostsure solve {task.arguments} --budget {budget} --risk {risk:g}")
         return
@@ -129,6 +130,10 @@ def _shield(task: Task, budget: int | None, risk: float | None, horizon: int | N
 def run_checker(task: Task, result: Path) -> dict[str, Any]:
     """The answer of the trusted process."""
     task.require()
+    if task.is_played:
+        raise ArgumentError(
+            f"check plays no environments: almostsure convert {task.arguments} model.umb writes what was found."
+        )
     request = json.dumps(
         {
             "model": task.name,
@@ -196,6 +201,7 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
     facts(
         [
             ("model", f"{model['name']}, {model['states']:,} states, fingerprint {model['fingerprint'][:16]}"),
+            *([("", model["learned"])] if model["learned"] else []),
             ("claims", claims),
             ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
             *(
@@ -205,7 +211,8 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
         ]
     )
     if good:
-        say(f"\nProved: {PROVED[promise]}")
+        of_what = ", of the model that was learned" if model["learned"] else ""
+        say(f"\nProved{of_what}: {PROVED[promise]}")
         steps = "" if answer.get("horizon") is None else f" --horizon {answer['horizon']}"
         risk = f" --budget {answer['budget']} --risk {answer['risk']:g}" if "risk" in answer else ""
         next_step(f"almostsure solve {task.arguments}{risk}{steps}")

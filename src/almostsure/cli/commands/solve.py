@@ -204,7 +204,7 @@ def _show_solution(
             *(_course(result) if result is not None else []),
             *([("reaches the goal", percent(arrives))] if arrives is not None else []),
             ("policy", _kind(policy)),
-            *([("model", mdp.origin.learned)] if mdp.origin.learned else []),
+            *task.basis,
             *([("saved", output)] if output is not None else []),
         ]
     )

@@ -28,6 +28,7 @@ from almostsure.arguments import check_real, count
 from almostsure.errors import ArgumentError, FileError
 from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.learn.counts import ARRAYS, Counts
+from almostsure.learn.sampling.identity import obstacle_in
 from almostsure.learn.sampling.samplers import CheckedSampler
 
 KIND = "sampling checkpoint"
@@ -59,8 +60,9 @@ class Checkpoint:
             raise ArgumentError(f"checkpoint_seconds must be 0 or more; got {seconds!r}")
         if path is not None and source.identity is None:
             raise ArgumentError(
-                "a checkpoint belongs to its sampler, and this one cannot be told from others: it holds something that "
-                "cannot be looked into. Name it with identity='…', and change the name whenever it changes."
+                "a checkpoint belongs to its sampler, and this one cannot be told from others: it holds "
+                f"{obstacle_in(source.sampler)}, which cannot be looked into. Name it with identity='…', and "
+                "change the name whenever it changes."
             )
         self.run = {"sampler": str(source.identity), **run}
         self.lengths: npt.NDArray[np.int64] | None = None  # [num_choices] samples of the present round, if any

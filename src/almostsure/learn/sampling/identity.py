@@ -24,7 +24,7 @@ DEEPEST = 50  # levels of objects in objects
 
 
 class _Unknowable(Exception):
-    """Something cannot be told from others of its kind."""
+    """Something cannot be told from others of its kind; the message says what."""
 
 
 def identity_of(thing: Any) -> str | None:
@@ -33,6 +33,17 @@ def identity_of(thing: Any) -> str | None:
         return hashlib.sha256(_Reader().read(thing).encode()).hexdigest()[:32]
     except (_Unknowable, RecursionError):
         return None
+
+
+def obstacle_in(thing: Any) -> str:
+    """What in ``thing`` cannot be looked into, so that it has no identity."""
+    try:
+        _Reader().read(thing)
+    except _Unknowable as obstacle:
+        return str(obstacle)
+    except RecursionError:
+        pass
+    return "objects in objects, too many"
 
 
 class _Reader:
@@ -52,7 +63,7 @@ class _Reader:
         self._kept.append(thing)
         self._depth += 1
         if self._depth > DEEPEST:
-            raise _Unknowable
+            raise _Unknowable(f"objects in objects, more than {DEEPEST} deep")
         text = f"{type(thing).__name__}({self._content(thing)})"
         self._depth -= 1
         return text
@@ -90,7 +101,7 @@ class _Reader:
             with open(module.__file__ or "", "rb") as file:
                 return f"{module.__name__} {hashlib.sha256(file.read()).hexdigest()}"
         except (OSError, AttributeError):
-            raise _Unknowable from None
+            raise _Unknowable(f"the module {module.__name__}, whose source cannot be read") from None
 
     def _definition(self, thing: Any) -> str:
         """A function or a class: by name where a library has it, by its content elsewhere."""
@@ -117,20 +128,20 @@ class _Reader:
             return self._all([asdict(thing)])  # type: ignore[arg-type]
         fields = _fields(thing)
         if fields is None:
-            raise _Unknowable
+            raise _Unknowable(f"an object of {type(thing).__module__}.{type(thing).__qualname__}")
         return self._all([type(thing), fields])
 
     def _environment(self, env: Any) -> str:
         """How an environment was made; its transition table, too, where it has one."""
         spec = getattr(env, "spec", None)
         if spec is None:
-            raise _Unknowable
+            raise _Unknowable(f"{type(env).__name__}, which gymnasium.make did not make")
         wrappers, layer = [], env
         while layer is not env.unwrapped:
             wrappers.append(type(layer))
             known = getattr(layer, "_saved_kwargs", None)  # what RecordConstructorArgs keeps
             if known is None:
-                raise _Unknowable
+                raise _Unknowable(f"{type(layer).__name__}, a wrapper that is no gymnasium.utils.RecordConstructorArgs")
             wrappers.append(known)
             layer = layer.env
         table = getattr(env.unwrapped, "P", None)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 MODEL = ""  # the fingerprint of the model that this is a shield of
+LEARNED = ""  # of a model that was learned from samples: what it rests on
 TABLE = ""  # SHA-256 of the table that belongs to this file
 
 Actions = np.ndarray[Any, np.dtype[np.int64]]
@@ -85,6 +86,8 @@ def state_number(name: str | None = None, /, **values: object) -> int:
         wanted = tuple(values[variable] for variable in names().variables)
     state = _numbers().get(wanted)
     if state is None:
+        if str(wanted) in _numbers():
+            raise UnknownState(f"states are found by name: state_number({str(wanted)!r}), or pass str(state)")
         some = ", ".join(repr(each[:40]) for each in (names().states or ())[:4])
         raise UnknownState(
             f"no state is {wanted!r}. " + (f"They are named {some}, …" if some else "They have no names.")

@@ -136,9 +136,9 @@ def how_to_find(names: Names, prefix: str) -> str:
     return "".join(f"; {way}" for way in ways) + "; their names are left out, export_numpy writes them" * left_out
 
 
-def plain(name: str) -> str:
-    """A name for a comment: only characters that cannot end it or splice lines."""
-    return "".join(character if character in PLAIN else "_" for character in name[:40])
+def plain(text: str, most: int = 40) -> str:
+    """So much of a name for a comment: only characters that cannot end it or splice lines."""
+    return "".join(character if character in PLAIN or character in "%*" else "_" for character in text[:most])
 
 
 def _literal(name: str) -> str:

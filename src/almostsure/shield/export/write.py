@@ -16,6 +16,7 @@ from importlib.resources import files
 from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy.typing as npt
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
 from almostsure.model.mdp import MDP, Ints
+from almostsure.model.origin import Origin
 from almostsure.shield.export.names import Names, header_names, how_to_find, plain
 
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -37,6 +39,7 @@ class Identity(NamedTuple):
     num_states: int
     num_actions: int
     action_names: tuple[str, ...] | None
+    origin: Origin = Origin()
 
 
 def narrow(values: Ints) -> Ints:
@@ -64,6 +67,7 @@ def write_module(
     text = _module_text(runtime)
     for name, value in (("MODEL", mdp.fingerprint), ("TABLE", hashlib.sha256(content).hexdigest())):
         text = text.replace(f'\n{name} = ""', f'\n{name} = "{value}"')
+    text = text.replace('\nLEARNED = ""', f"\nLEARNED = {mdp.origin.learned!r}")
     table = module.with_suffix(".npz")
     with atomic_write(table) as file:  # first: a module without its table refuses everything
         file.write(content)
@@ -105,7 +109,7 @@ def write_header(
         "num_states": mdp.num_states,
         "states": f"0 ... {mdp.num_states - 1}{how_to_find(names, name)}",
         "num_actions": mdp.num_actions,
-        "actions": _action_list(mdp),
+        "actions": _action_list(mdp) + _basis(mdp.origin.learned),
     }
     with atomic_write(path) as file:
         file.write(texts[0].format(**fields).encode())
@@ -142,3 +146,9 @@ def _action_list(mdp: MDP | Identity) -> str:
         return f"0 ... {mdp.num_actions - 1}"
     shown = ", ".join(f"{i} {plain(action)}" for i, action in enumerate(mdp.action_names[:32]))
     return shown + (", ..." if mdp.num_actions > 32 else "")
+
+
+def _basis(learned: str) -> str:
+    """What a learned model rests on, as further lines of a comment; none for other models."""
+    lines = wrap(plain(learned, len(learned)), 96)
+    return "".join(f"\n *   {' ' * 7 if at else 'learned'}  {line}" for at, line in enumerate(lines))
