@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from almostsure.errors import AlmostSureError, CorruptFile, FileError, ModelMismatch
 from almostsure.files import load_tensors, save_tensors, tensors_kind
@@ -39,6 +40,48 @@ def test_no_flipped_bit_loads_as_something_else(kind: Callable[[], Kind], tmp_pa
             file.seek(at // 8)
             file.write(good[at // 8 : at // 8 + 1])
     assert same < len(good)  # escapes in JSON aside, a flip is refused
+
+
+STRANGE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "real": lambda array: array.astype(np.float64),
+    "truth": lambda array: array.astype(np.bool_),
+    "small": lambda array: array.astype(np.uint8),
+    "half": lambda array: array.astype(np.float16),
+    "NaN": lambda array: np.full(array.shape, np.nan),
+    "single": lambda array: np.zeros((), array.dtype),
+    "empty": lambda array: array[:0],
+    "short": lambda array: array[:-1],
+    "flat": lambda array: array.reshape(-1)[: array.size // 2],
+    "deep": lambda array: array[None],
+    "wide": lambda array: np.concatenate([array, array], axis=-1),
+}
+WORDS = ("", "-1", "nan", "1e9", "[]", "{}", "null", "x")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_arrays_and_words_of_another_form_are_refused_as_such(kind: Callable[[], Kind], tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write, read = kind()
+    write(path)
+    if (stored := tensors_kind(path)) is None:
+        pytest.skip("no file of arrays")
+    with safe_open(path, framework="np") as file:
+        arrays, header = {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata())  # noqa: SIM118
+    model = header["model"]
+    strings = {name: text for name, text in header.items() if name not in ("format", "version", "model", "sha256")}
+    with np.errstate(over="ignore"):
+        changed = [({**arrays, name: make(arrays[name])}, strings) for name in arrays for make in STRANGE.values()]
+    changed += [({n: a for n, a in arrays.items() if n != name}, strings) for name in arrays]
+    changed += [(arrays, {**strings, name: word}) for name in strings for word in WORDS]
+    changed += [(arrays, {n: s for n, s in strings.items() if n != name}) for name in strings]
+    refused = 0
+    for others, words in changed:
+        save_tensors(path, kind=stored, model=model, arrays=others, strings=words)
+        try:
+            read(path)
+        except AlmostSureError:
+            refused += 1
+    assert refused > len(changed) / 2
 
 
 def test_a_torn_line_of_a_ledger_is_left_out_and_the_rest_kept(tmp_path: Path) -> None:

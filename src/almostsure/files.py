@@ -191,7 +191,7 @@ def must_hold(path: str | PathLike[str] | None, what: str) -> Iterator[None]:
     """Around code that makes ``what`` of the content of a file: CorruptFile if it does not hold that."""
     try:
         yield
-    except (ValueError, LookupError, TypeError, AttributeError, CertificateError, Infeasible) as error:
+    except (ValueError, LookupError, CertificateError, Infeasible) as error:
         raise CorruptFile(f"{path!s} does not hold {what}: {error}", path=path) from error
 
 

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 import almostsure as asure
-from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError, UnknownName
+from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError, ModelMismatch, UnknownName
 from almostsure.gym import ShieldedEnv
 from almostsure.learn import ByName, explore
 from almostsure.shield import HorizonShield
@@ -438,6 +438,8 @@ def test_bad_input_about_chance():
 def test_a_model_that_was_saved_reads_observations_by_the_names_of_its_states(tmp_path):
     explore("CliffWalking-v1").save(tmp_path / "cliff.umb")
     cliff = asure.load(tmp_path / "cliff.umb")
+    with pytest.raises(ModelMismatch, match=r"48 states and the shield's model 38.*state_of=almostsure.learn.ByName"):
+        ShieldedEnv(gymnasium.make("CliffWalking-v1"), asure.Shield(asure.minimal_budget(cliff)), 0)
     place = ByName(cliff)
     assert cliff.state_name(place(np.int64(36))) == "36"
     assert cliff.state_name(place(47)) == "47"
@@ -451,7 +453,7 @@ def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):
     explore(Room()).save(tmp_path / "room.umb")
     room = asure.load(tmp_path / "room.umb")
     shield = asure.Shield(asure.minimal_budget(room))
-    with pytest.raises(ArgumentError, match=r"state_of=almostsure.learn.ByName\(mdp, key=…\)"):
+    with pytest.raises(ArgumentError, match=r"model\. If explore .*state_of=almostsure.learn.ByName\(mdp\)"):
         ShieldedEnv(Room(), shield, 0)
     env = ShieldedEnv(Room(), shield, 0, state_of=ByName(room))
     env.reset(seed=0)

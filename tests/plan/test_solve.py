@@ -340,7 +340,8 @@ def test_the_best_may_be_to_toss_a_coin_once(coin):
     chance = solve_policy(coin, Chance(0, 0.3))
     assert chance.value == pytest.approx(0.3)
     assert (chance.used, chance.price) == (pytest.approx(0.3), pytest.approx(1))
-    assert "0.3 of 0.3 is used" in str(chance)
+    assert "0.3 of 0.3 is used, another 1 % is worth" in str(chance)
+    assert "worth" not in str(solve_policy(coin, Chance(0, 1)))
 
 
 def test_no_memory_where_none_is_needed(coin):

@@ -62,7 +62,7 @@ def check_upper(abstraction: Abstraction, values: npt.ArrayLike) -> UpperBudget:
     """
     given = np.asarray(values)
     if given.dtype.kind == "f":  # tools write ∞
-        given = np.where(np.isposinf(given), INFINITE, given)
+        given = np.where(np.isposinf(given), INFINITE, given.astype(np.float64))
     whole_values = whole_array("values", given)
     if whole_values.shape != (abstraction.num_cells,):
         raise ArgumentError(
@@ -71,7 +71,7 @@ def check_upper(abstraction: Abstraction, values: npt.ArrayLike) -> UpperBudget:
     if whole_values.size and whole_values.min() < 0:
         at = int(np.argmin(whole_values))
         raise CertificateError(f"values must be 0 or more; got {whole_values[at]} at cell {at}", state=at)
-    limited = np.minimum(whole_values, INFINITE).astype(np.int32)
+    limited = np.minimum(whole_values, np.int64(INFINITE)).astype(np.int32)  # also of narrow values
     return verified(abstraction, _Computed(abstraction), limited, cap=None, engine="values that were given")
 
 

@@ -29,6 +29,11 @@ HIDING: dict[type, str] = {  # wrappers that no shield can be around, and what i
     MaxAndSkipObservation: "every step",
     DelayObservation: "the present state",
 }
+VALUES = ("(", "-", *"0123456789")  # how the names of states begin that are observations
+BY_NAME = (
+    " If explore made the model and it was loaded from a file, pass state_of=almostsure.learn.ByName(mdp), or "
+    "ByName(mdp, key=…) with explore's key."
+)
 EXAMPLE = "state_of=lambda observation, env: tuple(observation)"
 
 
@@ -64,15 +69,11 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
 
     Whoever plays a model of ours shows its end, too; so may what a vector environment hides.
     """
+    loaded = BY_NAME if space.encode is None and (space.state_names or ("",))[0].startswith(VALUES) else ""
     if not isinstance(observations, Discrete) or observations.start != 0:
-        named = isinstance(space, MDP) and space.state_names is not None and space.encode is None
-        loaded = (
-            " If explore made the model and it was loaded from a file: state_of=almostsure.learn.ByName(mdp, key=…)."
-        )
         raise ArgumentError(
-            f"observations of {observations} are not states of a model. Pass state_of, a function of (observation, "
-            f"env) that returns the state, such as {EXAMPLE}, or learn the shield with encode=."
-            f"{loaded if named else ''}"
+            f"observations of {observations} are not states of a model.{loaded} Pass state_of, a function of "
+            f"(observation, env) that returns the state, such as {EXAMPLE}, or learn the shield with encode=."
         )
     numbers = {space.num_observed}
     if shows_indices(env, observations) or isinstance(env, VectorEnv):
@@ -80,7 +81,7 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
     if observations.n not in numbers:
         raise ModelMismatch(
             f"the environment has {observations.n} states and the shield's model {space.num_observed}: the shield is "
-            "for another environment. If observations must be translated, pass state_of."
+            f"for another environment.{loaded} If observations must be translated, pass state_of."
         )
     return int(observations.n)
 

@@ -191,10 +191,13 @@ class Ledger:
         cls, steps: int, surprises: npt.NDArray[Any], violations: npt.NDArray[Any], sums: npt.NDArray[Any]
     ) -> Ledger:
         """The ledger of such arrays."""
+        for table, kind in ((surprises, Surprise), (violations, Violation)):
+            if table.dtype.kind != "i" or table.shape[1:] != (len(kind._fields),):
+                raise ValueError(f"{kind.__name__.lower()}s must be rows of {len(kind._fields)} whole numbers")
         rows = [Violation(*row)._replace(allowed=bool(row[6]), new=bool(row[7])) for row in violations.tolist()]
         first = [Surprise(*row) for row in surprises.tolist()]
-        if sums.dtype.kind != "i" or (sums < 0).any():
-            raise ValueError("sums must be whole numbers, 0 or more")
+        if sums.dtype.kind != "i" or sums.shape != (5,) or (sums < 0).any():
+            raise ValueError("sums must be 5 whole numbers, 0 or more")
         episodes, finished, interventions, damage, worst = sums.tolist()
         return cls(
             steps, first, rows, episodes=episodes, finished=finished, interventions=interventions, damage=damage,

@@ -98,7 +98,8 @@ class Solution:
                 worth = "" if math.isnan(self.price) else f", another unit is worth {self.price:.6g}"
                 facts.append(("damage", f"{self.used:.6g} of {limit:g} on average{worth}"))
             case Chance(risk=risk):
-                worth = "" if math.isnan(self.price) else f", another per cent is worth {self.price / 100:.6g}"
+                can_grow = risk < 1 and not math.isnan(self.price)
+                worth = f", another 1 % is worth {self.price / 100:.6g}" if can_grow else ""
                 facts.append(("risk", f"{self.used:.6g} of {risk:g} is used{worth}"))
         learned = [("model", self.mdp.origin.learned)] if self.mdp.origin.learned else []
         return [*facts, *self._may_never_end(), *learned]

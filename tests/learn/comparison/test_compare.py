@@ -17,7 +17,7 @@ from almostsure.errors import (
 )
 from almostsure.learn import FunctionSampler, OnlineShield
 from almostsure.learn.comparison.compare import Learner, Training, compare
-from almostsure.learn.comparison.result import MARKED, WHOSE, _curve, mean_and_margin, track
+from almostsure.learn.comparison.result import CUT, MARKED, WHOSE, _curve, mean_and_margin, track
 from almostsure.learn.deployment import MAX_STEPS, truncated_sums
 from almostsure.learn.learners import ShieldedQ
 from almostsure.learn.learners.world import playground
@@ -162,6 +162,15 @@ def test_a_mark_says_when_a_learner_overspent(corridor):
     assert notes == f"{WHOSE}; {MARKED}"
     assert "✕ overspent in training" in result._repr_html_()
     assert result.curves["fixed"]["damage"].upper.max() == 3
+
+
+def test_what_would_be_infinite_is_said_to_be_cut():
+    loop = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [-1, -1], [0, 0], terminal=[1])
+    goes_on = Fixed(asure.Policy.from_table(loop, [0, 0]))
+    result = compare(loop, 2, goes_on, steps=100, seeds=1)
+    assert result.rows[0]["deployed_return"] == -1000
+    assert repr(result).splitlines()[-1] == CUT
+    assert "of 1,000 steps" in CUT
 
 
 def test_curves_begin_where_the_first_episode_ends():

@@ -210,6 +210,8 @@ def _start_needs(learned: LearnedBudget) -> str:
 
 
 def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
+    from almostsure.learn.comparison.result import CUT
+
     heading(f"{task.name}, with a budget of {result.budget}")
     head = ("learner", "violations", "rate", "return", "P(overspend)", "damage", "")
     summary = result.summary()
@@ -226,8 +228,10 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     means = f" Numbers are means over {seeds} seeds, violations included, ± 95 % confidence." if seeds > 1 else ""
     say(
         "\n✓ never overspent, ✕ did; returns of learners that overspend are not comparable. Violations and their rate "
-        f"are those of training; the other columns are exact values of the learned policy.{means}"
+        f"are those of training; the other columns are computed from the model for the policy that was learned.{means}"
     )
+    if result.may_be_cut:
+        say(f"{CUT.capitalize()}.")
     say(f"The assured optimum is {number(result.optimum)}; random play inside the shield {number(result.random)}.")
     for path in files:
         say(f"Saved {path}.")

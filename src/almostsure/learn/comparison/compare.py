@@ -2,8 +2,9 @@
 
 Violations in *training* are counted: episodes that took more than the budget.  What would be *deployed* is, where there
 is a model, not tried out but evaluated exactly (:func:`almostsure.evaluate`): its return and its probability of
-overspending are numbers, not estimates.  Where there is none, it is played, and the numbers come with intervals
-(:mod:`almostsure.learn.deployment`).  Returns are put on the scale
+overspending are numbers, not estimates; where the return would be infinite, it is that of a thousand steps.  Where
+there is none, it is played, and the numbers come with intervals (:mod:`almostsure.learn.deployment`).  Returns are put
+on the scale
 
     fraction of the optimum = (return − random) / (optimum − random)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from almostsure.files import atomic_write
+from almostsure.learn.deployment import MAX_STEPS
 from almostsure.learn.learners.training import Training
 from almostsure.model.arrays import Floats, Ints
 from almostsure.wording import counted, number
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 POINTS = 25  # of a learning curve
 LEVEL = 0.95  # of the confidence intervals
+SURELY = 1 - 1e-9  # a probability, up to rounding
 FEW = 5  # seeds below which a band is what was seen, since an interval would mostly show how little is known
 MEASURES = ("return", "damage", "violations")
 SHOWN = (
@@ -35,6 +37,7 @@ SHOWN = (
 
 TRAINED, DEPLOYED = "✕ overspent in training", "✕ overspends"
 WHOSE = "violations are counted in training; the other columns are of the policy that was learned"
+CUT = f"where an episode may go on for ever, returns and damage without bound are those of {MAX_STEPS:,} steps"
 MARKED = "✕ took more than the budget: its return is not comparable"
 
 
@@ -172,7 +175,12 @@ class Comparison:
         if not self.runs:
             return ["no run was finished"]
         marked = f"; {MARKED}" if any(map(_mark, self.summary())) else ""
-        return [self._note(), f"{WHOSE}{marked}"]
+        return [self._note(), f"{WHOSE}{marked}", *([CUT] if self.may_be_cut else [])]
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether a deployed policy may go on for ever, so that what it gains then stands for an infinite sum."""
+        return any(run.row["deployed_ends"] < SURELY for run in self.runs)
 
     def _note(self) -> str:
         steps, seeds = self.runs[0].row["steps"], len({run.row["seed"] for run in self.runs})

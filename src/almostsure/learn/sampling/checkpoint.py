@@ -85,6 +85,8 @@ class Checkpoint:
                 self._refuse(name, strings.get(name), mine)
         with must_hold(self.path, "the position of its run"):
             known, position = int(strings["seed"]), json.loads(strings["position"])
+            if not isinstance(position, dict) or not all(isinstance(value, int) for value in position.values()):
+                raise ValueError(f"it has {position}")
             done = {str(name): int(value) for name, value in position.items()}
             if done.keys() != start.keys() or min(done.values()) < 0:
                 raise ValueError(f"it has {position}")
