@@ -169,7 +169,7 @@ def _values(mdp: MDP, values: npt.ArrayLike) -> npt.NDArray[np.int32]:
     """The values as integers below INFINITE, or INFINITE."""
     given = np.asarray(values)
     if given.dtype.kind == "f":
-        given = np.where(np.isposinf(given), float(INFINITE), given)
+        given = np.where(np.isposinf(given), float(INFINITE), given.astype(np.float64))
     whole = whole_array("values", given)
     if whole.shape != (mdp.num_states,):
         raise ArgumentError(f"values must be one number per state ({mdp.num_states}); got shape {whole.shape}")
