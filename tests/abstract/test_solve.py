@@ -126,7 +126,7 @@ def test_a_cap_cuts_what_needs_more():
     capped = asure.minimal_budget(arrival(), cap=3)
     expected = np.where(full.of_state > 3, asure.INFINITE, full.of_state)
     assert capped.of_state.tolist() == expected.tolist()
-    with pytest.raises(ArgumentError, match="cap must be 0 … 2147483646, or None; got -1"):
+    with pytest.raises(ArgumentError, match="cap must be an integer 0 … 2147483646, or None; got -1"):
         asure.minimal_budget(arrival(), cap=-1)
 
 

@@ -26,9 +26,7 @@ import numpy.typing as npt
 from almostsure.abstract.certificate import verified
 from almostsure.abstract.compiled import levels as kernels
 from almostsure.abstract.enclosure.images import Images, Packed, block_ranges, blocks
-from almostsure.arguments import whole
-from almostsure.budget.minimal import INFINITE, NO_CAP
-from almostsure.errors import ArgumentError
+from almostsure.budget.minimal import INFINITE, cap_limit
 from almostsure.memory import available, require
 from almostsure.progress import Bar
 
@@ -82,9 +80,7 @@ class Blocks:
 
 def solve(abstraction: Abstraction, *, cap: int | None = None) -> UpperBudget:
     """The upper budget of every cell, with its certificate verified."""
-    limit = NO_CAP if cap is None else whole("cap", cap)
-    if not 0 <= limit <= NO_CAP:
-        raise ArgumentError(f"cap must be 0 … {NO_CAP}, or None; got {cap}")
+    limit = cap_limit(cap)
     choices, images = abstraction.num_cells * abstraction.patterns.count, Blocks(abstraction)
     room = (available() or 1 << 40) // 2 // BYTES_PER_CHOICE
     if abstraction.goal is not None and images.kept is not None and choices < min(room, 2**31):

@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more, whole_array
 from almostsure.errors import ArgumentError, CertificateError, ModelMismatch
+from almostsure.model.arrays import owners, spans
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 
@@ -342,7 +343,7 @@ def check_never_too_small_within(minimal: HorizonBudget) -> None:
     """
     mdp, rises = minimal.mdp, minimal.rises
     check_rises(mdp, rises)
-    owner = np.repeat(np.arange(mdp.num_states), np.diff(rises.ptr))
+    owner = owners(rises.ptr)
     order = np.argsort(rises.step, kind="stable")
     begin = np.searchsorted(rises.step[order], np.arange(minimal.horizon + 2))
     by_successor = np.argsort(mdp.successor, kind="stable")
@@ -359,20 +360,18 @@ def check_never_too_small_within(minimal: HorizonBudget) -> None:
         now[owner[risen]] = rises.value[risen]
         if look.size:
             _check_step(minimal, look, last, now, step)
-        look = np.unique(before[_ranges(edge, owner[risen])])
+        look = np.unique(before[spans(edge, owner[risen])[0]])
 
 
 def _check_step(
     minimal: HorizonBudget, states: npt.NDArray[Any], last: npt.NDArray[Any], now: npt.NDArray[Any], step: int
 ) -> None:
     mdp = minimal.mdp
-    choice = _ranges(mdp.choice_ptr, states)
-    outcome = _ranges(mdp.outcome_ptr, choice)
-    lengths = np.diff(mdp.outcome_ptr)[choice]
+    choice, of_state = spans(mdp.choice_ptr, states)
+    outcome, of_choice = spans(mdp.outcome_ptr, choice)
     cost = np.minimum(last[mdp.successor[outcome]] + mdp.damage[outcome], INFINITE)
-    worst = np.maximum.reduceat(cost, np.cumsum(lengths) - lengths)
-    counts = np.diff(mdp.choice_ptr)[states]
-    least = np.minimum.reduceat(worst, np.cumsum(counts) - counts)
+    worst = np.maximum.reduceat(cost, np.searchsorted(of_choice, np.arange(choice.size)))
+    least = np.minimum.reduceat(worst, np.searchsorted(of_state, np.arange(states.size)))
     short = np.flatnonzero(least > now[states])
     if short.size:
         s = int(states[short[0]])
@@ -381,15 +380,6 @@ def _check_step(
             f"{show(now[s])}. Solve again with minimal_budget(mdp, horizon=…).",
             state=s,
         )
-
-
-def _ranges(ptr: npt.NDArray[Any], owners: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """All of ptr[i] … ptr[i + 1] − 1, for each owner i in turn."""
-    begin, lengths = ptr[owners].astype(np.int64), (ptr[owners + 1] - ptr[owners]).astype(np.int64)
-    result: npt.NDArray[np.int64] = np.arange(int(lengths.sum())) + np.repeat(
-        begin - (np.cumsum(lengths) - lengths), lengths
-    )
-    return result
 
 
 def forbidden_values(mdp: MDP) -> npt.NDArray[np.int64]:
@@ -412,9 +402,7 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
     for step in range(minimal.horizon + 1):
         before = values
         if step:
-            cost = np.minimum(values[mdp.successor] + mdp.damage, INFINITE)
-            of_choice = np.maximum.reduceat(cost, mdp.outcome_ptr[:-1].astype(np.int64))
-            best = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1].astype(np.int64))
+            best = np.minimum.reduceat(_worst(mdp, values), mdp.choice_ptr[:-1].astype(np.int64))
             values = np.maximum(np.where(best > limit, INFINITE, best), before)
         wrong = np.flatnonzero(values != minimal.rises.at(step))
         if wrong.size:
@@ -426,10 +414,7 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
             )
         if step >= last and step and np.array_equal(values, before):
             break
-    worst = np.maximum.reduceat(
-        np.minimum(minimal.rises.at(minimal.horizon - 1)[mdp.successor].astype(np.int64) + mdp.damage, INFINITE),
-        mdp.outcome_ptr[:-1].astype(np.int64),
-    )
+    worst = _worst(mdp, minimal.rises.at(minimal.horizon - 1))
     of_choice = np.where(worst > limit, INFINITE, worst) if minimal.horizon else minimal.of_choice
     if not (np.array_equal(minimal.of_state, values) and np.array_equal(minimal.of_choice, of_choice)):
         raise CertificateError("of_state and of_choice must be what the rises say for the horizon. Solve again.")
@@ -437,13 +422,17 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
         _check_settled(mdp, minimal, limit)
 
 
+def _worst(mdp: MDP, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Max over outcomes of d + v(s'), for every choice."""
+    cost = np.minimum(values[mdp.successor].astype(np.int64) + mdp.damage, INFINITE)
+    return np.maximum.reduceat(cost, mdp.outcome_ptr[:-1].astype(np.int64))
+
+
 def _check_settled(mdp: MDP, minimal: HorizonBudget, limit: int) -> None:
     """After the number of steps from which on nothing is said to rise, one more changes nothing."""
     assert minimal.settled is not None
-    values = minimal.rises.at(minimal.settled).astype(np.int64)
-    cost = np.minimum(values[mdp.successor] + mdp.damage, INFINITE)
-    worst = np.maximum.reduceat(cost, mdp.outcome_ptr[:-1].astype(np.int64))
-    best = np.minimum.reduceat(worst, mdp.choice_ptr[:-1].astype(np.int64))
+    values = minimal.rises.at(minimal.settled)
+    best = np.minimum.reduceat(_worst(mdp, values), mdp.choice_ptr[:-1].astype(np.int64))
     rises = np.flatnonzero(np.maximum(np.where(best > limit, INFINITE, best), values) != values)
     if rises.size or (minimal.rises.step > minimal.settled).any():
         raise CertificateError(f"more than {minimal.settled} steps need more in places, though nothing is said to rise")

@@ -15,7 +15,7 @@ final value keeps no more.  Within a pit the value rises at every step, for ever
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from typing import NamedTuple, final
 
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import count
 from almostsure.budget.certificate import check_rises
-from almostsure.budget.minimal import INFINITE
+from almostsure.budget.minimal import INFINITE, Needs
 from almostsure.errors import ArgumentError
 from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.model.arrays import frozen
@@ -53,7 +53,7 @@ class Rises(NamedTuple):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class HorizonBudget:
+class HorizonBudget(Needs):
     """What every state and choice needs for ``horizon`` steps; :meth:`at` tells it for fewer.
 
     Made by ``minimal_budget(mdp, horizon=T)``; verified by :func:`almostsure.check_minimal_budget`.
@@ -67,14 +67,9 @@ class HorizonBudget:
     (10, [4])
     """
 
-    mdp: MDP
     horizon: int
     rises: Rises
-    of_state: Values  # [num_states]
-    of_choice: Values  # [num_choices]
-    cap: int | None = None
     settled: int | None = None  # the number of steps from which on nothing rises any more, if that was reached
-    checked: bool = field(default=False, init=False)  # whether a solver made just this
 
     def at(self, steps: int) -> HorizonBudget:
         """The same with fewer steps left."""
@@ -85,21 +80,6 @@ class HorizonBudget:
             )
         less = horizon_budget(self.mdp, self.rises, left, self.cap, self.settled)
         return less.verified() if self.checked else less
-
-    def verified(self) -> HorizonBudget:
-        """Mark this budget as verified; for code that has just solved or verified it."""
-        object.__setattr__(self, "checked", True)
-        return self
-
-    def of(self, state: int | str, action: int | str | None = None) -> int:
-        """What a state needs, or what one of its actions needs; INFINITE if nothing suffices."""
-        if action is None:
-            return int(self.of_state[self.mdp.state(state)])
-        return int(self.of_choice[self.mdp.choice(state, action)])
-
-    def smallest_budget(self) -> int:
-        """The least budget from which safety is possible at the start: the worst of the initial states decides."""
-        return int(self.of_state[self.mdp.initial_states].max())
 
     def explain(self, state: int | str) -> str:
         """How nature forces the damage within the steps, step by step, against an agent that plays its best."""

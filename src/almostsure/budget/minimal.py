@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,41 @@ STORED = ("of_state", "of_choice", "rank")  # in files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class MinimalBudget:
+class Needs:
+    """What every state and every choice of a model needs."""
+
+    mdp: MDP
+    of_state: npt.NDArray[np.int32]  # [num_states]
+    of_choice: npt.NDArray[np.int32]  # [num_choices]
+    cap: int | None = None
+    checked: bool = field(default=False, init=False)  # whether these very numbers were verified when they were made
+
+    def verified(self) -> Self:
+        """Mark this as verified; for code that has just verified it."""
+        object.__setattr__(self, "checked", True)
+        return self
+
+    def of(self, state: int | str, action: int | str | None = None) -> int:
+        """What a state needs, or what one of its actions needs; INFINITE if nothing suffices.
+
+        Examples
+        --------
+        >>> import almostsure as asure
+        >>> minimal = asure.minimal_budget(asure.example("paper"))
+        >>> minimal.of("circle", "left"), minimal.of("circle")
+        (1, 0)
+        """
+        if action is None:
+            return int(self.of_state[self.mdp.state(state)])
+        return int(self.of_choice[self.mdp.choice(state, action)])
+
+    def smallest_budget(self) -> int:
+        """The least budget from which safety is possible at the start: the worst of the initial states decides."""
+        return int(self.of_state[self.mdp.initial_states].max())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MinimalBudget(Needs):
     """The minimal budgets k* of a model: how much damage must be affordable, state by state.
 
     Made by :func:`almostsure.minimal_budget`; verified by :func:`almostsure.check_minimal_budget`.
@@ -49,14 +83,9 @@ class MinimalBudget:
     18
     """
 
-    mdp: MDP
-    of_state: npt.NDArray[np.int32]  # [num_states]
-    of_choice: npt.NDArray[np.int32]  # [num_choices]
     rank: Ints  # [num_states] the certificate: the step at which a state was found to need more
-    cap: int | None = None
     engine: str = UNKNOWN
     upper_bound: bool = False  # whether the values are at least k*, instead of k* itself
-    checked: bool = field(default=False, init=False)  # whether this very budget was verified when it was made
 
     def __post_init__(self) -> None:
         for name, size in (
@@ -71,30 +100,7 @@ class MinimalBudget:
         if self.cap is not None and not 0 <= self.cap <= NO_CAP:
             raise ModelError(f"cap must be 0 … {NO_CAP}, or None; got {self.cap}")
 
-    def verified(self) -> MinimalBudget:
-        """Mark this budget as verified; for code that has just verified it."""
-        object.__setattr__(self, "checked", True)
-        return self
-
     # ------------------------------------------------------------------ questions
-
-    def of(self, state: int | str, action: int | str | None = None) -> int:
-        """What a state needs, or what one of its actions needs; INFINITE if nothing suffices.
-
-        Examples
-        --------
-        >>> import almostsure as asure
-        >>> minimal = asure.minimal_budget(asure.example("paper"))
-        >>> minimal.of("circle", "left"), minimal.of("circle")
-        (1, 0)
-        """
-        if action is None:
-            return int(self.of_state[self.mdp.state(state)])
-        return int(self.of_choice[self.mdp.choice(state, action)])
-
-    def smallest_budget(self) -> int:
-        """The least budget from which safety is possible at the start: the worst of the initial states decides."""
-        return int(self.of_state[self.mdp.initial_states].max())
 
     def worst_start(self) -> int:
         """The initial state that needs the most, the first of several."""
@@ -226,6 +232,15 @@ def read_minimal(path: str | PathLike[str], mdp: MDP, *, kind: str) -> MinimalBu
             engine=strings.get("engine", UNKNOWN),
             upper_bound=strings.get("upper bound") == "yes",
         )
+
+
+def cap_limit(cap: int | None) -> int:
+    """The largest budget that a cap lets through."""
+    if cap is None:
+        return NO_CAP
+    if isinstance(cap, bool) or not isinstance(cap, (int, np.integer)) or not 0 <= cap <= NO_CAP:
+        raise ArgumentError(f"cap must be an integer 0 … {NO_CAP}, or None; got {cap!r}")
+    return int(cap)
 
 
 def known_budget(minimal: MinimalBudget, budget: object) -> int:

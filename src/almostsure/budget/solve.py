@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any, Literal, Protocol, overload
 
-import numpy as np
-
 from almostsure.arguments import names_right_word, one_of
 from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.horizon import HorizonBudget
-from almostsure.budget.minimal import NO_CAP, Answer, Halted, MinimalBudget
+from almostsure.budget.minimal import NO_CAP, Answer, Halted, MinimalBudget, cap_limit
 from almostsure.budget.plain import solve_plain
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.memory import require, show
@@ -98,7 +96,7 @@ def minimal_budget(
             raise ArgumentError("horizon, backend and check are for models; an abstraction takes cap only")
         return mdp.minimal_budget(cap=cap)
     mdp = as_model(mdp)
-    limit = _limit(cap)
+    limit = cap_limit(cap)
     if horizon is not None:
         if backend != "auto" or check != "auto":
             raise ArgumentError("backend and check are not for horizons; verify with check_minimal_budget")
@@ -129,14 +127,6 @@ def _checked(mdp: MDP, minimal: MinimalBudget) -> MinimalBudget:
     except KeyboardInterrupt:
         raise Interrupted("interrupted while the certificate was verified; .kept is complete.", kept=minimal) from None
     return minimal.verified()
-
-
-def _limit(cap: int | None) -> int:
-    if cap is None:
-        return NO_CAP
-    if isinstance(cap, bool) or not isinstance(cap, (int, np.integer)) or not 0 <= cap <= NO_CAP:
-        raise ArgumentError(f"cap must be an integer 0 … {NO_CAP}, or None; got {cap!r}")
-    return int(cap)
 
 
 def _run(support: Support, cap: int, backend: str) -> tuple[Answer, str]:
