@@ -132,6 +132,13 @@ def check_budget(budget: object, name: str = "budget") -> int:
     return int(value)
 
 
+def check_seed(seed: object) -> int:
+    """``seed`` as an int of 64 bits."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
+        raise ArgumentError(f"seed must be a whole number, 0 … 2**64 − 1; got {seed!r}")
+    return int(seed)
+
+
 def check_discount(discount: object) -> float:
     """``discount`` as a float in (0, 1]."""
     value = check_real("discount", discount)

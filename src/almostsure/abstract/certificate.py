@@ -18,10 +18,9 @@ import numpy.typing as npt
 from almostsure.abstract.compiled.needs import patterns_need
 from almostsure.abstract.enclosure.images import Images, blocks
 from almostsure.abstract.upper import UpperBudget
-from almostsure.arguments import whole_array
-from almostsure.budget.certificate import show
+from almostsure.budget.certificate import show, upper_values
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import ArgumentError, CertificateError
+from almostsure.errors import CertificateError
 from almostsure.memory import require
 
 if TYPE_CHECKING:
@@ -60,19 +59,8 @@ def check_upper(abstraction: Abstraction, values: npt.ArrayLike) -> UpperBudget:
     CertificateError
         Naming the first cell whose value is too small.
     """
-    given = np.asarray(values)
-    if given.dtype.kind == "f":  # tools write ∞
-        given = np.where(np.isposinf(given), INFINITE, given.astype(np.float64))
-    whole_values = whole_array("values", given)
-    if whole_values.shape != (abstraction.num_cells,):
-        raise ArgumentError(
-            f"values must be one per cell, {abstraction.num_cells:,}; got an array of shape {list(whole_values.shape)}"
-        )
-    if whole_values.size and whole_values.min() < 0:
-        at = int(np.argmin(whole_values))
-        raise CertificateError(f"values must be 0 or more; got {whole_values[at]} at cell {at}", state=at)
-    limited = np.minimum(whole_values, np.int64(INFINITE)).astype(np.int32)  # also of narrow values
-    return verified(abstraction, _Computed(abstraction), limited, cap=None, engine="values that were given")
+    given = upper_values(values, abstraction.num_cells, abstraction.grid.describe)
+    return verified(abstraction, _Computed(abstraction), given, cap=None, engine="values that were given")
 
 
 def verified(

@@ -7,6 +7,7 @@ Cells are numbered in C order: the last coordinate runs fastest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
-from almostsure.memory import available, show
+from almostsure.memory import available, require
 from almostsure.model.arrays import frozen
 
 Floats = npt.NDArray[np.float64]
@@ -235,17 +236,7 @@ def _check_box(low: tuple[float, ...], high: tuple[float, ...], cells: tuple[int
 
 
 def _check_memory(cells: tuple[int, ...]) -> None:
-    from almostsure.errors import NotEnoughMemory
-
-    count = 1
-    for along in cells:
-        count *= along
-    have = available()
-    if have is None or count * PER_CELL <= have:
-        return
-    shrink = (have / (count * PER_CELL)) ** (1 / len(cells))
+    count = math.prod(cells)
+    shrink = ((available() or count * PER_CELL) / (count * PER_CELL)) ** (1 / len(cells))
     fits = " × ".join(str(max(int(along * shrink), 1)) for along in cells)
-    raise NotEnoughMemory(
-        f"a grid of {count:,} cells needs at least {show(count * PER_CELL)} of memory; {show(have)} can be had. "
-        f"A grid of {fits} cells would fit."
-    )
+    require(count * PER_CELL, f"a grid of {count:,} cells", f"A grid of {fits} cells would fit.")

@@ -145,7 +145,7 @@ def check_upper(mdp: Model | Bounded, values: npt.ArrayLike) -> Any:
     from almostsure.budget.minimal import MinimalBudget
 
     model = as_model(mdp)
-    of_state = _values(model, values)
+    of_state = upper_values(values, model.num_states, model.describe_state)
     of_choice = np.empty(model.num_choices, np.int32)
     for first, last, worst in _costs(model, of_state.astype(np.int64), INFINITE - 1):
         of_choice[first:last] = worst
@@ -166,18 +166,18 @@ def check_upper(mdp: Model | Bounded, values: npt.ArrayLike) -> Any:
     return upper.verified()
 
 
-def _values(mdp: MDP, values: npt.ArrayLike) -> npt.NDArray[np.int32]:
+def upper_values(values: npt.ArrayLike, count: int, describe: Callable[[int], str]) -> npt.NDArray[np.int32]:
     """The values as integers below INFINITE, or INFINITE."""
     given = np.asarray(values)
     if given.dtype.kind == "f":
         given = np.where(np.isposinf(given), float(INFINITE), given.astype(np.float64))
     whole = whole_array("values", given)
-    if whole.shape != (mdp.num_states,):
-        raise ArgumentError(f"values must be one number per state ({mdp.num_states}); got shape {whole.shape}")
+    if whole.shape != (count,):
+        raise ArgumentError(f"values must be one number per state ({count}); got shape {whole.shape}")
     bad = (whole < 0) | (whole > INFINITE)
     if bad.any():
         s = int(np.argmax(bad))
-        raise ArgumentError(f"values must be 0 … {INFINITE - 1}, or ∞; got {whole[s]} at {mdp.describe_state(s)}")
+        raise ArgumentError(f"values must be 0 … {INFINITE - 1}, or ∞; got {whole[s]} at {describe(s)}")
     return whole.astype(np.int32)
 
 

@@ -26,6 +26,7 @@ and from then on it plays harmless choices for ever.  :meth:`Policy.start` plays
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, final
 
@@ -120,7 +121,8 @@ class Policy:
         raise AttributeError(f"{name} cannot be changed: a policy is immutable. Build another one.")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.mdp, self.choice, self.probability, self.budget, self.rest, self.block)
+        table = {"choice": self.choice, "probability": self.probability, "rest": self.rest, "block": self.block}
+        return partial(Policy, self.mdp, budget=self.budget, **table), ()
 
     # ------------------------------------------------------------------ ways in
 
@@ -429,7 +431,3 @@ def unwrapped(policy: Any) -> Any:
     if isinstance(policy, (Policy, Mapping)) or callable(policy):
         return policy
     return getattr(policy, "probabilities", policy)
-
-
-def _rebuild(mdp: MDP, choice: Any, probability: Any, budget: int | None, rest: Rest | None, block: Any) -> Policy:
-    return Policy(mdp, choice=choice, probability=probability, budget=budget, rest=rest, block=block)

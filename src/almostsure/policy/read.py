@@ -20,7 +20,7 @@ import numpy.typing as npt
 from almostsure.arguments import and_more, check_budget
 from almostsure.errors import ArgumentError, Blame, NoSafeAction, PolicyError, UnknownName
 from almostsure.model.build.validate import SUM_TOLERANCE
-from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.mdp import MDP, Floats, Ints, index_dtype
 from almostsure.policy.explore import Played, Rule
 
 Decision = Any  # an action (id or name), a distribution over actions, or None or −1: says nothing
@@ -161,8 +161,8 @@ def choices_of_actions(mdp: MDP, actions: Ints) -> npt.NDArray[Any]:
     if bad.any():
         row, state = (int(x[0]) for x in np.nonzero(bad))
         _refuse_action(mdp, state, int(actions[row, state]), int(np.count_nonzero(bad)) - 1)
-    dtype = np.int32 if mdp.num_choices < 2**31 else np.int64
-    return np.where(is_terminal, mdp.choice_ptr[:-1], np.where(actions == -1, -1, at)).astype(dtype)
+    choice = np.where(is_terminal, mdp.choice_ptr[:-1], np.where(actions == -1, -1, at))
+    return choice.astype(index_dtype(mdp.num_choices))
 
 
 def check_probabilities(mdp: MDP, probability: Floats) -> None:
@@ -242,12 +242,11 @@ def _collect(mdp: MDP, decisions: Mapping[tuple[int, int], Decision], layers: in
     is_terminal = mdp.is_terminal()
     played = {pair: _played(mdp, pair[1], said) for pair, said in decisions.items() if not is_terminal[pair[1]]}
     if all(share == 1 for shares in played.values() for share in shares.values()):
-        dtype = np.int32 if mdp.num_choices < 2**31 else np.int64
         choice: npt.NDArray[Any] = np.where(is_terminal, mdp.choice_ptr[:-1], -1)[None].repeat(layers, axis=0)
         for pair, shares in played.items():
             for at in shares:
                 choice[pair] = at
-        return Table(choice.astype(dtype), None)
+        return Table(choice.astype(index_dtype(mdp.num_choices)), None)
     probability = np.zeros((layers, mdp.num_choices))
     for (row, _), shares in played.items():
         for at, share in shares.items():

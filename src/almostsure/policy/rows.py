@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from almostsure.errors import PolicyError
 from almostsure.model.arrays import frozen
-from almostsure.model.mdp import MDP, Floats
+from almostsure.model.mdp import MDP, Floats, index_dtype
 
 
 @final
@@ -82,6 +82,6 @@ def pure(mdp: MDP, probability: Floats) -> npt.NDArray[Any] | None:
     if not ((probability == 0) | (probability == 1)).all():
         return None
     rows, columns = np.nonzero(probability)
-    result = np.full((len(probability), mdp.num_states), -1, np.int32 if mdp.num_choices < 2**31 else np.int64)
+    result = np.full((len(probability), mdp.num_states), -1, index_dtype(mdp.num_choices))
     result[rows, mdp.choice_states()[columns]] = columns
     return result

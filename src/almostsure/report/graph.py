@@ -56,19 +56,13 @@ def _edges(mdp: MDP) -> dict[Edge, tuple[set[int], set[int]]]:
 
 def _depths(mdp: MDP) -> Ints:
     """The least number of steps from the start, −1 where there is no way, [num_states]."""
-    depth = np.full(mdp.num_states, -1)
-    owner = mdp.columns().state
-    frontier = np.zeros(mdp.num_states, np.bool_)
-    frontier[mdp.initial_states] = True
-    step = 0
-    while frontier.any():
-        depth[frontier] = step
-        ahead = mdp.successor[frontier[owner]]
-        frontier = np.zeros(mdp.num_states, np.bool_)
-        frontier[ahead] = True
-        frontier &= depth < 0
-        step += 1
-    return depth
+    from scipy.sparse import csr_array  # slow to import
+    from scipy.sparse.csgraph import dijkstra
+
+    edges, size = (mdp.columns().state, mdp.successor), mdp.num_states
+    graph = csr_array((np.ones(mdp.num_outcomes, np.int32), edges), shape=(size, size))
+    depth = dijkstra(graph, indices=mdp.initial_states, unweighted=True, min_only=True)
+    return np.where(np.isinf(depth), -1, depth).astype(np.int64)
 
 
 def _ordered(layers: list[list[int]], edges: list[Edge]) -> list[list[int]]:

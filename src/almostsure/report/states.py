@@ -53,7 +53,7 @@ def described_states(study: Study, visited: Iterable[int]) -> Ints:
     mdp = study.mdp
     if mdp.num_states <= ALL_STATES and mdp.num_choices <= MOST_CHOICES:
         return np.arange(mdp.num_states)
-    chosen = dict.fromkeys([*mdp.initial_states[:A_LEVEL].tolist(), *_of_each_level(study.minimal)])
+    chosen = dict.fromkeys(sum(sampled_levels(study.minimal), mdp.initial_states[:A_LEVEL].tolist()))
     chosen |= dict.fromkeys(list(visited)[: ALL_STATES // 4])
     waiting = list(chosen)
     while waiting and len(chosen) < ALL_STATES:  # what witnesses lead to
@@ -96,10 +96,6 @@ def _more(minimal: MinimalBudget, level: int, first: int) -> list[int]:
     window = minimal.of_state[first + 1 : first + 100_001]
     more: list[int] = (first + 1 + np.flatnonzero(window == level)[: A_LEVEL - 1]).tolist()
     return more
-
-
-def _of_each_level(minimal: MinimalBudget) -> list[int]:
-    return [state for level in sampled_levels(minimal) for state in level]
 
 
 # ---------------------------------------------------------------------- their content

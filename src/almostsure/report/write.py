@@ -9,9 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from almostsure.arguments import check_budget, check_discount
+from almostsure.arguments import check_budget, check_discount, check_seed
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
 from almostsure.model.build.environment import GYM
@@ -136,11 +134,9 @@ def _checked(given: dict[str, Any], time_limit: float) -> dict[str, Any]:
         Expected(limit)
     if risk is not None:
         Chance(budget or 0, risk)
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
-        raise ArgumentError(f"seed must be a whole number, 0 … 2**64 − 1; got {seed!r}")
     if not time_limit > 0:
         raise ArgumentError(f"time_limit must be positive; got {time_limit!r}")
-    numbers = {"budget": budget, "discount": check_discount(discount), "seed": int(seed)}
+    numbers = {"budget": budget, "discount": check_discount(discount), "seed": check_seed(seed)}
     return {**given, **numbers, "time_limit": time_limit}
 
 

@@ -7,18 +7,17 @@ for its float64 results and not only for real numbers; its float32 observations 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from almostsure.abstract.abstraction import Abstraction, abstract
 from almostsure.abstract.grid import Grid
-from almostsure.abstract.known.systems import cruise_control, dcdc, vehicle
+from almostsure.abstract.known.systems import SYSTEMS, State, System
 from almostsure.errors import UnknownName
 
 Pattern = int | Sequence[Sequence[int]] | None
-State = tuple[Any, ...]
 
 
 def known(name: str, *, grid: Grid | None = None, pattern: Pattern = None) -> Abstraction:
@@ -27,7 +26,10 @@ def known(name: str, *, grid: Grid | None = None, pattern: Pattern = None) -> Ab
         raise UnknownName(
             "system", name, KNOWN, f"Known are {', '.join(KNOWN)}; for others use abstract(step, grid, actions, …)."
         )
-    return KNOWN[name](grid, pattern)
+    system = KNOWN[name]
+    return abstract(
+        **system | {"name": name, "grid": grid or system["grid"], "pattern": pattern or system.get("pattern", 1)}
+    )
 
 
 # ---------------------------------------------------------------------- CartPole
@@ -48,21 +50,18 @@ def cart_pole_step(state: State, action: int) -> State:
     return x + tau * speed, speed + tau * pushing, angle + tau * turn, turn + tau * turning
 
 
-def cart_pole(grid: Grid | None, pattern: Pattern) -> Abstraction:
-    """The pole never falls and the cart never leaves the track; both end an episode, so no budget affords them."""
-    names = ("position", "velocity", "angle", "angular velocity")
-    box = grid or Grid((-2.4, -2.0, -0.2094, -2.5), (2.4, 2.0, 0.2094, 2.5), (60, 40, 40, 40), names=names)
-    return abstract(
-        cart_pole_step,
-        box,
-        [0, 1],
-        forbidden=lambda s: (s[0] < -2.4) | (s[0] > 2.4) | (s[2] < -TILT) | (s[2] > TILT),
-        pattern=pattern or 5,
-        observation_error="float32",
-        initial=((-0.05,) * 4, (0.05,) * 4),
-        action_names=("left", "right"),
-        name="CartPole-v1",
-    )
+# The pole never falls and the cart never leaves the track; both end an episode, so no budget affords them.
+CART_POLE: System = dict(
+    step=cart_pole_step,
+    grid=Grid((-2.4, -2.0, -0.2094, -2.5), (2.4, 2.0, 0.2094, 2.5), (60, 40, 40, 40),
+              names=("position", "velocity", "angle", "angular velocity")),
+    actions=[0, 1],
+    forbidden=lambda s: (s[0] < -2.4) | (s[0] > 2.4) | (s[2] < -TILT) | (s[2] > TILT),
+    pattern=5,
+    observation_error="float32",
+    initial=((-0.05,) * 4, (0.05,) * 4),
+    action_names=("left", "right"),
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- MountainCar
@@ -77,20 +76,17 @@ def mountain_car_step(state: State, action: int) -> State:
     return position, np.where((position <= -1.2) & (velocity < 0), 0.0, velocity)
 
 
-def mountain_car(grid: Grid | None, pattern: Pattern) -> Abstraction:
-    """Arrival at the flag: the minimal budget is the number of steps that suffice from everywhere in a cell."""
-    box = grid or Grid((-1.201, -0.0701), (0.601, 0.0701), (600, 400), names=("position", "velocity"))
-    return abstract(
-        mountain_car_step,
-        box,
-        [0, 1, 2],
-        goal=lambda s: (s[0] >= 0.5) & (s[1] >= 0.0),
-        pattern=pattern or [(push,) * length for length in (1, 5, 12) for push in (0, 2)],
-        observation_error="float32",
-        initial=((-0.6, 0.0), (-0.4, 0.0)),
-        action_names=("left", "none", "right"),
-        name="MountainCar-v0",
-    )
+# Arrival at the flag: the minimal budget is the number of steps that suffice from everywhere in a cell.
+MOUNTAIN_CAR: System = dict(
+    step=mountain_car_step,
+    grid=Grid((-1.201, -0.0701), (0.601, 0.0701), (600, 400), names=("position", "velocity")),
+    actions=[0, 1, 2],
+    goal=lambda s: (s[0] >= 0.5) & (s[1] >= 0.0),
+    pattern=[(push,) * length for length in (1, 5, 12) for push in (0, 2)],
+    observation_error="float32",
+    initial=((-0.6, 0.0), (-0.4, 0.0)),
+    action_names=("left", "none", "right"),
+)
 
 
 # ---------------------------------------------------------------------- Pendulum
@@ -111,48 +107,34 @@ def pendulum_state(observation: Any) -> State:
     return np.arctan2(seen[..., 1], seen[..., 0]), seen[..., 2]
 
 
-def pendulum(grid: Grid | None, pattern: Pattern) -> Abstraction:
-    """The pendulum stays upright within 0.4 radians, with five torques; it starts within 0.1 of standing still."""
-    box = grid or Grid((-0.4, -1.6), (0.4, 1.6), (160, 160), names=("angle", "angular velocity"))
-    return abstract(
-        pendulum_step,
-        box,
-        TORQUES,
-        forbidden=lambda s: (s[0] < -0.4) | (s[0] > 0.4),
-        pattern=pattern or 2,
-        observation_error=(1e-7, 1e-6),  # cos and sin are rounded to float32
-        initial=((-0.1, -0.1), (0.1, 0.1)),
-        state_of=pendulum_state,
-        name="Pendulum-v1",
-    )
+ANGLES = ("angle", "angular velocity")
 
+# The pendulum stays upright within 0.4 radians, with five torques; it starts within 0.1 of standing still.
+PENDULUM: System = dict(
+    step=pendulum_step,
+    grid=Grid((-0.4, -1.6), (0.4, 1.6), (160, 160), names=ANGLES),
+    actions=TORQUES,
+    forbidden=lambda s: (s[0] < -0.4) | (s[0] > 0.4),
+    pattern=2,
+    observation_error=(1e-7, 1e-6),  # cos and sin are rounded to float32
+    initial=((-0.1, -0.1), (0.1, 0.1)),
+    state_of=pendulum_state,
+)
 
-def swing_up(grid: Grid | None, pattern: Pattern) -> Abstraction:
-    """The pendulum from anywhere to where ``"Pendulum-v1"`` holds it upright; the minimal budget is the steps it takes.
+# The pendulum from anywhere to where "Pendulum-v1" holds it upright; the minimal budget is the steps it takes.  Every
+# state of the goal is one from which that abstraction needs a budget of 0.
+SWING_UP = PENDULUM | dict(
+    grid=Grid((-math.pi, -8.001), (math.pi, 8.001), (400, 320), periodic=(0,), names=ANGLES),
+    forbidden=None,
+    goal=lambda s: (np.abs(s[0]) <= 0.2) & (np.abs(s[1]) <= 0.5),
+    pattern=[(torque,) * length for length in (1, 3, 8) for torque in (0, 2, 4)],
+    initial=((-math.pi, -1.0), (math.pi, 1.0)),
+)
 
-    Every state of the goal is one from which that abstraction needs a budget of 0.
-    """
-    names = ("angle", "angular velocity")
-    box = grid or Grid((-math.pi, -8.001), (math.pi, 8.001), (400, 320), periodic=(0,), names=names)
-    return abstract(
-        pendulum_step,
-        box,
-        TORQUES,
-        goal=lambda s: (np.abs(s[0]) <= 0.2) & (np.abs(s[1]) <= 0.5),
-        pattern=pattern or [(torque,) * length for length in (1, 3, 8) for torque in (0, 2, 4)],
-        observation_error=(1e-7, 1e-6),
-        initial=((-math.pi, -1.0), (math.pi, 1.0)),
-        state_of=pendulum_state,
-        name="swing-up",
-    )
-
-
-KNOWN: dict[str, Callable[[Grid | None, Pattern], Abstraction]] = {
-    "CartPole-v1": cart_pole,
-    "MountainCar-v0": mountain_car,
-    "Pendulum-v1": pendulum,
-    "swing-up": swing_up,
-    "dcdc": dcdc,
-    "vehicle": vehicle,
-    "cruise-control": cruise_control,
+KNOWN: dict[str, System] = {
+    "CartPole-v1": CART_POLE,
+    "MountainCar-v0": MOUNTAIN_CAR,
+    "Pendulum-v1": PENDULUM,
+    "swing-up": SWING_UP,
+    **SYSTEMS,
 }

@@ -9,16 +9,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from almostsure.abstract.abstraction import Abstraction, abstract
 from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.grid import Grid
 
-Pattern = int | Sequence[Sequence[int]] | None
+System = dict[str, Any]  # the arguments of abstract
 State = tuple[Any, ...]
 
 # ---------------------------------------------------------------------- the DC-DC converter
@@ -56,10 +54,13 @@ def _about(coefficient: float) -> Interval:
     return Interval(coefficient - EXPONENTIAL, coefficient + EXPONENTIAL)
 
 
-def dcdc(grid: Grid | None, pattern: Pattern) -> Abstraction:
-    """Keep current and voltage in a box by switching."""
-    box = grid or Grid((1.15, 5.45), (1.55, 5.85), (800, 799), names=("current", "voltage"))
-    return abstract(dcdc_step, box, [0, 1], pattern=pattern or 1, action_names=("charge", "feed"), name="dcdc")
+# Keep current and voltage in a box by switching.
+CONVERTER: System = dict(
+    step=dcdc_step,
+    grid=Grid((1.15, 5.45), (1.55, 5.85), (800, 799), names=("current", "voltage")),
+    actions=[0, 1],
+    action_names=("charge", "feed"),
+)
 
 
 # ---------------------------------------------------------------------- the vehicle
@@ -96,19 +97,15 @@ def in_obstacle(state: State) -> Any:
     )
 
 
-def vehicle(grid: Grid | None, pattern: Pattern) -> Abstraction:
-    """Through a maze to the corner at (9.5, 0.5); the minimal budget is the number of steps of 0.3 s."""
-    box = grid or Grid((-0.1, -0.1, -3.5), (10.1, 10.1, 3.5), (51, 51, 35), names=("x", "y", "heading"))
-    return abstract(
-        vehicle_step,
-        box,
-        STEERING,
-        forbidden=in_obstacle,
-        goal=lambda s: (s[0] >= 9) & (s[0] <= 9.51) & (s[1] >= 0) & (s[1] <= 0.51),
-        pattern=pattern or 1,
-        initial=((0.4, 0.4, 0.0), (0.4, 0.4, 0.0)),
-        name="vehicle",
-    )
+# Through a maze to the corner at (9.5, 0.5); the minimal budget is the number of steps of 0.3 s.
+VEHICLE: System = dict(
+    step=vehicle_step,
+    grid=Grid((-0.1, -0.1, -3.5), (10.1, 10.1, 3.5), (51, 51, 35), names=("x", "y", "heading")),
+    actions=STEERING,
+    forbidden=in_obstacle,
+    goal=lambda s: (s[0] >= 9) & (s[0] <= 9.51) & (s[1] >= 0) & (s[1] <= 0.51),
+    initial=((0.4, 0.4, 0.0), (0.4, 0.4, 0.0)),
+)
 
 
 # ---------------------------------------------------------------------- adaptive cruise control
@@ -121,16 +118,14 @@ def cruise_step(state: State, force: float) -> State:
     return speed, np.minimum(distance + 0.5 * (15.0 - speed), 150.0)
 
 
-def cruise_control(grid: Grid | None, pattern: Pattern) -> Abstraction:
-    """Never closer than 1.2 s behind the car in front, whose speed varies by 2 m/s."""
-    box = grid or Grid((0.0, 0.0), (35.0, 151.0), (140, 302), names=("speed", "distance"))
-    return abstract(
-        cruise_step,
-        box,
-        [-3.0, -1.0, 0.0, 2.0],
-        forbidden=lambda s: s[1] < 1.2 * s[0],
-        disturbance=((0.0, -1.0), (0.0, 1.0)),
-        pattern=pattern or 1,
-        initial=((14.0, 60.0), (16.0, 80.0)),
-        name="cruise-control",
-    )
+# Never closer than 1.2 s behind the car in front, whose speed varies by 2 m/s.
+CRUISE_CONTROL: System = dict(
+    step=cruise_step,
+    grid=Grid((0.0, 0.0), (35.0, 151.0), (140, 302), names=("speed", "distance")),
+    actions=[-3.0, -1.0, 0.0, 2.0],
+    forbidden=lambda s: s[1] < 1.2 * s[0],
+    disturbance=((0.0, -1.0), (0.0, 1.0)),
+    initial=((14.0, 60.0), (16.0, 80.0)),
+)
+
+SYSTEMS = {"dcdc": CONVERTER, "vehicle": VEHICLE, "cruise-control": CRUISE_CONTROL}

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import MAX_BUDGET, check_budget, check_discount, count, names_right_word
-from almostsure.errors import ArgumentError, Interrupted, NoSafeAction
+from almostsure.arguments import MAX_BUDGET, check_budget, check_discount, check_seed, count, names_right_word
+from almostsure.errors import Interrupted, NoSafeAction
 from almostsure.memory import require
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
@@ -43,7 +43,7 @@ from almostsure.policy.simulation.plain import (
     no_results,
     play_plain,
 )
-from almostsure.policy.simulation.streams import Streams, open_streams
+from almostsure.policy.simulation.streams import open_streams
 from almostsure.progress import Bar
 
 MAX_STEPS = 100_000
@@ -117,7 +117,8 @@ def simulate(
     policy = as_policy(mdp, policy, budget=budget)
     start = policy.budget if budget is None else budget
     tables, rules = build_tables(mdp, policy), _rules(policy, start, max_steps, discount)
-    told = _Told(mdp, policy, start, _check_seed(seed), tables, rules)
+    chosen = np.random.SeedSequence().generate_state(1, np.uint64)[0] if seed is None else seed
+    told = _Told(mdp, policy, start, check_seed(chosen), tables, rules)
     try:
         return told.episodes(_play(tables, rules, told.seed, number, crew))
     except KeyboardInterrupt as stop:
@@ -182,40 +183,31 @@ def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None
 
 def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: int | None = None) -> Results:
     """Play with compiled code, in ``threads`` threads (all cores by default)."""
-    results, done = no_results(count), 0
-    try:
+    # A thread that is done takes the next piece, so that long episodes do not hold up the others.
+    return _play_together(tables, rules, seed, count, _Threads(threads or os.cpu_count() or 1), most=4096)
+
+
+class _Threads:
+    """A crew of threads, which take no further work once the block has ended, by Ctrl-C or otherwise."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    @contextmanager
+    def open(self, task: Callable[[Any], Any], *, threads: bool = False) -> Iterator[Callable[..., Iterator[Any]]]:
         warm_up()
-        start, step = open_streams(seed, np.arange(count))
-
-        def part(piece: tuple[int, int]) -> None:
-            at = slice(*piece)
-            play(tables, rules, Streams(start[at], step[at]), results.part(*piece))
-
-        # A thread that is done takes the next piece, so that long episodes do not hold up the others.
-        pieces = _pieces(count, max(1, min(4096, count // 16, PIECE // rules.max_steps)))
-        with Bar("playing", count) as bar, _pool(threads or os.cpu_count() or 1) as pool:
-            for piece, _ in zip(pieces, pool.map(part, pieces), strict=True):
-                done = piece[1]
-                bar.update(done)
-    except KeyboardInterrupt:
-        raise Stopped(results.part(0, done)) from None
-    return results
+        pool = ThreadPoolExecutor(self.number)
+        try:
+            yield functools.partial(pool.map, task)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-@contextmanager
-def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that take no further work once the block has ended, by Ctrl-C or otherwise."""
-    pool = ThreadPoolExecutor(threads)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _play_together(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew) -> Results:
-    """Let a crew play pieces; the episodes do not depend on who plays them."""
+def _play_together(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew, most: int = 65536) -> Results:
+    """Let a crew play pieces of at most so many episodes, which do not depend on who plays them."""
     results, done = no_results(count), 0
-    pieces = _pieces(count, max(1, min(65536, count // 16, PIECE // rules.max_steps)))
+    size = max(1, min(most, count // 16, PIECE // rules.max_steps))
+    pieces = [(first, min(first + size, count)) for first in range(0, count, size)]
     try:
         with crew.open(_Job(tables, rules, seed), threads=True) as each, Bar("playing", count) as bar:
             for piece, played in zip(pieces, each(pieces), strict=True):
@@ -242,10 +234,6 @@ class _Job:
         results = no_results(piece[1] - piece[0])
         play(self.tables, self.rules, open_streams(self.seed, np.arange(*piece)), results)
         return results
-
-
-def _pieces(count: int, size: int) -> list[tuple[int, int]]:
-    return [(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 @functools.cache
@@ -279,11 +267,3 @@ def _raise_first_violation(mdp: MDP, tables: Tables, rules: Rules, seed: int, fa
         text = f"the policy says nothing about what it reached {where}{left}"
         remedy = "" if rules.top < 0 else other_budget(rules.top, rules.budget)
     raise NoSafeAction(f"{text} ({wrong.size:,} of {fate.size:,} episodes){remedy}", state=state, remaining=remaining)
-
-
-def _check_seed(seed: int | None) -> int:
-    if seed is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
-        raise ArgumentError(f"seed must be a whole number, 0 … 2**64 − 1; got {seed!r}")
-    return int(seed)
