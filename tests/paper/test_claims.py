@@ -238,7 +238,7 @@ def test_the_distributions_have_their_moments():
 
 def test_the_searches_are_right_on_a_known_model():
     mdp, rng = asure.example("paper"), np.random.default_rng(0)
-    assert search.stationary(mdp, rng) == [{0: 0, 1: 0}, {0: 1, 1: 0}]
+    assert search.policies(mdp, 0, rng) == [{(0, 0): 0}, {(0, 0): 1}]
     assert len(search.policies(mdp, 2, rng)) == 8
     assert search.overspends(mdp, {(0, 0): 0, (0, 1): 1}, 0)
     assert not search.overspends(mdp, {(0, 0): 1, (0, 1): 0}, 1)

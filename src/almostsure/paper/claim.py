@@ -115,27 +115,16 @@ class Check:
         """The name as a word of code: theorem_2."""
         return self.function.__name__
 
-    @property
-    def text(self) -> tuple[str, str]:
-        """The statement and the comment: the two paragraphs of the function's docstring, as one line each."""
-        statement, _, comment = (self.function.__doc__ or "").partition("\n\n")
-        return " ".join(statement.split()), " ".join(comment.split())
-
     def __call__(self, mdp: Model | None = None, *, seed: int = 0) -> Claim:
         """Try it, on the paper's example and two more or on ``mdp``."""
         if mdp is not None and not self.takes_model:
             raise ArgumentError(f"{self.name} ({self.title}) is about the paper's own example; leave out the model.")
-        trial = Trial(self.key, checked_seed(seed), None if mdp is None else small_model(mdp))
-        value, wrong = self._tried(trial)
-        statement, comment = self.text
-        return Claim(
-            name=self.name,
-            title=self.title,
-            statement=statement,
-            value=value,
-            verdict=FAILS if wrong else self.verdict,
-            comment=wrong or comment,
-        )
+        value, wrong = self._tried(Trial(self.key, checked_seed(seed), None if mdp is None else small_model(mdp)))
+        # The two paragraphs of the function's docstring, as one line each.
+        statement, comment = (" ".join(part.split()) for part in f"{self.function.__doc__}\n\n".split("\n\n", 1))
+        verdict, comment = (FAILS, wrong) if wrong else (self.verdict, comment)
+        told = {"name": self.name, "title": self.title, "statement": statement}
+        return Claim(**told, value=value, verdict=verdict, comment=comment)
 
     def _tried(self, trial: Trial) -> tuple[str, str]:
         """What was found, and what is wrong with it: an error of the library refutes a claim as a wrong answer does."""

@@ -13,22 +13,16 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
-import numpy.typing as npt
 
-from almostsure.model.build.examples import example
-from almostsure.model.mdp import MDP, Floats
+from almostsure.model import MDP, example
+from almostsure.model.arrays import Floats
 from almostsure.paper.claim import CLOSE, LOOSE, Trial, claim
-from almostsure.plan.constraints import AlmostSure, Expected
-from almostsure.plan.solution import Solution
-from almostsure.plan.solve import solve_policy
+from almostsure.plan import AlmostSure, Expected, Solution, solve_policy
+from almostsure.policy import Episodes, Evaluation, Policy, evaluate, simulate
 from almostsure.policy.augment import augment
-from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
-from almostsure.policy.policy import Policy
-from almostsure.policy.simulation.episodes import Episodes
-from almostsure.policy.simulation.simulate import simulate
 
 BUDGET = 5
 LIMITS = (1.0, 3.0, 5.0, 10.0)
@@ -36,6 +30,7 @@ LISTED = ", ".join(f"{limit:g}" for limit in LIMITS)
 EPISODES = 10_000
 HURTS = {1: 1.0, 2: 0.6}  # the damage probability of each experiment
 SUPPORT = 400  # returns and damages up to here are listed; what lies beyond is below 1e-9
+ALWAYS = np.eye(SUPPORT)[BUDGET]  # what is always Δ
 
 
 @final
@@ -101,17 +96,13 @@ def _returns(mdp: MDP, policy: Policy) -> Floats:
         plain = mdp.with_damage(mdp.reward)
         return evaluate(plain, Policy(plain, probability=policy.weights(0)[None, :])).damage_distribution
     big = augment(mdp, policy.budget)
+    plain = big.with_damage(big.reward)
     actions = [policy.act(s, k) for k in range(policy.budget + 1) for s in range(mdp.num_states)]
-    return evaluate(
-        changed := big.with_damage(big.reward), Policy.from_table(changed, [*actions, 0])
-    ).damage_distribution
+    return evaluate(plain, Policy.from_table(plain, [*actions, 0])).damage_distribution
 
 
 def _padded(distribution: Floats) -> Floats:
-    result = np.zeros(SUPPORT)
-    kept = min(distribution.size, SUPPORT)
-    result[:kept] = distribution[:kept]
-    return result
+    return np.pad(distribution[:SUPPORT], (0, max(SUPPORT - distribution.size, 0)))
 
 
 # ---------------------------------------------------------------------- closed forms
@@ -141,10 +132,13 @@ def _close(one: Floats, other: Floats) -> bool:
     return bool(np.abs(one - other).max() < CLOSE)
 
 
-def _expect_simulated(trial: Trial, sampled: npt.NDArray[Any], exact: Floats) -> None:
-    """That a simulated mean is within five standard errors of the exact one."""
-    mean, error = float(np.arange(exact.size) @ exact), spread(exact) / math.sqrt(sampled.size)
-    trial.expect(abs(float(sampled.mean()) - mean) <= 5 * error + CLOSE, f"mean {sampled.mean()}, exactly {mean}")
+def _expect(trial: Trial, run: Run, *, damage: Floats, reward: Floats) -> None:
+    """That damage and return are distributed like this, and their simulated means within five standard errors."""
+    played = run.episodes
+    for found, exact, sampled in ((run.damage, damage, played.damages), (run.reward, reward, played.returns)):
+        mean, error = float(np.arange(SUPPORT) @ exact), spread(exact) / math.sqrt(sampled.size)
+        trial.expect(_close(found, exact), f"a distribution with mean {mean} is another one")
+        trial.expect(abs(float(sampled.mean()) - mean) <= 5 * error + CLOSE, f"mean {sampled.mean()}, exactly {mean}")
 
 
 # ---------------------------------------------------------------------- Experiment I
@@ -154,8 +148,7 @@ def _expect_simulated(trial: Trial, sampled: npt.NDArray[Any], exact: Floats) ->
 def experiment_1_assured(trial: Trial) -> str:
     """Under the probability-one constraint the best policy plays left Δ times: damage and return are always 5."""
     run = experiment(1, trial.seed).assured
-    exactly_five = np.eye(SUPPORT)[BUDGET]
-    trial.expect(_close(run.damage, exactly_five) and _close(run.reward, exactly_five), "not always 5")
+    _expect(trial, run, damage=ALWAYS, reward=ALWAYS)
     trial.expect(set(run.episodes.damages.tolist()) == {BUDGET}, "an episode took another damage")
     trial.expect(run.facts.overspends == 0 and abs(run.solution.value - BUDGET) < CLOSE, f"value {run.solution.value}")
     return f"damage 5 with probability 1, and in each of {EPISODES:,} episodes; return {run.solution.value:g}"
@@ -167,7 +160,6 @@ def experiment_1_expected(trial: Trial) -> str:
     found = []
     for limit, run in experiment(1, trial.seed).expected.items():
         _expect_played(trial, run, limit, hurts=1.0)
-        _expect_simulated(trial, run.episodes.damages, geometric(limit))
         trial.close(run.facts.overspends, (limit / (1 + limit)) ** (BUDGET + 1), f"P(damage > 5) for c = {limit:g}")
         trial.expect(abs(spread(run.damage) - math.sqrt(limit * (1 + limit))) < 1e-3, f"spread for c = {limit:g}")
         found.append(f"{run.facts.overspends:.1%} for c = {limit:g}")
@@ -179,8 +171,7 @@ def _expect_played(trial: Trial, run: Run, limit: float, hurts: float) -> None:
     left = float(run.solution.policy.probabilities("circle")[0])
     trial.expect(abs(left - limit / (hurts + limit)) < CLOSE, f"c = {limit:g}: left with probability {left}")
     trial.expect(abs(run.solution.value - limit / hurts) < 1e-6, f"c = {limit:g}: return {run.solution.value}")
-    trial.expect(_close(run.damage, geometric(limit)), f"c = {limit:g}: the damage is not geometric")
-    trial.expect(_close(run.reward, geometric(limit / hurts)), f"c = {limit:g}: the return is not geometric")
+    _expect(trial, run, damage=geometric(limit), reward=geometric(limit / hurts))
 
 
 # ---------------------------------------------------------------------- Experiment II
@@ -193,11 +184,10 @@ def experiment_2_assured(trial: Trial) -> str:
     At least 5 is right. The return is a negative-binomial count with mean 5/0.6 = 25/3, not 10, and hardly tight.
     """
     run, exact = experiment(2, trial.seed).assured, negative_binomial(0.6)
-    trial.expect(_close(run.reward, exact), "the return is not negative binomial")
+    _expect(trial, run, damage=ALWAYS, reward=exact)
     trial.expect(int(run.episodes.returns.min()) == BUDGET, f"the least return is {run.episodes.returns.min()}")
     trial.expect(abs(run.solution.value - 25 / 3) < 1e-6, f"the value is {run.solution.value}")
     trial.expect(int(run.reward.argmax()) == 7, f"most likely {run.reward.argmax()}")
-    _expect_simulated(trial, run.episodes.returns, exact)
     return (
         f"the minimum is 5, with probability 0.6⁵ = {run.reward[BUDGET]:.1%}; mean 25/3 ≈ 8.33, most likely 7, "
         f"standard deviation {spread(exact):.2f}; P(10 or more) = {float(run.reward[10:].sum()):.1%}"
@@ -228,7 +218,6 @@ def experiment_2_expected(trial: Trial) -> str:
     second = experiment(2, trial.seed)
     for limit, run in second.expected.items():
         _expect_played(trial, run, limit, hurts=0.6)
-        _expect_simulated(trial, run.episodes.returns, geometric(limit / 0.6))
         trial.expect(int(run.reward.argmax()) == 0, f"c = {limit:g}: most likely {run.reward.argmax()}")
     same = abs(second.expected[float(BUDGET)].solution.value - second.assured.solution.value) < 1e-6
     trial.expect(same, "with c = Δ both must return the same on average")

@@ -34,6 +34,7 @@ FAINT = 1e-3  # smaller probabilities get no dot
 def experiment_figure(experiment: Experiment) -> Figure:
     """One panel for each limit c: the damage (experiment 1) or the return (2) per episode, simulated and exact."""
     from matplotlib import rc_context
+    from matplotlib.lines import Line2D
 
     with rc_context(STYLE):
         figure = new_figure(WIDTH, 3.5)
@@ -43,8 +44,13 @@ def experiment_figure(experiment: Experiment) -> Figure:
         what = "damage" if experiment.number == 1 else "return"
         figure.supxlabel(f"{what} per episode", fontsize=8)
         figure.supylabel("share of the episodes", fontsize=8)
-        _legend(figure, panels.flat[0])
-        _settle(figure)
+        handles, labels = panels.flat[0].get_legend_handles_labels()
+        dots = Line2D([], [], linestyle="none", marker="o", markersize=2.5, color=INK)
+        spacing = {"handlelength": 1.2, "columnspacing": 1.2, "handletextpad": 0.5}
+        where = {"loc": "outside upper center", "ncols": 3, "frameon": False}
+        figure.legend([*handles, dots], [*labels, "exact"], **where, **spacing)
+        figure.draw_without_rendering()  # lay it out once and for all: each saving would move things further
+        figure.set_layout_engine("none")
     return figure
 
 
@@ -82,23 +88,6 @@ def _bars(axes: Axes, sampled: Any, exact: Floats, colour: str, width: float, la
         values[seen], exact[: most + 1][seen], linestyle="none", marker="o" if colour == EXPECTED else "D",
         markersize=2.0, markerfacecolor=colour, markeredgecolor=INK, markeredgewidth=0.4,
     )  # fmt: skip
-
-
-def _legend(figure: Figure, axes: Axes) -> None:
-    from matplotlib.lines import Line2D
-
-    handles, labels = axes.get_legend_handles_labels()
-    dots = Line2D([], [], linestyle="none", marker="o", markersize=2.5, color=INK)
-    figure.legend(
-        [*handles, dots], [*labels, "exact"], loc="outside upper center", ncols=3, frameon=False, handlelength=1.2,
-        columnspacing=1.2, handletextpad=0.5,
-    )  # fmt: skip
-
-
-def _settle(figure: Figure) -> None:
-    """Lay the figure out once and for all: each saving would move things a little further."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
 
 
 def saved(figure: Figure, kind: str) -> bytes:

@@ -9,19 +9,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from almostsure.budget.solve import minimal_budget
+from almostsure.budget import minimal_budget
 from almostsure.errors import Infeasible, UnboundedReturn
-from almostsure.model.build.examples import example
-from almostsure.model.mdp import MDP
+from almostsure.model import MDP, example
 from almostsure.paper.claim import CLOSE, LOOSE, Trial, claim
 from almostsure.paper.history import augment_history, forget_budget, from_history_policy, to_history_policy
-from almostsure.paper.search import History, follow, overspends, stationary, unrolled
-from almostsure.plan.constraints import AlmostSure
-from almostsure.plan.solve import solve_policy
+from almostsure.paper.search import History, follow, overspends, policies, unrolled
+from almostsure.plan import AlmostSure, solve_policy
+from almostsure.policy import Policy, evaluate
 from almostsure.policy.augment import augment
-from almostsure.policy.evaluation.evaluate import evaluate
-from almostsure.policy.policy import Policy
-from almostsure.shield.shield import Shield
+from almostsure.shield import Shield
 
 BUDGET = 2
 
@@ -62,7 +59,8 @@ def proposition_1(trial: Trial) -> str:
     """
     for mdp in map(unrolled, trial.models):
         best = best_return(mdp, 1)
-        found = max(_return_of(mdp, actions, 1) for actions in stationary(mdp, trial.rng))
+        plain = ({s: a for (s, _), a in policy.items()} for policy in policies(mdp, 0, trial.rng))
+        found = max(_return_of(mdp, actions, 1) for actions in plain)
         trial.expect(found <= best + CLOSE, f"a stationary policy earns {found}, the optimum is {best}")
     mdp = example("paper")
     for budget, left in itertools.product(range(7), (0.0, 1.0, 0.001)):
@@ -167,9 +165,8 @@ def _expect_match(trial: Trial, mdp: MDP, shield: Shield, budget: int) -> None:
             state, action, _, damage, _ = history[-5:]
             often[state, remaining + damage][action] += chance
         value += chance * gained if mdp.is_terminal()[history[-1]] else 0.0
-    facts = evaluate(
-        mdp, Policy.from_table(mdp, {pair: _shares(counts) for pair, counts in often.items()}, budget=budget)
-    )
+    shares = {pair: _shares(counts) for pair, counts in often.items()}
+    facts = evaluate(mdp, Policy.from_table(mdp, shares, budget=budget))
     trial.close(facts.expected_return, value, "the returns on (s, K) and by histories")
     trial.expect(facts.overspends == 0, "the policy on (s, K) overspends")
 

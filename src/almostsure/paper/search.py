@@ -26,15 +26,7 @@ Decide = Callable[[History, int], Mapping[int, float]]  # history and remaining 
 def policies(mdp: MDP, budget: int, rng: np.random.Generator) -> list[dict[tuple[int, int], int]]:
     """All deterministic policies on (state, remaining), or a sample of them where there are too many to try."""
     living = np.flatnonzero(~mdp.is_terminal()).tolist()
-    return _assignments({(s, k): mdp.actions(s).tolist() for k in range(budget + 1) for s in living}, rng)
-
-
-def stationary(mdp: MDP, rng: np.random.Generator) -> list[dict[int, int]]:
-    """All deterministic policies on states, or a sample of them."""
-    return _assignments({s: mdp.actions(s).tolist() for s in range(mdp.num_states)}, rng)
-
-
-def _assignments(options: Mapping[Any, Sequence[int]], rng: np.random.Generator) -> list[dict[Any, int]]:
+    options = {(s, k): mdp.actions(s).tolist() for k in range(budget + 1) for s in living}
     if math.prod(map(len, options.values())) <= MOST_POLICIES:
         picked: Iterable[Sequence[int]] = itertools.product(*options.values())
     else:

@@ -121,8 +121,8 @@ class Policy:
         raise AttributeError(f"{name} cannot be changed: a policy is immutable. Build another one.")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        table = {"choice": self.choice, "probability": self.probability, "rest": self.rest, "block": self.block}
-        return partial(Policy, self.mdp, budget=self.budget, **table), ()
+        parts = {name: getattr(self, name) for name in ("choice", "probability", "budget", "rest", "block")}
+        return partial(Policy, self.mdp, **parts), ()
 
     # ------------------------------------------------------------------ ways in
 
