@@ -74,12 +74,13 @@ def verified(
     size = int(finite.sum()) * abstraction.patterns.count * np.dtype(dtype).itemsize
     require(size, "the table of what patterns need", "Take fewer cells or patterns.")
     needs = np.full((int(finite.sum()), abstraction.patterns.count), np.iinfo(dtype).max, dtype)
-    shape, tables = np.array(abstraction.grid.cells, np.int64), _tables(abstraction, values, images, dtype)
+    cells, tables = abstraction.grid.cells, _tables(abstraction, values, images, dtype)
+    shape = np.array(cells if len(cells) > 1 else (1, *cells), np.int64)  # a line is a plane of one row
     ended = abstraction.goal_cells
 
     def part(number: int) -> None:
-        block = images.edges[number] if shape.size > 1 else (0, 1)
-        patterns_need(_planar(images[number]), _plane(shape), tables, row, needs, block)
+        block = images.edges[number] if len(cells) > 1 else (0, 1)
+        patterns_need(_planar(images[number]), shape, tables, row, needs, block)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(part, range(len(images.edges))))
@@ -123,11 +124,6 @@ def _entries(images: Images, axis: int) -> slice:
     ends = [*images.start.min(axis=1).tolist(), images.counts.size]
     at = axis % images.start.shape[0]
     return slice(ends[at], ends[at + 1])
-
-
-def _plane(shape: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """At least two coordinates: a line is a plane of one row."""
-    return shape if shape.size > 1 else np.concatenate([[1], shape])
 
 
 def _planar(images: Images) -> Images:

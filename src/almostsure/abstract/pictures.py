@@ -62,13 +62,18 @@ def plot(
     fixed = _fixed(minimal, at)
     values = _slice(minimal, across, up, fixed)
     figure = new_figure(6.0, 4.4)
+    from matplotlib.colors import LinearSegmentedColormap, ListedColormap
+
     axes = figure.add_subplot()
     ends = (grid.edges[across], grid.edges[up])
     axes.set_facecolor(OPEN)
-    axes.pcolormesh(*ends, _somewhere(minimal, across, up).T, cmap=_tint(), vmin=0, vmax=1, rasterized=True)
+    tint = ListedColormap([OPEN, SOME])
+    axes.pcolormesh(*ends, _somewhere(minimal, across, up).T, cmap=tint, vmin=0, vmax=1, rasterized=True)
     finite = np.ma.masked_where(values == INFINITE, values)
     most = int(finite.max()) if finite.count() else 0
-    image = axes.pcolormesh(*ends, finite.T, cmap=_colours(most), vmin=0, vmax=max(most, 1), rasterized=True)
+    needs = LinearSegmentedColormap.from_list("needs", [SAFE, "#8fb8a8", "#efc88b", "#c26a4a"])
+    colours = needs if most else ListedColormap([SAFE])
+    image = axes.pcolormesh(*ends, finite.T, cmap=colours, vmin=0, vmax=max(most, 1), rasterized=True)
     if most:
         figure.colorbar(image, label="needs at most")
     if trajectory is not None:
@@ -198,20 +203,6 @@ def _somewhere(minimal: UpperBudget, across: int, up: int) -> npt.NDArray[np.boo
     rest = tuple(axis for axis in range(minimal.abstraction.grid.num_coordinates) if axis not in (across, up))
     found: npt.NDArray[np.bool_] = (minimal.of_state != INFINITE).reshape(minimal.abstraction.grid.cells).any(axis=rest)
     return found if across < up else found.T
-
-
-def _tint() -> Any:
-    from matplotlib.colors import ListedColormap
-
-    return ListedColormap([OPEN, SOME])
-
-
-def _colours(most: int) -> Any:
-    from matplotlib.colors import LinearSegmentedColormap, ListedColormap
-
-    if most == 0:
-        return ListedColormap([SAFE])
-    return LinearSegmentedColormap.from_list("needs", [SAFE, "#8fb8a8", "#efc88b", "#c26a4a"])
 
 
 def _title(minimal: UpperBudget, across: int, up: int, fixed: Floats) -> str:

@@ -158,14 +158,14 @@ class MinimalBudget(Needs):
             infinite = f"for {stuck:,} it is unknown"
         else:
             infinite = f"{stuck or 'none'} needs {above}" if stuck <= 1 else f"{stuck:,} need {above}"
-        if self.upper_bound:
-            proof = "verified: never too small"
-        else:
+        by, proof = "", "verified: never too small"
+        if not self.upper_bound:
+            by = "solved by the "
             proof = "certificate verified" if self.checked else "certificate not yet verified: check_minimal_budget"
         return (
             self.start_in_words(),
             f"states need {levels}; {infinite}",
-            f"{self._origin()}; {proof}{LEARNED if self.mdp.origin.learned else ''}",
+            f"{by}{self.engine}; {proof}{LEARNED if self.mdp.origin.learned else ''}",
         )
 
     def start_in_words(self) -> str:
@@ -180,9 +180,6 @@ class MinimalBudget(Needs):
         if self.mdp.unknown is not None:
             return "what the start needs is unknown"
         return "no finite budget suffices at the start" + (" if all intervals are positive" if doubtful else "")
-
-    def _origin(self) -> str:
-        return self.engine if self.upper_bound else f"solved by the {self.engine}"
 
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import budget_map, card, levels_table

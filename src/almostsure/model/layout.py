@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,10 @@ class Layout:
     columns: int
     cell: npt.NDArray[np.int32]  # [num_states]
     text: tuple[str, ...]  # [rows] of length columns
+
+    def with_more_states(self, count: int) -> Layout:
+        """The layout of a model that has ``count`` more states at its end, which are not drawn."""
+        return replace(self, cell=np.append(self.cell, np.full(count, -1, self.cell.dtype)))
 
     def place(self, state: int) -> tuple[int, int] | None:
         """Row and column of ``state``, or None if it is not drawn."""

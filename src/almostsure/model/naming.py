@@ -66,8 +66,4 @@ def unknown_name(what: str, name: str, names: Sequence[str]) -> UnknownName:
 
 def shown(name: str) -> str:
     """The name on one line: line breaks and whatever else could pass for our own text are written as escapes."""
-    return name if name.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in name)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return name if name.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)

@@ -15,7 +15,6 @@ A choice is a stateâ€“action pair; those of state ``s`` are ``choice_ptr[s]`` â€
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -333,14 +332,13 @@ class Space:
 
     def _with_state(self, name: str, **role: int) -> Space:
         fields = Space._fields(self)
-        count, layout = self.num_choices + 1, self.layout
+        count = self.num_choices + 1
         fields["choice_ptr"] = np.append(self.choice_ptr, count).astype(index_dtype(count + 1))
         fields["choice_action"] = np.append(self.choice_action, self.choice_action.dtype.type(0))
         if self.state_names is not None:
             fields["state_names"] = distinct([*self.state_names, name])
         fields["labels"] = with_more_states(self.labels, 1)
-        if layout is not None:
-            fields["layout"] = replace(layout, cell=np.append(layout.cell, layout.cell.dtype.type(-1)))
+        fields["layout"] = self.layout and self.layout.with_more_states(1)
         return Space(**fields | role)
 
     def _fields(self) -> dict[str, Any]:

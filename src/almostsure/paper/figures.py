@@ -46,9 +46,8 @@ def experiment_figure(experiment: Experiment) -> Figure:
         figure.supylabel("share of the episodes", fontsize=8)
         handles, labels = panels.flat[0].get_legend_handles_labels()
         dots = Line2D([], [], linestyle="none", marker="o", markersize=2.5, color=INK)
-        spacing = {"handlelength": 1.2, "columnspacing": 1.2, "handletextpad": 0.5}
-        where = {"loc": "outside upper center", "ncols": 3, "frameon": False}
-        figure.legend([*handles, dots], [*labels, "exact"], **where, **spacing)
+        look: Any = {"ncols": 3, "frameon": False, "handlelength": 1.2, "columnspacing": 1.2, "handletextpad": 0.5}
+        figure.legend([*handles, dots], [*labels, "exact"], loc="outside upper center", **look)
         figure.draw_without_rendering()  # lay it out once and for all: each saving would move things further
         figure.set_layout_engine("none")
     return figure

@@ -122,7 +122,9 @@ def study(
     time = Time(time_limit, discount)
     tell("the best policies")
     ladder = _ladder(mdp, minimal, budget, time)
-    chosen = budget if budget is not None else _chosen(ladder, least)
+    chosen = 0 if budget is None else budget
+    if budget is None and least < INFINITE:
+        chosen = default_budget(ladder.curve[: max(ladder.solved, least) + 1], least)
     ladder = _shortened(ladder, chosen)
     assured, expected, chance = _constraints(chosen, limit, risk)
     tell("averages and risks")
@@ -202,11 +204,6 @@ def _solved(mdp: MDP, constraint: Constraint, discount: float) -> Solution | Alm
         return solve_policy(mdp, constraint, discount=discount, tolerance=TOLERANCE, everywhere=True)
     except AlmostSureError as error:
         return error
-
-
-def _chosen(ladder: Ladder, least: int) -> int:
-    """The budget that a report is about, if none was asked for."""
-    return 0 if least == INFINITE else default_budget(ladder.curve[: max(ladder.solved, least) + 1], least)
 
 
 def _shortened(ladder: Ladder, budget: int) -> Ladder:

@@ -49,9 +49,10 @@ def view_data(study: Study, described: Ints) -> dict[str, Any]:
 def _map(study: Study, layout: Layout, described: Ints) -> dict[str, Any]:
     cells_a_side = math.ceil(max(layout.rows, layout.columns) / SQUARES)
     rows, columns = (math.ceil(size / cells_a_side) for size in (layout.rows, layout.columns))
-    drawn = np.flatnonzero(layout.cell >= 0)
-    row, column = np.divmod(layout.cell[drawn].astype(np.int64), layout.columns)
-    square = row // cells_a_side * columns + column // cells_a_side
+    row, column = np.divmod(layout.cell.astype(np.int64), layout.columns)
+    of_state = np.where(layout.cell < 0, -1, row // cells_a_side * columns + column // cells_a_side)
+    drawn = np.flatnonzero(of_state >= 0)
+    square = of_state[drawn]
     view = _squares(study, drawn, square, rows, columns, across=cells_a_side)
     count = np.bincount(square, minlength=rows * columns)
     return view | {
@@ -60,14 +61,8 @@ def _map(study: Study, layout: Layout, described: Ints) -> dict[str, Any]:
         "crowded": bool(cells_a_side == 1 and count.max() > 1),
         "text": list(layout.text) if cells_a_side == 1 else None,
         "compass": pack(_compass(study.mdp, layout, described)),
-        "square": pack(_square_of(layout, described, cells_a_side, columns)),
+        "square": pack(of_state[described]),  # −1 for those that are not drawn
     }
-
-
-def _square_of(layout: Layout, states: Ints, cells_a_side: int, columns: int) -> Ints:
-    """The square that each of the described states is drawn in; −1 for those that are not drawn."""
-    row, column = np.divmod(layout.cell[states].astype(np.int64), layout.columns)
-    return np.where(layout.cell[states] < 0, -1, row // cells_a_side * columns + column // cells_a_side)
 
 
 def _mosaic(study: Study) -> dict[str, Any]:

@@ -55,7 +55,9 @@ def facts(study: Study) -> list[dict[str, str]]:
     if assured.policy is not None and has_rewards(study.mdp):
         result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.budget:,} damage"))
     if assured.policy is not None:
-        result.append(_fact("Runs that overspend", percent(0.0), _proved(study)))
+        learned = "none in the model, which was learned from samples"
+        proved = learned if study.mdp.origin.counted else "none, ever: it is proved"
+        result.append(_fact("Runs that overspend", percent(0.0), proved))
     if (
         expected.evaluation is not None
         and expected.evaluation.exceeds(study.budget) > TINY
@@ -94,8 +96,7 @@ def _fact(label: str, value: str, note: str) -> dict[str, str]:
 
 
 def _limit(plan: Plan) -> str:
-    if not isinstance(plan.constraint, Expected):
-        raise TypeError(f"only a constraint on the average has a limit; got {plan.constraint!r}")
+    assert isinstance(plan.constraint, Expected)
     return f"{plan.constraint.limit:,.12g}"
 
 
@@ -150,8 +151,10 @@ def _about_others(study: Study) -> list[str]:
 
 def _allowed(plan: Plan, study: Study) -> str:
     """What a plan may do, and how much damage it takes where that is less than it may."""
-    if not isinstance(plan.constraint, Expected) or plan.evaluation is None:
-        return f"A plan that may exceed {study.budget:,} with probability {_risk(plan)}"
+    if isinstance(plan.constraint, Chance):
+        return f"A plan that may exceed {study.budget:,} with probability {percent(plan.constraint.risk)}"
+    assert isinstance(plan.constraint, Expected)
+    assert plan.evaluation is not None  # as for all plans that are told about
     taken = plan.evaluation.discounted_damage
     slack = f", and takes {show(taken)}," if taken < plan.constraint.limit - ROUNDED else ""
     return f"A plan that may take {_limit(plan)}{_discounted(study)} damage on average{slack}"
@@ -160,12 +163,6 @@ def _allowed(plan: Plan, study: Study) -> str:
 def _discounted(study: Study) -> str:
     """With a discount, an average counts damage as it counts rewards."""
     return "" if study.discount == 1 else " discounted"
-
-
-def _risk(plan: Plan) -> str:
-    if not isinstance(plan.constraint, Chance):
-        raise TypeError(f"only a chance constraint has a risk; got {plan.constraint!r}")
-    return percent(plan.constraint.risk)
 
 
 def _difference(plan: Plan, assured: Plan) -> str:
@@ -179,12 +176,6 @@ def _excess(over: float, study: Study) -> str:
     if over < TINY:
         return f"exceeds {study.budget:,} in {'no run' if over <= 0 else 'almost no run'} either"
     return f"exceeds {study.budget:,} in {percent(over)} of its runs"
-
-
-def _proved(study: Study) -> str:
-    return (
-        "none in the model, which was learned from samples" if study.mdp.origin.learned else "none, ever: it is proved"
-    )
 
 
 def _about_learning(study: Study) -> list[str]:

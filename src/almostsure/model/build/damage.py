@@ -31,6 +31,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
+import numpy as np
+
 from almostsure.errors import ModelError, UnknownName
 
 RULES = MappingProxyType(
@@ -154,14 +156,10 @@ def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, termina
     return int(int(s2) in holes and int(s) not in holes)
 
 
-def _frozen_lake(lake: Any) -> Damage:
-    """By the map, not by the reward as in RULES: a lake may be made with rewards of its own."""
-    return partial(_into_hole, frozenset(at for at, cell in enumerate(lake.desc.ravel().tolist()) if cell == b"H"))
-
-
 # These make functions that can be pickled, as environments may be; lambdas cannot.
 KNOWN: dict[str, Callable[[Any], Damage]] = {
-    "FrozenLakeEnv": _frozen_lake,
+    # By the map, not by the reward as in RULES: a lake may be made with rewards of its own.
+    "FrozenLakeEnv": lambda lake: partial(_into_hole, frozenset(np.flatnonzero(lake.desc.ravel() == b"H").tolist())),
     "CliffWalkingEnv": lambda _: DamageRule(RULES["CliffWalking"]),
     "TaxiEnv": lambda _: DamageRule(RULES["Taxi"]),
 }

@@ -276,6 +276,7 @@ class _Terrain:
         allowed = self.exits[living]
         to = targets[allowed].ravel()
         per_state = np.count_nonzero(allowed, axis=1) * weights.size
+        places, named = divmod(cells, self.columns), cells.size <= MOST_NAMES
         return from_transitions(
             np.repeat(state[living], per_state),
             np.repeat(np.tile(np.arange(4, dtype=np.uint8), (living.size, 1))[allowed], weights.size),
@@ -287,7 +288,7 @@ class _Terrain:
             terminal=state[cells[self.terminal[cells]]],
             initial=self.start[cells] / np.count_nonzero(self.start),
             action_names=DIRECTIONS,
-            state_names=self._names(cells),
+            state_names=[f"r{row}c{column}" for row, column in zip(*places, strict=True)] if named else None,
             layout=Layout(rows=self.rows, columns=self.columns, cell=cells, text=text),
         )
 
@@ -318,11 +319,6 @@ class _Terrain:
             to = to_row * self.columns + np.clip(column + right, 0, self.columns - 1)
             result[direction] = np.where(self.wall[to], row * self.columns + column, to)
         return result
-
-    def _names(self, cells: Ints) -> list[str] | None:
-        if cells.size > MOST_NAMES:
-            return None
-        return [f"r{row}c{column}" for row, column in zip(*divmod(cells, self.columns), strict=True)]
 
 
 # ---------------------------------------------------------------------- a large family

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -277,7 +276,7 @@ def _assemble(
     if count in ends:
         options |= {"num_states": count + 1, "end": count}
         options["state_names"] = state_names and distinct([*state_names, "end"])
-        options["layout"] = layout and replace(layout, cell=np.append(layout.cell, np.int32(-1)))
+        options["layout"] = layout and layout.with_more_states(1)
     return build(columns[:6], **options)
 
 

@@ -22,18 +22,14 @@ def facts(mdp: MDP) -> list[tuple[str, str]]:
     damaging = int(np.count_nonzero(mdp.damage))
     actions = np.diff(mdp.choice_ptr)
     per_state = f"{actions.min()}" if actions.min() == actions.max() else f"{actions.min()}–{actions.max()}"
+    names = mdp.action_names or ()
+    some = ", ".join([*map(shown, names[:6]), *["…"] * (len(names) > 6)])
     share = f"{damaging / mdp.num_outcomes:.1%}"
     return [
-        ("actions", f"{mdp.num_actions} ({per_state} per state)" + _some_names(mdp.action_names)),
+        ("actions", f"{mdp.num_actions} ({per_state} per state)" + (some and f": {some}")),
         ("damage", f"{damaging:,} of the outcomes hurt ({share}), by at most {mdp.max_damage}"),
         ("reward", f"{mdp.reward.min():g} … {mdp.reward.max():g}"),
         ("terminal", f"{int(np.count_nonzero(mdp.is_terminal())):,} of the states"),
         ("memory", f"{mdp.nbytes / 2**20:,.2f} MiB ({mdp.nbytes / mdp.num_outcomes:.1f} bytes per outcome)"),
         ("identity", mdp.fingerprint[:16]),
     ]
-
-
-def _some_names(names: tuple[str, ...] | None) -> str:
-    if names is None:
-        return ""
-    return f": {', '.join(map(shown, names[:6]))}{', …' if len(names) > 6 else ''}"

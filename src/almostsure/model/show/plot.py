@@ -35,7 +35,8 @@ def plot_map(mdp: MDP, ax: Axes | None, texts: Sequence[str] | None = None, titl
     height, width = len(rows), len(rows[0])
     axes = axes_for(ax, min(12.0, 1 + CELL * width), min(12.0, 1 + CELL * height))
     picture = [[_colour(state, character) for state, character in row] for row in rows]
-    axes.imshow(np.array([[_rgb(colour) for colour in row] for row in picture]), interpolation="nearest")
+    pixels = [[list(bytes.fromhex(colour[1:])) for colour in row] for row in picture]
+    axes.imshow(np.array(pixels, np.uint8), interpolation="nearest")
     if max(height, width) <= LARGEST:
         for y, row in enumerate(rows):
             for x, (state, character) in enumerate(row):
@@ -56,7 +57,3 @@ def _colour(state: int, character: str) -> str:
     if character == "X":
         return TRAP
     return HAZARDS.get(character, "#a63c06" if character in "456789" else FLOOR)
-
-
-def _rgb(colour: str) -> tuple[float, ...]:
-    return tuple(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))

@@ -140,15 +140,11 @@ def _built(request: dict[str, Any], shown: str, limit: Limits) -> tuple[Umb, dic
     """The model as a UMB file; where Storm has not looked at sums, they have been looked at."""
     notes = run_storm(request, shown, limit)
     umb = Umb(os.path.join(request["folder"], "model.umb"), shown=shown)
-    if notes.get("unchecked") and _off(umb) > ROUNDING:
-        run_storm(request | {"exact": True}, shown, limit)  # which raises, unless the sums are right after all
+    if notes.get("unchecked"):
+        sums = np.add.reduceat(umb.probability(), umb.outcome_ptr()[:-1])
+        if np.abs(sums - 1).max() > ROUNDING:
+            run_storm(request | {"exact": True}, shown, limit)  # which raises, unless the sums are right after all
     return umb, notes
-
-
-def _off(umb: Umb) -> float:
-    """By how much the probabilities of a choice miss 1, at most."""
-    sums = np.add.reduceat(umb.probability(), umb.outcome_ptr()[:-1])
-    return float(np.abs(sums - 1).max())
 
 
 def _check_path(shown: str) -> None:

@@ -80,7 +80,7 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
             initial=is_initial / np.count_nonzero(is_initial),
             action_names=action_names,
             state_names=file.state_names,
-            labels=_labels(umb, labels),
+            labels={name: umb.label(name) for name in labels or umb.names("label") if name != INITIAL},
             origin=Origin(
                 rewards=_rewards(umb, action, terminal),
                 variables=variables,
@@ -133,12 +133,6 @@ def _probabilities(umb: Umb, columns: Sequence[npt.NDArray[Any]], uncertain: str
     choice = umb.outcome_choices[branch]
     counts = np.bincount(choice[possible], minlength=umb.sizes.choices)
     return np.where(possible, 1 / np.maximum(counts, 1)[choice], 0.0), uncertain
-
-
-def _labels(umb: Umb, wanted: Sequence[str] | None) -> dict[str, Bools]:
-    """The labels of the file, but for that of the start."""
-    names = umb.names("label") if wanted is None else wanted
-    return {name: umb.label(name) for name in names if name != INITIAL}
 
 
 def _rewards(umb: Umb, action: Ints, terminal: Ints) -> dict[str, Floats]:

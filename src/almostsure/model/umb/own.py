@@ -128,12 +128,12 @@ def _layout(umb: Umb, described: Any) -> Layout | None:
 
 def _arrays(umb: Umb) -> Arrays:
     """The arrays, in the narrow types of models built in memory."""
-    sizes = umb.sizes
+    sizes, (ids, _) = umb.sizes, umb.actions()
     return Arrays(
         choice_ptr=umb.choice_ptr().astype(index_dtype(sizes.choices + 1)),
         outcome_ptr=umb.outcome_ptr().astype(index_dtype(sizes.outcomes + 1)),
         successor=umb.successor().astype(index_dtype(sizes.states)),
-        choice_action=_narrow_actions(umb),
+        choice_action=ids.astype(action_dtype(int(ids.max()) + 1)),
         probability=_probability(umb).astype(np.float64, copy=False),
         reward=umb.archive.array(_values("reward"), "<f8", sizes.outcomes).astype(np.float64, copy=False),
         damage=_narrow_damage(umb.archive, sizes.outcomes),
@@ -145,11 +145,6 @@ def _probability(umb: Umb) -> Floats:
     if not umb.has_intervals:
         return umb.probability()
     return umb.archive.array(f"annotations/{GROUP}/probability/branches/values.bin", "<f8", umb.sizes.outcomes)
-
-
-def _narrow_actions(umb: Umb) -> Ints:
-    ids, _ = umb.actions()
-    return ids.astype(action_dtype(int(ids.max()) + 1))
 
 
 def _narrow_damage(archive: Archive, count: int) -> npt.NDArray[np.uint8]:

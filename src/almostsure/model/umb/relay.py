@@ -8,7 +8,6 @@ import numpy as np
 
 from almostsure.model.build.transitions import build
 from almostsure.model.labels import with_more_states
-from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.naming import distinct, ranks
 from almostsure.model.origin import Origin
@@ -31,15 +30,15 @@ def with_relays(mdp: MDP) -> MDP:
     successor[extra] = count + place
     relays, onward, nothing = count + np.arange(keys.size), keys % count, np.zeros(keys.size, np.uint8)
     added = relays, nothing + np.int64(mdp.num_actions), onward, nothing + 1.0, nothing, nothing
-    columns = mdp.columns()._replace(next_state=successor)
+    columns, names = mdp.columns()._replace(next_state=successor), mdp.state_names
     return build(
         [np.append(column, more) for column, more in zip(columns, added, strict=True)],
         num_states=count + keys.size,
         initial=mdp.starts,
-        state_names=_state_names(mdp, onward),
+        state_names=names and distinct([*names, *(f"relay to {names[state]}" for state in onward)]),
         action_names=None if mdp.action_names is None else distinct([*mdp.action_names, "relay"]),
         labels=with_more_states(mdp.labels, keys.size),
-        layout=_layout(mdp, keys.size),
+        layout=mdp.layout and mdp.layout.with_more_states(keys.size),
         origin=_origin(mdp.origin, keys.size, onward),
     )
 
@@ -49,15 +48,3 @@ def _origin(origin: Origin, count: int, onward: Ints) -> Origin:
     rewards = {name: np.append(values, np.zeros(count)) for name, values in origin.rewards.items()}
     variables = {name: np.append(values, values[onward]) for name, values in origin.variables.items()}
     return replace(origin, rewards=rewards, variables=variables)
-
-
-def _state_names(mdp: MDP, onward: Ints) -> list[str] | None:
-    if mdp.state_names is None:
-        return None
-    return distinct([*mdp.state_names, *(f"relay to {mdp.state_names[state]}" for state in onward)])
-
-
-def _layout(mdp: MDP, num_relays: int) -> Layout | None:
-    if mdp.layout is None:
-        return None
-    return replace(mdp.layout, cell=np.append(mdp.layout.cell, np.full(num_relays, -1, np.int32)))

@@ -196,7 +196,8 @@ class _Evaluator:
         gain = nothing or (discounted[RETURN] if self.discount < 1 else self._return(numbers[RETURN]))
         discounted_damage = nothing or (discounted[DAMAGE] if self.discount < 1 else damage)
         damage, length = nothing or damage, nothing or length
-        ends, endless = (nothing or _share(numbers[column]) for column in (ENDS, HURTS))
+        shares = (numbers[column] for column in (ENDS, HURTS))
+        ends, endless = (nothing or share._replace(value=min(max(share.value, 0.0), 1.0)) for share in shares)
         errors = [x.error for x in (gain, damage, discounted_damage, length, ends, endless)]
         return Evaluation(
             expected_return=gain.value,
@@ -286,10 +287,6 @@ class _Evaluator:
             for damage, reached, mass in flow.left:
                 np.add.at(waiting.setdefault(level + damage, np.zeros(size)), moves.position(reached), mass)
         return np.array(ended), float(sum(x.sum() for x in waiting.values()))
-
-
-def _share(number: Number) -> Number:
-    return Number(min(max(number.value, 0.0), 1.0), number.error)
 
 
 def _outwards(value: float, error: float) -> float:

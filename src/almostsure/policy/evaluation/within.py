@@ -16,7 +16,7 @@ import numpy as np
 
 from almostsure.errors import NoSafeAction
 from almostsure.model.arrays import spans
-from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.mdp import Floats, Ints
 from almostsure.policy import read
 from almostsure.policy.policy import Policy
 
@@ -99,6 +99,7 @@ def follow(policy: Policy, budget: int | None, *, levels: int | None = LEVELS) -
     mass: Floats = mdp.initial_probabilities / math.fsum(mdp.initial_probabilities)
     loss = 4 * EPSILON
     sums = np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1].astype(np.int64))
+    added = int(np.diff(mdp.outcome_ptr).max()) + int(np.diff(mdp.choice_ptr).max())  # when dividing by sums, at most
     assert policy.horizon is not None
     for steps_left in range(policy.horizon, 0, -1):
         spent, state = np.divmod(pair, mdp.num_states)
@@ -110,7 +111,7 @@ def follow(policy: Policy, budget: int | None, *, levels: int | None = LEVELS) -
         after = (damage if top is None else np.minimum(damage, top)) * mdp.num_states + mdp.successor[moved.outcome]
         pair, place = np.unique(after.astype(np.int64), return_inverse=True)
         mass = np.bincount(place, moved.mass, minlength=pair.size).astype(np.float64)
-        loss += (16 + _most_outcomes(mdp) + int(np.bincount(place, minlength=1).max())) * EPSILON
+        loss += (16 + added + int(np.bincount(place, minlength=1).max())) * EPSILON
         if budget is not None and not policy.knows_overspent:
             gone = pair // mdp.num_states > budget
             yield Left(pair[gone] // mdp.num_states, mass[gone], False, loss)
@@ -164,8 +165,3 @@ def _levels(policy: Policy, budget: int | None) -> int:
     """How many damages are told apart."""
     most = (policy.horizon or 0) * policy.mdp.max_damage + 1
     return min(most, max(LEVELS, (budget or 0) + 1))
-
-
-def _most_outcomes(mdp: MDP) -> int:
-    """The most that is added up when probabilities are divided by their sum."""
-    return int(np.diff(mdp.outcome_ptr).max()) + int(np.diff(mdp.choice_ptr).max())

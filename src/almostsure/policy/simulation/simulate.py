@@ -110,17 +110,16 @@ def simulate(
     mdp = as_model(mdp)
     mdp.require_probabilities("simulate")
     number = count("episodes", episodes, most=MAX_BUDGET)
-    require(
-        number * BYTES_PER_EPISODE, f"simulating {number:,} episodes", "Simulate fewer at a time, with different seeds."
-    )
+    fewer = "Simulate fewer at a time, with different seeds."
+    require(number * BYTES_PER_EPISODE, f"simulating {number:,} episodes", fewer)
     budget = None if budget is None else check_budget(budget)
     policy = as_policy(mdp, policy, budget=budget)
     start = policy.budget if budget is None else budget
-    tables, rules = build_tables(mdp, policy), _rules(policy, start, max_steps, discount)
     chosen = np.random.SeedSequence().generate_state(1, np.uint64)[0] if seed is None else seed
-    told = _Told(mdp, policy, start, check_seed(chosen), tables, rules)
+    rules = _rules(policy, start, max_steps, discount)
+    told = _Told(mdp, policy, start, check_seed(chosen), build_tables(mdp, policy), rules)
     try:
-        return told.episodes(_play(tables, rules, told.seed, number, crew))
+        return told.episodes(_play(told.tables, rules, told.seed, number, crew))
     except KeyboardInterrupt as stop:
         kept = told.episodes(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
         some = "nothing of it is kept" if kept is None else f"the first {len(kept):,} are the error's .kept"
