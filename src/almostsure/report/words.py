@@ -63,7 +63,7 @@ def facts(study: Study) -> list[dict[str, str]]:
         and expected.evaluation.exceeds(study.budget) > TINY
         and assured.policy is not None
     ):
-        note = f"of the runs overspend if {_limit(expected)}{_discounted(study)} is only an average"
+        note = f"of the runs overspend if {_limit(expected):,.12g}{_discounted(study)} is only an average"
         result.append(_fact("Without the guarantee", percent(expected.evaluation.exceeds(study.budget)), note))
     return result
 
@@ -95,9 +95,10 @@ def _fact(label: str, value: str, note: str) -> dict[str, str]:
     return {"label": label, "value": value, "note": note}
 
 
-def _limit(plan: Plan) -> str:
-    assert isinstance(plan.constraint, Expected)
-    return f"{plan.constraint.limit:,.12g}"
+def _limit(plan: Plan) -> float:
+    if not isinstance(plan.constraint, Expected):
+        raise TypeError(f"only a constraint on the average has a limit; got {plan.constraint!r}")
+    return plan.constraint.limit
 
 
 def _about_budget(study: Study) -> list[str]:
@@ -153,11 +154,9 @@ def _allowed(plan: Plan, study: Study) -> str:
     """What a plan may do, and how much damage it takes where that is less than it may."""
     if isinstance(plan.constraint, Chance):
         return f"A plan that may exceed {study.budget:,} with probability {percent(plan.constraint.risk)}"
-    assert isinstance(plan.constraint, Expected)
-    assert plan.evaluation is not None  # as for all plans that are told about
-    taken = plan.evaluation.discounted_damage
-    slack = f", and takes {show(taken)}," if taken < plan.constraint.limit - ROUNDED else ""
-    return f"A plan that may take {_limit(plan)}{_discounted(study)} damage on average{slack}"
+    taken = math.nan if plan.evaluation is None else plan.evaluation.discounted_damage
+    slack = f", and takes {show(taken)}," if taken < _limit(plan) - ROUNDED else ""
+    return f"A plan that may take {_limit(plan):,.12g}{_discounted(study)} damage on average{slack}"
 
 
 def _discounted(study: Study) -> str:
