@@ -146,8 +146,10 @@ def test_bad_input():
         explore(Room(), get_state=lambda env: env.at)
     with pytest.raises(ModelError, match="the environment says no damage"):
         explore("CartPole-v1", max_states=10)
-    with pytest.raises(ModelError, match=r"damage must be a whole number, 0 or more; got 0\.5"):
+    with pytest.raises(ModelError, match=r"damage must be a whole number 0 … 255; got 0\.5"):
         explore(Room(), damage=lambda *_: 0.5)
+    with pytest.raises(ModelError, match=r"damage must be a whole number 0 … 255; got 'much' after action 0"):
+        explore(Room(), damage=lambda *_: "much")
     with pytest.raises(LimitReached, match="more than max_states = 5 states"):
         explore(Room(), max_states=5)
 

@@ -19,6 +19,7 @@ from almostsure.errors import ArgumentError, ModelError
 from almostsure.learn.copies import Chance, Frozen
 from almostsure.learn.sampling.crew import uninterrupted
 from almostsure.model.build.damage import Damage, known_damage
+from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 
 PLAYS = 4  # of every action in every state
 WALK = 50  # steps at random from every state, where choices were sampled
@@ -200,9 +201,10 @@ class Simulator:
             raise ModelError(
                 "the environment says no damage: info has no 'damage' and no 'cost'. Pass damage, a function."
             )
-        if said != int(said) or said < 0:
-            raise ModelError(f"damage must be a whole number, 0 or more; got {said!r} after action {five[1]!r}")
-        return int(said)
+        number = as_damage(said)
+        if number is None:
+            raise ModelError(f"damage must be a whole number 0 … {MAX_DAMAGE}; got {said!r} after action {five[1]!r}")
+        return number
 
     def _snapshot(self, env: Any) -> Frozen:
         thing, what, remedy = env, "the environment", "Pass get_state and set_state."

@@ -163,17 +163,8 @@ class DeepAgent:
 
 def agent_of(ppo: Any, on: TrainingEnv) -> DeepAgent:
     """The network with what it was trained on."""
-    record = on.record
-    return DeepAgent(
-        ppo=ppo,
-        shield=on.shield,
-        budget=on.budget,
-        settings=on.settings,
-        observe=on.observe,
-        ends=np.array(record.ends, np.int64),
-        returns=np.array(record.returns, np.float64),
-        damages=np.array(record.damages, np.int64),
-    )
+    known = {"shield": on.shield, "budget": on.budget, "settings": on.settings, "observe": on.observe}
+    return DeepAgent(ppo=ppo, **known, **on.record.columns())  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------- reading files

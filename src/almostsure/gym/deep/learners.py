@@ -44,15 +44,9 @@ def run(
     on = of_model(mdp, budget, regime, settings.for_steps(steps), shield=shield, features=features)
     ppo = build(on, seed=seed, device="cpu")
     learn(ppo, on, total_timesteps=steps)
-    env, record = on.env, on.record
-    env.finish()
-    return Training(
-        policy=deployed(ppo, mdp, budget, regime, env.features),
-        ends=np.array(record.ends, np.int64),
-        returns=np.array(record.returns),
-        damages=np.array(record.damages, np.int64),
-        restricted_steps=env.restricted_steps,
-    )
+    on.env.finish()
+    policy = deployed(ppo, mdp, budget, regime, on.env.features)
+    return Training(policy=policy, restricted_steps=on.env.restricted_steps, **on.record.columns())
 
 
 def deployed(ppo: Any, mdp: MDP, budget: int, regime: Regime, features: Features) -> Policy:

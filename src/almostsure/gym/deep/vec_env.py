@@ -43,6 +43,11 @@ class Record:
     damages: list[int] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
 
+    def columns(self) -> dict[str, Any]:
+        """What a training keeps of them, as arrays."""
+        kinds = {"ends": np.int64, "returns": np.float64, "damages": np.int64}
+        return {name: np.array(getattr(self, name), kind) for name, kind in kinds.items()}
+
 
 @final
 class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped here

@@ -6,7 +6,8 @@ each remaining budget 0 … budget and a last one for the overspent.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, final
+from abc import ABC, abstractmethod
+from typing import NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,59 +35,38 @@ class Step(NamedTuple):
     damage: int
 
 
-class Allowance(Protocol):
-    """Says what is allowed, and may learn."""
+class Allowance(ABC):
+    """Says what is allowed, and may learn; what learns nothing need not say so."""
 
+    mdp: MDP
     budget: int
     layers: int
-    watches: bool  # whether it wants to see every new outcome at once
+    watches: bool = False  # whether it wants to see every new outcome at once
 
+    @abstractmethod
     def table(self) -> Bools:
         """What is allowed now, [layers, num_choices]."""
-        ...
 
-    def watch(self, step: Step, remaining: int, clock: int) -> None:
-        """Take in an outcome that was new at that time, with ``remaining`` left before it."""
-        ...
-
-    def repeat(self, step: Step, times: int) -> None:
-        """Take in that an outcome was seen again."""
-        ...
-
-    def finish(self, clock: int) -> None:
-        """Training is over."""
-        ...
-
-    def completed(self, allowed: Bools) -> Bools:
-        """What a deployed policy may do, [layers, num_choices]."""
-        ...
-
+    @abstractmethod
     def policy(self, probability: Floats) -> Policy:
         """The policy of these probabilities, [layers, num_choices]."""
-        ...
 
+    def watch(self, step: Step, remaining: int, clock: int) -> None:  # noqa: B027
+        """Take in an outcome that was new at that time, with ``remaining`` left before it."""
 
-class _Unwatching:
-    """What allowances that learn nothing have in common."""
+    def repeat(self, step: Step, times: int) -> None:  # noqa: B027
+        """Take in that an outcome was seen again."""
 
-    watches = False
-
-    def watch(self, step: Step, remaining: int, clock: int) -> None:
-        """Nothing is new to it."""
-
-    def repeat(self, step: Step, times: int) -> None:
-        """It does not count."""
-
-    def finish(self, clock: int) -> None:
-        """There is nothing to finish."""
+    def finish(self, clock: int) -> None:  # noqa: B027
+        """Training is over."""
 
     def completed(self, allowed: Bools) -> Bools:
-        """Something is allowed everywhere as it is."""
+        """What a deployed policy may do, [layers, num_choices]: by default something is allowed everywhere as it is."""
         return allowed
 
 
 @final
-class Everything(_Unwatching):
+class Everything(Allowance):
     """No limits; with ``sees_budget`` false the budget is not even looked at."""
 
     def __init__(self, ground: Playground, budget: int, *, sees_budget: bool) -> None:
@@ -103,7 +83,7 @@ class Everything(_Unwatching):
 
 
 @final
-class OneStep(_Unwatching):
+class OneStep(Allowance):
     """The one-step mask (:mod:`almostsure.learn.learners.baselines`): of the model, or of the damages seen so far."""
 
     def __init__(self, ground: Playground, budget: int) -> None:
@@ -126,7 +106,7 @@ class OneStep(_Unwatching):
 
 
 @final
-class Shielded:
+class Shielded(Allowance):
     """What a shield allows: an exact one, a learned one, or one that goes on learning.
 
     An exact shield's policy says nothing where nothing is safe.  Any other shield may be wrong, so that what its

@@ -7,6 +7,7 @@ be sampled (:mod:`almostsure.learn.sampling.samplers`).
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -14,12 +15,12 @@ from typing import Any, final
 
 from almostsure.arguments import check_discount, check_positive, check_real, count, one_of
 from almostsure.errors import ArgumentError, ModelMismatch
-from almostsure.learn.learners.allowance import Everything, OneStep, Shielded
+from almostsure.learn.learners.allowance import Allowance, Everything, OneStep, Shielded
 from almostsure.learn.learners.baselines import saute_penalty
 from almostsure.learn.learners.session import PLAIN_WORK, train
 from almostsure.learn.learners.steps import EXPLORE, Rules
 from almostsure.learn.learners.training import Learner, Training
-from almostsure.learn.learners.world import playground
+from almostsure.learn.learners.world import Playground, playground
 from almostsure.learn.online import OnlineShield
 from almostsure.model.build.examples import example
 from almostsure.model.mdp import MDP
@@ -33,9 +34,35 @@ AnyShield = Shield | OnlineShield | RiskShield
 Given = AnyShield | Callable[[Any], AnyShield] | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Q(ABC):
+    """Q-learning with some allowance."""
+
+    name: str
+    max_steps: int = MAX_STEPS
+
+    def __post_init__(self) -> None:
+        count("max_steps", self.max_steps)
+
+    def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
+        """Train for ``steps`` steps."""
+        ground, allowance = self.inside(world, budget)
+        rules = Rules(allowance.budget, steps, self.max_steps, **self.rules(ground))
+        return train(ground, allowance, rules, seed=seed)
+
+    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+        """Where to play, and what is allowed there: everything, whatever is left."""
+        ground = playground(world)
+        return ground, Everything(ground, budget, sees_budget=False)
+
+    def rules(self, ground: Playground) -> dict[str, Any]:
+        """What else tells this learner from others."""
+        return {}
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
-class ShieldedQ:
+class ShieldedQ(_Q):
     """Q-learning on (state, remaining) that never sees an action which the shield refuses.
 
     Parameters
@@ -64,45 +91,37 @@ class ShieldedQ:
 
     name: str = "shielded Q-learning"
     shield: Given = None
-    max_steps: int = MAX_STEPS
     explore: float = EXPLORE
     discount: float = 1.0
     replays: int = 0
 
     def __post_init__(self) -> None:
-        count("max_steps", self.max_steps)
+        super().__post_init__()
         count("replays", self.replays, least=0)
         if not 0 <= check_real("explore", self.explore) <= 1:
             raise ArgumentError(f"explore must be a share, 0 … 1; got {self.explore!r}")
         check_discount(self.discount)
 
-    def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
-        """Train for ``steps`` steps."""
+    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+        """What the shield allows; with a risk, everything in the model inside the shield."""
         ground = playground(world)
         if self.replays and ground.model is None:
             raise ArgumentError("replays must be 0 where there is no model to play in, only something to sample")
         shield = self.shield(world) if callable(self.shield) else self.shield
-        allowance: Everything | Shielded
-        if isinstance(shield, RiskShield):
-            inside = inside_of(shield, ground.model, budget)
-            ground = replace(playground(inside.mdp), same=inside.outcomes(shield.mdp))
-            allowance = Everything(ground, budget, sees_budget=False)
-        else:
-            allowance = Shielded(ground, budget, shield)
-        rules = Rules(
-            allowance.budget,
-            steps,
-            self.max_steps,
-            explore=float(self.explore),
-            discount=float(self.discount),
-            replays=self.replays,
-        )
-        return train(ground, allowance, rules, seed=seed)
+        if not isinstance(shield, RiskShield):
+            return ground, Shielded(ground, budget, shield)
+        risked = inside_of(shield, ground.model, budget)
+        ground = replace(playground(risked.mdp), same=risked.outcomes(shield.mdp))
+        return ground, Everything(ground, budget, sees_budget=False)
+
+    def rules(self, ground: Playground) -> dict[str, Any]:
+        """How it explores and learns."""
+        return {"explore": float(self.explore), "discount": float(self.discount), "replays": self.replays}
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class UnconstrainedQ:
+class UnconstrainedQ(_Q):
     """Q-learning on states; damage is not looked at.
 
     Parameters
@@ -118,21 +137,11 @@ class UnconstrainedQ:
     """
 
     name: str = "unconstrained Q-learning"
-    max_steps: int = MAX_STEPS
-
-    def __post_init__(self) -> None:
-        count("max_steps", self.max_steps)
-
-    def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
-        """Train for ``steps`` steps."""
-        ground = playground(world)
-        allowance = Everything(ground, budget, sees_budget=False)
-        return train(ground, allowance, Rules(allowance.budget, steps, self.max_steps), seed=seed)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class LagrangianQ:
+class LagrangianQ(_Q):
     """Q-learning on states with a price of damage, which rises while an episode takes more than ``budget`` on average.
 
     Return and damage have a table each, so that a new price acts at once.  It aims at E[damage] ≤ budget.
@@ -152,24 +161,20 @@ class LagrangianQ:
     """
 
     name: str = "Lagrangian Q-learning"
-    max_steps: int = MAX_STEPS
     price_rate: float = 0.1
 
     def __post_init__(self) -> None:
-        count("max_steps", self.max_steps)
+        super().__post_init__()
         check_positive("price_rate", self.price_rate)
 
-    def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
-        """Train for ``steps`` steps."""
-        ground = playground(world)
-        allowance = Everything(ground, budget, sees_budget=False)
-        rules = Rules(allowance.budget, steps, self.max_steps, price_rate=float(self.price_rate))
-        return train(ground, allowance, rules, seed=seed)
+    def rules(self, ground: Playground) -> dict[str, Any]:
+        """How the price rises."""
+        return {"price_rate": float(self.price_rate)}
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class SauteQ:
+class SauteQ(_Q):
     """Q-learning on (state, remaining) with a penalty instead of the reward once the budget is overspent (Sauté RL).
 
     Parameters
@@ -185,25 +190,26 @@ class SauteQ:
     """
 
     name: str = "Sauté Q-learning"
-    max_steps: int = MAX_STEPS
     penalty: float | None = None
 
     def __post_init__(self) -> None:
-        count("max_steps", self.max_steps)
+        super().__post_init__()
         if self.penalty is not None:
             check_positive("penalty", self.penalty)
 
-    def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
-        """Train for ``steps`` steps."""
+    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+        """Everything, with an eye on what is left."""
         ground = playground(world)
-        allowance = Everything(ground, budget, sees_budget=True)
-        penalty = saute_penalty(*ground.rewards) if self.penalty is None else float(self.penalty)
-        return train(ground, allowance, Rules(allowance.budget, steps, self.max_steps, penalty=penalty), seed=seed)
+        return ground, Everything(ground, budget, sees_budget=True)
+
+    def rules(self, ground: Playground) -> dict[str, Any]:
+        """What the overspent are paid."""
+        return {"penalty": saute_penalty(*ground.rewards) if self.penalty is None else float(self.penalty)}
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class MaskedQ:
+class MaskedQ(_Q):
     """Q-learning on (state, remaining) without the actions that may overspend in their very next step.
 
     Parameters
@@ -219,16 +225,11 @@ class MaskedQ:
     """
 
     name: str = "one-step mask"
-    max_steps: int = MAX_STEPS
 
-    def __post_init__(self) -> None:
-        count("max_steps", self.max_steps)
-
-    def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
-        """Train for ``steps`` steps."""
+    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+        """What cannot overspend in the next step."""
         ground = playground(world)
-        allowance = OneStep(ground, budget)
-        return train(ground, allowance, Rules(allowance.budget, steps, self.max_steps), seed=seed)
+        return ground, OneStep(ground, budget)
 
 
 def inside_of(shield: RiskShield, mdp: MDP | None, budget: int) -> Risked:
