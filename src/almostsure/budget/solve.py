@@ -149,12 +149,7 @@ def _run(support: Support, cap: int, backend: str) -> tuple[Answer, str]:
 
 def _minimal(mdp: MDP, answer: Answer, cap: int | None, engine: str) -> MinimalBudget:
     return MinimalBudget(
-        mdp=mdp,
-        of_state=answer.of_state,
-        of_choice=answer.of_choice,
-        rank=answer.rank,
-        cap=cap,
-        engine=engine,
+        mdp=mdp, of_state=answer.of_state, of_choice=answer.of_choice, rank=answer.rank, cap=cap, engine=engine
     )
 
 

@@ -15,15 +15,7 @@ if TYPE_CHECKING:
     from almostsure.model.files import load
     from almostsure.model.layout import Layout
     from almostsure.model.mdp import MDP, Outcome
-    from almostsure.model.monitors import (
-        ENDED,
-        FORBIDDEN,
-        Automaton,
-        Monitor,
-        Refill,
-        SecondBudget,
-        Steps,
-    )
+    from almostsure.model.monitors import ENDED, FORBIDDEN, Automaton, Monitor, Refill, SecondBudget, Steps
     from almostsure.model.products import product
     from almostsure.model.show.draw import draw_map
     from almostsure.model.source import as_model

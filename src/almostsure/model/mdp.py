@@ -53,6 +53,7 @@ __all__ = [
     "MDP",
     "Arrays",
     "Bools",
+    "Columns",
     "Floats",
     "Initial",
     "Ints",

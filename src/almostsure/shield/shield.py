@@ -91,10 +91,10 @@ class Shield:
                 "For a number of steps, use HorizonShield(minimal_budget(mdp, horizon=T))."
             )
         check_never_too_small(minimal)
-        object.__setattr__(self, "minimal", minimal)
-        object.__setattr__(self, "_table", None)
-        object.__setattr__(self, "_outcomes", Outcomes(minimal.mdp))
-        object.__setattr__(self, "_known", self._outcomes.known)
+        outcomes = Outcomes(minimal.mdp)
+        parts = {"minimal": minimal, "_table": None, "_outcomes": outcomes, "_known": outcomes.known}
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
 
     @property
     def mdp(self) -> MDP:

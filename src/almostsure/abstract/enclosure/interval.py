@@ -181,14 +181,6 @@ def up(value: Floats, units: int = 1) -> Floats:
     return np.asarray(moved)
 
 
-def hull(parts: list[Interval]) -> Interval:
-    """The smallest interval that holds all of the given ones."""
-    low, high = parts[0].low, parts[0].high
-    for part in parts[1:]:
-        low, high = np.minimum(low, part.low), np.maximum(high, part.high)
-    return Interval(low, high)
-
-
 # ---------------------------------------------------------------------- arithmetic
 
 

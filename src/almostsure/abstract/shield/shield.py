@@ -11,6 +11,7 @@ its end, its rest is in the set.  Other patterns that begin on the way only add 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
@@ -55,7 +56,6 @@ class CellShield:
         words = minimal.abstraction.patterns.words
         self.carries: tuple[str, ...] = ("remaining", *(f"_begun{w or ''}" for w in range(words)))
         self._starts: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
-        self._harm: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]] | None = None
         patterns = minimal.abstraction.patterns
         self._moves = [
             [(q, int(patterns.rest_rest[q])) for q in range(len(patterns.rests)) if patterns.rest_first[q] == a]
@@ -252,14 +252,13 @@ class CellShield:
         """How many cells, of those that may be entered, do not say whether entering them hurts."""
         if self.abstraction.goal is not None or self.abstraction.unsafe is None or not budget:
             return 0
-        least, most = self._harms()
+        least, most = self._harms
         return int(np.count_nonzero((least != most) & (self.minimal.of_state <= budget)))
 
+    @cached_property
     def _harms(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
         """The least and the largest damage of entering each cell."""
-        if self._harm is None:
-            self._harm = harm_range(self.abstraction)
-        return self._harm
+        return harm_range(self.abstraction)
 
     def _known_damage(self, cells: Ints, reached: Ints) -> npt.NDArray[np.float64]:
         """The damage of steps, where the cells say it."""
@@ -270,7 +269,7 @@ class CellShield:
         if abstraction.unsafe is None:
             return np.zeros(reached.size)
         at = np.minimum(reached, abstraction.num_cells - 1)
-        least, most = (bound[at] for bound in self._harms())
+        least, most = (bound[at] for bound in self._harms)
         unclear = (least != most) | (reached >= abstraction.num_cells)
         if unclear.any():
             where = self.space.describe_state(int(reached[np.argmax(unclear)]))

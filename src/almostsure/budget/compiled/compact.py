@@ -10,16 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from almostsure.budget.compiled.parts import (
-    ALIVE,
-    DAMAGE_BITS,
-    DAMAGE_MASK,
-    DOOMED,
-    INFINITE,
-    MANY,
-    NOWHERE,
-    unsigned,
-)
+from almostsure.budget.compiled.parts import ALIVE, DAMAGE_BITS, DAMAGE_MASK, DOOMED, INFINITE, MANY, NOWHERE, unsigned
 from almostsure.kernels import njit
 
 

@@ -15,7 +15,7 @@ from almostsure.model.build.given import Initial, initial_distribution
 from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column, numbers
 from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
-from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
+from almostsure.model.mdp import MDP, Arrays, Columns, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.origin import PLAIN, Origin
 from almostsure.model.space import Encode
 
@@ -120,14 +120,12 @@ def build(
     count = _count_states(num_states, state_names, (s, t, ends))
     _check_values(p, r, place)
     d = _damages(hurt, place)
+    columns = Columns(s, a, t, p, r, d)
     if ends.size:
-        _check_terminal((s, a, t, p, r, d), ends, place)
-
-    columns = _possible((s, a, t, p, r, d), ends)
-    columns = _with_loops(columns, ends, count, state_names)
-    arrays = _compress(*_merge(*_sort(*columns, count)), count, normalise=normalise)
+        _check_terminal(columns, ends, place)
+    columns = _with_loops(_possible(columns, ends), ends, count, state_names)
     return MDP(
-        arrays,
+        _compress(_merge(_sort(columns, count)), count, normalise=normalise),
         initial=initial_distribution(initial, count, state_names),
         state_names=state_names,
         action_names=action_names,
@@ -141,8 +139,6 @@ def build(
 
 
 # ---------------------------------------------------------------------- reading the columns
-
-Columns = tuple[Ints, Ints, Ints, Floats, Floats, npt.NDArray[np.uint8]]
 
 
 class _Place(NamedTuple):
@@ -278,13 +274,12 @@ def _possible(columns: Columns, ends: Ints) -> Columns:
 
 
 def _take(columns: Columns, index: npt.NDArray[Any]) -> Columns:
-    s, a, t, p, r, d = columns
-    return s[index], a[index], t[index], p[index], r[index], d[index]
+    return Columns(*(column[index] for column in columns))
 
 
 def _with_loops(columns: Columns, ends: Ints, count: int, names: Sequence[str] | None) -> Columns:
     """Give each terminal state without outcomes its self-loop, and check that every state has a choice."""
-    s, a, t, p, r, d = columns
+    s = columns.state
     _check_enough(s, ends, count, names)
     has = np.zeros(count, np.bool_)
     has[s] = True
@@ -295,10 +290,8 @@ def _with_loops(columns: Columns, ends: Ints, count: int, names: Sequence[str] |
     if not missing.size:
         return columns
     none = np.zeros(missing.size, np.uint8)
-    return (
-        np.concatenate([s, missing]), np.concatenate([a, none]), np.concatenate([t, missing]),
-        np.concatenate([p, none + 1.0]), np.concatenate([r, none]), np.concatenate([d, none]),
-    )  # fmt: skip
+    loops = missing, none, missing, none + 1.0, none, none
+    return Columns(*(np.concatenate(pair) for pair in zip(columns, loops, strict=True)))
 
 
 def _check_enough(s: Ints, ends: Ints, count: int, names: Sequence[str] | None) -> None:
@@ -321,12 +314,13 @@ def _no_choice(state: int, more: int, names: Sequence[str] | None) -> ModelError
 # ---------------------------------------------------------------------- sorting, merging, compressing
 
 
-def _sort(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8], count: int) -> Columns:
+def _sort(columns: Columns, count: int) -> Columns:
     """Order by (state, action, successor), then ties by (damage, reward, probability); the result is new.
 
     Sorting one combined integer is several times faster than a lexsort of three columns, and most models have
     few ties, so the other columns are only looked at inside them.
     """
+    s, a, t, _, _, _ = columns
     width = int(a.max()) + 1
     if count * width * count < 2**62:
         key = s.astype(np.int64)
@@ -336,13 +330,13 @@ def _sort(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uin
         if (key[1:] < key[:-1]).any():
             order = np.argsort(key, kind="stable")  # near linear where the entries are nearly in order already
             key = key[order]
-            s, a, t, p, r, d = _take((s, a, t, p, r, d), order)
+            columns = _take(columns, order)
         same = key[1:] == key[:-1]
         del key
     else:
-        order = np.lexsort((t, a, s))
-        s, a, t, p, r, d = _take((s, a, t, p, r, d), order)
-        same = (s[1:] == s[:-1]) & (a[1:] == a[:-1]) & (t[1:] == t[:-1])
+        columns = _take(columns, np.lexsort((t, a, s)))
+        same = np.logical_and.reduce([column[1:] == column[:-1] for column in columns[:3]])
+    s, a, t, p, r, d = columns
     r = r + 0.0  # −0.0 becomes 0.0, so that equal content has equal bytes
     if same.any():
         p, d = p.copy(), d.copy()  # they may still be the caller's
@@ -350,23 +344,23 @@ def _sort(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uin
         group = np.cumsum(~np.append(False, same))[tied]
         order = tied[np.lexsort((p[tied], r[tied], d[tied], group))]
         p[tied], r[tied], d[tied] = p[order], r[order], d[order]
-    return s, a, t, p, r, d
+    return Columns(s, a, t, p, r, d)
 
 
-def _merge(s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8]) -> Columns:
+def _merge(columns: Columns) -> Columns:
     """Add up the probabilities of entries that agree in everything else."""
+    s, a, t, p, r, d = columns
     same = np.ones(s.size - 1, np.bool_)
     for values in (t, a, s, d, r):
         same &= values[1:] == values[:-1]
     if not same.any():
-        return s, a, t, p, r, d
+        return columns
     first = np.flatnonzero(np.append(True, ~same))
-    return s[first], a[first], t[first], np.add.reduceat(p, first), r[first], d[first]
+    return _take(columns, first)._replace(probability=np.add.reduceat(p, first))
 
 
-def _compress(
-    s: Ints, a: Ints, t: Ints, p: Floats, r: Floats, d: npt.NDArray[np.uint8], count: int, *, normalise: bool
-) -> Arrays:
+def _compress(columns: Columns, count: int, *, normalise: bool) -> Arrays:
+    s, a, t, p, r, d = columns
     starts = np.flatnonzero(np.append(True, (s[1:] != s[:-1]) | (a[1:] != a[:-1])))
     outcome_ptr: Ints = np.append(starts, s.size).astype(index_dtype(s.size + 1))
     choice_ptr: Ints = offsets(s[starts], count).astype(index_dtype(starts.size + 1))

@@ -76,8 +76,7 @@ def _check_offsets(name: str, ptr: npt.NDArray[Any], length: int, owner: str, it
         at = int(np.argmax(bad))
         more = int(np.count_nonzero(bad)) - 1
         raise ModelError(
-            f"every {owner} must have at least one {item}; {owner} {at} has none{and_more(more, owner)}.",
-            **{owner: at},
+            f"every {owner} must have at least one {item}; {owner} {at} has none{and_more(more, owner)}.", **{owner: at}
         )
 
 

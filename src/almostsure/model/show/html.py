@@ -27,15 +27,8 @@ MOST_LOOKED_AT = 1_000_000  # outcomes; of a larger model only the sizes are sho
 MOST_LEVELS = 12
 LONGEST = 60  # characters of a name
 ROCK, FLOOR, HAZARD, MARK = "#6b6f76", "#efe9dc", "#abd9e9", "#f6e58d"
-SHADES = (
-    "#ffffd9",
-    "#edf8b1",
-    "#c7e9b4",
-    "#7fcdbb",
-    "#41b6c4",
-    "#1d91c0",
-    "#225ea8",
-)  # light to dark, colour-blind-safe
+# Light to dark, safe for the colour-blind.
+SHADES = ("#ffffd9", "#edf8b1", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8")
 DARK_FROM = 5  # of the shades: white ink
 NEVER = "#4a1530"
 INK, PAPER = "#1c1c1c", "#ffffff"

@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -141,18 +140,19 @@ class _Explicit(_Source):
             model, notes = stormpy.build_model_from_drn[number](path, options=options), {"uncertain": "interval"}
         else:
             model, notes = stormpy.build_model_from_drn(path, options=options), {}
-        known = set(model.labeling.get_labels())
+        known = {"label": sorted(model.labeling.get_labels())}
         for text in self.request["conditions"].values():
             labels = re.findall(r'"(\w+)"', text)
             if labels and text != f'"{labels[0]}"':
-                self.formulas[text] = self._checked(text, labels, known)
+                _check_labels(labels, known)
+                self.formulas[text] = self.formula(text)
         return model, notes
 
-    def _checked(self, text: str, labels: Iterable[str], known: set[str]) -> Any:
-        for label in labels:
-            if label not in known:
-                raise Problem("name", what="label", name=label, names={"label": sorted(known)})
-        return self.formula(text)
+
+def _check_labels(labels: list[str], names: dict[str, list[str]]) -> None:
+    for label in labels:
+        if label not in names["label"]:
+            raise Problem("name", what="label", name=label, names=names)
 
 
 def _unpacked(path: str, folder: str) -> str:
@@ -221,7 +221,7 @@ class _Program(_Source):
         kinds = ("label",) if role == "goal" else tuple(self.names)
         if text in BUILT_IN or any(text in self.names[kind] for kind in kinds):
             return
-        self._check_labels(re.findall(r'"(\w+)"', text))
+        _check_labels(re.findall(r'"(\w+)"', text), self.names | {"label": [*self.names["label"], *BUILT_IN]})
         if re.fullmatch(r'"\w+"', text):
             return
         if text in self.properties:
@@ -264,12 +264,6 @@ class _Program(_Source):
         """Without Storm's own names for parts of conditions."""
         visible = {*self.names["label"], *self.formulas, *BUILT_IN}
         return [name for name in super().add_labels(model) if name in visible]
-
-    def _check_labels(self, labels: Iterable[str]) -> None:
-        known = [*self.names["label"], *BUILT_IN]
-        for label in labels:
-            if label not in known:
-                raise Problem("name", what="label", name=label, names=self.names | {"label": known})
 
     def _identifiers(self) -> list[str]:
         manager = self.program.expression_manager

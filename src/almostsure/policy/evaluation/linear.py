@@ -29,6 +29,7 @@ its sum.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -95,9 +96,7 @@ class Leaking:
     def __init__(self, row: Ints, column: Ints, weight: Wide, leak: Wide) -> None:
         beside = row != column
         self.size = leak.high.size
-        self._row, self._column, self._weight, self._leak = row[beside], column[beside], weight[beside], leak
-        self._eliminated: Eliminated | None = None
-        self._refining: Refining | None = None
+        self._system = row[beside], column[beside], weight[beside], leak
 
     def solve(self, right: Wide, slack: Floats) -> Solved:
         """Solve for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
@@ -112,28 +111,26 @@ class Leaking:
 
     def _solve(self, right: Wide, slack: Floats) -> Solved:
         if self.size <= ELIMINATED:
-            return self._elimination().solve(right, slack)
-        found = self._refinement().solve(right, slack)
+            return self._elimination.solve(right, slack)
+        found = self._refinement.solve(right, slack)
         is_good = (found.error <= GOOD * np.abs(found.value.high).max(axis=0, initial=0.0) + NOTHING).all()
-        return found if is_good or self.size > ELIMINATED_LAST else self._elimination().solve(right, slack)
+        return found if is_good or self.size > ELIMINATED_LAST else self._elimination.solve(right, slack)
 
     def visits(self, mass: Floats) -> Visits:
         """How often each state is visited when the states are entered with these masses."""
         if self.size <= ELIMINATED:
-            return self._elimination().visits(mass)
-        found = self._refinement().visits(mass)
+            return self._elimination.visits(mass)
+        found = self._refinement.visits(mass)
         is_good = found.lost <= CLOSE * mass.sum()
-        return found if is_good or self.size > ELIMINATED_LAST else self._elimination().visits(mass)
+        return found if is_good or self.size > ELIMINATED_LAST else self._elimination.visits(mass)
 
+    @cached_property
     def _elimination(self) -> Eliminated:
-        if self._eliminated is None:
-            self._eliminated = Eliminated(self._row, self._column, self._weight, self._leak)
-        return self._eliminated
+        return Eliminated(*self._system)
 
+    @cached_property
     def _refinement(self) -> Refining:
-        if self._refining is None:
-            self._refining = Refining(self._row, self._column, self._weight, self._leak)
-        return self._refining
+        return Refining(*self._system)
 
 
 # ---------------------------------------------------------------------- elimination

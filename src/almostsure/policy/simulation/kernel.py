@@ -6,16 +6,7 @@ from typing import Any
 
 from almostsure.kernels import njit
 from almostsure.policy.simulation import streams
-from almostsure.policy.simulation.plain import (
-    ENDED,
-    OVERSPENT,
-    RESTING,
-    SILENT,
-    TRUNCATED,
-    Results,
-    Rules,
-    Tables,
-)
+from almostsure.policy.simulation.plain import ENDED, OVERSPENT, RESTING, SILENT, TRUNCATED, Results, Rules, Tables
 
 mix = njit(cache=True, inline="always")(streams.mix)
 uniform = njit(cache=True, inline="always")(streams.uniform)

@@ -68,13 +68,7 @@ def allowed(state: int, remaining: int, risk: float, steps_left: int | None = No
 
 
 def risk_after(
-    state: int,
-    remaining: int,
-    risk: float,
-    action: int,
-    next_state: int,
-    damage: int,
-    steps_left: int | None = None,
+    state: int, remaining: int, risk: float, action: int, next_state: int, damage: int, steps_left: int | None = None
 ) -> float:
     """The risk that is left after an allowed action led to a state and did some damage."""
     table, s, left, rho, steps = _place(state, remaining, risk, steps_left)
