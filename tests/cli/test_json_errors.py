@@ -94,7 +94,7 @@ FOR_ONE = (
 
 @pytest.mark.parametrize("command", READING)
 def test_whatever_happens_while_a_model_is_read(command: str, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = "almostsure.cli.options.as_model"
+    reads = "almostsure.cli.task.as_model"
     if command == "check":  # which reads the model in a process of its own
         reads = "almostsure.cli.commands.check.subprocess.run"
     for error, code in (*FOR_ALL, *(FOR_ONE if command == "budget" else ())):

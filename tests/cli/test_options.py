@@ -11,8 +11,9 @@ import almostsure as asure
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli.commands.check import run_checker
 from almostsure.cli.commands.learn import LEARNERS
-from almostsure.cli.options import Task, complete_action, complete_learner, complete_model, complete_state
+from almostsure.cli.options import complete_learner, complete_model
 from almostsure.cli.output import budget_column
+from almostsure.cli.task import Task, complete_action, complete_state
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 
 PROGRAM = """mdp
@@ -43,7 +44,7 @@ def test_completion_of_an_unknown_model_offers_nothing() -> None:
 
 
 def test_environments_of_this_package_are_registered_when_they_are_asked_for() -> None:
-    code = "from almostsure.cli.options import Task; print(Task('models', 'gym:almostsure/Paper-v0').mdp)"
+    code = "from almostsure.cli.task import Task; print(Task('models', 'gym:almostsure/Paper-v0').mdp)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("<MDP: 2 states")
 

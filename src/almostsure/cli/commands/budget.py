@@ -13,8 +13,9 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.maps import budgets_look, draw_maps
-from almostsure.cli.options import Task, about_model, action_of, check_output, state_of, word
+from almostsure.cli.options import check_output, word
 from almostsure.cli.output import MOST, bar, budget_column, clean, facts, heading, need, needs, next_step, say, table
+from almostsure.cli.task import Task, about_model, action_of, complete_action, complete_state, state_of
 from almostsure.files import TENSORS
 from almostsure.wording import percent
 
@@ -86,11 +87,11 @@ def explain(
     state: Annotated[
         str | None,
         typer.Argument(
-            metavar="STATE", help="Its name or number; by default the start.", autocompletion=opt.complete_state
+            metavar="STATE", help="Its name or number; by default the start.", autocompletion=complete_state
         ),
     ] = None,
     action: Annotated[
-        str | None, typer.Argument(metavar="ACTION", help="One of its actions.", autocompletion=opt.complete_action)
+        str | None, typer.Argument(metavar="ACTION", help="One of its actions.", autocompletion=complete_action)
     ] = None,
 ) -> None:
     """Explain why a state needs its budget: how the damage can be forced."""

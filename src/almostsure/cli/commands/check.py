@@ -18,8 +18,9 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.cli import checker
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
-from almostsure.cli.options import Task, about_model, as_typed, check_output, complete_result, word
+from almostsure.cli.options import check_output, complete_result, word
 from almostsure.cli.output import emit, facts, heading, next_step, say
+from almostsure.cli.task import Task, about_model, as_typed
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError, NotEnoughMemory
 from almostsure.files import UMB
 

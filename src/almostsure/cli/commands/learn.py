@@ -12,8 +12,9 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
-from almostsure.cli.options import Task, about_model, budget_of, check_output, save_figure, word
+from almostsure.cli.options import check_output, save_figure, word
 from almostsure.cli.output import described, emit, facts, heading, need, needs, next_step, say, table
+from almostsure.cli.task import Task, about_model, budget_of
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.files import TENSORS, UMB
 from almostsure.wording import number, percent

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, terrain
-from almostsure.cli.options import Task, about_model
 from almostsure.cli.output import MOST, described, emit, facts, heading, needs, next_step, table
+from almostsure.cli.task import Task, about_model
 from almostsure.model.build.damage import RULES
 from almostsure.model.build.examples import example, examples
 from almostsure.model.show.describe import facts as model_facts

@@ -12,8 +12,9 @@ import typer
 
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
-from almostsure.cli.options import Task, about_model, check_output
+from almostsure.cli.options import check_output
 from almostsure.cli.output import clean, described, emit, heading, next_step, say, table
+from almostsure.cli.task import Task, about_model
 from almostsure.files import HTML
 
 FIGURES = Path("almostsure-paper")

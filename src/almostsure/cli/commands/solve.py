@@ -11,8 +11,9 @@ import typer
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, likely_route, route_look
-from almostsure.cli.options import Task, about_model, budget_of, check_output, constraint_of, word
+from almostsure.cli.options import check_output, word
 from almostsure.cli.output import bar, budget_column, clean, facts, heading, next_step, say, table
+from almostsure.cli.task import Task, about_model, budget_of, constraint_of
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.files import TENSORS
 from almostsure.model.mdp import MDP, Floats

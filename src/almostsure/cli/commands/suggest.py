@@ -10,8 +10,9 @@ import numpy as np
 import typer
 
 from almostsure.cli import options as opt
-from almostsure.cli.options import Task, about_model, budget_of, check_output, least_budget, save_figure
+from almostsure.cli.options import check_output, save_figure
 from almostsure.cli.output import bar, budget_column, facts, heading, next_step, say, table
+from almostsure.cli.task import Task, about_model, budget_of, least_budget
 from almostsure.wording import number, percent
 
 if TYPE_CHECKING:

@@ -1,0 +1,286 @@
+"""One run of a command: which model it is about, and how a state, an action and a constraint are named."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, wraps
+from importlib import import_module
+from inspect import Parameter, Signature, signature
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+import typer
+
+from almostsure.budget.minimal import INFINITE
+from almostsure.budget.solve import minimal_budget
+from almostsure.cli.monitors import with_monitors
+from almostsure.cli.options import Constants, Cost, Damage, Goal, Json, Monitors, Reward, Scale, complete_file
+from almostsure.cli.output import described, emit
+from almostsure.errors import AlmostSureError, ArgumentError, FileError, Infeasible, ModelError, UnknownName, nearest
+from almostsure.files import MODELS, STORM
+from almostsure.model.build.environment import GYM, make_environment, module_and_id
+from almostsure.model.build.examples import example_names
+from almostsure.model.mdp import MDP
+from almostsure.model.source import as_model, read_constants
+
+if TYPE_CHECKING:
+    from almostsure.plan.constraints import Constraint
+
+TOLD = ("damage", "cost")  # in the info of an environment
+OWN = "gym:almostsure/"  # environments of this package, which know their models
+MOST_OFFERED = 200  # completions of a state's name
+NOBODY = "almostsure_has_no_such_name"  # in place of a damage, to be told which names there are
+LONGEST_NUMBER = 18  # digits; no model has more states
+PARAMETERS = ", or name those that are to stay unknown with parameters="  # which no command has
+COMMENT = re.compile(r"//.*")  # in a PRISM program
+OPTION = re.compile(r"\b(damage|reward|cost|goal|scale|constants)=([^=\d])")  # in messages of the library
+
+
+@dataclass
+class Task:
+    """One run of a command: which model, and how to answer.  All but the first two are options of the command."""
+
+    command: str
+    name: str = ""
+    damage: Damage = None
+    reward: Reward = None
+    cost: Cost = None
+    goal: Goal = None
+    scale: Scale = None
+    constants: Constants = None
+    monitors: Monitors = None
+    json: Json = False
+
+    @cached_property
+    def mdp(self) -> MDP:
+        """The model, read when it is first needed, with what is to be remembered along a run."""
+        return with_monitors(self._read(), self.monitors or ())
+
+    def _read(self) -> MDP:
+        self.require()
+        if self.name.startswith(OWN):
+            import_module("almostsure.gym")  # which registers them
+        if self.is_played:
+            from almostsure.learn import explore
+
+            found: MDP = explore(make_environment(self.name, **read_constants(self.constants)))
+            return found
+        try:
+            return as_model(self.name, **self.options)
+        except ModelError as error:
+            error.args = (as_typed(str(error)),)
+            raise
+
+    @property
+    def options(self) -> dict[str, str | None]:
+        """What ``as_model`` is told about the model, besides its name."""
+        named = ("damage", "reward", "cost", "goal", "scale", "constants")
+        return {name: getattr(self, name) for name in named}
+
+    @property
+    def is_played(self) -> bool:
+        """Whether the model is found by playing an environment that says its damage itself, at every step."""
+        return self.name.startswith(GYM) and self.damage in TOLD
+
+    @property
+    def environment(self) -> dict[str, Any] | None:
+        """What ``gymnasium.make`` takes to make the environment; None for a model of another kind."""
+        if not self.name.startswith(GYM):
+            return None
+        return {"id": self.name.removeprefix(GYM), **read_constants(self.constants)}
+
+    @property
+    def module(self) -> str:
+        """The module that registers the environment, as in ``gym:MODULE:ID``; it may be in the working directory."""
+        return module_and_id(self.name)[0] if self.name.startswith(GYM) else ""
+
+    def require(self) -> None:
+        """Refuse what is plainly not a model before it is read."""
+        _require_file(self.name)
+        if self.module and os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # behind all others: no file here is taken for an installed module
+        if self.name.lower().endswith(STORM) and self.damage is None:
+            raise ModelError(f"{self.name} does not say what damage is: --damage NAME.{self._names()}")
+
+    def _names(self) -> str:
+        """What a file of Storm's has that damage can be, if Storm is here to say so."""
+        from almostsure.model.storm.read import from_prism
+
+        why = ""
+        try:
+            from_prism(self.name, damage=NOBODY, constants=self.constants)
+        except UnknownName as error:
+            if error.name == NOBODY:
+                return f" {str(error).removeprefix(f'unknown damage {NOBODY!r}.').strip()}"
+            why = as_typed(str(error))
+        except AlmostSureError as error:  # a constant without a value, or no Storm
+            why = as_typed(str(error)).split("\n", 1)[0]
+        return f" {_names_in(self.name)} {why.removeprefix(f'{self.name}: ')}"
+
+    @property
+    def arguments(self) -> str:
+        """The model as the next command has to name it."""
+        words = [self.name]
+        for option, value in self.options.items():
+            words += [f"--{option}", value] if value else []
+        for text in self.monitors or ():
+            words += ["--monitor", text]
+        return " ".join(map(shlex.quote, words))
+
+    def emit(self, **results: Any) -> None:
+        """Print the results as JSON."""
+        emit(self.command, described(self.name, self.mdp), **results)
+
+    @property
+    def basis(self) -> list[tuple[str, object]]:
+        """What a learned model rests on, as a row of facts; no row for others."""
+        return [("model", self.mdp.origin.learned)] if self.mdp.origin.learned else []
+
+    @property
+    def title(self) -> str:
+        """The model's name, and its size."""
+        return f"{self.name}: {self.mdp.num_states:,} states, {self.mdp.num_choices:,} choices"
+
+
+def about_model(named: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command that takes the name of a model, in this way, and the options of all models; its body takes a Task.
+
+    Where the model need not be named, the task's name may be empty.
+    """
+    required = get_args(named)[0] is str
+    model = Parameter("model", Parameter.POSITIONAL_OR_KEYWORD, annotation=named)
+    types = get_type_hints(Task, include_extras=True)
+    options = {
+        each.name: Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
+        for each in fields(Task)[2:]
+    }
+
+    def as_command(body: Callable[..., None]) -> Callable[..., None]:
+        @wraps(body)
+        def command(model: str | None, **given: Any) -> None:
+            if model == "":
+                raise UnknownName("model", model, example_names())
+            told = {name: given.pop(name) for name in options}
+            body(Task(body.__name__, model or "", **told), **given)
+
+        _, *own = signature(body, eval_str=True).parameters.values()
+        first = model if required else model.replace(default=None)
+        command.__signature__ = Signature([first, *own, *options.values()])  # type: ignore[attr-defined]
+        return command
+
+    return as_command
+
+
+def _names_in(program: str) -> str:
+    """What the text of a PRISM program has that damage can be: for what Storm cannot read as it is."""
+    try:
+        text = COMMENT.sub("", Path(program).read_text("utf-8"))
+    except (OSError, ValueError):
+        text = ""
+    found = {word: re.findall(rf'\b{word}\s+"([^"\n]+)"', text) for word in ("label", "rewards")}
+    kinds = {"labels": found["label"], "rewards": found["rewards"]}
+    listed = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds.items() if names]
+    return f"It has {'; '.join(listed)}." if listed else "A label, a reward structure or an action can be named."
+
+
+def _require_file(name: str) -> None:
+    """Say that a file does not exist, with the nearest that does."""
+    if not name.lower().endswith(MODELS) or name.startswith(GYM) or os.path.exists(name):
+        return
+    folder = os.path.dirname(name)
+    like = nearest(name, complete_file(f"{folder}/" if folder else "", MODELS))
+    hint = "" if like is None else f" Did you mean {like!r}?"
+    raise FileError(f"cannot read {name!r}: there is no such file.{hint}", path=name)
+
+
+def as_typed(message: str) -> str:
+    """A message of the library, with its options named as they are typed here."""
+    message = message.replace(PARAMETERS, "")
+    return OPTION.sub(lambda found: f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}", message)
+
+
+# ---------------------------------------------------------------------- states and actions
+
+
+def state_of(mdp: MDP, text: str) -> int:
+    """A state by its name or, if there is none of that name, by its number."""
+    return mdp.state(_name_or_number(text, mdp.state_names))
+
+
+def action_of(mdp: MDP, text: str) -> int:
+    """An action by its name or number."""
+    return mdp.action(_name_or_number(text, mdp.action_names))
+
+
+def _name_or_number(text: str, names: Sequence[str] | None) -> int | str:
+    is_name = names is not None and text in names
+    return text if is_name or not text.isdecimal() or len(text) > LONGEST_NUMBER else int(text)
+
+
+def complete_state(ctx: typer.Context, incomplete: str) -> Iterator[str]:
+    """The states of the model named before that begin like this."""
+    mdp = _model_before(ctx)
+    if mdp is not None and mdp.state_names is not None:
+        names = (name for name in mdp.state_names if name.startswith(incomplete))
+        yield from islice(names, MOST_OFFERED)
+
+
+def complete_action(ctx: typer.Context, incomplete: str) -> Iterator[str]:
+    """The actions of the model named before that begin like this."""
+    mdp = _model_before(ctx)
+    if mdp is not None and mdp.action_names is not None:
+        yield from (name for name in mdp.action_names if name.startswith(incomplete))
+
+
+def _model_before(ctx: typer.Context) -> MDP | None:
+    """The model on the command line so far, if it can be read; completion never fails."""
+    task = Task("", str(ctx.params.get("model", "")))
+    for name in task.options:
+        setattr(task, name, ctx.params.get(name))
+    try:
+        return task.mdp
+    except Exception:
+        return None
+
+
+# ---------------------------------------------------------------------- the constraint
+
+
+def constraint_of(budget: int | None, limit: float | None, risk: float | None) -> Constraint | None:
+    """The constraint that the options name; None if they name none."""
+    from almostsure.plan.constraints import AlmostSure, Chance, Expected
+
+    if limit is not None:
+        if budget is not None or risk is not None:
+            raise ArgumentError("--limit is a constraint of its own; leave out --budget and --risk.")
+        return Expected(limit)
+    if risk is not None:
+        if budget is None:
+            raise ArgumentError("--risk is the probability of more than --budget; give both.")
+        return Chance(budget, risk)
+    return None if budget is None else AlmostSure(budget)
+
+
+def budget_of(task: Task, budget: int | None, *, discount: float = 1.0) -> int:
+    """The budget that was asked for, or else the one that every command takes."""
+    from almostsure.plan.tradeoff.curve import assured_curve
+    from almostsure.plan.tradeoff.suggest import TEN, default_budget
+
+    if budget is not None:
+        return budget
+    least = least_budget(task)
+    return default_budget(assured_curve(task.mdp, least + TEN, discount=discount), least)
+
+
+def least_budget(task: Task) -> int:
+    """The least budget that can be promised at the start."""
+    least = minimal_budget(task.mdp).smallest_budget()
+    if least == INFINITE:
+        raise Infeasible(f"no finite budget suffices from the start. See: almostsure explain {task.arguments}")
+    return least
