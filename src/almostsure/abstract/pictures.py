@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from almostsure.plots import Figure
 
 Floats = npt.NDArray[np.float64]
+Axis = str | int  # a coordinate, by name or position
+At = Mapping[str, float] | None  # where the others are fixed
 SAFE, SOME, OPEN, PATH = "#2f7d6d", "#b5d3c8", "#f1ede5", "#c8374d"  # proved; elsewhere; nowhere; trajectories
 FRAMES = 21  # of a slider, at most
 LONGEST = 200  # steps of the run that is drawn
@@ -46,14 +48,7 @@ LEGEND = "Dark: proved where the other coordinates are as the title says. Pale: 
 RUN = " The line is a run of allowed actions, in which all coordinates move."
 
 
-def plot(
-    minimal: UpperBudget,
-    x: str | int,
-    y: str | int,
-    *,
-    at: Mapping[str, float] | None,
-    trajectory: npt.ArrayLike | None,
-) -> Figure:
+def plot(minimal: UpperBudget, x: Axis, y: Axis, *, at: At, trajectory: npt.ArrayLike | None) -> Figure:
     """See :meth:`UpperBudget.plot`."""
     grid = minimal.abstraction.grid
     across, up = _axis(minimal, x), _axis(minimal, y)
@@ -84,15 +79,7 @@ def plot(
     return figure
 
 
-def page(
-    minimal: UpperBudget,
-    x: str | int,
-    y: str | int,
-    *,
-    slider: str | int | None = None,
-    at: Any = None,
-    path: Any = None,
-) -> str:
+def page(minimal: UpperBudget, x: Axis, y: Axis, *, slider: Axis | None = None, at: At = None, path: Any = None) -> str:
     """A figure with a slider for a third coordinate, as HTML without anything from outside."""
     grid = minimal.abstraction.grid
     across, up = _axis(minimal, x), _axis(minimal, y)
@@ -167,7 +154,7 @@ def _path(minimal: UpperBudget, trajectory: npt.ArrayLike, across: int, up: int)
 # ---------------------------------------------------------------------- pieces
 
 
-def _axis(minimal: UpperBudget, coordinate: str | int) -> int:
+def _axis(minimal: UpperBudget, coordinate: Axis) -> int:
     names = minimal.abstraction.grid.names
     if isinstance(coordinate, str):
         if coordinate not in names:
@@ -178,7 +165,7 @@ def _axis(minimal: UpperBudget, coordinate: str | int) -> int:
     return int(coordinate)
 
 
-def _fixed(minimal: UpperBudget, at: Mapping[str, float] | None) -> Floats:
+def _fixed(minimal: UpperBudget, at: At) -> Floats:
     """A point that the picture passes through: the start's middle where there is one, else the box's."""
     abstraction = minimal.abstraction
     low, high = abstraction.initial or (abstraction.grid.low, abstraction.grid.high)

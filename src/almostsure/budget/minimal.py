@@ -219,16 +219,9 @@ def read_minimal(path: str | PathLike[str], mdp: MDP, *, kind: str) -> MinimalBu
     if set(arrays) != set(STORED):
         raise CorruptFile(f"{path!s} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
     with must_hold(path, f"a {kind} of its model"):
-        cap = int(strings["cap"]) if strings.get("cap") else None
-        return MinimalBudget(
-            mdp=mdp,
-            of_state=arrays["of_state"],
-            of_choice=arrays["of_choice"],
-            rank=arrays["rank"],
-            cap=cap,
-            engine=strings.get("engine", UNKNOWN),
-            upper_bound=strings.get("upper bound") == "yes",
-        )
+        cap, engine = int(strings["cap"]) if strings.get("cap") else None, strings.get("engine", UNKNOWN)
+        upper_bound = strings.get("upper bound") == "yes"
+        return MinimalBudget(mdp=mdp, cap=cap, engine=engine, upper_bound=upper_bound, **arrays)
 
 
 def cap_limit(cap: int | None) -> int:

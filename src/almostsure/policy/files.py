@@ -69,12 +69,5 @@ def _build(mdp: MDP, budget: str, arrays: dict[str, npt.NDArray[Any]]) -> Policy
             raise PolicyError(f"{name} has type {array.dtype}")
     rest = None
     if "rest_probability" in arrays or "rest_choice" in arrays:
-        rest = Rest(probability=arrays["rest_probability"], choice=arrays["rest_choice"])
-    return Policy(
-        mdp,
-        choice=arrays.get("choice"),
-        probability=arrays.get("probability"),
-        budget=int(budget) if budget else None,
-        rest=rest,
-        block=arrays.get("block"),
-    )
+        rest = Rest(probability=arrays.pop("rest_probability"), choice=arrays.pop("rest_choice"))
+    return Policy(mdp, budget=int(budget) if budget else None, rest=rest, **arrays)

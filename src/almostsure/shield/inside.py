@@ -101,8 +101,15 @@ def trim(minimal: MinimalBudget, budget: int) -> Trimmed:
     index = np.zeros(mdp.num_states, index_dtype(states.size))
     index[states] = np.arange(states.size)
     per_state = np.bincount(index[mdp.choice_states()[choices]], minlength=states.size)
-    initial = index[mdp.initial_states], mdp.initial_probabilities
-    small = _model(mdp, choices, per_state, index, states, initial)
+    outcomes, _ = spans(mdp.outcome_ptr, choices)
+    names, place = mdp.state_names, mdp.layout
+    small = _inside(
+        mdp, choices, per_state, outcomes, index[mdp.successor[outcomes]], states,
+        initial=(index[mdp.initial_states], mdp.initial_probabilities),
+        state_names=None if names is None else [names[s] for s in states.tolist()],
+        layout=None if place is None else replace(place, cell=place.cell[states]),
+        end=None if mdp.end is None else states.size - 1,  # it needs nothing, so it is kept; the unknown never is
+    )  # fmt: skip
     return Trimmed(mdp=small, states=frozen(states), choices=frozen(choices))
 
 
@@ -155,38 +162,27 @@ def _checked(minimal: MinimalBudget, budget: int) -> tuple[MDP, int]:
     return minimal.mdp, require_budget(minimal, budget)
 
 
-def _model(
-    mdp: MDP, choices: Ints, per_state: Ints, index: Ints, states: Ints, initial: tuple[Ints, np.ndarray]
+def _inside(
+    mdp: MDP, choices: Ints, per_state: Ints, outcomes: Ints, successor: Ints, states: Ints, **named: Any
 ) -> MDP:
-    """The model of the given choices, whose successors are renumbered by ``index``; orders are kept."""
-    a = mdp.arrays
-    outcome, _ = spans(a.outcome_ptr, choices)
-    lengths = np.diff(a.outcome_ptr)[choices]
-    names, place = mdp.state_names, mdp.layout
+    """The model of some choices and outcomes of another; ``states`` are what its states were there."""
+    a, origin = mdp.arrays, mdp.origin
     return MDP(
         Arrays(
-            choice_ptr=ptr_of(per_state), outcome_ptr=ptr_of(lengths), choice_action=a.choice_action[choices],
-            successor=index[a.successor[outcome]], probability=a.probability[outcome], reward=a.reward[outcome],
-            damage=a.damage[outcome],
+            choice_ptr=ptr_of(per_state), choice_action=a.choice_action[choices],
+            outcome_ptr=ptr_of(np.diff(a.outcome_ptr)[choices]), successor=successor.astype(index_dtype(states.size)),
+            probability=a.probability[outcomes], reward=a.reward[outcomes], damage=a.damage[outcomes],
         ),
-        initial=initial,
-        state_names=None if names is None else [names[s] for s in states.tolist()],
         action_names=mdp.action_names,
-        layout=None if place is None else replace(place, cell=place.cell[states]),
-        end=None if mdp.end is None else states.size - 1,  # it needs nothing, so it is kept; the unknown never is
-        **_kept(mdp, choices, states),
+        labels={name: holds[states] for name, holds in mdp.labels.items()},
+        origin=replace(
+            origin,
+            rewards={name: values[choices] for name, values in origin.rewards.items()},
+            variables={name: values[states] for name, values in origin.variables.items()},
+            parts=None,
+        ),
+        **named,
     )  # fmt: skip
-
-
-def _kept(mdp: MDP, choices: Ints, states: Ints) -> dict[str, Any]:
-    """The labels, reward structures and variables of some choices and states of a model."""
-    origin = replace(
-        mdp.origin,
-        rewards={name: values[choices] for name, values in mdp.origin.rewards.items()},
-        variables={name: values[states] for name, values in mdp.origin.variables.items()},
-        parts=None,
-    )
-    return {"labels": {name: holds[states] for name, holds in mdp.labels.items()}, "origin": origin}
 
 
 def _pairs(mdp: MDP, minimal: MinimalBudget, states: Ints, remaining: Ints, budget: int) -> Restricted:
@@ -203,16 +199,7 @@ def _pairs(mdp: MDP, minimal: MinimalBudget, states: Ints, remaining: Ints, budg
     order = np.lexsort((np.arange(after.size), a.damage[outcome], after, position))
     outcome, after = outcome[order], after[order]
     names = [f"{mdp.state_name(s)} @{k}" for s, k in zip(states.tolist(), remaining.tolist(), strict=True)]
-    start = np.searchsorted(key, mdp.initial_states.astype(np.int64))
-    small = MDP(
-        Arrays(
-            choice_ptr=ptr_of(np.bincount(owner, minlength=states.size)), choice_action=a.choice_action[choice],
-            outcome_ptr=ptr_of(np.diff(a.outcome_ptr)[choice]), successor=after.astype(index_dtype(states.size)),
-            probability=a.probability[outcome], reward=a.reward[outcome], damage=a.damage[outcome],
-        ),
-        initial=(start, mdp.initial_probabilities),
-        state_names=names,
-        action_names=mdp.action_names,
-        **_kept(mdp, choice, states),
-    )  # fmt: skip
+    start = np.searchsorted(key, mdp.initial_states.astype(np.int64)), mdp.initial_probabilities
+    per_state = np.bincount(owner, minlength=states.size)
+    small = _inside(mdp, choice, per_state, outcome, after, states, initial=start, state_names=names)
     return Restricted(mdp=small, states=frozen(states), remaining=frozen(remaining))

@@ -8,6 +8,7 @@ tracked too; their memory is that of all their monitors.
 from __future__ import annotations
 
 from copy import copy
+from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -61,7 +62,6 @@ class MonitoredShield:
             self._parts.append(inner)
         self._base = self._parts[-1].base
         self._outcomes, self._is_over = Outcomes(self._base), self._base.is_terminal()
-        self._steps: list[_Step] = []  # innermost first; made when they are first needed
         self._root = self._parts[0].states.astype(np.int64)  # the base's state of each state of the product
         for level in self._parts[1:]:
             self._root = np.where(self._root < 0, NOWHERE, level.states[np.maximum(self._root, 0)])
@@ -183,10 +183,13 @@ class MonitoredShield:
             kept[counts] = self._memory[target]
         return after.astype(np.int64), *ahead, kept
 
+    @cached_property
+    def _steps(self) -> list[_Step]:
+        """Where steps of each base lead in its product, innermost first."""
+        return [_step_of(parts) for parts in reversed(self._parts)]
+
     def _follow(self, place: Ints, actions: Ints, after: Ints, damage: Ints) -> tuple[Ints, Ints]:
         """The state of the product after each step of the base, and the damage there."""
-        if not self._steps:
-            self._steps = [_step_of(parts) for parts in reversed(self._parts)]
         places = [place]  # at each level, outermost first
         for level in self._parts[:-1]:
             places.append(level.states[places[-1]].astype(np.int64))

@@ -449,12 +449,8 @@ class Shield:
         size = f"{counts.sum():,} choices in {self._num_states():,} states"
         facts = [("model", size), ("start", self.minimal.start_in_words())]
         facts += [("unknown", f"what {unknown:,} of the choices need")] if unknown else []
-        return card(
-            "Shield",
-            facts,
-            levels_table("choices become safe with", levels),
-            budget_map(self.mdp, self.minimal.of_state),
-        )
+        table = levels_table("choices become safe with", levels)
+        return card("Shield", facts, table, budget_map(self.mdp, self.minimal.of_state))
 
 
 def _plain(values: object) -> TypeGuard[npt.NDArray[np.int64]]:

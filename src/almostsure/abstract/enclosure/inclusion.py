@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 
-def check_step(
-    abstraction: Abstraction,
-    states: npt.ArrayLike,
-    actions: npt.ArrayLike,
-    next_states: npt.ArrayLike,
-    *,
-    observed: bool,
-) -> None:
+def check_step(abstraction: Abstraction, states: Any, actions: Any, next_states: Any, *, observed: bool) -> None:
     """Verify that next states lie in the enclosures of their points.  See :meth:`Abstraction.check_step`."""
     before, after = np.atleast_2d(np.asarray(states, np.float64)), np.atleast_2d(np.asarray(next_states, np.float64))
     played = np.atleast_1d(np.asarray(actions, np.int64))
