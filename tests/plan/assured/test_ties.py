@@ -123,7 +123,7 @@ def test_a_tie_that_would_cost_too_much_is_left_alone(monkeypatch):
     """Every step of the short way costs a little more than the tolerance allows in all."""
     mdp = grid_family(20, seed=0)
     budget = int(minimal_budget(mdp).smallest_budget())
-    monkeypatch.setattr(ties._Ties, "prove", lambda ties: ties.found.lower - 1.0)
+    monkeypatch.setattr(ties._Ties, "decide", lambda ties: ties.found.lower - 1.0)
     found = solve_policy(mdp, AlmostSure(budget))
     assert found.upper - found.lower <= 1e-8
     assert evaluate(mdp, found.policy).expected_return == pytest.approx(1.0)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.parts import LATE, NO_STAY, cut, guess, leave_surely, list_predecessors
+from almostsure.plan.assured.parts import LATE, NO_STAY, cut, guess, leave_surely
 from almostsure.plan.assured.steps import NOWHERE, prove, read_ahead, step_back
 from almostsure.plan.assured.sums import EPSILON
 
@@ -397,7 +397,7 @@ def settle_small(game, bounds, members, part, scratch, half):
     _, (most, top, error, relative, all_leave) = cut(game, bounds, members, NO_STAY, part)
     done = False
     if most < 0.0 and top < np.inf and game.discount == 1.0:
-        value, usable, queue, policy, height, hint = scratch
+        value, usable, queue, policy, height, (worth, left) = scratch
         order = queue[: _begin(game, members, part, scratch, all_leave and members.size <= ELIMINATED)]
         change = _values(part, usable, order, value, policy, -0.5 * half * most)
         for i in order:
@@ -406,7 +406,8 @@ def settle_small(game, bounds, members, part, scratch, half):
         if change < np.inf:
             for i in range(members.size):
                 x = members[i]
-                chosen[x], hint[state[x]] = origin[policy[i]] if value[i] > -np.inf else ptr[x], value[i]
+                chosen[x] = origin[policy[i]] if value[i] > -np.inf else ptr[x]
+                worth[state[x]], left[state[x]] = value[i], game.graph.remaining[x]
                 top = max(top, value[i])
                 if value[i] > -np.inf:
                     change = max(change, ROUNDING * abs(value[i]))
@@ -424,9 +425,9 @@ def _begin(game, members, part, scratch, all_leave):
 
     Where all of them surely leave, by any choices, each follows those that it may lead to, or an exit.
     """
-    state, (value, usable, queue, _, _, hint), size = game.graph.state, scratch, members.size
+    state, (value, usable, queue, _, _, (worth, _)), size = game.graph.state, scratch, members.size
     for i in range(size):
-        known = hint[state[members[i]]]
+        known = worth[state[members[i]]]
         value[i] = known if known > -np.inf else -np.inf
     count, before = 0, -1
     if all_leave:
@@ -439,12 +440,11 @@ def _begin(game, members, part, scratch, all_leave):
                 guess(part, usable, queue[count : count + 1], value)
             count += value[i] > -np.inf
     if count < size:
-        list_predecessors(part, size)
         count = leave_surely(part, size, usable, queue)
         value[:size] = -np.inf
         guess(part, usable, queue[:count], value)
         for i in queue[:count]:
-            known = hint[state[members[i]]]
+            known = worth[state[members[i]]]
             value[i] = known if known > -np.inf else value[i]
     return count
 

@@ -28,8 +28,8 @@ from almostsure.memory import untouched
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.assured import approach, explore, parts, places, steps, sums
 from almostsure.plan.assured.explore import Graph, Moves
-from almostsure.plan.assured.parts import NO_STAY, STAY
-from almostsure.plan.assured.steps import NOWHERE, Bounds, Game, Part
+from almostsure.plan.assured.parts import LOST, NO_STAY, STAY, SURE
+from almostsure.plan.assured.steps import NOWHERE, Bounds, Game, Known, Part
 from almostsure.plan.assured.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 
 RARE = 32  # choices of the model of which one is reached, or less
@@ -41,6 +41,7 @@ THIN = 12_000  # the same where sweeps take too long
 GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
 FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
+SPARE = 4  # one in so many that a component may have more than the last, and fit into its room
 HINTED = 0.9  # share of a component's states whose worth with less left is known, for it to be a hint
 WORTHS = 4000  # different worths by which members are sorted; within them they stay side by side in memory
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
@@ -98,7 +99,7 @@ class Engine:
             )
         self.number = np.zeros((budget + 1) * mdp.num_states, np.uint32)
         room, progress = explore.room_to_explore(moves, self.number.size), np.zeros(4, np.int64)
-        while not self.call(explore.explore, moves, starts.astype(np.int64), self.number, room, progress):
+        while not self.call(explore.explore, moves, starts.astype(np.int64, copy=False), self.number, room, progress):
             room = explore.with_more_room(room)
         graph = explore.explored(room, progress)
         rare = self.is_rare(graph)
@@ -114,15 +115,19 @@ class Engine:
     def _play(self, game: Game, from_first: bool) -> None:
         self.game, self.graph, self.discount = game, game.graph, game.discount
         size = game.graph.state.size
-        self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, explore.room_for(size), from_first)
+        search = explore.room_for(size)
+        self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, search, from_first)
         self.bounds = Bounds(
-            np.empty(size), np.empty(size), np.empty(size, np.uint32), np.full(size, NOWHERE, np.uint32),
-            np.zeros(size, np.float32),
-        )  # fmt: skip
+            np.empty(size), np.empty(size), search.path, search.at, search.met.view(np.float32)
+        )  # memory that is there already is the fastest
+        self.bounds.place.fill(NOWHERE)
+        self.bounds.rival.fill(0.0)
         cyclic = self.order[0].size <= size  # whether any component has several pairs
-        self.hint = np.full(self.mdp.num_states if cyclic else 0, np.nan)  # what states were worth, with less left
+        states = self.mdp.num_states if cyclic else 0
+        self.known = Known(np.full(states, np.nan), np.empty(states, np.uint32))
         self.cycles: list[Ints] = []
         self.proved = True
+        self.rooms: dict[str, tuple[tuple[int, ...], Part]] = {}
 
     def is_rare(self, graph: Graph) -> bool:
         """Whether a graph has so few of the model's choices that memory for the others is not worth touching."""
@@ -155,6 +160,7 @@ class Engine:
         while True:
             at = self.call(approach.settle, self.game, self.bounds, self.order, at, small, part, scratch, half)
             if at == start.size - 1:
+                self.rooms.clear()
                 return
             Component(self, member[start[at] : start[at + 1]]).settle(half)
             at += 1
@@ -166,8 +172,22 @@ class Engine:
         pairs, choices, entries = self.call(approach.largest, self.graph, self.order, small)
         return make_part(pairs, choices, entries), (
             np.empty(pairs), np.empty(choices, np.bool_), np.empty(pairs, np.uint32), np.empty(pairs, np.uint32),
-            np.empty(pairs), self.hint,
+            np.empty(pairs), self.known,
         )  # fmt: skip
+
+    def room(self, use: str, *sizes: int) -> Part:
+        """Room for so many positions, choices and entries of a component, which the next one may use again.
+
+        Memory that was not written to before is slow.
+        """
+        known, room = self.rooms.get(use, ((0, 0, 0), None))
+        if room is None or any(size > has for size, has in zip(sizes, known, strict=True)):
+            graph = self.graph
+            most = (graph.state.size, graph.origin.size + graph.state.size, graph.target.size)
+            known = tuple(min(size + size // SPARE, limit) for size, limit in zip(sizes, most, strict=True))
+            room = make_part(*known)
+            self.rooms[use] = known, room
+        return room
 
     def answer(self) -> Pairs:
         """What was found."""
@@ -186,6 +206,15 @@ def make_part(positions: int, choices: int, entries: int) -> Part:
     )  # fmt: skip
 
 
+def fitted(room: Part, positions: int, choices: int, entries: int) -> Part:
+    """What was filled of the room for a component."""
+    return Part(
+        room.ptr[: positions + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
+        room.constant[:choices], room.origin[:choices], room.leak[:choices], room.pred_ptr[: positions + 1],
+        room.pred[:entries],
+    )  # fmt: skip
+
+
 class Component:
     """A component that is not settled by sweeping it where it stands."""
 
@@ -193,6 +222,7 @@ class Component:
         self.engine, self.members, self.sorted = engine, members, np.sort(members)  # side by side in memory
         self.game, self.bounds, self.graph = engine.game, engine.bounds, engine.graph
         self.can_stay = NO_STAY
+        self.all_sure = False  # whether it is known that all surely leave
         self.inside: Graph | None = None  # of the choices inside the places where one can rest
         self.hint: Floats | None = self._hint() if members.size > DIRECT else None
         self.bounds.place[self.members] = np.arange(members.size, dtype=np.uint32)
@@ -200,13 +230,14 @@ class Component:
     def _hint(self) -> Floats | None:
         """What the members' states were worth with less left, and the members in this order; None if few are known."""
         self.members = self.sorted
-        hint: Floats = self.call(parts.hints, self.game, self.members, self.engine.hint)
+        hint, fate = np.empty(self.members.size), np.empty(self.members.size, np.uint8)
+        self.call(parts.hints, self.game, self.members, self.engine.known, hint, fate)
         if np.count_nonzero(hint > -np.inf) < HINTED * hint.size:
             return None
         top, bottom = float(hint.max()), float(hint[hint > -np.inf].min())
         width = max((top - bottom) / WORTHS, 1e-300)
         by_worth = np.argsort(np.minimum((top - hint) / width, WORTHS).astype(np.uint16), kind="stable")
-        self.members = self.members[by_worth]
+        self.members, self.fate = self.members[by_worth], fate[by_worth]
         return hint[by_worth]
 
     def call(self, kernel: Any, *arguments: Any) -> Any:
@@ -215,6 +246,8 @@ class Component:
 
     def settle(self, half: float) -> None:
         """Find values, choices and bounds of all members."""
+        if self.hint is not None and self.engine.discount == 1:
+            self._strand(self.hint)
         members = self.members
         self._cut()
         if self.top == np.inf:
@@ -224,7 +257,7 @@ class Component:
         if self.engine.discount == 1 and self.most > 0 and self._gains():
             return None
         if self.engine.discount == 1 and self.most >= 0:
-            self.hint = None  # where staying is free, choices that look as good may never leave
+            self.hint, self.all_sure = None, False  # where staying is free, choices that look as good may never leave
             if self._collapse():
                 self._cut()
         self._arrange()
@@ -234,6 +267,19 @@ class Component:
             self._solve(half)
         self.bounds.place[members] = NOWHERE
         return None
+
+    def _strand(self, hint: Floats) -> None:
+        """Part with members that are worth −∞, so that nothing leads to them, if it is clear who they are."""
+        members, others = self.members, np.flatnonzero(self.fate != SURE)
+        self.all_sure = bool(self.call(parts.strand, self.game, self.bounds, members, others, self.fate))
+        lost = self.fate == LOST
+        if not self.all_sure or not lost.any():
+            return
+        self._lose(lost)
+        self.bounds.place[members[lost]] = NOWHERE
+        self.members, self.hint = members[~lost], hint[~lost]
+        self.sorted = np.sort(self.members)
+        self.bounds.place[self.members] = np.arange(self.members.size, dtype=np.uint32)
 
     # ------------------------------------------------------------------ the equations
 
@@ -260,42 +306,43 @@ class Component:
     def _cut(self) -> None:
         """The equations of the positions, and what is to be known of exits and rewards."""
         members = self.members
-        room = make_part(members.size, *self.call(parts.spread, self.graph, members))
+        room = self.engine.room("members", members.size, *self.call(parts.spread, self.graph, members))
         (size, choices, entries), known = self.call(parts.cut, self.game, self.bounds, members, self.can_stay, room)
         self.most, self.top, self.exit_error, self.exit_relative, self.all_leave = known
-        self.raw = Part(
-            room.ptr[: size + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
-            room.constant[:choices], room.origin[:choices], room.leak[:choices], room.pred_ptr[: size + 1],
-            room.pred[:entries],
-        )  # fmt: skip
+        self.raw = fitted(room, size, choices, entries)
 
     def _arrange(self) -> None:
         """Put the positions that can surely leave into a good order, and find first values."""
         raw, size, choices = self.raw, self.raw.ptr.size - 1, self.raw.origin.size
-        self.call(parts.list_predecessors, raw, size)
         usable = np.ones(choices, np.bool_)
         queue: Ints = np.arange(size, dtype=np.uint32)
-        if self.engine.discount == 1 and not (self.all_leave and size > THIN):
+        guess, self.size, room = np.full(size, -np.inf), size, raw
+        if self.engine.discount == 1 and not self.all_sure and not (self.all_leave and size > THIN):
             queue = self._found(raw, size, usable)
-        guess, self.size = np.full(size, -np.inf), size
         if self.hint is not None and size == self.hint.size:
             found = np.zeros(size, np.bool_)
             found[queue] = True
             guess[found] = self.hint[found]
-            self.call(parts.guess, raw, usable, queue[guess[queue] == -np.inf], guess)
+            more, rest = size + 1, queue[guess[queue] == -np.inf]
+            while rest.size < more:  # some follow others that come after them
+                self.call(parts.guess, raw, usable, rest, guess)
+                more, rest = rest.size, rest[guess[rest] == -np.inf]
             queue = np.flatnonzero(found).astype(np.uint32)
-        elif queue.size > DIRECT:
-            queue, guess = self._estimated(raw, usable)
         else:
-            self.call(parts.guess, raw, usable, queue, guess)
+            room = self.engine.room("in order", size, choices, raw.column.size)
+            if queue.size > DIRECT:
+                queue, guess = self._estimated(raw, usable)
+            else:
+                self.call(parts.guess, raw, usable, queue, guess)
         self.order, self.guess, self.part = queue, guess[queue], raw
-        if self.hint is None or queue.size < size or not usable.all():
-            self.part = self.call(parts.reorder, raw, queue, usable)
-            self.call(parts.list_predecessors, self.part, queue.size)
+        if room is not raw or queue.size < size or not usable.all():
+            self.part = fitted(room, queue.size, *self.call(parts.reorder, raw, queue, usable, room))
+        self.call(parts.list_predecessors, self.part, queue.size)
 
     def _estimated(self, raw: Part, usable: Bools) -> tuple[Ints, Floats]:
         """An order of the positions that can surely leave, and first values."""
         discount = self.engine.discount
+        self.call(parts.list_predecessors, raw, self.size)
         gain = self._gain(raw.origin)
         sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
         width = float(np.median(sizes)) / 4 if sizes.size else 1.0
@@ -405,7 +452,7 @@ class Component:
         members, graph, bounds = self.members, self.graph, self.bounds
         chosen = np.full(self.size, NOWHERE, np.uint32)  # by position; NOWHERE: rest, or lost
         chosen[self.order] = self.part.origin[policy]
-        self.call(parts.write, graph, bounds, self.sorted, chosen, value, self.engine.hint)
+        self.call(parts.write, graph, bounds, self.sorted, chosen, value, self.engine.known)
         if self.inside is None:
             return
         exits = chosen[bounds.place[members]]

@@ -54,7 +54,8 @@ def solve_pairs(
     starts
         Pairs as remaining · num_states + state.
     aims
-        The pairs for which the tolerance is aimed at; it may be missed.  By default those to start from.
+        The pairs for which the tolerance is aimed at; it may be missed.  By default those to start from; if they are
+        given, those to start from are all there are.
     discount, tolerance
         See :func:`almostsure.solve_policy`.
     values_only
@@ -73,7 +74,7 @@ def solve_pairs(
         if gap <= tolerance or not np.isfinite(gap):
             break
         aim *= 0.3 * tolerance / gap
-    return found if values_only else break_ties(engine, found, found.at(starts), at, tolerance)
+    return found if values_only else break_ties(engine, found, None if aims is not None else at, at, tolerance)
 
 
 def widest(pairs: Pairs, at: Ints) -> float:
@@ -132,9 +133,10 @@ def solve_layers(
     starts = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
     least = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1])
     starts = starts[least[mdp.initial_states] <= budget]
-    everywhere = feasible_pairs(mdp, of_choice, budget)
-    first = np.concatenate([starts, everywhere])
-    pairs = solve_pairs(mdp, of_choice, first, aims=starts, discount=discount, tolerance=tolerance, report=report)
+    pairs = solve_pairs(
+        mdp, of_choice, feasible_pairs(mdp, of_choice, budget), aims=starts, discount=discount, tolerance=tolerance,
+        report=report,
+    )  # fmt: skip
     check_bounded(mdp, pairs, pairs.at(starts))
     return tabulate(mdp, pairs, budget)
 

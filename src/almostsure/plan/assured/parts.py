@@ -8,11 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.steps import NOWHERE, Part, read_ahead
+from almostsure.plan.assured.steps import NOWHERE, read_ahead
 
 STAY = NOWHERE  # the origin of the choice to rest
 NO_STAY = np.empty(0, np.bool_)
 NO_STAY.flags.writeable = False
+LARGE = 2_000  # positions for which the order in which they are found does not matter
+ROUNDS = 8  # over those not found yet that may take as long as a search
+OPEN, LOST, LEAVES, SURE = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)  # what is known of members
 LATE = 0.999999  # the largest probability of outcomes that are not known yet that a first value believes
 
 
@@ -124,7 +127,8 @@ def list_predecessors(part, size):
 def search_back(part, alive, usable, found, queue, is_first):
     """List who of those alive may leave by usable choices, nearest to an exit first; returns how many they are.
 
-    In the first search everybody is alive and everything usable.
+    In the first search everybody is alive and everything usable.  Where many are, the order is not what matters: there
+    the predecessors are only listed, and searched, if looking around is not enough.
     """
     ptr, entry_ptr, column, leak = part.ptr, part.entry_ptr, part.column, part.leak
     pred_ptr, pred, count, done = part.pred_ptr, part.pred, 0, 0
@@ -136,6 +140,11 @@ def search_back(part, alive, usable, found, queue, is_first):
         if found[x]:
             queue[count] = x
             count += 1
+    if alive.size > LARGE:
+        count, is_all = _look_around(part, alive, usable, found, queue, count)
+        if is_all:
+            return count
+        list_predecessors(part, alive.size)
     while done < count:
         y = queue[done]
         done += 1
@@ -155,6 +164,33 @@ def search_back(part, alive, usable, found, queue, is_first):
     return count
 
 
+@njit(cache=True, error_model="numpy", borrows=True)
+def _look_around(part, alive, usable, found, queue, count):
+    """Find who leads to somebody who was found, in rounds over those who were not; how many are found, and if all are.
+
+    In a good order most positions lead to one before them, and there is next to nothing left to search for.
+    """
+    ptr, entry_ptr, column, total = part.ptr, part.entry_ptr, part.column, count
+    for x in range(alive.size):
+        if alive[x] and not found[x]:
+            queue[total] = x
+            total += 1
+    while True:
+        before = count
+        for i in range(before, total):
+            x = queue[i]
+            for k in range(ptr[x], ptr[x + 1]):
+                if usable[k] and not found[x]:
+                    for e in range(entry_ptr[k], entry_ptr[k + 1]):
+                        if found[column[e]]:
+                            found[x] = True
+            if found[x]:
+                queue[i], queue[count] = queue[count], x
+                count += 1
+        if count == before or ROUNDS * (count - before) < total - before:
+            return count, count == before
+
+
 @njit(cache=True, error_model="numpy")
 def leave_surely(part, size, usable, queue):
     """List the positions from which some policy surely leaves, nearest to an exit first; returns how many they are.
@@ -166,6 +202,8 @@ def leave_surely(part, size, usable, queue):
     choices = np.int64(ptr[size])
     for k in range(choices):
         usable[k] = True
+    if size <= LARGE:
+        list_predecessors(part, size)
     found, alive, lost = np.zeros(size, np.bool_), np.ones(size, np.bool_), False
     while True:
         count = search_back(part, alive, usable, found, queue, not lost)
@@ -211,65 +249,108 @@ def guess(part, usable, order, value):
         value[x] = best
 
 
-@njit(cache=True, error_model="numpy")
-def hints(game, members, known):
-    """What the members' states are known to be worth; where that is not known, the best that may follow; or −∞."""
-    state, _, ptr, _, entry_ptr, target = game.graph
-    result = np.empty(members.size)
+@njit(cache=True, error_model="numpy", borrows=True)
+def hints(game, members, known, hint, fate):
+    """Fill in what the members' states are known to be worth; where that is not known, the best that may follow; or −∞.
+
+    They surely leave if they did with no more left.
+    """
+    state, remaining, ptr, _, entry_ptr, target = game.graph
+    worth, left = known
     for i in range(members.size):
         x = members[i]
-        result[i] = known[state[x]]
-        if not result[i] > -np.inf:
-            result[i] = -np.inf
+        hint[i] = worth[state[x]]
+        fate[i] = SURE if hint[i] > -np.inf and left[state[x]] <= remaining[x] else OPEN
+        if not hint[i] > -np.inf:
+            hint[i] = -np.inf
             for e in range(entry_ptr[ptr[x]], entry_ptr[ptr[x + 1]]):
-                if known[state[target[e]]] > result[i]:
-                    result[i] = known[state[target[e]]]
-    return result
+                if worth[state[target[e]]] > hint[i]:
+                    hint[i] = worth[state[target[e]]]
 
 
-@njit(cache=True, error_model="numpy")
-def reorder(part, order, usable):
-    """The component with positions in the given order, and only usable choices; other positions are gone."""
+@njit(cache=True, error_model="numpy", borrows=True)
+def strand(game, bounds, members, others, fate):
+    """Tell which of the members that are not sure to leave are lost; False if that is not clear.
+
+    The same as :func:`leave_surely`, for a few: those who cannot get to others without risk are lost if staying costs.
+    """
+    ptr, origin = game.graph.ptr, game.graph.origin
+    rounds, more, lost = 0, True, 1
+    while lost > 0:
+        lost = 0
+        for i in others:
+            fate[i] = OPEN if fate[i] == LEAVES else fate[i]
+        while more:
+            more = False
+            for i in others:
+                if fate[i] == OPEN and _goes_on(game, bounds, members[i], fate):
+                    fate[i], more = LEAVES, True
+            rounds += 1
+            if rounds > 2 * ROUNDS:
+                return False
+        for i in others:
+            for k in range(ptr[members[i]], ptr[members[i] + 1]):
+                if fate[i] == OPEN and game.gain[origin[k]] >= 0.0:
+                    return False
+        for i in others:
+            if fate[i] == OPEN:
+                fate[i], lost, more = LOST, lost + 1, True
+    return True
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def _goes_on(game, bounds, x, fate):
+    """Whether a choice of a pair may leave, or lead to somebody who leaves, and never to who is lost."""
+    _, _, ptr, _, entry_ptr, target = game.graph
+    for k in range(ptr[x], ptr[x + 1]):
+        leads, safe = False, True
+        for e in range(entry_ptr[k], entry_ptr[k + 1]):
+            there = bounds.place[target[e]]
+            leads = leads or there == NOWHERE or fate[there] >= LEAVES
+            safe = safe and (bounds.high[target[e]] > -np.inf if there == NOWHERE else fate[there] != LOST)
+        if leads and safe:
+            return True
+    return False
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def reorder(part, order, usable, room):
+    """Fill room with the positions in the given order, and only usable choices; other positions are gone.
+
+    Room may be the component itself if positions stay in order.  Returns how many choices and entries are left.
+    """
     ptr, entry_ptr, column, factor, constant, origin, leak, _, _ = part
-    size = order.size
-    position = np.empty(ptr.size - 1, np.uint32)
-    choices, entries = 0, 0
-    for i in range(size):
-        x = order[i]
-        position[x] = i
-        for k in range(ptr[x], ptr[x + 1]):
-            if usable[k]:
-                choices += 1
-                entries += np.int64(entry_ptr[k + 1]) - np.int64(entry_ptr[k])
-    result = Part(
-        np.zeros(size + 1, np.uint32), np.zeros(choices + 1, np.uint32), np.empty(entries, np.uint32),
-        np.empty(entries), np.empty(choices), np.empty(choices, np.uint32), np.empty(choices),
-        np.zeros(size + 1, np.uint32), np.empty(entries, np.uint32),
-    )  # fmt: skip
-    new_ptr, new_entry_ptr, new_column, new_factor, new_constant, new_origin, new_leak, _, _ = result
-    j, z = 0, 0
-    for i in range(size):
-        x = order[i]
-        for k in range(ptr[x], ptr[x + 1]):
+    new_ptr, new_entry_ptr, new_column, new_factor, new_constant, new_origin, new_leak, position, _ = room
+    j, z, last, end = 0, 0, -2, np.int64(0)
+    for i in range(order.size):
+        position[order[i]] = i
+    new_ptr[0], new_entry_ptr[0] = 0, 0
+    for i in range(order.size):
+        x = np.int64(order[i])
+        begin = end if x == last + 1 else np.int64(ptr[x])  # which may have been overwritten
+        last, end = x, np.int64(ptr[x + 1])
+        for k in range(begin, end):
             if not usable[k]:
                 continue
-            for e in range(entry_ptr[k], entry_ptr[k + 1]):
+            for e in range(np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])):
                 new_column[z], new_factor[z] = position[column[e]], factor[e]
                 z += 1
             new_constant[j], new_origin[j], new_leak[j] = constant[k], origin[k], leak[k]
             j += 1
             new_entry_ptr[j] = z
         new_ptr[i + 1] = j
-    return result
+    return j, z
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
-def write(graph, bounds, members, chosen, value, hint):
+def write(graph, bounds, members, chosen, value, known):
     """Give members the choices of their positions, or their first ones, and remember what their states are worth."""
-    state, ptr, policy, place = graph.state, graph.ptr, bounds.policy, bounds.place
+    state, remaining, ptr, policy, place = graph.state, graph.remaining, graph.ptr, bounds.policy, bounds.place
+    worth, left = known
     for x in members:
         i = place[x]
-        policy[x], hint[state[x]] = chosen[i] if chosen[i] != NOWHERE else ptr[x], value[i]
+        policy[x] = chosen[i] if chosen[i] != NOWHERE else ptr[x]
+        worth[state[x]], left[state[x]] = value[i], remaining[x]
 
 
 @njit(cache=True, error_model="numpy")

@@ -62,6 +62,13 @@ class Bounds(NamedTuple):
     rival: np.ndarray  # [pairs], by how much every other choice falls short of the lower bound in one step, at least
 
 
+class Known(NamedTuple):
+    """What states were worth when a pair of theirs was last settled, and what was left in it."""
+
+    worth: np.ndarray  # [states]; NaN if none was
+    left: np.ndarray  # [states]
+
+
 class Part(NamedTuple):
     """One component as compact arrays; positions are states that were collapsed, or single pairs.
 

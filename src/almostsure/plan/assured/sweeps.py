@@ -38,10 +38,12 @@ MIXED = 16_000  # positions of a component in which mixed rounds are as good as 
 PATIENCE = 60  # changes after which a position belongs to a pocket
 POCKET_REACH = 1 << 16  # how far apart, in positions, its members may be
 POCKET = 2_000  # members of a pocket that is solved by LU
+LOCAL_POCKET = 6_000  # the same in a model with locality, where factors hardly fill up
 POCKET_LIMIT = 16_000  # members of one that is looked at
 SEEDS = 4_000  # positions that may change often before a pocket counts as no pocket any more
 UPDATES_PER_POSITION = 20_000
 MAX_ROUNDS = 1000
+WORN = 20  # updates a position after which mixed rounds are tried where no pocket stands out
 STUBBORN = 300  # updates a position after which LU of the whole component is considered
 THIN = 1e11  # the most multiplications that it may take
 QUICK = 1e8  # multiplications that take less time than mixed rounds that came to nothing
@@ -129,6 +131,7 @@ class Sweeper:
         self.size = size = part.ptr.size - 1
         local = is_local(part)
         self.mixes_first, self.solves_first = size <= MIXED or not local, False
+        self.pocket = LOCAL_POCKET if local else POCKET
         self.lookahead = max(16, int(LOOKAHEAD * size**0.5) // CHUNK) if local else 2**20
         self.local = np.full(size, -1, np.int32)
 
@@ -159,8 +162,8 @@ class Sweeper:
             if quick or (self.state.account[0] > stubborn and self.cost < THIN):
                 self.solves_first, stubborn = quick or self.solves_first, 4 * int(self.state.account[0])
                 self._solve(everybody, 50)
-            elif not 0 < self._settle(chunk, patience) <= POCKET:  # no pocket stands out, or a large one
-                if not self.mixes_first and self._mix():
+            elif not 0 < self._settle(chunk, patience) <= self.pocket:  # no pocket stands out, or a large one
+                if self.state.account[0] > WORN * size and not self.mixes_first and self._mix():
                     return True
                 patience += patience // 4
 
@@ -177,7 +180,7 @@ class Sweeper:
     def _settle(self, chunk: int, patience: int) -> int:
         """Solve the pocket around a chunk directly; returns how many members it has."""
         members = self._pocket(chunk, patience)
-        if 0 < members.size <= POCKET:
+        if 0 < members.size <= self.pocket:
             self._solve(members, 30)
         return members.size
 

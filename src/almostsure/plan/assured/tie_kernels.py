@@ -130,8 +130,7 @@ def spend_little(game, bounds, order, play):
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     outcome_ptr, probability, hurt, (start, member) = game.outcome_ptr, game.probability, game.gain, order
-    ahead = bounds.low  # the damage that is expected from each pair on
-    ahead[:] = 0.0
+    ahead = bounds.low  # the damage that is expected from each pair on; 0 before
     for i in range(start.size - 1):
         first, size = np.int64(start[i]), np.int64(start[i + 1]) - np.int64(start[i])
         for sweep in range(1 if size == 1 else SWEEPS + VISITS // size):

@@ -16,7 +16,8 @@ with all roundings, and η is widened until it holds.  If η h is more than the 
 choices are tied; in the end the old policy stays.
 
 **Equal costs.**  Where every step costs the same, c > 0, lengths are what the values say, and only damage is left to
-decide.  Every policy of tied choices surely ends then, with h = −ℓ / (c − η) at most, and no length need be found.
+decide.  Every policy of tied choices surely ends then, and h = −ℓ / c will do: ℓ' = (1 + η/c) ℓ keeps the inequality by
+a margin of η where choices stay as they were.  That outweighs the rounding of ℓ', so only changed ones are checked.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.plan.assured import explore
 from almostsure.plan.assured import tie_kernels as kernels
 from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.steps import Bounds
@@ -44,13 +46,15 @@ ATTEMPTS = 3
 ROUNDS = 4  # of widening until the inequality is proved
 
 
-def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance: float) -> Pairs:
+def break_ties(engine: Engine, found: Pairs, starts: Ints | None, aims: Ints, tolerance: float) -> Pairs:
     """The same bounds, up to what the tolerance leaves, with a policy that ends soon and hurts little.
 
-    It is changed on what can be reached from ``starts``; ``aims`` are the pairs at which the tolerance is to be kept.
+    It is changed on what can be reached from ``starts``, or everywhere; ``aims`` are the pairs at which the tolerance
+    is to be kept.
     """
     lost = found.upper == -np.inf
     all_end = not lost[aims].any()
+    starts = np.arange(lost.size, dtype=np.uint32) if starts is None else starts.astype(np.uint32)
     if all_end:
         starts = starts[~lost[starts]]  # who returns a number never gets there
     aims = aims[~lost[aims]]
@@ -70,8 +74,7 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints, aims: Ints, tolerance
         ties = _Ties(engine, found, starts, slack, over, cost)
         if not ties.exist:
             return found
-        ties.decide()
-        lower = ties.prove()
+        lower = ties.decide()
         missing = low - lower[aims]
         if (missing <= left).all():
             return replace(found, lower=lower, play=ties.play)
@@ -93,17 +96,20 @@ class _Ties:
     def __init__(self, engine: Engine, found: Pairs, starts: Ints, slack: float, over: Bools, cost: float) -> None:
         self.engine, self.found, self.over, self.cost = engine, found, over, cost
         self.play = found.play.copy()
-        grows = engine.graph.remaining > 0 if cost > 0 else np.ones(found.play.size, np.bool_)
+        grows = np.ones(found.play.size, np.bool_)
+        if cost > 0:  # who has nothing left spends nothing
+            grows = engine.graph.remaining > 0
         self.graph, self.pairs, self.via = _tied_graph(engine, slack, starts, grows)
         self.exist = self.graph.origin.size > np.count_nonzero(grows[self.pairs])
-        self.height = np.zeros(self.pairs.size)  # bounds on the length; 0 where the old choices stay
 
-    def decide(self) -> None:
-        """Find the policy."""
+    def decide(self) -> Floats:
+        """Find the policy; returns proved lower bounds of what it returns, −∞ where none are proved."""
         if self.cost > 0:
             self._spend_little(self._charges(0.0, 1.0))
-        else:
-            self._end_soon(self._charges(-1.0, -DAMAGE))
+            return self._prove_equal()
+        self.height = np.zeros(self.pairs.size)  # bounds on the length; 0 where the old choices stay
+        self._end_soon(self._charges(-1.0, -DAMAGE))
+        return self._prove()
 
     def _charges(self, per_step: float, per_damage: float) -> Floats:
         engine, charges = self.engine, self.engine.zeros(self.graph)
@@ -113,11 +119,26 @@ class _Ties:
 
     def _spend_little(self, hurt: Floats) -> None:
         """Where every step costs the same: the least damage."""
-        least = self.engine.other(self.graph, hurt)
-        play = self.graph.ptr[:-1].copy()
-        self.engine.call(kernels.spend_little, least.game, least.bounds, least.order, play)
-        self.engine.call(kernels.take, self.graph, self.pairs, self.via, play, self.play)
-        self.height = self.found.lower[self.pairs] / -self.cost
+        engine, size, play = self.engine, self.pairs.size, self.graph.ptr[:-1].copy()
+        order = engine.call(explore.components, self.graph, explore.room_for(size), False)
+        game = engine.game._replace(graph=self.graph, gain=hurt)
+        ahead = np.zeros(size)
+        bounds = engine.bounds._replace(low=ahead, high=ahead)
+        engine.call(kernels.spend_little, game, bounds, order, play)
+        engine.call(kernels.take, self.graph, self.pairs, self.via, play, self.play)
+
+    def _prove_equal(self) -> Floats:
+        """Lower bounds where every step costs the same."""
+        lower, slack = self.found.lower, 0.0
+        changed = np.flatnonzero(self.play != self.found.play).astype(self.pairs.dtype)
+        most = -float(lower.min(initial=0.0, where=lower > -np.inf))
+        for _ in range(ROUNDS):
+            short = self.engine.call(kernels.shortfall, self.engine.game, lower, self.play, changed)
+            if short <= 0.0:
+                return lower
+            slack = max(2 * slack + 1.5 * short, 4 * EPSILON * most)
+            lower = self.found.lower * (1.0 + slack / self.cost)
+        return np.full_like(lower, -np.inf)
 
     def _end_soon(self, costs: Floats) -> None:
         """Where somebody surely ends: the least length, and then damage."""
@@ -138,7 +159,7 @@ class _Ties:
         chance.bounds.policy[~unsure], chance.bounds.rival[~unsure] = self.graph.ptr[:-1][~unsure], np.inf
         chance.solve(CLOSE)
         hopeful = unsure & (chance.bounds.low > 0.0)
-        starts = np.flatnonzero(hopeful)
+        starts = np.flatnonzero(hopeful).astype(np.uint32)
         graph, pairs, via = _tied_graph(chance, AS_LIKELY, starts, hopeful)
         lengths = self.engine.other(graph, self.costs)
         lengths.order = _within(lengths.order, hopeful[pairs])
@@ -152,8 +173,8 @@ class _Ties:
         self.play[self.pairs[pairs]] = via[bounds.policy[at]]
         self.height[pairs] = -bounds.low[at]
 
-    def prove(self) -> Floats:
-        """Lower bounds of what the policy returns; −∞ where none are proved."""
+    def _prove(self) -> Floats:
+        """Lower bounds of what the policy returns."""
         engine, pairs, slack = self.engine, self.pairs, 0.0
         lower = self.found.lower.copy()
         changed = np.flatnonzero(self.play != self.found.play)
