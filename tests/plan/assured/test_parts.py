@@ -1,0 +1,103 @@
+"""One component: who surely leaves it is what the plain twin says, also where many are looked at and not searched."""
+
+import numpy as np
+import pytest
+
+from almostsure import from_transitions
+from almostsure.kernels import plain
+from almostsure.plan import graph as twin
+from almostsure.plan.assured import engine, parts
+from almostsure.plan.assured.steps import Part
+
+from .test_engine import solved
+
+
+def drawn(rng: np.random.Generator) -> tuple[Part, np.ndarray]:
+    """A component with some choices that may leave it, and the owners of its choices."""
+    size = int(rng.integers(1, 14))
+    ptr = np.concatenate([[0], np.cumsum(rng.integers(0, 4, size))]).astype(np.uint32)
+    lengths = rng.integers(1, 4, int(ptr[-1]))
+    entry_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32)
+    entries, choices = int(entry_ptr[-1]), lengths.size
+    part = Part(
+        ptr, entry_ptr, rng.integers(size, size=entries).astype(np.uint32), rng.random(entries),
+        rng.normal(size=choices), np.arange(choices, dtype=np.uint32), (rng.random(choices) < 0.15) * 0.5,
+        np.empty(size + 1, np.uint32), np.empty(entries, np.uint32),
+    )  # fmt: skip
+    return part, np.repeat(np.arange(size), np.diff(ptr))
+
+
+@pytest.mark.parametrize(("large", "rounds"), [(10**9, 8), (0, 8), (0, 0)])
+def test_who_surely_leaves_is_what_the_plain_twin_says(monkeypatch, large, rounds):
+    monkeypatch.setattr(parts, "LARGE", large)
+    monkeypatch.setattr(parts, "ROUNDS", rounds)
+    plain.cache_clear()  # it keeps the numbers of its first call
+    find, lost = plain(parts.leave_surely), 0
+    for seed in range(300):
+        part, owner = drawn(np.random.default_rng(seed))
+        size = part.ptr.size - 1
+        usable, queue = np.empty(owner.size, np.bool_), np.empty(size, np.uint32)
+        queue = queue[: find(part, size, usable, queue)]
+        graph = twin.Graph(
+            num_states=size, owner=owner, entry_choice=np.repeat(np.arange(owner.size), np.diff(part.entry_ptr)),
+            entry_state=part.column.astype(int),
+        )  # fmt: skip
+        live, expected, _ = twin.surely_leave(graph, part.leak > 0)
+        assert np.sort(queue).tolist() == np.flatnonzero(live).tolist()
+        assert (usable[live[owner]] == expected[live[owner]]).all()
+        lost += not live.all()
+        _check_order(part, queue, usable)
+    plain.cache_clear()
+    assert 50 < lost < 290
+
+
+def _check_order(part: Part, queue: np.ndarray, usable: np.ndarray) -> None:
+    """Each has a usable choice that may leave, or lead to somebody listed before."""
+    before: set[int] = set()
+    for x in queue.tolist():
+        assert any(
+            usable[k]
+            and (part.leak[k] > 0 or before & set(part.column[part.entry_ptr[k] : part.entry_ptr[k + 1]].tolist()))
+            for k in range(part.ptr[x], part.ptr[x + 1])
+        )
+        before.add(x)
+
+
+def test_positions_are_dropped_in_place_as_elsewhere():
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        part, owner = drawn(rng)
+        size = part.ptr.size - 1
+        usable, queue = np.empty(owner.size, np.bool_), np.empty(size, np.uint32)
+        order = np.sort(queue[: plain(parts.leave_surely)(part, size, usable, queue)])
+        room = engine.make_part(size, owner.size, part.column.size)
+        sizes = plain(parts.reorder)(part, order, usable, room)
+        assert plain(parts.reorder)(part, order, usable, part) == sizes
+        for here, there in zip(
+            engine.fitted(part, order.size, *sizes)[:7], engine.fitted(room, order.size, *sizes)[:7], strict=True
+        ):
+            assert here.tolist() == there.tolist()
+        kept = usable & np.isin(owner, order)
+        assert engine.fitted(room, order.size, *sizes).origin.tolist() == np.flatnonzero(kept).tolist()
+
+
+@pytest.mark.parametrize("way_out", [False, True])
+def test_who_cannot_get_out_without_risk_is_known_before_the_equations(monkeypatch, way_out):
+    """A corridor with a pocket that is only left with the risk of a trap, or for a damage of 2 as well."""
+    size = 40
+    end, near, far, trap = range(size, size + 4)
+    rows = [(x, 0, x + 1, 1, -1, 0) for x in range(size)] + [(x, 1, x - 1, 1, -1, 0) for x in range(1, size)]
+    rows += [(0, 2, size - 2, 1, -1, 1), (1, 2, 2, 0.5, -1, 0), (1, 2, near, 0.5, -1, 0), (near, 0, far, 1, -1, 0)]
+    rows += [(far, 0, near, 1, -1, 0), (far, 1, 0, 0.5, -1, 0), (far, 1, trap, 0.5, -1, 0), (trap, 0, trap, 1, -1, 0)]
+    rows += [(near, 1, end, 1, -1, 2)] if way_out else []
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[end])
+    lost = []
+    lose = engine.Component._lose
+    monkeypatch.setattr(engine.Component, "_lose", lambda self, which: lost.append(which.sum()) or lose(self, which))
+    lower, upper, _ = solved(mdp, 3, method="sweeps")
+    # with nothing left there is no hint, and they are searched for
+    assert lost == ([2] if way_out else [2, 2, 2])
+    for bounds, others in zip((lower, upper), solved(mdp, 3, method="direct")[:2], strict=True):
+        assert np.isneginf(bounds).tolist() == np.isneginf(others).tolist()
+        assert bounds[np.isfinite(bounds)] == pytest.approx(others[np.isfinite(others)], abs=1e-6)
+    assert np.isneginf(lower[:, [near, far]]).tolist() == [[True, True]] * 2 + [[not way_out] * 2] * 2
