@@ -43,7 +43,7 @@ def test_upper_budgets_are_the_minimal_budgets_of_the_finite_model(name):
 @pytest.mark.parametrize("name", ["arrival", "arrival with patterns", "arrival past obstacles"])
 def test_levels_and_arrival_agree(name):
     model = MODELS[name]()
-    blocks = solve.Blocks(model)
+    blocks = solve.gathered(model)
     levels = solve.solve_levels(model, blocks, asure.INFINITE - 1)
     assert levels.tolist() == asure.minimal_budget(model).of_state.tolist()
 
@@ -60,15 +60,15 @@ def test_images_that_are_computed_again_give_the_same(name, monkeypatch):
 @pytest.mark.parametrize("name", ["patterns", "whole damages", "arrival"])
 def test_windows_that_do_not_fit_are_looped_over(name, monkeypatch):
     model = MODELS[name]()
-    kept = solve.solve_levels(model, solve.Blocks(model), asure.INFINITE - 1)
+    kept = solve.solve_levels(model, solve.gathered(model), asure.INFINITE - 1)
     monkeypatch.setattr(solve, "WINDOWS", 0)
-    assert solve.solve_levels(model, solve.Blocks(model), asure.INFINITE - 1).tolist() == kept.tolist()
+    assert solve.solve_levels(model, solve.gathered(model), asure.INFINITE - 1).tolist() == kept.tolist()
 
 
 def test_many_blocks_and_long_rows(monkeypatch):
     monkeypatch.setattr("almostsure.abstract.enclosure.images.BLOCK", 300)
     model = double_integrator((8, 150), unsafe=lambda s: s[0] > 0.7)
-    assert len(solve.Blocks(model).edges) > 2
+    assert len(solve.gathered(model).edges) > 2
     assert asure.minimal_budget(model).of_state.tolist() == asure.minimal_budget(as_mdp(model)).of_state[:-2].tolist()
 
 

@@ -10,7 +10,7 @@ This module shares no code with the solvers; what it trusts is the images.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,26 +29,16 @@ if TYPE_CHECKING:
 WINDOWS = 64 << 20  # bytes for the largest values of windows
 
 
-class Provider(Protocol):
+class Blocks:
     """Images of the blocks whose first and last cells along the first coordinate are ``edges``."""
 
-    edges: list[tuple[int, int]]
-
-    def __getitem__(self, number: int) -> Images:
-        """The images of a block."""
-        ...
-
-
-class _Computed:
-    """Images computed when they are asked for."""
-
     def __init__(self, abstraction: Abstraction) -> None:
-        self.abstraction = abstraction
-        one_row = abstraction.grid.num_coordinates == 1
-        self.edges = [(0, abstraction.grid.cells[0])] if one_row else blocks(abstraction)
+        self.abstraction, self.edges = abstraction, blocks(abstraction)
+        self.kept: Images | None = None  # those of all blocks, where somebody has gathered them
 
     def __getitem__(self, number: int) -> Images:
-        return self.abstraction.images(*self.edges[number])
+        """The images of a block, computed when they are asked for."""
+        return self.abstraction.images(*self.edges[number]) if self.kept is None else self.kept
 
 
 def check_upper(abstraction: Abstraction, values: npt.ArrayLike) -> UpperBudget:
@@ -60,11 +50,11 @@ def check_upper(abstraction: Abstraction, values: npt.ArrayLike) -> UpperBudget:
         Naming the first cell whose value is too small.
     """
     given = upper_values(values, abstraction.num_cells, abstraction.grid.describe)
-    return verified(abstraction, _Computed(abstraction), given, cap=None, engine="values that were given")
+    return verified(abstraction, Blocks(abstraction), given, cap=None, engine="values that were given")
 
 
 def verified(
-    abstraction: Abstraction, images: Provider, values: npt.NDArray[np.int32], *, cap: int | None, engine: str
+    abstraction: Abstraction, images: Blocks, values: npt.NDArray[np.int32], *, cap: int | None, engine: str
 ) -> UpperBudget:
     """The upper budget that ``values`` are, if they are one."""
     finite = values != INFINITE
@@ -99,7 +89,7 @@ def verified(
 
 
 def _tables(
-    abstraction: Abstraction, values: npt.NDArray[np.int32], images: Provider, dtype: Any
+    abstraction: Abstraction, values: npt.NDArray[np.int32], images: Blocks, dtype: Any
 ) -> npt.NDArray[np.uint8 | np.int32]:
     """The largest value of every window of the last two coordinates, as long as images are or as memory allows."""
     cells = abstraction.grid.cells if len(abstraction.grid.cells) > 1 else (1, *abstraction.grid.cells)

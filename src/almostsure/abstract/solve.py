@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.certificate import verified
+from almostsure.abstract.certificate import Blocks, verified
 from almostsure.abstract.compiled import levels as kernels
-from almostsure.abstract.enclosure.images import Images, Packed, block_ranges, blocks
+from almostsure.abstract.enclosure.images import Images, Packed, block_ranges
 from almostsure.budget.minimal import INFINITE, cap_limit
 from almostsure.memory import available, require
 from almostsure.progress import Bar
@@ -40,48 +40,43 @@ WINDOWS = 64 << 20  # bytes for the eroded sets
 BYTES_PER_CHOICE = 12  # of the arrival engine, beside the images
 
 
-class Blocks:
+def gathered(abstraction: Abstraction) -> Blocks:
     """The images of all blocks: kept as one where they fit, computed again where they do not."""
+    images = Blocks(abstraction)
+    images.kept = _gathered(images, sharing=True) or _gathered(images, sharing=False)
+    return images
 
-    def __init__(self, abstraction: Abstraction) -> None:
-        self.abstraction = abstraction
-        self.edges = blocks(abstraction)
-        self.kept = self._gathered(sharing=True) or self._gathered(sharing=False)
 
-    def __getitem__(self, number: int) -> Images:
-        return self.abstraction.images(*self.edges[number]) if self.kept is None else self.kept
+def _gathered(images: Blocks, *, sharing: bool) -> Images | None:
+    """The images of the whole grid, filled in block by block on all cores; None if they do not fit or not share."""
+    abstraction, (first, last) = images.abstraction, images.edges[0]
+    found = block_ranges(abstraction, first, last)
+    packed = Packed(abstraction.grid.cells, 0, found, last - first, sharing=sharing)
+    if packed.nbytes > (available() or 1 << 40) // 2 or not packed.put(found, first, last):
+        return None
 
-    def rows(self, number: int) -> tuple[int, int]:
-        """The first row of a block and how many there are; a row is all cells of the last coordinate."""
-        shape = self.abstraction.grid.cells
-        if len(shape) == 1:
-            return 0, 1
-        per_plane = int(np.prod(shape[1:-1], dtype=np.int64))
-        first, last = self.edges[number]
-        return first * per_plane, (last - first) * per_plane
+    def part(edges: tuple[int, int]) -> bool:
+        return packed.put(block_ranges(abstraction, *edges), *edges)
 
-    def _gathered(self, *, sharing: bool) -> Images | None:
-        """The images of the whole grid, filled in block by block on all cores; None if they do not fit or not share."""
-        abstraction, (first, last) = self.abstraction, self.edges[0]
-        found = block_ranges(abstraction, first, last)
-        packed = Packed(abstraction.grid.cells, 0, found, last - first, sharing=sharing)
-        if packed.nbytes > (available() or 1 << 40) // 2:
-            return None
-        if not packed.put(found, first, last):
-            return None
+    with ThreadPoolExecutor(THREADS) as pool:
+        fits = all(pool.map(part, images.edges[1:]))
+    return packed.images() if fits else None
 
-        def part(number: int) -> bool:
-            return packed.put(block_ranges(abstraction, *self.edges[number]), *self.edges[number])
 
-        with ThreadPoolExecutor(THREADS) as pool:
-            fits = all(pool.map(part, range(1, len(self.edges))))
-        return packed.images() if fits else None
+def _rows(images: Blocks, number: int) -> tuple[int, int]:
+    """The first row of a block and how many there are; a row is all cells of the last coordinate."""
+    shape = images.abstraction.grid.cells
+    if len(shape) == 1:
+        return 0, 1
+    per_plane = int(np.prod(shape[1:-1], dtype=np.int64))
+    first, last = images.edges[number]
+    return first * per_plane, (last - first) * per_plane
 
 
 def solve(abstraction: Abstraction, *, cap: int | None = None) -> UpperBudget:
     """The upper budget of every cell, with its certificate verified."""
     limit = cap_limit(cap)
-    choices, images = abstraction.num_cells * abstraction.patterns.count, Blocks(abstraction)
+    choices, images = abstraction.num_cells * abstraction.patterns.count, gathered(abstraction)
     room = (available() or 1 << 40) // 2 // BYTES_PER_CHOICE
     if abstraction.goal is not None and images.kept is not None and choices < min(room, 2**31):
         values = solve_arrival(abstraction, images, limit)
@@ -176,7 +171,7 @@ def _level(
             changed[:] = False
 
             def part(number: int, sets: kernels.Sets = sets) -> int:
-                return int(kernels.sweep(images[number], sets, task, _scratch(abstraction), *images.rows(number)))
+                return int(kernels.sweep(images[number], sets, task, _scratch(abstraction), *_rows(images, number)))
 
             if not sum(pool.map(part, range(len(images.edges)))):
                 return alive

@@ -95,12 +95,6 @@ class _Product:
         if base.unknown is not None:
             self.trap[base.unknown] = True
 
-    def model(self) -> MDP:
-        """The product."""
-        self._search()
-        return self._built()
-
-    def _search(self) -> None:
         self._memory(self.monitor.start)  # the first, and so number 0
         frontier: Ints = self.base.initial_states.astype(np.int64)
         self._number(frontier)
@@ -173,8 +167,6 @@ class _Product:
 
     def edges(self) -> Edges:
         """Every outcome of the product, with the one of the base that it stems from."""
-        if not self.index:
-            self._search()
         source, outcome, target, damage = (np.concatenate(c) for c in zip(*self.columns, strict=True))
         places = np.array([*self.index], np.int64)
         order = np.argsort(places)
@@ -182,7 +174,8 @@ class _Product:
         end, trap = len(self.index), len(self.index) + self.ends
         return Edges(number[0], outcome, np.select([target == -1, target == -2], [end, trap], number[1]), damage)
 
-    def _built(self) -> MDP:
+    def model(self) -> MDP:
+        """The product."""
         base, end, trap = self.base, len(self.index), len(self.index) + self.ends
         source, outcome, next_state, damage = self.edges()
         places = np.array([*self.index], np.int64)

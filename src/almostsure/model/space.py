@@ -107,8 +107,10 @@ class Space:
         self.end, self.unknown = None, None  # named in messages only once they are known to be states
         self.state_names = None
         self.action_names = checked_names("action", action_names)
-        check_choices(choice_ptr, choice_action, lambda c: _describe_choice(choice_ptr, choice_action, self, c))
-        self.choice_ptr, self.choice_action = frozen(choice_ptr), frozen(choice_action)
+        self.choice_ptr, self.choice_action = choice_ptr, choice_action
+        check_choices(choice_ptr, choice_action, self.describe_choice)
+        frozen(choice_ptr)
+        frozen(choice_action)
         self.state_names = checked_names("state", state_names, exactly=self.num_states)
         self.num_actions = self._count_actions()
         states, probabilities = initial
@@ -305,11 +307,12 @@ class Space:
 
     def describe_choice(self, choice: int) -> str:
         """A choice as messages show it: its index, state and action."""
-        return _describe_choice(self.choice_ptr, self.choice_action, self, choice)
-
-    def _describe_action(self, action: int) -> str:
-        known = self.action_names is not None and 0 <= action < len(self.action_names)
-        return f"action {self.action_names[action]!r}" if known and self.action_names else f"action {action}"
+        if not 0 <= choice < self.choice_action.size:
+            return f"choice {choice}"
+        state, action = int(np.searchsorted(self.choice_ptr, choice, side="right")) - 1, int(self.choice_action[choice])
+        names = self.action_names or ()
+        named = repr(names[action]) if 0 <= action < len(names) else action
+        return f"choice {choice} ({self.describe_state(state)}, action {named})"
 
     # ------------------------------------------------------------------ other spaces
 
@@ -436,13 +439,6 @@ class Space:
         if last < 0 or (end is not None and last < 1):
             raise ModelError("a space must have a state beside the end and the unknown; got none")
         return (None if end is None else int(end)), (None if unknown is None else int(unknown))
-
-
-def _describe_choice(ptr: Ints, action: Ints, space: Space, choice: int) -> str:
-    if not 0 <= choice < action.size:
-        return f"choice {choice}"
-    state = int(np.searchsorted(ptr, choice, side="right")) - 1
-    return f"choice {choice} ({space.describe_state(state)}, {space._describe_action(int(action[choice]))})"
 
 
 def _index(what: str, given: object, count: int) -> int:

@@ -11,7 +11,7 @@ arrays, answers.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,20 +27,6 @@ DENSE_SHARE = 8  # otherwise at least one entry in so many must be a choice
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]
 
 
-class Table(Protocol):
-    """Answers for many states at once; states and budgets have been checked."""
-
-    highest: int  # the largest remaining budget that need be told apart from larger ones
-
-    def allows(self, states: Ints, remaining: Ints) -> Bools:
-        """Which actions are allowed, [n, num_actions]; ``remaining`` is [n] or one number for all, 0 … highest."""
-        ...
-
-    def few(self, states: Ints, remaining: Ints) -> Bools | None:
-        """The same for a few states, with whatever left; None where one of them has no action that is allowed."""
-        ...
-
-
 def table_of(mdp: Space, of_choice: Ints) -> Table:
     """The table that suits the model."""
     entries = mdp.num_states * mdp.num_actions
@@ -50,7 +36,10 @@ def table_of(mdp: Space, of_choice: Ints) -> Table:
 
 
 class DenseTable:
-    """One row per state, one column per action."""
+    """One row per state, one column per action.  States and budgets have been checked.
+
+    ``highest`` is the largest remaining budget that need be told apart from larger ones.
+    """
 
     __slots__ = ("_least", "_needed", "_num_actions", "_ones", "_wide", "_word", "highest")
 
@@ -72,7 +61,7 @@ class DenseTable:
         self._wide = self._least = np.zeros(0, np.int64)  # of the type of what remains; made when first needed
 
     def allows(self, states: Ints, remaining: Ints) -> Bools:
-        """Which actions are allowed, [n, num_actions]."""
+        """Which actions are allowed, [n, num_actions]; ``remaining`` is [n] or one number for all, 0 … highest."""
         dtype, width = self._needed.dtype, self._needed.shape[1]
         if self._word is None:
             rows = self._needed.take(states, axis=0, mode="clip")
@@ -87,7 +76,7 @@ class DenseTable:
         return flat.reshape(-1, width)[:, : self._num_actions]
 
     def few(self, states: Ints, remaining: Ints) -> Bools | None:
-        """Which actions are allowed, [n, num_actions]."""
+        """The same for a few states, with whatever left; None where one of them has no action that is allowed."""
         if self._needed.size > DENSE_ANYWAY:
             return _unless_empty(self.allows(states, np.clip(remaining, 0, self.highest)), remaining)
         if not self._least.size:
@@ -101,7 +90,7 @@ class DenseTable:
 
 
 class SparseTable:
-    """The choices of each state, as the model stores them."""
+    """The choices of each state, as the model stores them; it answers as the dense table does."""
 
     __slots__ = ("_mdp", "_needed", "highest")
 
@@ -120,6 +109,9 @@ class SparseTable:
     def few(self, states: Ints, remaining: Ints) -> Bools | None:
         """Which actions are allowed, [n, num_actions]."""
         return _unless_empty(self.allows(states, np.minimum(remaining, self.highest)), remaining)
+
+
+Table = DenseTable | SparseTable
 
 
 def _unless_empty(allowed: Bools, remaining: Ints) -> Bools | None:

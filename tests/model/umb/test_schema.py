@@ -27,7 +27,7 @@ def with_kind(**entries: Any) -> dict[str, Any]:
         ({"#players": 2**32 - 1}, "players", 2**32 - 1),
         ({"#choice-actions": 2**32 - 1}, "choice_actions", 2**32 - 1),
         ({"#choices": 2**64 - 1}, "choices", 2**64 - 1),
-        ({"#branches": 0}, "branches", 0),
+        ({"#branches": 0}, "outcomes", 0),
         ({"#observations": 2**64 - 1}, "observations", 2**64 - 1),
         ({"#initial-states": 2}, "initial_states", 2),
         ({"branch-probability-type": {"type": "rational"}}, "probability", Kind("rational", 128)),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,23 +27,14 @@ KINDS = ("label", "reward", "action")
 RATIONAL = np.dtype([("numerator", "<i8"), ("denominator", "<u8")])
 
 
-class Sizes(NamedTuple):
-    """How large a model is, as the index of its file says."""
-
-    states: int
-    choices: int
-    outcomes: int
-
-
 class Umb:
     """An open UMB file whose index has been checked against its members' sizes; no array is read yet."""
 
     def __init__(self, path: Path, *, shown: str | None = None) -> None:
         self.archive = Archive(path, shown=shown)
         self.index = _read_index(self.archive)
-        system = self.index.system
-        self._probability = self._check_kind(system)
-        self.sizes = Sizes(states=system.states, choices=system.choices, outcomes=system.branches)
+        self.sizes = self.index.system
+        self._probability = self._check_kind(self.sizes)
         self._check_members()
 
     @property

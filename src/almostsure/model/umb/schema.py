@@ -33,7 +33,7 @@ class System(NamedTuple):
     initial_states: int
     choices: int
     choice_actions: int
-    branches: int
+    outcomes: int  # branches, in the words of the format
     observations: int
     probability: Kind | None
 
@@ -145,7 +145,7 @@ def _system(node: _Node) -> System:
         initial_states=node.integer("#initial-states", most=states),
         choices=node.integer("#choices"),
         choice_actions=node.integer("#choice-actions", most=UINT32),
-        branches=node.integer("#branches"),
+        outcomes=node.integer("#branches"),
         observations=node.integer("#observations"),
         probability=kind,
     )
