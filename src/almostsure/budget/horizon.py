@@ -29,7 +29,7 @@ from almostsure.errors import ArgumentError
 from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.model.arrays import frozen
 from almostsure.model.labels import TRAP
-from almostsure.model.mdp import MDP, Ints
+from almostsure.model.mdp import MDP, Ints, Support
 
 Values = npt.NDArray[np.int32]
 
@@ -175,7 +175,7 @@ def horizon_budget(mdp: MDP, rises: Rises, steps: int, cap: int | None, settled:
     return HorizonBudget(mdp=mdp, horizon=steps, rises=rises, cap=cap, settled=settled, **values)
 
 
-def worst_of_choices(mdp: MDP, values: Values) -> Values:
+def worst_of_choices(mdp: MDP | Support, values: Values) -> Values:
     """Max over outcomes of d + v(s'), for every choice."""
     cost = np.minimum(values[mdp.successor].astype(np.int64) + mdp.damage, INFINITE)
     return np.maximum.reduceat(cost, mdp.outcome_ptr[:-1].astype(np.int64)).astype(np.int32)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from almostsure.arguments import count
-from almostsure.budget.horizon import HorizonBudget, Rises, Values, first_values, horizon_budget
+from almostsure.budget.horizon import HorizonBudget, Rises, Values, first_values, horizon_budget, worst_of_choices
 from almostsure.budget.minimal import INFINITE, NO_CAP
 from almostsure.kernels import njit
 from almostsure.model.arrays import grouped
@@ -40,9 +40,7 @@ def iterate_plain(support: Support, start: Values, steps: int, cap: int) -> tupl
     """The plain twin: whole sweeps; returns state, step and value of every rise, and the steps that were done."""
     values, found = start.copy(), [_NONE]
     for step in range(1, steps + 1):
-        cost = np.minimum(values[support.successor].astype(np.int64) + support.damage, INFINITE)
-        of_choice = np.maximum.reduceat(cost, support.outcome_ptr[:-1].astype(np.int64))
-        new = np.minimum.reduceat(of_choice, support.choice_ptr[:-1].astype(np.int64))
+        new = np.minimum.reduceat(worst_of_choices(support, values), support.choice_ptr[:-1].astype(np.int64))
         new = np.maximum(np.where(new > cap, INFINITE, new), values)  # what is forbidden stays so
         risen = np.flatnonzero(new > values)
         if not risen.size:

@@ -17,9 +17,8 @@ outcome with three outcomes per choice and four choices per state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +39,8 @@ from almostsure.model.arrays import (
 )
 from almostsure.model.build.given import Initial
 from almostsure.model.build.validate import check_outcomes
-from almostsure.model.labels import Labels
-from almostsure.model.layout import Layout
 from almostsure.model.origin import PLAIN, Origin
-from almostsure.model.space import Encode, Space
+from almostsure.model.space import Naming, Space
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes
@@ -139,28 +136,11 @@ class MDP(Space):
         arrays: Arrays,
         *,
         initial: tuple[Ints, Floats],
-        state_names: Sequence[str] | None = None,
-        action_names: Sequence[str] | None = None,
-        layout: Layout | None = None,
-        end: int | None = None,
-        unknown: int | None = None,
-        labels: Labels | None = None,
-        encode: Encode | None = None,
         origin: Origin = PLAIN,
+        **naming: Unpack[Naming],
     ) -> None:
         self.arrays, self.origin = arrays, origin
-        super().__init__(
-            choice_ptr=arrays.choice_ptr,
-            choice_action=arrays.choice_action,
-            initial=initial,
-            state_names=state_names,
-            action_names=action_names,
-            layout=layout,
-            end=end,
-            unknown=unknown,
-            labels=labels,
-            encode=encode,
-        )
+        super().__init__(choice_ptr=arrays.choice_ptr, choice_action=arrays.choice_action, initial=initial, **naming)
         check_outcomes(arrays, self.describe_choice)
         _check_origin(origin, self)
         self._check_roles()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -37,6 +37,18 @@ BY_NAME = (
     "A model from a file knows states by name: ask for str(state); an environment is shielded with "
     "state_of=almostsure.learn.ByName(mdp)."
 )
+
+
+class Naming(TypedDict, total=False):
+    """What is known of states and actions, besides which there are: see :class:`Space`."""
+
+    state_names: Sequence[str] | None
+    action_names: Sequence[str] | None
+    layout: Layout | None
+    end: int | None
+    unknown: int | None
+    labels: Labels | None
+    encode: Encode | None
 
 
 class Space:
@@ -352,7 +364,7 @@ class Space:
             **self.naming(),
         }
 
-    def naming(self) -> dict[str, Any]:
+    def naming(self) -> Naming:
         """What is known of the states and actions, besides which there are: what constructors take by these names."""
         return {
             "state_names": self.state_names,

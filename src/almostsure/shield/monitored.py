@@ -62,18 +62,16 @@ class MonitoredShield:
             self._parts.append(inner)
         self._base = self._parts[-1].base
         self._outcomes, self._is_over = Outcomes(self._base), self._base.is_terminal()
-        self._root = self._parts[0].states.astype(np.int64)  # the base's state of each state of the product
-        for level in self._parts[1:]:
-            self._root = np.where(self._root < 0, NOWHERE, level.states[np.maximum(self._root, 0)])
         self._number_memories()
 
     def _number_memories(self) -> None:
         """What is remembered at first has the greatest number; 0 stands for runs in which nothing counts any more."""
-        memories, state = list(self._parts[0].memories), self._parts[0].states
+        memories, root = list(self._parts[0].memories), self._parts[0].states.astype(np.int64)
         for level in self._parts[1:]:
-            inner = [level.memories[s] if s >= 0 else None for s in state.tolist()]
+            inner = [level.memories[s] if s >= 0 else None for s in root.tolist()]
             memories = list(zip(memories, inner, strict=True))
-            state = np.where(state < 0, NOWHERE, level.states[np.maximum(state, 0)])
+            root = np.where(root < 0, NOWHERE, level.states[np.maximum(root, 0)])
+        self._root = root  # the base's state of each state of the product
         lives = np.flatnonzero(self._root >= 0)
         kept = list(dict.fromkeys(memories[at] for at in lives.tolist()))
         self._code = {memory: len(kept) - number for number, memory in enumerate(kept)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Columns, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.origin import PLAIN, Origin
-from almostsure.model.space import Encode
+from almostsure.model.space import Naming
 
 MAX_ACTION = 2**31 - 2
 BYTES_PER_OUTCOME = 150  # while a model is built: six columns, their sorted copies, and the model itself
@@ -95,15 +95,9 @@ def build(
     num_states: int | None = None,
     terminal: Iterable[int] = (),
     initial: Initial = 0,
-    action_names: Sequence[str] | None = None,
-    state_names: Sequence[str] | None = None,
-    labels: Labels | None = None,
-    layout: Layout | None = None,
-    end: int | None = None,
-    unknown: int | None = None,
-    encode: Encode | None = None,
     origin: Origin = PLAIN,
     normalise: bool = False,
+    **naming: Unpack[Naming],
 ) -> MDP:
     """Build a model from its six columns.
 
@@ -115,7 +109,8 @@ def build(
     p, r = numbers("probabilities", given[3]), numbers("rewards", given[4])
     hurt = column("damages", given[5], "iufb", f"integers 0 … {MAX_DAMAGE}")
     _check_lengths((s, a, t, p, r, hurt))
-    place = _Place(s, a, t, state_names, action_names, numbered)
+    state_names = naming.get("state_names")
+    place = _Place(s, a, t, state_names, naming.get("action_names"), numbered)
     ends = _ends(terminal)
     count = _count_states(num_states, state_names, (s, t, ends))
     _check_values(p, r, place)
@@ -127,14 +122,8 @@ def build(
     return MDP(
         _compress(_merge(_sort(columns, count)), count, normalise=normalise),
         initial=initial_distribution(initial, count, state_names),
-        state_names=state_names,
-        action_names=action_names,
-        labels=labels,
-        layout=layout,
-        end=end,
-        unknown=unknown,
-        encode=encode,
         origin=origin,
+        **naming,
     )
 
 
