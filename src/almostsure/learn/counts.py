@@ -51,31 +51,21 @@ class Block(NamedTuple):
     samples: Ints  # … and how often
 
 
-class Drawn(NamedTuple):
-    """Samples in one line: ``lengths[i]`` of ``choices[i]``, which are distinct and ascending, and what they showed."""
-
-    choices: Ints
-    lengths: Ints
-    next_state: Ints  # [sum of lengths]
-    reward: Floats
-    damage: Ints
-
-
-def block_of(drawn: Drawn, num_states: int) -> Block:
-    """The block of some samples."""
-    choice = np.repeat(drawn.choices, drawn.lengths).astype(np.int64)
-    key = (choice * num_states + drawn.next_state) * DAMAGES + drawn.damage
+def block_of(choices: Ints, lengths: Ints, next_state: Ints, reward: Floats, damage: Ints, *, num_states: int) -> Block:
+    """The block of ``lengths[i]`` samples of ``choices[i]``, which are ascending; the others have one entry each."""
+    choice = np.repeat(choices, lengths).astype(np.int64)
+    key = (choice * num_states + next_state) * DAMAGES + damage
     _, at, group = np.unique(key, return_index=True, return_inverse=True)
-    position = np.searchsorted(drawn.choices, choice[at])
+    position = np.searchsorted(choices, choice[at])
     return Block(
         choice=choice[at],
-        next_state=drawn.next_state[at],
-        damage=drawn.damage[at],
+        next_state=next_state[at],
+        damage=damage[at],
         times=np.bincount(group),
-        reward=weighted(group, drawn.reward, at.size),
-        first=at - (np.cumsum(drawn.lengths) - drawn.lengths)[position],
-        sampled=drawn.choices,
-        samples=drawn.lengths,
+        reward=weighted(group, reward, at.size),
+        first=at - (np.cumsum(lengths) - lengths)[position],
+        sampled=choices,
+        samples=lengths,
     )
 
 

@@ -47,7 +47,7 @@ from almostsure.learn.bounds import Confidence, samples_needed, unit
 from almostsure.learn.counts import Counts, Unknown
 from almostsure.learn.evidence import Evidence, check_mu
 from almostsure.learn.sampling.checkpoint import Checkpoint
-from almostsure.learn.sampling.count import Counter, sampling_crew
+from almostsure.learn.sampling.count import Counter, draw_chunks, sampling_crew
 from almostsure.learn.sampling.crew import Crew, Workers, uninterrupted
 from almostsure.learn.sampling.env_sampler import EnvSampler
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
@@ -288,12 +288,7 @@ class _Learner:
             while (lengths := self._wanted() if store.lengths is None else store.lengths).any():
                 store.lengths, choices = lengths, np.flatnonzero(lengths)
                 schedule = counter.schedule(choices, lengths[choices], counts.seed or 0, self.done["round"])
-                for block in each(schedule.chunks(self.done["chunk"])):
-                    with uninterrupted():
-                        counts.add(block)
-                        self.done["chunk"] += 1
-                    store.write(counts, self.done, now=False)
-                    bar.update(counts.total)
+                draw_chunks(schedule, each, store, counts, self.done, bar)
                 with uninterrupted():
                     counts.merge()
                     self.done["round"], self.done["chunk"], store.lengths = self.done["round"] + 1, 0, None

@@ -21,10 +21,10 @@ import numpy.typing as npt
 
 from almostsure.arguments import count
 from almostsure.errors import CorruptFile, Interrupted, LimitReached
-from almostsure.learn.counts import Block, Counts, Drawn, block_of, weighted
+from almostsure.learn.counts import Block, Counts, block_of, weighted
 from almostsure.learn.sampling import kernel
 from almostsure.learn.sampling.checkpoint import Checkpoint
-from almostsure.learn.sampling.crew import Crew, Workers, as_crew, cores, uninterrupted
+from almostsure.learn.sampling.crew import Crew, Each, Workers, as_crew, cores, uninterrupted
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.mdp import MDP
@@ -103,8 +103,11 @@ def _counted(
     if counts.total != min(done["chunk"] * schedule.size, schedule.total):
         raise CorruptFile(f"{store.path!s} holds other samples than those that it says were drawn", path=store.path)
     try:
-        with Bar("sampling", schedule.total, notice=f"{schedule.total:,} samples") as bar:
-            _draw(schedule, counter, store, counts, done, sampling_crew(workers, source), bar)
+        with (
+            Bar("sampling", schedule.total, notice=f"{schedule.total:,} samples") as bar,
+            sampling_crew(workers, source).open(counter.count, threads=source.model is not None) as each,
+        ):
+            draw_chunks(schedule, each, store, counts, done, bar)
     except KeyboardInterrupt:
         store.write(counts, done)
         said = f"interrupted after {counts.total:,} of {schedule.total:,} samples{store.remark}."
@@ -114,16 +117,16 @@ def _counted(
     return counts
 
 
-def _draw(
-    schedule: Schedule, counter: Counter, store: Checkpoint, counts: Counts, done: dict[str, int], crew: Crew, bar: Bar
+def draw_chunks(
+    schedule: Schedule, each: Each, store: Checkpoint, counts: Counts, done: dict[str, int], bar: Bar
 ) -> None:
-    with crew.open(counter.count, threads=counter.source.model is not None) as each:
-        for block in each(schedule.chunks(done["chunk"])):
-            with uninterrupted():
-                counts.add(block)
-                done["chunk"] += 1
-            store.write(counts, done, now=False)
-            bar.update(min(done["chunk"] * schedule.size, schedule.total))
+    """Count the chunks that are left, and keep what there is now and then."""
+    for block in each(schedule.chunks(done["chunk"])):
+        with uninterrupted():
+            counts.add(block)
+            done["chunk"] += 1
+        store.write(counts, done, now=False)
+        bar.update(counts.total)
 
 
 def sampling_crew(workers: Workers | None, source: CheckedSampler) -> Crew:
@@ -208,10 +211,8 @@ class Counter:
         return self._count_model(self.source.model, chunk)
 
     def _count_simulated(self, chunk: Chunk) -> Block:
-        drawn = np.repeat(chunk.choices, chunk.lengths)
-        next_state, reward, damage = self.source.draw(drawn, chunk.rng())
-        samples = Drawn(chunk.choices, chunk.lengths, next_state, reward, damage)
-        return block_of(samples, self.source.space.num_states)
+        drawn = self.source.draw(np.repeat(chunk.choices, chunk.lengths), chunk.rng())
+        return block_of(chunk.choices, chunk.lengths, *drawn, num_states=self.source.space.num_states)
 
     def _count_model(self, mdp: MDP, chunk: Chunk) -> Block:
         assert self._tables is not None
