@@ -20,7 +20,7 @@ import numpy as np
 from almostsure.kernels import njit
 
 CHUNK = 128  # positions that are visited together
-STUCK = 32  # rounds after which a sweep looks further ahead
+STUCK = 8  # rounds after which a sweep looks further ahead
 
 
 class Run(NamedTuple):

@@ -32,7 +32,7 @@ from almostsure.plan.assured.sweep_kernels import CHUNK, Limits, Run, Search
 from almostsure.policy.evaluation.linear import SuperLU
 
 REFINEMENTS = 2  # steps after a factorisation
-LOOKAHEAD = 24  # times the square root of the number of positions: how many a round visits, in a model with locality
+LOOKAHEAD = 12  # times the square root of the number of positions: how many a round visits, in a model with locality
 POLICY_SWEEPS = 2  # visits that look at the policy's choices only, after one that looks at all
 MIXED = 16_000  # positions of a component in which mixed rounds are as good as sweeps of what is active
 PATIENCE = 60  # changes after which a position belongs to a pocket
