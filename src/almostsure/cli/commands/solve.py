@@ -202,7 +202,8 @@ def _show_solution(
             *_discounted(solution),
             ("worst damage", number(worst)),
             *([(f"P(damage > {budget})", percent(overspends))] if overspends is not None else []),
-            *(_course(result) if result is not None else []),
+            *([("mean length", f"{number(result.expected_length)} steps")] if result is not None else []),
+            *([("ends", percent(result.ends))] if result is not None else []),
             *([("reaches the goal", percent(arrives))] if arrives is not None else []),
             ("policy", _kind(policy)),
             *task.basis,
@@ -259,10 +260,6 @@ def _best_return(solution: Solution) -> str:
     if solution.mdp.origin.learned:
         how = f"in the model, which was learned, {how}"
     return f"{solution.value:.10g}, {how} {bounds}"
-
-
-def _course(result: Evaluation) -> list[tuple[str, object]]:
-    return [("mean length", f"{number(result.expected_length)} steps"), ("ends", percent(result.ends))]
 
 
 def _as_options(constraint: Constraint) -> str:

@@ -302,7 +302,7 @@ def _array(values: Any) -> npt.NDArray[Any]:
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different shapes
-        return np.array([*map(_boxed, values)], np.object_)
+        return np.array([value if np.isscalar(value) else repr(value) for value in values], np.object_)
     if array.dtype.kind == "U" and isinstance(values, (list, tuple)):
         return np.array(values, np.object_)  # NumPy makes text of numbers that stand beside text
     return array
@@ -311,10 +311,6 @@ def _array(values: Any) -> npt.NDArray[Any]:
 def _has_text(values: Any) -> bool:
     kind = getattr(getattr(values, "dtype", None), "kind", "O")
     return kind == "U" or (kind == "O" and any(isinstance(one, str) for one in values))
-
-
-def _boxed(value: Any) -> Any:
-    return value if np.isscalar(value) else repr(value)
 
 
 def _require(

@@ -140,7 +140,7 @@ class Follower:
         if not wrong.any():
             return
         at = int(np.argmax(wrong))
-        if all(_same(column, at) for column in (rows.state, rows.action, rows.next_state)):
+        if all(column[at] == column[at - 1] for column in (rows.state, rows.action, rows.next_state)):
             self._refuse_repetition(rows, at, "the row before")
         remedy = (
             "Rows are missing, or stand in the wrong order."
@@ -188,14 +188,10 @@ class Follower:
 # ---------------------------------------------------------------------- pieces
 
 
-def _same(column: npt.NDArray[Any], at: int) -> bool:
-    return bool(column[at] == column[at - 1])
-
-
 def _row(rows: Rows, at: int) -> Rows:
     """One row as a piece of its own."""
     at %= rows.state.size
-    one: list[Any] = [None if column is None else column[at : at + 1].copy() for column in _columns(rows)]
+    one: list[Any] = [None if column is None else column[at : at + 1].copy() for column in rows[:-1]]
     place = rows.place(at)
     return Rows(*[*one, lambda _: place])
 
@@ -206,10 +202,6 @@ def _joined(before: Rows, rows: Rows) -> Rows:
     def place(i: int) -> str:
         return before.place(0) if i == 0 else rows.place(i - 1)
 
-    pairs = zip(_columns(before), _columns(rows), strict=True)
+    pairs: Any = zip(before[:-1], rows[:-1], strict=True)
     both: list[Any] = [None if y is None else np.append(x, y) for x, y in pairs]
     return Rows(*[*both, place])
-
-
-def _columns(rows: Rows) -> list[Any]:
-    return list(rows[:-1])

@@ -121,7 +121,7 @@ class CheckedSampler:
                 f"a sampler must return {choices.size} {name}, one per choice; got shape {list(array.shape)}"
             )
         if array.dtype.kind not in "iufb":
-            good = np.array([_is_number(value) for value in array.tolist()], np.bool_)
+            good = np.array([isinstance(x, (int, float)) and abs(x) < 2**53 for x in array.tolist()], np.bool_)
             self._require(good, f"{name} must be numbers", array, choices)
             return array.astype(np.float64)
         return array
@@ -295,10 +295,6 @@ class FunctionSampler:
 
 
 # ---------------------------------------------------------------------- pieces
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and abs(value) < 2**53
 
 
 def _whole(values: npt.NDArray[Any], least: int, most: int) -> npt.NDArray[np.bool_]:
