@@ -61,16 +61,11 @@ HEADER = """\
  *     {NAME}_NOTHING_PROVED   the state lies outside the box, or in a cell for which nothing was proved
  *     {NAME}_BAD_ARGUMENT     a pointer is NULL, or *rest is not one that was returned
  */
-#ifndef {NAME}_POLICY_H
-#define {NAME}_POLICY_H
+{opening}
 
 #include <math.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#define {NAME}_MODEL "{model}"
 #define {NAME}_NUM_COORDINATES {num_coordinates}u
-#define {NAME}_NUM_ACTIONS {num_actions}u
 #define {NAME}_NUM_RESTS {num_rests}u
 
 #define {NAME}_NOTHING_PROVED (-1)
@@ -112,8 +107,6 @@ static inline int {name}_act(const double *state, uint32_t *rest)
     *rest = {name}_rest[pattern];
     return {name}_first[pattern];
 }}
-
-#endif
 """
 
 
@@ -123,6 +116,6 @@ def export_c(policy: CellPolicy, path: str | PathLike[str], *, name: str) -> Pat
     coordinates = ", ".join(
         f"x{axis} in [{low:g}, {high:g}]" for axis, (low, high) in enumerate(zip(grid.low, grid.high, strict=True))
     )
-    fields = {"num_coordinates": grid.num_coordinates, "num_rests": len(model.patterns.rests)}
+    fields = {"num_coordinates": grid.num_coordinates, "num_rests": len(model.patterns.rests), "kind": "POLICY"}
     texts, arrays = (HEADER, FUNCTION), _entries(policy)
     return write_header(path, name, _identity(policy), texts, arrays, coordinates=coordinates, **fields)

@@ -62,21 +62,15 @@ HEADER = """\
  *     {NAME}_NO_MASK          mask is NULL
  *     {NAME}_BAD_RISK         risk is not in 0 ... 1
  */
-#ifndef {NAME}_SHIELD_H
-#define {NAME}_SHIELD_H
+{opening}
 
 #include <float.h>
 #include <math.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #if defined(__FAST_MATH__) || (defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0)
 #error "compile without -ffast-math and with FLT_EVAL_METHOD 0: the promise rests on how sums are rounded"
 #endif
 
-#define {NAME}_MODEL "{model}"
-#define {NAME}_NUM_STATES {num_states}u
-#define {NAME}_NUM_ACTIONS {num_actions}u
 #define {NAME}_NUM_CHOICES {num_choices}u
 #define {NAME}_BUDGET {budget}
 #define {NAME}_HORIZON {horizon}u
@@ -149,8 +143,6 @@ static inline double {name}_risk_after(uint32_t state, int32_t remaining, double
     result = nextafter(least + extra, 0.0);
     return result > least ? result : least;
 }}
-
-#endif
 """
 
 

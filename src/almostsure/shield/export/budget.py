@@ -59,15 +59,7 @@ HEADER = """\
  *     {NAME}_ABOVE_BUDGET     remaining exceeds {NAME}_BUDGET, what this table was made for
  *     {NAME}_NO_MASK          mask is NULL
  */
-#ifndef {NAME}_SHIELD_H
-#define {NAME}_SHIELD_H
-
-#include <stddef.h>
-#include <stdint.h>
-
-#define {NAME}_MODEL "{model}"
-#define {NAME}_NUM_STATES {num_states}u
-#define {NAME}_NUM_ACTIONS {num_actions}u
+{opening}
 #define {NAME}_BUDGET {budget}
 
 #define {NAME}_UNKNOWN_STATE (-1)
@@ -96,8 +88,6 @@ static inline int {name}_allowed(uint32_t state, int32_t remaining, uint8_t *mas
     }}
     return count > 0 ? count : {NAME}_NO_SAFE_ACTION;
 }}
-
-#endif
 """
 
 

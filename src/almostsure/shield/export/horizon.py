@@ -69,15 +69,7 @@ HEADER = """\
  *     {NAME}_BEYOND_HORIZON   steps_left is 0, or exceeds {NAME}_HORIZON
  *     {NAME}_NO_MASK          mask is NULL
  */
-#ifndef {NAME}_SHIELD_H
-#define {NAME}_SHIELD_H
-
-#include <stddef.h>
-#include <stdint.h>
-
-#define {NAME}_MODEL "{model}"
-#define {NAME}_NUM_STATES {num_states}u
-#define {NAME}_NUM_ACTIONS {num_actions}u
+{opening}
 #define {NAME}_HORIZON {horizon}u
 
 #define {NAME}_UNKNOWN_STATE (-1)
@@ -109,8 +101,6 @@ static inline int {name}_allowed(uint32_t state, int32_t remaining, uint32_t ste
     }}
     return count > 0 ? count : {NAME}_NO_SAFE_ACTION;
 }}
-
-#endif
 """
 
 

@@ -32,6 +32,18 @@ IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 LINE = 24  # numbers per line of C
 
 
+OPENING = """\
+#ifndef {NAME}_{kind}_H
+#define {NAME}_{kind}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define {NAME}_MODEL "{model}"
+#define {NAME}_NUM_STATES {num_states}u
+#define {NAME}_NUM_ACTIONS {num_actions}u"""
+
+
 class Identity(NamedTuple):
     """What a header says about a model that is not an MDP."""
 
@@ -111,6 +123,7 @@ def write_header(
         "num_actions": mdp.num_actions,
         "actions": _action_list(mdp) + _basis(mdp.origin.learned),
     }
+    fields["opening"] = OPENING.format(**{"kind": "SHIELD"} | fields)
     with atomic_write(path) as file:
         file.write(texts[0].format(**fields).encode())
         for part in chain(arrays.items(), header_names(names, name)):
@@ -122,7 +135,7 @@ def write_header(
             for line in _numbers(values):
                 file.write(line)
             file.write(b"};\n")
-        file.write(texts[1].format(**fields).encode())
+        file.write(texts[1].format(**fields).encode() + b"\n#endif\n")
     return Path(path)
 
 
