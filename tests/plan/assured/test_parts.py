@@ -101,3 +101,27 @@ def test_who_cannot_get_out_without_risk_is_known_before_the_equations(monkeypat
         assert np.isneginf(bounds).tolist() == np.isneginf(others).tolist()
         assert bounds[np.isfinite(bounds)] == pytest.approx(others[np.isfinite(others)], abs=1e-6)
     assert np.isneginf(lower[:, [near, far]]).tolist() == [[True, True]] * 2 + [[not way_out] * 2] * 2
+
+
+def test_only_where_more_left_allows_more_are_the_sure_taken_for_sure(monkeypatch):
+    """Among tied choices it does not: what ends with nothing left may never end with more, for a better return."""
+    size = 30
+    end, reward, rest = range(size, size + 3)
+    rows = [(x, a, min(x + 1, size - 1), p, -1, 0) for x in range(size - 1) for a, p in ((0, 0.9), (1, 0.1))]
+    rows += [(x, a, max(x - 1, 0), p, -1, 0) for x in range(size - 1) for a, p in ((0, 0.1), (1, 0.9))]
+    rows += [(size - 1, 0, end, 1, -1, 0), (5, 2, reward, 1, 99, 1)]
+    rows += [(reward, 0, rest, 1, 0, 0), (rest, 0, reward, 1, 0, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[end])
+    stranded = []
+    strand = engine.Component._strand
+    monkeypatch.setattr(
+        engine.Component, "_strand", lambda self, hint: stranded.append(self.engine.is_monotone) or strand(self, hint)
+    )
+    lower, _, choice = solved(mdp, 1, method="sweeps")
+    assert stranded
+    assert all(stranded)
+    assert (lower[1, : size - 1] > 0).all()
+    assert (lower[0, :size] < 0).all()
+    expected = solved(mdp, 1, method="direct")
+    assert lower == pytest.approx(expected[0], abs=1e-6)
+    assert (choice == expected[2]).all()

@@ -42,6 +42,7 @@ GAINFUL = 20_000  # pairs of a component in which it can be told whether gains g
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
 FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
 SPARE = 4  # one in so many that a component may have more than the last, and fit into its room
+FEW = 8  # members of which one is not known to leave surely, or fewer, so that these are looked at one by one
 HINTED = 0.9  # share of a component's states whose worth with less left is known, for it to be a hint
 WORTHS = 4000  # different worths by which members are sorted; within them they stay side by side in memory
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
@@ -84,7 +85,7 @@ class Engine:
     """One search and the solution of what it finds."""
 
     def __init__(self, mdp: MDP, of_choice: Ints, budget: int, starts: Ints, discount: float) -> None:
-        self.mdp = mdp
+        self.mdp, self.is_monotone = mdp, True  # whether what can be done with less left can be done with more
         size = mdp.num_outcomes * (budget + 1)
         self.plainly = size <= PLAIN // 10 or (size <= PLAIN and not is_compiled(approach.settle))
         moves = Moves(
@@ -141,6 +142,7 @@ class Engine:
     def other(self, graph: Graph, gain: Floats) -> Engine:
         """The same pairs with other choices and rewards, undiscounted, to be solved."""
         result = copy.copy(self)
+        result.is_monotone = False
         result._play(self.game._replace(graph=graph, gain=gain, discount=1.0), False)
         return result
 
@@ -246,7 +248,7 @@ class Component:
 
     def settle(self, half: float) -> None:
         """Find values, choices and bounds of all members."""
-        if self.hint is not None and self.engine.discount == 1:
+        if self.hint is not None and self.engine.is_monotone and self.engine.discount == 1:
             self._strand(self.hint)
         members = self.members
         self._cut()
@@ -271,6 +273,8 @@ class Component:
     def _strand(self, hint: Floats) -> None:
         """Part with members that are worth −∞, so that nothing leads to them, if it is clear who they are."""
         members, others = self.members, np.flatnonzero(self.fate != SURE)
+        if FEW * others.size > members.size:
+            return
         self.all_sure = bool(self.call(parts.strand, self.game, self.bounds, members, others, self.fate))
         lost = self.fate == LOST
         if not self.all_sure or not lost.any():
