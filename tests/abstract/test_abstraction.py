@@ -66,7 +66,7 @@ def test_steps_that_cannot_be_used_are_refused(step, match):
         ({"pattern": 0}, "pattern must be a length of at least 1"),
         ({"split": [2, 2]}, r"split must be one number per coordinate, 1; got \[2, 2\]"),
         ({"split": 2}, "split must be one number per coordinate, 1; got 2"),
-        ({"split": [0]}, "split must be at least 1 in every coordinate; got 0"),
+        ({"split": [0]}, "split must be at least 1; got 0"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(arguments, match):

@@ -33,7 +33,7 @@ from almostsure.abstract.enclosure.interval import Interval, Maybe
 from almostsure.abstract.grid import Grid
 from almostsure.abstract.observation import Observation
 from almostsure.abstract.patterns import Patterns
-from almostsure.arguments import whole
+from almostsure.arguments import count
 from almostsure.errors import ArgumentError, ModelMismatch
 
 if TYPE_CHECKING:
@@ -296,10 +296,7 @@ def _pieces(split: Any, grid: Grid) -> tuple[int, ...]:
         return (1,) * grid.num_coordinates
     if np.ndim(split) != 1 or len(split) != grid.num_coordinates:
         raise ArgumentError(f"split must be one number per coordinate, {grid.num_coordinates}; got {split!r}")
-    pieces = tuple(whole("split", count) for count in split)
-    if min(pieces) < 1:
-        raise ArgumentError(f"split must be at least 1 in every coordinate; got {min(pieces)}")
-    return pieces
+    return tuple(count("split", pieces) for pieces in split)
 
 
 def _pairs(name: str, value: Any, grid: Grid) -> tuple[tuple[float, float], ...] | None:

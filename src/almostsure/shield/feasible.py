@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from almostsure.arguments import whole
+from almostsure.arguments import count
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.errors import ArgumentError
 from almostsure.model.mdp import MDP
@@ -44,15 +44,13 @@ class Violation(NamedTuple):
 
 def first_violation(mdp: MDP, minimal: MinimalBudget, policy: Any, budget: int | None) -> Violation | None:
     """The first refused choice that the policy may play, most remaining first, or None if there is none."""
-    start = None if budget is None else whole("budget", budget)
+    start = None if budget is None else count("budget", budget, least=0)
     policy = unwrapped(policy)
     if not callable(policy):
         policy = as_policy(mdp, policy, budget=start)
         start = policy.budget if start is None else start
     if start is None:
         raise ArgumentError("budget must be given with a policy that does not carry one: the budget at the start")
-    if start < 0:
-        raise ArgumentError(f"budget must be 0 or more; got {start}")
     rule = rule_of(policy, start) if isinstance(policy, Policy) else rule_of_function(mdp, policy, start)
     for step in explore(mdp, rule, start):
         bad = step.choice[minimal.of_choice[step.choice] > min(step.remaining, INFINITE - 1)]

@@ -173,13 +173,11 @@ class _Evaluator:
         for remaining in sorted(self.layers):
             self._value_layer(remaining)
         first = self.layers[max(self.layers)]
-        probability = normalised(
-            self.mdp.initial_probabilities, np.zeros(self.mdp.initial_states.size, np.int64), 1
-        )  # fmt: skip
-        initial = np.zeros(first.moves.states.size)
-        initial[first.moves.position(self.mdp.initial_states)] = probability.high
-        distribution, beyond = self._masses(initial)
         starts = first.moves.position(self.mdp.initial_states)
+        probability = normalised(self.mdp.initial_probabilities, np.zeros(starts.size, np.int64), 1)
+        initial = np.zeros(first.moves.states.size)
+        initial[starts] = probability.high
+        distribution, beyond = self._masses(initial)
         numbers = [mean_of(probability, first.values.at((starts, column))) for column in range(5)]
         discounted = [mean_of(probability, first.discounted.at((starts, column))) for column in (RETURN, DAMAGE)]
         return self._result(numbers, discounted, distribution, beyond)
