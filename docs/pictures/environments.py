@@ -1,4 +1,7 @@
-"""Draws docs/pictures/environments.png: three of the package's environments, as they draw themselves."""
+"""Put three of the package's environments, as they draw themselves, into environments.png.
+
+python docs/pictures/environments.py
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from matplotlib import image
 
 import almostsure.gym  # noqa: F401  registers the environments
 
-TARGET = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "environments.png"
+TARGET = Path(__file__).with_name("environments.png")
 GAP = 14  # pixels between the pictures
 
 

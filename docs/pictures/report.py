@@ -1,6 +1,6 @@
-"""Photograph two reports in Chromium, for docs/report.md.
+"""Photograph two reports in Chromium, as report-light.png and report-dark.png; needs Playwright and Chromium.
 
-python scripts/report_pictures.py
+python docs/pictures/report.py
 """
 
 import io
@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from almostsure.report import write_report
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+FOLDER = Path(__file__).parent
 CHROMIUM = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 COLOURS = 200  # of the palette: small files
 MARGIN = 20

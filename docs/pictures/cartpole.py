@@ -1,6 +1,6 @@
-"""The picture of a CartPole run inside the proved set: docs/pictures/cartpole.png.
+"""Draw a run of CartPole inside the set that is proved safe, as cartpole.png.
 
-Run: python scripts/cartpole_picture.py
+python docs/pictures/cartpole.py
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
         assert not terminated
     figure = minimal.plot("angle", "angular velocity", trajectory=np.array(run))
     figure.axes[0].set_title("200 random allowed steps of CartPole-v1. Green: proved safe", fontsize=11)
-    figure.savefig(Path(__file__).parents[1] / "docs" / "pictures" / "cartpole.png", dpi=150)
+    figure.savefig(Path(__file__).with_name("cartpole.png"), dpi=150)
 
 
 if __name__ == "__main__":
