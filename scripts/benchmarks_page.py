@@ -131,8 +131,8 @@ def names() -> list[str]:
     return sorted(path.stem.removeprefix("bench_") for path in BENCHMARKS.glob("bench_*.py"))
 
 
-def run(name: str, arguments: list[str]) -> None:
-    """Run one benchmark, show what it prints, and keep it if it ends well."""
+def run(name: str, arguments: list[str]) -> bool:
+    """Run one benchmark, show what it prints, and keep it if it ends well, which is returned."""
     command = ["python", f"benchmarks/bench_{name}.py", *arguments]
     lines = [f"$ {' '.join(command)}", f"# {machine()}"]
     print(*lines, sep="\n")
@@ -142,9 +142,10 @@ def run(name: str, arguments: list[str]) -> None:
             print(line, end="", flush=True)
             lines.append(line.rstrip())
     if process.returncode:
-        sys.exit(f"benchmark {name} failed; its result is not kept")
+        return False
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.txt").write_text("\n".join(lines).rstrip() + "\n", "utf-8")
+    return True
 
 
 def machine() -> str:
@@ -218,11 +219,13 @@ def main() -> None:
     parser.add_argument("--run", nargs="+", metavar="NAME", default=[], help="benchmarks to run first, or all")
     own, _, extra = " ".join(sys.argv[1:]).partition(" -- ")
     options = parser.parse_args(own.split())
-    for name in names() if options.run == ["all"] else options.run:
-        run(name, extra.split())
+    asked = names() if options.run == ["all"] else options.run
+    failed = [name for name in asked if not run(name, extra.split())]
     PAGE.write_text(page(), "utf-8")
     APPENDIX.write_text(appendix(), "utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
+    if failed:
+        sys.exit(f"failed, and the results are not kept: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -171,6 +171,12 @@ def test_the_map_for_contributors_has_every_file() -> None:
     assert {*listed} == {path for path in MODULES if not path.name.startswith("__")}
 
 
+def test_the_table_of_benchmarks_has_every_file() -> None:
+    folder = ROOT / "benchmarks"
+    listed = re.findall(r"^\| `(\w+\.py)` \| ", (folder / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(path.name for path in folder.glob("*.py"))
+
+
 def test_no_module_imports_the_package_root() -> None:
     # The root imports every layer, so importing it from inside would undo the one-way rule that import-linter checks.
     offenders = []

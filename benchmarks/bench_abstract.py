@@ -1,10 +1,6 @@
 """Continuous environments: how fast upper budgets are proved, how tight they are, and how they hold.
 
-    python benchmarks/bench_continuous.py solve
-    python benchmarks/bench_continuous.py play
-    python benchmarks/bench_continuous.py tighten
-    python benchmarks/bench_continuous.py bound
-    python benchmarks/bench_continuous.py enclose
+    python benchmarks/bench_abstract.py [solve | play | tighten | bound | enclose]
 
 ``solve`` prints CPU seconds without compilation, the memory and the share of proved cells, beside what SCOTS 0.2 takes
 (g++ -O3, measured on the machine of docs/benchmarks.md).  ``play`` plays random allowed actions in Gymnasium's own
@@ -245,8 +241,9 @@ def enclose(count: int = 1_000_000) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = {"solve": solve, "play": play, "tighten": tighten, "bound": bound, "enclose": enclose}
-    parser.add_argument("part", choices=parts)
-    return parts[parser.parse_args().part]()
+    parser.add_argument("part", nargs="?", choices=parts, help="all of them if it is not given")
+    part = parser.parse_args().part
+    return max(run() for name, run in parts.items() if part in (None, name))
 
 
 if __name__ == "__main__":

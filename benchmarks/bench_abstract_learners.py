@@ -1,6 +1,6 @@
 """Learners in continuous environments, inside the shield and beside their rivals.
 
-    python benchmarks/bench_continuous_learners.py [--steps N] [--seeds S …] [--only TASK …]
+    python benchmarks/bench_abstract_learners.py [--steps N] [--seeds S …] [--only TASK …]
 
 MaskablePPO inside the shield and, with the same network and settings, plain PPO, PPO-Lagrangian and Sauté PPO.  It
 fails if a shielded run overspends.
