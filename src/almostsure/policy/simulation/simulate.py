@@ -43,7 +43,7 @@ from almostsure.policy.simulation.plain import (
     no_results,
     play_plain,
 )
-from almostsure.policy.simulation.streams import open_streams
+from almostsure.policy.simulation.streams import Streams, open_streams
 from almostsure.progress import Bar
 
 MAX_STEPS = 100_000
@@ -182,31 +182,40 @@ def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None
 
 def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: int | None = None) -> Results:
     """Play with compiled code, in ``threads`` threads (all cores by default)."""
-    # A thread that is done takes the next piece, so that long episodes do not hold up the others.
-    return _play_together(tables, rules, seed, count, _Threads(threads or os.cpu_count() or 1), most=4096)
-
-
-class _Threads:
-    """A crew of threads, which take no further work once the block has ended, by Ctrl-C or otherwise."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    @contextmanager
-    def open(self, task: Callable[[Any], Any], *, threads: bool = False) -> Iterator[Callable[..., Iterator[Any]]]:
-        warm_up()
-        pool = ThreadPoolExecutor(self.number)
-        try:
-            yield functools.partial(pool.map, task)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _play_together(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew, most: int = 65536) -> Results:
-    """Let a crew play pieces of at most so many episodes, which do not depend on who plays them."""
     results, done = no_results(count), 0
-    size = max(1, min(most, count // 16, PIECE // rules.max_steps))
-    pieces = [(first, min(first + size, count)) for first in range(0, count, size)]
+    try:
+        warm_up()
+        start, step = open_streams(seed, np.arange(count))
+
+        def part(piece: tuple[int, int]) -> None:
+            at = slice(*piece)
+            play(tables, rules, Streams(start[at], step[at]), results.part(*piece))
+
+        # A thread that is done takes the next piece, so that long episodes do not hold up the others.
+        pieces = _pieces(count, max(1, min(4096, count // 16, PIECE // rules.max_steps)))
+        with Bar("playing", count) as bar, _pool(threads or os.cpu_count() or 1) as pool:
+            for piece, _ in zip(pieces, pool.map(part, pieces), strict=True):
+                done = piece[1]
+                bar.update(done)
+    except KeyboardInterrupt:
+        raise Stopped(results.part(0, done)) from None
+    return results
+
+
+@contextmanager
+def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that take no further work once the block has ended, by Ctrl-C or otherwise."""
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _play_together(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew) -> Results:
+    """Let a crew play pieces; the episodes do not depend on who plays them."""
+    results, done = no_results(count), 0
+    pieces = _pieces(count, max(1, min(65536, count // 16, PIECE // rules.max_steps)))
     try:
         with crew.open(_Job(tables, rules, seed), threads=True) as each, Bar("playing", count) as bar:
             for piece, played in zip(pieces, each(pieces), strict=True):
@@ -233,6 +242,10 @@ class _Job:
         results = no_results(piece[1] - piece[0])
         play(self.tables, self.rules, open_streams(self.seed, np.arange(*piece)), results)
         return results
+
+
+def _pieces(count: int, size: int) -> list[tuple[int, int]]:
+    return [(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 @functools.cache
