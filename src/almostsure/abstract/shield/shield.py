@@ -215,6 +215,16 @@ class CellShield:
             return 0 if state == self.space.end else INFINITE
         return int(self.minimal.of_state[state])
 
+    def _safe_at(self, state: int, left: int) -> Ints:
+        """The numbers of the patterns that may begin in one state."""
+        table = self.minimal.needs
+        if state == self.space.end:
+            return np.arange(table.shape[1])
+        row = int(self.minimal.row[state]) if state < self.abstraction.num_cells else -1
+        if row < 0 or left < 0:
+            return np.arange(0)
+        return np.flatnonzero(table[row] <= min(left, np.iinfo(table.dtype).max - 1))
+
     def _safe(self, states: Ints, left: Ints) -> Bools:
         """Which patterns may begin, [n, patterns]."""
         row = np.where(states < self.abstraction.num_cells, states, 0)
@@ -236,7 +246,7 @@ class CellShield:
         found = self._starts.get((cell, left))
         if found is None:
             patterns = self.abstraction.patterns
-            safe = self._safe(np.array([cell]), np.array([min(left, INFINITE)]))[0]
+            safe = self._safe_at(cell, left)
             actions, rests = 0, [0] * patterns.num_actions
             for first, rest in zip(patterns.first[safe].tolist(), patterns.rest[safe].tolist(), strict=True):
                 actions |= 1 << first

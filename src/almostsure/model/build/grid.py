@@ -276,7 +276,7 @@ class _Terrain:
         allowed = self.exits[living]
         to = targets[allowed].ravel()
         per_state = np.count_nonzero(allowed, axis=1) * weights.size
-        places, named = divmod(cells, self.columns), cells.size <= MOST_NAMES
+        places = divmod(cells, self.columns) if cells.size <= MOST_NAMES else None
         return from_transitions(
             np.repeat(state[living], per_state),
             np.repeat(np.tile(np.arange(4, dtype=np.uint8), (living.size, 1))[allowed], weights.size),
@@ -288,7 +288,7 @@ class _Terrain:
             terminal=state[cells[self.terminal[cells]]],
             initial=self.start[cells] / np.count_nonzero(self.start),
             action_names=DIRECTIONS,
-            state_names=[f"r{row}c{column}" for row, column in zip(*places, strict=True)] if named else None,
+            state_names=[f"r{row}c{column}" for row, column in zip(*places, strict=True)] if places else None,
             layout=Layout(rows=self.rows, columns=self.columns, cell=cells, text=text),
         )
 
