@@ -41,7 +41,7 @@ def end_components(graph: Graph, usable: Bools) -> tuple[Ints, Bools]:
     """The maximal end components that the ``usable`` choices form.
 
     Returns the component of each state, −1 for states in none, and the choices that stay inside their component.
-    Its compiled twin for large models is :func:`almostsure.plan.assured.places.end_components`.
+    Its compiled twin for large models is :func:`almostsure.plan.assured.component.places.end_components`.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -85,7 +85,7 @@ def surely_leave(graph: Graph, leaving: Bools) -> tuple[Bools, Bools, Ints]:
     """The states from which some policy plays a ``leaving`` choice with probability one.
 
     Returns these states, the choices that keep it possible, and one such policy (−1 for other states).  Its compiled
-    twin for large models is :func:`almostsure.plan.assured.parts.leave_surely`.
+    twin for large models is :func:`almostsure.plan.assured.component.parts.leave_surely`.
     """
     live = np.ones(graph.num_states, np.bool_)
     back = _sparse(graph.entry_state, graph.entry_choice, max(graph.num_states, graph.owner.size))

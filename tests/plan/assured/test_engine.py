@@ -15,7 +15,8 @@ import almostsure as asure
 from almostsure import AlmostSure, from_transitions, minimal_budget, solve_policy
 from almostsure.errors import LimitReached, NoSafeAction, UnboundedReturn
 from almostsure.model.build.grid import grid_family
-from almostsure.plan.assured import engine, explore, sweeps
+from almostsure.plan.assured import engine, explore
+from almostsure.plan.assured.component import component, sweeps
 from almostsure.plan.assured.layers import solve_layers
 from almostsure.testing import mdps, random_union
 from almostsure.testing.families import garnet
@@ -37,7 +38,7 @@ def solved(mdp, budget, *, method="as always", discount=1.0, tolerance=1e-8):
     of_choice = minimal_budget(mdp, cap=budget).of_choice
     with pytest.MonkeyPatch.context() as patch:
         for name, value in METHODS[method].items():
-            patch.setattr(sweeps if name == "MIXED" else engine, name, value)
+            patch.setattr(next(module for module in (engine, component, sweeps) if hasattr(module, name)), name, value)
         try:
             found = solve_layers(mdp, of_choice, budget, discount=discount, tolerance=tolerance)
         except UnboundedReturn:
@@ -340,9 +341,10 @@ def test_a_tolerance_that_numbers_cannot_give_comes_back_with_what_they_give():
 
 
 def test_sweeps_that_do_not_settle_leave_no_bounds(monkeypatch):
+    monkeypatch.setattr(engine, "SMALL", 0)
+    for name in ("DIRECT", "THIN"):
+        monkeypatch.setattr(component, name, 0)
     monkeypatch.setattr(sweeps, "UPDATES_PER_POSITION", -1)
-    for name in ("SMALL", "DIRECT", "THIN"):
-        monkeypatch.setattr(engine, name, 0)
     monkeypatch.setattr(sweeps, "MIXED", 0)
     mdp = with_rewards(grid_family(30, seed=1), -1.0)
     with pytest.raises(LimitReached, match="the bounds −∞ … ∞ are further apart"):

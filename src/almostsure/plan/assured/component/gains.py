@@ -2,7 +2,7 @@
 
 Where a mean reward above 0 can be kept up, the return is +∞.  Where gains and losses cancel out exactly, staying for
 ever has no return and does not compete, but going round and then leaving does: such pairs are collapsed, by a potential
-(:mod:`almostsure.plan.assured.cancelling`).  Everywhere else staying for ever costs −∞.
+(:mod:`almostsure.plan.assured.component.cancelling`).  Everywhere else staying for ever costs −∞.
 
 On what remains, policy iteration from a policy that surely leaves goes on until no choice is better.
 
@@ -23,7 +23,7 @@ import numpy as np
 from almostsure.errors import LimitReached
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import Bools, Floats, Ints
-from almostsure.plan.assured.cancelling import cancels_exactly, free_choices, lead_to
+from almostsure.plan.assured.component.cancelling import cancels_exactly, free_choices, lead_to
 from almostsure.plan.assured.steps import NOWHERE, Bounds, Game
 from almostsure.plan.graph import surely_leave
 from almostsure.plan.programme.flow import Flow, choice_graph, end_components

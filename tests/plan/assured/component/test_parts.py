@@ -6,10 +6,10 @@ import pytest
 from almostsure import from_transitions
 from almostsure.kernels import plain
 from almostsure.plan import graph as twin
-from almostsure.plan.assured import engine, parts
+from almostsure.plan.assured.component import component, parts
 from almostsure.plan.assured.steps import Part
 
-from .test_engine import solved
+from ..test_engine import solved
 
 
 def drawn(rng: np.random.Generator) -> tuple[Part, np.ndarray]:
@@ -70,15 +70,15 @@ def test_positions_are_dropped_in_place_as_elsewhere():
         size = part.ptr.size - 1
         usable, queue = np.empty(owner.size, np.bool_), np.empty(size, np.uint32)
         order = np.sort(queue[: plain(parts.leave_surely)(part, size, usable, queue)])
-        room = engine.make_part(size, owner.size, part.column.size)
+        room = component.make_part(size, owner.size, part.column.size)
         sizes = plain(parts.reorder)(part, order, usable, room)
         assert plain(parts.reorder)(part, order, usable, part) == sizes
         for here, there in zip(
-            engine.fitted(part, order.size, *sizes)[:7], engine.fitted(room, order.size, *sizes)[:7], strict=True
+            component.fitted(part, order.size, *sizes)[:7], component.fitted(room, order.size, *sizes)[:7], strict=True
         ):
             assert here.tolist() == there.tolist()
         kept = usable & np.isin(owner, order)
-        assert engine.fitted(room, order.size, *sizes).origin.tolist() == np.flatnonzero(kept).tolist()
+        assert component.fitted(room, order.size, *sizes).origin.tolist() == np.flatnonzero(kept).tolist()
 
 
 @pytest.mark.parametrize("way_out", [False, True])
@@ -92,8 +92,8 @@ def test_who_cannot_get_out_without_risk_is_known_before_the_equations(monkeypat
     rows += [(near, 1, end, 1, -1, 2)] if way_out else []
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[end])
     lost = []
-    lose = engine.Component._lose
-    monkeypatch.setattr(engine.Component, "_lose", lambda self, which: lost.append(which.sum()) or lose(self, which))
+    lose = component.Component._lose
+    monkeypatch.setattr(component.Component, "_lose", lambda self, which: lost.append(which.sum()) or lose(self, which))
     lower, upper, _ = solved(mdp, 3, method="sweeps")
     # with nothing left there is no hint, and they are searched for
     assert lost == ([2] if way_out else [2, 2, 2])
@@ -113,9 +113,11 @@ def test_only_where_more_left_allows_more_are_the_sure_taken_for_sure(monkeypatc
     rows += [(reward, 0, rest, 1, 0, 0), (rest, 0, reward, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[end])
     stranded = []
-    strand = engine.Component._strand
+    strand = component.Component._strand
     monkeypatch.setattr(
-        engine.Component, "_strand", lambda self, hint: stranded.append(self.engine.is_monotone) or strand(self, hint)
+        component.Component,
+        "_strand",
+        lambda self, hint: stranded.append(self.engine.is_monotone) or strand(self, hint),
     )
     lower, _, choice = solved(mdp, 1, method="sweeps")
     assert stranded

@@ -5,7 +5,7 @@ import pytest
 
 from almostsure.kernels import plain
 from almostsure.plan import graph as twin
-from almostsure.plan.assured import places
+from almostsure.plan.assured.component import places
 from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.steps import NOWHERE
 

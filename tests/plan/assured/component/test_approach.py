@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from almostsure.plan.assured import approach, sweeps
+from almostsure.plan.assured.component import approach, sweeps
 from almostsure.plan.assured.engine import call
 from almostsure.plan.assured.steps import Part
 

@@ -1,6 +1,6 @@
 """Sweeps with direct solves: the values of one component, until every residual is below a threshold.
 
-*Sweeps.*  Positions are ordered by value (:func:`almostsure.plan.assured.places.estimate`), and a value that
+*Sweeps.*  Positions are ordered by value (:func:`.places.estimate`), and a value that
 changes wakes those that look at it.  A sweep visits only the active ones, and only so far ahead that what it spreads is
 already nearly right: the work goes where the residual is.
 
@@ -10,8 +10,7 @@ is.  Each member starts with its best choice if that leads out; otherwise with o
 runs in circles is ever evaluated.  A pocket that comes back is widened.
 
 *Scattered models.*  Where choices lead anywhere there is no order, there are no pockets, and factors would fill up; but
-few modes are slow, and mixed rounds find them (:func:`almostsure.plan.assured.approach.approach`).  So they do where a
-whole component is slow.
+few modes are slow, and mixed rounds find them (:mod:`.approach`).  So they do where a whole component is slow.
 
 *Stubborn components.*  Where all that takes too long, and the component is thin, it is solved by LU as a whole: at once
 where that is quick, as on long chains.
@@ -25,10 +24,10 @@ from typing import Any
 import numpy as np
 
 from almostsure.model.mdp import Floats, Ints
-from almostsure.plan.assured import sweep_kernels as kernels
-from almostsure.plan.assured.approach import MIXED_ROUNDS, approach
+from almostsure.plan.assured.component import sweep_kernels as kernels
+from almostsure.plan.assured.component.approach import MIXED_ROUNDS, approach
+from almostsure.plan.assured.component.sweep_kernels import CHUNK, Limits, Run, Search
 from almostsure.plan.assured.steps import Part
-from almostsure.plan.assured.sweep_kernels import CHUNK, Limits, Run, Search
 from almostsure.policy.evaluation.linear import SuperLU
 
 REFINEMENTS = 2  # steps after a factorisation

@@ -1,0 +1,1 @@
+"""One strongly connected component of the pairs (state, remaining)."""

@@ -1,0 +1,372 @@
+"""A component that is not settled by sweeping it where it stands: its equations, their solution, and proved bounds.
+
+What can be stayed in for nothing is collapsed (:mod:`.places`), who cannot surely leave is worth −∞ (:mod:`.parts`),
+and the rest is solved directly or, if it is large, by ordered sweeps (:mod:`.sweeps`).  Bounds are proved by one step
+(:mod:`almostsure.plan.assured.steps`).  Where reward can be collected for ever the return is +∞ (:mod:`.gains`), and
+where gains and losses cancel out on a cycle :mod:`.cancelling` helps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.plan.assured import steps
+from almostsure.plan.assured.component import approach, parts, places
+from almostsure.plan.assured.component.parts import LOST, NO_STAY, STAY, SURE
+from almostsure.plan.assured.component.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
+from almostsure.plan.assured.explore import Graph
+from almostsure.plan.assured.steps import NOWHERE, Part
+
+if TYPE_CHECKING:
+    from almostsure.plan.assured.engine import Engine
+
+DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
+DENSE = 300  # the same by elimination in a table
+THIN = 12_000  # the same where sweeps take too long
+GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
+FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
+FEW = 8  # members of which one is not known to leave surely, or fewer, so that these are looked at one by one
+HINTED = 0.9  # share of a component's states whose worth with less left is known, for it to be a hint
+WORTHS = 4000  # different worths by which members are sorted; within them they stay side by side in memory
+ATTEMPTS = 4  # at a residual that is small enough for the tolerance
+
+
+def make_part(positions: int, choices: int, entries: int) -> Part:
+    """Room for a component."""
+    return Part(
+        np.empty(positions + 1, np.uint32), np.empty(choices + positions + 1, np.uint32), np.empty(entries, np.uint32),
+        np.empty(entries), np.empty(choices + positions), np.empty(choices + positions, np.uint32),
+        np.empty(choices + positions), np.empty(positions + 1, np.uint32), np.empty(entries, np.uint32),
+    )  # fmt: skip
+
+
+def fitted(room: Part, positions: int, choices: int, entries: int) -> Part:
+    """What was filled of the room for a component."""
+    return Part(
+        room.ptr[: positions + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
+        room.constant[:choices], room.origin[:choices], room.leak[:choices], room.pred_ptr[: positions + 1],
+        room.pred[:entries],
+    )  # fmt: skip
+
+
+class Component:
+    """A component that is not settled by sweeping it where it stands."""
+
+    def __init__(self, engine: Engine, members: Ints) -> None:
+        self.engine, self.members, self.sorted = engine, members, np.sort(members)  # side by side in memory
+        self.game, self.bounds, self.graph = engine.game, engine.bounds, engine.graph
+        self.can_stay = NO_STAY
+        self.all_sure = False  # whether it is known that all surely leave
+        self.inside: Graph | None = None  # of the choices inside the places where one can rest
+        self.hint: Floats | None = self._hint() if members.size > DIRECT else None
+        self.bounds.place[self.members] = np.arange(members.size, dtype=np.uint32)
+
+    def _hint(self) -> Floats | None:
+        """What the members' states were worth with less left, and the members in this order; None if few are known."""
+        self.members = self.sorted
+        hint, fate = np.empty(self.members.size), np.empty(self.members.size, np.uint8)
+        self.call(parts.hints, self.game, self.members, self.engine.known, hint, fate)
+        if np.count_nonzero(hint > -np.inf) < HINTED * hint.size:
+            return None
+        top, bottom = float(hint.max()), float(hint[hint > -np.inf].min())
+        width = max((top - bottom) / WORTHS, 1e-300)
+        by_worth = np.argsort(np.minimum((top - hint) / width, WORTHS).astype(np.uint16), kind="stable")
+        self.members, self.fate = self.members[by_worth], fate[by_worth]
+        return hint[by_worth]
+
+    def call(self, kernel: Any, *arguments: Any) -> Any:
+        """Call a kernel, compiled or not."""
+        return self.engine.call(kernel, *arguments)
+
+    def settle(self, half: float) -> None:
+        """Find values, choices and bounds of all members."""
+        if self.hint is not None and self.engine.is_monotone and self.engine.discount == 1:
+            self._strand(self.hint)
+        members = self.members
+        self._cut()
+        if self.top == np.inf:
+            return self._endless(members[:0])
+        if np.isnan(self.top):
+            return self._unknown()
+        if self.engine.discount == 1 and self.most > 0 and self._gains():
+            return None
+        if self.engine.discount == 1 and self.most >= 0:
+            self.hint, self.all_sure = None, False  # where staying is free, choices that look as good may never leave
+            if self._collapse():
+                self._cut()
+        self._arrange()
+        if self.part.ptr.size == 1:
+            self._lose(np.ones(members.size, np.bool_))
+        else:
+            self._solve(half)
+        self.bounds.place[members] = NOWHERE
+        return None
+
+    def _strand(self, hint: Floats) -> None:
+        """Part with members that are worth −∞, so that nothing leads to them, if it is clear who they are."""
+        members, others = self.members, np.flatnonzero(self.fate != SURE)
+        if FEW * others.size > members.size:
+            return
+        self.all_sure = bool(self.call(parts.strand, self.game, self.bounds, members, others, self.fate))
+        lost = self.fate == LOST
+        if not self.all_sure or not lost.any():
+            return
+        self._lose(lost)
+        self.bounds.place[members[lost]] = NOWHERE
+        self.members, self.hint = members[~lost], hint[~lost]
+        self.sorted = np.sort(self.members)
+        self.bounds.place[self.members] = np.arange(self.members.size, dtype=np.uint32)
+
+    # ------------------------------------------------------------------ the equations
+
+    def _collapse(self) -> bool:
+        """Make one position of each end component without reward; False if there is none."""
+        inner = self.call(places.inner_graph, self.game, self.bounds, self.members, True)
+        if inner.origin.size == 0:
+            return False
+        label, inside = self.call(places.end_components, inner)
+        resting = label != NOWHERE
+        if not resting.any():
+            return False
+        self.inside = inside
+        label = np.where(resting, label.astype(np.int64), self.members.size + np.arange(self.members.size))
+        _, position = np.unique(label, return_inverse=True)
+        by_position = np.argsort(position, kind="stable")
+        self.local = by_position  # from the new order to positions in `inside`
+        self.can_stay = np.zeros(int(position.max()) + 1, np.bool_)
+        self.can_stay[position[resting]] = True
+        self.members = self.members[by_position]
+        self.bounds.place[self.members] = position[by_position].astype(np.uint32)
+        return True
+
+    def _cut(self) -> None:
+        """The equations of the positions, and what is to be known of exits and rewards."""
+        members = self.members
+        room = self.engine.room("members", members.size, *self.call(parts.spread, self.graph, members))
+        (size, choices, entries), known = self.call(parts.cut, self.game, self.bounds, members, self.can_stay, room)
+        self.most, self.top, self.exit_error, self.exit_relative, self.all_leave = known
+        self.raw = fitted(room, size, choices, entries)
+
+    def _arrange(self) -> None:
+        """Put the positions that can surely leave into a good order, and find first values."""
+        raw, size, choices = self.raw, self.raw.ptr.size - 1, self.raw.origin.size
+        usable = np.ones(choices, np.bool_)
+        queue: Ints = np.arange(size, dtype=np.uint32)
+        guess, self.size, room = np.full(size, -np.inf), size, raw
+        if self.engine.discount == 1 and not self.all_sure and not (self.all_leave and size > THIN):
+            queue = self._found(raw, size, usable)
+        if self.hint is not None and size == self.hint.size:
+            found = np.zeros(size, np.bool_)
+            found[queue] = True
+            guess[found] = self.hint[found]
+            more, rest = size + 1, queue[guess[queue] == -np.inf]
+            while rest.size < more:  # some follow others that come after them
+                self.call(parts.guess, raw, usable, rest, guess)
+                more, rest = rest.size, rest[guess[rest] == -np.inf]
+            queue = np.flatnonzero(found).astype(np.uint32)
+        else:
+            room = self.engine.room("in order", size, choices, raw.column.size)
+            if queue.size > DIRECT:
+                queue, guess = self._estimated(raw, usable)
+            else:
+                self.call(parts.guess, raw, usable, queue, guess)
+        self.order, self.guess, self.part = queue, guess[queue], raw
+        if room is not raw or queue.size < size or not usable.all():
+            self.part = fitted(room, queue.size, *self.call(parts.reorder, raw, queue, usable, room))
+        self.call(parts.list_predecessors, self.part, queue.size)
+
+    def _estimated(self, raw: Part, usable: Bools) -> tuple[Ints, Floats]:
+        """An order of the positions that can surely leave, and first values."""
+        discount = self.engine.discount
+        self.call(parts.list_predecessors, raw, self.size)
+        gain = self._gain(raw.origin)
+        sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
+        width = float(np.median(sizes)) / 4 if sizes.size else 1.0
+        order, guess, lowest = self.call(places.estimate, raw, usable, np.maximum(gain, 0.0), width, discount)
+        return order, np.full(guess.size, lowest) if discount < 1 else guess
+
+    def _found(self, raw: Part, size: int, usable: Bools) -> Ints:
+        queue = np.empty(size, np.uint32)
+        return queue[: self.call(parts.leave_surely, raw, size, usable, queue)]
+
+    def _gain(self, origin: Ints) -> Floats:
+        """The expected reward of the equations' choices."""
+        stays = origin == STAY
+        gain: Floats = self.game.gain[self.graph.origin[np.where(stays, 0, origin)]]
+        return np.where(stays, 0.0, gain)
+
+    # ------------------------------------------------------------------ values and bounds
+
+    def _solve(self, half: float) -> None:
+        """Solve the equations to a residual that gives close bounds, and prove these."""
+        discount, size = self.engine.discount, self.order.size
+        threshold = 0.9 * half * -self.most if self.most < 0 else half / 100
+        threshold = half * (1 - discount) / 2 if discount < 1 else threshold
+        excess = np.inf
+        if size > DIRECT:
+            excess = self._attempt(Sweeper(self.part, discounted=discount < 1), half, threshold)
+        if excess > 1 and size <= max(DIRECT, THIN):
+            excess = self._attempt(None, half, 0.0)
+        if excess == np.inf:
+            self._give_up()
+
+    def _attempt(self, sweeper: Sweeper | None, half: float, threshold: float) -> float:
+        """Solve the equations by sweeps or else directly, and prove bounds; returns how wide these are.
+
+        In shares of what is asked for; ∞ if nothing was proved, or took too long.
+        """
+        part, value, policy = self.part, self.guess.copy(), self.part.ptr[:-1].copy()
+        for _ in range(ATTEMPTS):
+            if sweeper is None:
+                policy, value = self._directly(self._first_policy(), part.constant)
+            elif not sweeper.run(part.constant, value, policy, threshold):
+                return np.inf
+            height = self._height(sweeper, value, policy, half)
+            if height is None or not self._prove(value, policy, height, threshold):
+                return np.inf
+            excess = float(self.call(steps.width, self.bounds, self.sorted)) / half
+            if sweeper is None or excess <= 1:
+                break
+            threshold /= 2 * excess
+        return excess
+
+    def _directly(self, policy: Ints, constant: Floats) -> tuple[Ints, Floats]:
+        """The best policy and its values by policy iteration; small components are evaluated by elimination."""
+        if self.engine.plainly or policy.size > DENSE:
+            return solve_directly(self.part, policy, constant)
+        found: tuple[Ints, Floats] = approach.iterate(self.part._replace(constant=constant), policy)
+        return found
+
+    def _first_policy(self) -> Ints:
+        """A policy that surely leaves, and is good already after a few sweeps."""
+        if not self.engine.plainly:
+            value, policy = self.guess.copy(), self.part.ptr[:-1].copy()
+            usable, order = np.ones(self.part.origin.size, np.bool_), np.arange(self.order.size, dtype=np.uint32)
+            rows = approach.room_for_rows(self.part, order)
+            for _ in range(FIRST_ROUNDS):
+                approach.relax(self.part, usable, order, value, policy)
+                approach.follow(self.part, order, value, policy, rows, approach.POLICY_SWEEPS)
+            if self.engine.discount < 1 or parts.leaves(self.part, policy):
+                return policy
+        first: Ints = self.call(parts.first_policy, self.part)
+        return first
+
+    def _height(self, sweeper: Sweeper | None, value: Floats, policy: Ints, half: float) -> Floats | None:
+        """By how much an error of 1 in every step blurs each value, at most, on choices that may be best."""
+        discount, part = self.engine.discount, self.part
+        if discount < 1:
+            return np.full(value.size, 1 / (1 - discount))
+        if self.most < 0 and self.top > -np.inf:
+            height: Floats = 1 + (max(self.top, float(value.max())) - value) / -self.most
+            return height
+        if not self.call(parts.leaves, part, policy):
+            return None
+        near = choice_worth(part, value) >= (value - 4 * half * np.maximum(1.0, np.abs(value)))[choice_owner(part)]
+        near[policy] = True
+        if sweeper is None:
+            return self._directly(policy, np.where(near, 1.0, -np.inf))[1]
+        height = np.zeros(value.size)
+        done = sweeper.run(np.where(near, 1.5, -np.inf), height, policy.copy(), 0.4)
+        return height if done else None
+
+    def _prove(self, value: Floats, policy: Ints, height: Floats, residual: float) -> bool:
+        """Write the policy and prove bounds around the values."""
+        full, tall = np.full(self.size, -np.inf), np.zeros(self.size)
+        full[self.order], tall[self.order] = value, height
+        self._write(policy, full)
+        first = max(residual, float(np.finfo(np.float64).eps) / 2 * float(np.abs(value).max(initial=0.0)))
+        first = first if value.any() else 0.0
+        exits = (self.exit_error, self.exit_relative, -self.most, first)
+        merged = self.inside is not None
+        return bool(self.call(steps.prove, self.game, self.bounds, self.sorted, full, tall, exits, merged))
+
+    def _write(self, policy: Ints, value: Floats) -> None:
+        """The choices of the members: at positions of several, those elsewhere go to where it is left, or rest.
+
+        Remembers what their states are worth, by position, as a hint for larger budgets.
+        """
+        members, graph, bounds = self.members, self.graph, self.bounds
+        chosen = np.full(self.size, NOWHERE, np.uint32)  # by position; NOWHERE: rest, or lost
+        chosen[self.order] = self.part.origin[policy]
+        self.call(parts.write, graph, bounds, self.sorted, chosen, value, self.engine.known)
+        if self.inside is None:
+            return
+        exits = chosen[bounds.place[members]]
+        bounds.policy[members] = graph.ptr[members]
+        owner = np.searchsorted(graph.ptr, chosen[chosen != NOWHERE], side="right") - 1  # the pairs that leave
+        way = np.full(members.size, NOWHERE, np.uint32)  # by positions in `inside`
+        goals = self._local(owner)
+        self.call(places.lead_to, self.inside, goals, way)
+        rests = (exits == NOWHERE)[np.argsort(self.local)]
+        first = self.inside.ptr[:-1]
+        some = first < self.inside.ptr[1:]
+        way[rests & some] = self.inside.origin[first[rests & some]]
+        by_member = way[self.local]
+        bounds.policy[members[by_member != NOWHERE]] = by_member[by_member != NOWHERE]
+        bounds.policy[owner] = chosen[chosen != NOWHERE]
+
+    def _local(self, pairs: Ints) -> Ints:
+        """The positions, in the graph of the choices inside, of some members."""
+        by_pair = np.argsort(self.members)
+        at = by_pair[np.searchsorted(self.members, pairs, sorter=by_pair)]
+        result: Ints = self.local[at].astype(np.uint32)
+        return result
+
+    # ------------------------------------------------------------------ what has no finite value
+
+    def _lose(self, lost: Bools) -> None:
+        """Members from which nobody surely leaves: −∞."""
+        members = self.members[lost]
+        self.bounds.low[members] = self.bounds.high[members] = -np.inf
+        self.bounds.policy[members] = self.graph.ptr[members]
+
+    def _give_up(self) -> None:
+        """What could not be proved has no bounds."""
+        finite = np.zeros(self.size, np.bool_)
+        finite[self.order] = True
+        members = self.members[finite[self.bounds.place[self.members]]]
+        self._lose(~finite[self.bounds.place[self.members]])
+        self._write(self.part.ptr[:-1], np.full(self.size, np.nan))
+        self.bounds.low[members], self.bounds.high[members] = -np.inf, np.inf
+
+    def _unknown(self) -> None:
+        """Some exits have no bounds, and so nobody here has any."""
+        self.bounds.low[self.members], self.bounds.high[self.members] = -np.inf, np.inf
+        self.bounds.policy[self.members] = self.graph.ptr[self.members]
+        self.bounds.place[self.members] = NOWHERE
+
+    def _endless(self, cycle: Ints) -> None:
+        """Reward can be collected for ever, and everybody here can get to where it is: +∞."""
+        self.bounds.low[self.members] = self.bounds.high[self.members] = np.inf
+        self.bounds.policy[self.members] = self.graph.ptr[self.members]
+        if cycle.size:
+            self.engine.cycles.append(cycle)
+        self.bounds.place[self.members] = NOWHERE
+
+    def _gains(self) -> bool:
+        """Whether gains on a way that never leaves may go on for ever, or cancel out; if so, it is settled here."""
+        inner = self.call(places.inner_graph, self.game, self.bounds, self.members, False)
+        _, inside = self.call(places.end_components, inner)
+        gains = self.game.gain[self.graph.origin[inside.origin]]
+        if not (gains > 0).any():
+            return False
+        from almostsure.plan.assured.component.gains import only_loses, settle_gains
+
+        if self.members.size > DIRECT and only_loses(self.game, self.bounds, self.members):
+            return False
+        if self.members.size > GAINFUL and (gains < 0).any():
+            self._unknown()
+            return True
+        found = settle_gains(self.game, self.bounds, self.members, self.engine.mdp.reward)
+        self.engine.proved &= found.exact
+        if found.forever.any():
+            self._endless(self.members[found.forever])
+            return True
+        bounds, members = self.bounds, self.members
+        bounds.low[members], bounds.high[members] = found.value - found.error, found.value + found.error
+        bounds.policy[members] = found.choice
+        bounds.place[members] = NOWHERE
+        return True
