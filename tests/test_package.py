@@ -156,10 +156,10 @@ def test_functions_are_short_and_have_few_positional_parameters() -> None:
     assert offenders == []
 
 
-def test_the_map_for_contributors_has_every_file() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    listed, folders = [], [PACKAGE]
-    for line in text.partition("```text\n")[2].partition("```")[0].splitlines():
+def mapped(block: str, root: Path) -> set[Path]:
+    """The files that a block of the map for contributors lists, each with a phrase."""
+    listed, folders = [], [root]
+    for line in block.splitlines():
         names, _, phrase = line.strip().partition("  ")
         depth = (len(line) - len(line.lstrip())) // 2
         assert bool(phrase) == bool(line), f"{line!r} says nothing about what is there"
@@ -168,7 +168,15 @@ def test_the_map_for_contributors_has_every_file() -> None:
         elif names:
             listed += [folders[depth] / name for name in names.split(", ")]
     assert len(listed) == len(set(listed))
-    assert {*listed} == {path for path in MODULES if not path.name.startswith("__")}
+    return {*listed}
+
+
+def test_the_map_for_contributors_has_every_file() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    package, beside = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    assert mapped(package, PACKAGE) == {path for path in MODULES if not path.name.startswith("__")}
+    patterns = ("scripts/*.*", "benchmarks/*.py", "src/almostsure/report/assets/[a-z]*", "docs/pictures/**/*.py")
+    assert mapped(beside, ROOT) == {path for pattern in patterns for path in ROOT.glob(pattern)}
 
 
 def test_the_table_of_benchmarks_has_every_file() -> None:
