@@ -424,7 +424,7 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
 
 def _worst(mdp: MDP, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Max over outcomes of d + v(s'), for every choice."""
-    cost = np.minimum(values[mdp.successor].astype(np.int64) + mdp.damage, INFINITE)
+    cost = np.minimum(values[mdp.successor].astype(np.int64, copy=False) + mdp.damage, INFINITE)
     return np.maximum.reduceat(cost, mdp.outcome_ptr[:-1].astype(np.int64))
 
 
