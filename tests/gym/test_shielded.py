@@ -283,6 +283,40 @@ def test_damage_that_the_model_excludes_is_refused():
         env.step(0)
 
 
+class WalkOrJump(gymnasium.Env):
+    """Action 0 walks and 1 jumps, which hurts; both end the episode."""
+
+    observation_space, action_space = Discrete(2), Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 1, 0.0, True, False, {"cost": int(action)}
+
+
+def test_actions_in_another_order_are_named_and_action_names_mend_it():
+    def model(**names):
+        return asure.from_function(
+            lambda state, action: [(1, 1, 0, int(action == "jump"))],
+            initial=0,
+            actions=lambda state: [] if state else ["jump", "walk"],
+            **names,
+        )
+
+    env = ShieldedEnv(WalkOrJump(), shield_of(model()), 0)
+    _, info = env.reset()
+    assert info["action_mask"].tolist() == [0, 1]
+    with pytest.raises(
+        ModelMismatch, match=r"in another order, since in the model action 'jump' does this: .*action_n"
+    ):
+        env.step(1)
+    env = ShieldedEnv(WalkOrJump(), shield_of(model(action_names=["walk", "jump"])), 0)
+    _, info = env.reset()
+    assert info["action_mask"].tolist() == [1, 0]
+    assert env.step(0)[4]["damage"] == 0
+
+
 def test_a_cost_is_compared_like_damage():
     class Costs(gymnasium.Wrapper):
         cost = 1

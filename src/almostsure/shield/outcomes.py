@@ -31,6 +31,10 @@ LARGEST = 2**62  # numbers
 STALE = (
     "The model is stale, or of another environment: build it anew, or use an OnlineShield, which learns what happens."
 )
+ORDER = (
+    " Or it numbers the actions in another order, since in the model {} does this: then build the model with "
+    "action_names= in the environment's order."
+)
 
 
 @final
@@ -75,11 +79,22 @@ class Outcomes:
         return next(iter(possible))
 
     def _impossible(self, choice: int, after: int, damage: int | None) -> NoReturn:
-        hurt = "" if damage is None else f" with damage {damage}"
+        mdp, hurt = self._mdp, "" if damage is None else f" with damage {damage}"
+        others = [f"action {mdp.action_name(action)!r}" for action in self._explained_by(choice, after, damage)]
         raise ModelMismatch(
-            f"the environment went from {self._mdp.describe_choice(choice)} to {self._mdp.describe_state(after)}"
-            f"{hurt}, which the shield's model says is impossible. {STALE}"
+            f"the environment went from {mdp.describe_choice(choice)} to {mdp.describe_state(after)}{hurt}, which the "
+            f"shield's model says is impossible. {STALE}{ORDER.format(' or '.join(others)) if others else ''}"
         )
+
+    def _explained_by(self, choice: int, after: int, damage: int | None) -> list[int]:
+        """The actions of the same state that may lead there, with this damage unless it is None."""
+        mdp = self._mdp
+        state = int(mdp.choice_states()[choice])
+        return [
+            int(action)
+            for action in mdp.actions(state)
+            if any(o.next_state == after and damage in (None, o.damage) for o in mdp.outcomes(state, int(action)))
+        ]
 
     # ------------------------------------------------------------------ many
 

@@ -52,6 +52,18 @@ def test_any_hashable_value_is_a_state_and_integers_are_action_ids():
     assert grid.initial_probabilities.tolist() == [0.5, 0.5]
 
 
+def test_action_names_are_the_numbering():
+    mdp = asure.from_function(walk, initial=2, actions=actions, action_names=["rest", "right", "left"])
+    assert (mdp.num_actions, mdp.actions(0).tolist()) == (3, [1, 2])
+    plain = asure.from_function(walk, initial=2, actions=actions)
+    for name in ("left", "right"):
+        assert mdp.outcomes(0, name) == plain.outcomes(0, name)
+    with pytest.raises(UnknownName, match=r"unknown action 'left'\. The action_names are: rest, right\."):
+        asure.from_function(walk, initial=2, actions=actions, action_names=["rest", "right"])
+    numbered = asure.from_function(lambda s, a: [(1, 1, 0, a)], initial=0, actions=[0, 1], action_names=["a", "b", "c"])
+    assert (numbered.num_actions, numbered.action_name(1)) == (3, "b")
+
+
 def test_integers_from_0_are_their_own_indices_and_tuples_can_be_asked_for():
     mdp = asure.from_function(
         lambda s, a: [(1, 0, 0, int(s == 1 and a == 0))], initial=1, actions=lambda s: [0, 1] if s else []

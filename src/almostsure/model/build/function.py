@@ -16,11 +16,11 @@ from typing import Any, final
 import numpy as np
 
 from almostsure.arguments import names_right_word, whole
-from almostsure.errors import ArgumentError, Blame, Interrupted, LimitReached, ModelError
+from almostsure.errors import ArgumentError, Blame, Interrupted, LimitReached, ModelError, UnknownName
 from almostsure.model.build.transitions import build
 from almostsure.model.build.validate import SUM_TOLERANCE
 from almostsure.model.mdp import MDP
-from almostsure.model.naming import distinct
+from almostsure.model.naming import checked_names, distinct
 from almostsure.progress import Bar
 from almostsure.wording import brief
 
@@ -37,6 +37,7 @@ def from_function(
     *,
     initial: Hashable | Mapping[Any, float],
     actions: Actions,
+    action_names: Sequence[str] | None = None,
     labels: Mapping[str, Callable[[Any], bool]] | None = None,
     key: Callable[[Any], Hashable] | None = None,
     max_states: int = MAX_STATES,
@@ -52,6 +53,8 @@ def from_function(
     actions
         The actions of every state, or a function of the state.  A state without actions is terminal.  Actions that are
         integers from 0 are their own ids; any others are numbered as they are found, and named.
+    action_names
+        All names of actions, in the order of their numbers: that of the environment, where there is one.
     labels
         Named sets of states, each as a function of the state that says whether it carries the label.
     key
@@ -86,7 +89,7 @@ def from_function(
                 f"interrupted after {search.explored:,} states; {len(search.states) - search.explored:,} more were "
                 "found and not yet explored. A smaller model comes from fewer actions or from states that say less."
             ) from None
-    return search.model(first, labels or {}, key)
+    return search.model(first, action_names, labels or {}, key)
 
 
 @final
@@ -172,13 +175,14 @@ class _Search:
     def model(
         self,
         initial: Mapping[Any, float],
+        action_names: Sequence[str] | None,
         labels: Mapping[str, Callable[[Any], bool]],
         key: Callable[[Any], Hashable] | None,
     ) -> MDP:
         """The model of all that was found."""
         self._number_naturally()
         initial = {self.index[state]: share for state, share in initial.items()}
-        ids, names = _numbered(list(self.action_index))
+        ids, names = _numbered(list(self.action_index), action_names)
         states = [s for s, _, size in self.choices for _ in range(size)]
         actions = [ids[a] for _, a, size in self.choices for _ in range(size)]
         probability, after, reward, damage = zip(*self.rows, strict=True) if self.rows else ((), (), (), ())
@@ -240,11 +244,18 @@ def _always(actions: Any) -> Callable[[Any], Iterable[Hashable]]:
     return lambda state: listed
 
 
-def _numbered(actions: list[Any]) -> tuple[list[int], list[str] | None]:
-    """The id of each action, and the names where the actions are not ids themselves."""
-    if all(isinstance(a, (int, np.integer)) and not isinstance(a, bool) and a >= 0 for a in actions):
-        return [int(action) for action in actions], None
-    return list(range(len(actions))), names_of(actions)
+def _numbered(found: list[Any], names: Sequence[str] | None) -> tuple[list[int], Sequence[str] | None]:
+    """The id of each action, and the names: the given ones, or those of actions that are not ids themselves."""
+    if all(isinstance(a, (int, np.integer)) and not isinstance(a, bool) and a >= 0 for a in found):
+        return [int(action) for action in found], names
+    own = names_of(found)
+    if names is None:
+        return list(range(len(found))), own
+    ids = {name: at for at, name in enumerate(checked_names("action", names) or ())}
+    for name in own:
+        if name not in ids:
+            raise UnknownName("action", name, ids, f"The action_names are: {', '.join(ids)}.")
+    return [ids[name] for name in own], names
 
 
 def names_of(values: list[Any]) -> list[str]:
