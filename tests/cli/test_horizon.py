@@ -21,7 +21,9 @@ def test_budgets_and_policies_for_a_number_of_steps(capsys, tmp_path):
     assert run(["budget", "quicksand", "--horizon", "5"]) == 0
     assert "5 steps" in capsys.readouterr().out
     assert run(["solve", "hazard-map", "--budget", "3", "--horizon", "10"]) == 0
-    assert "never more than 3 damage" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "hazard-map: never more than 3 damage, within 10 steps\n" in shown
+    assert "deterministic, of the state, the remaining budget and the steps left" in " ".join(shown.split())
     assert run(["budget", "quicksand", "--horizon", "3"]) == 0
     shown = capsys.readouterr().out
     assert "\\n" not in shown
@@ -29,7 +31,11 @@ def test_budgets_and_policies_for_a_number_of_steps(capsys, tmp_path):
     solved = answer(capsys, "solve", "paper", "--budget", "2", "--horizon", "7")
     assert solved["value"] == pytest.approx(2)
     assert run(["simulate", "paper", "--budget", "2", "--horizon", "7", "-n", "50"]) == 0
-    capsys.readouterr()
+    assert "Next: almostsure solve paper --budget 2 --horizon 7\n" in capsys.readouterr().out
+    assert run(["solve", "paper", "--budget", "2", "--risk", "0.5", "--horizon", "7"]) == 0
+    shown = capsys.readouterr().out
+    assert "with probability 0.5 at most, within 7 steps\n" in shown
+    assert "the steps left" in " ".join(shown.split())
 
 
 def test_monitors_by_name(capsys):

@@ -189,7 +189,7 @@ def test_the_ledger_tells_when_and_where():
     assert (first.step, first.state, first.action, first.damage, first.remaining) == (2, 0, 0, 2, 1)
     assert (first.allowed, first.new, second.allowed, second.new) == (True, True, False, False)
     assert [s.step for s in shield.ledger.surprises] == [1, 2]
-    assert "3 steps, 2 surprises (none raised a minimal budget), 2 violations" in str(shield.ledger)
+    assert "3 steps, 2 surprises (none raised the minimal budget of a state), 2 violations" in str(shield.ledger)
     assert "against the shield" in str(shield.ledger)
     assert "2 of 3 choices are known; the others are allowed" in repr(shield)
 

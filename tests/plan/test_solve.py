@@ -340,7 +340,7 @@ def test_the_best_may_be_to_toss_a_coin_once(coin):
     chance = solve_policy(coin, Chance(0, 0.3))
     assert chance.value == pytest.approx(0.3)
     assert (chance.used, chance.price) == (pytest.approx(0.3), pytest.approx(1))
-    assert "0.3 of 0.3 is used, another 1 % is worth" in str(chance)
+    assert "0.3 of 0.3 is used; at the margin it is worth 0.01 per 1 %, further ones at most that" in str(chance)
     assert "worth" not in str(solve_policy(coin, Chance(0, 1)))
 
 
@@ -497,8 +497,16 @@ def test_an_initial_distribution():
 def test_solutions_read_well(paper):
     text = str(solve_policy(paper(), Expected(2)))
     assert "best return  2" in text
-    assert "another unit is worth 1" in text
+    assert "2 of 2 on average; at the margin it is worth 1 per unit, further ones at most that" in text
     assert repr(solve_policy(paper(), AlmostSure(2))) == "<Solution: return 2 with never more than 2 damage>"
+    assert repr(solve_policy(paper(), AlmostSure(2), horizon=9)).endswith("never more than 2 damage, within 9 steps>")
+
+
+def test_more_damage_or_risk_adds_at_most_its_price():
+    for less, more in ((Expected(1), Expected(2)), (Chance(4, 0.01), Chance(4, 0.02))):
+        one, two = solve_policy("hazard-map", less), solve_policy("hazard-map", more)
+        step = 1 if isinstance(less, Expected) else 0.01
+        assert two.value - one.value <= one.price * step + 1e-9
 
 
 def test_no_risk_has_no_price(paper):

@@ -152,7 +152,7 @@ class Ledger:
 
     def __str__(self) -> str:
         raised = sum(surprise.raised > 0 for surprise in self.surprises)
-        how_many = f" ({raised or 'none'} raised a minimal budget)" if self.surprises else ""
+        how_many = f" ({raised or 'none'} raised the minimal budget of a state)" if self.surprises else ""
         surprises, violations = counted(len(self.surprises), "surprise"), counted(len(self.violations), "violation")
         lines = [f"{counted(self.steps, 'step')}, {surprises}{how_many}, {violations}"]
         lines += [

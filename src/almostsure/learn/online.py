@@ -110,7 +110,7 @@ class OnlineShield:
     >>> shield.allowed("circle", 0), shield.allowed("circle", 1)
     (array([1]), array([0, 1]))
     >>> print(shield.ledger)
-    1 step, 1 surprise (none raised a minimal budget), 1 violation
+    1 step, 1 surprise (none raised the minimal budget of a state), 1 violation
       step 1: state 0, action 0 took 1 with 0 left (an outcome never seen before)
     """
 

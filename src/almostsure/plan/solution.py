@@ -13,7 +13,7 @@ from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import Chance, Constraint, Expected
 from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
-from almostsure.wording import precise
+from almostsure.wording import IN_LEARNED, precise
 
 if TYPE_CHECKING:
     from almostsure.plan.assured.layers import Layers
@@ -45,7 +45,7 @@ class Solution:
     discount: float
     tolerance: float
     used: float  # the policy's expected damage, or its risk; for AlmostSure the most damage that it may take
-    price: float  # what one more unit of the limit or of the risk would add to the return; NaN for AlmostSure
+    price: float  # at the margin, per unit of the limit or of the risk; more adds at most that; NaN for AlmostSure
     layers: Layers | None = None  # AlmostSure everywhere: bounds for every remaining budget and state
     within: Within | None = None  # AlmostSure with a horizon: returns for every number of steps left
     proved: bool = True  # whether the bounds allow for every rounding
@@ -67,12 +67,18 @@ class Solution:
             self._kept["curve"] = curve_of(self)
         return self._kept["curve"]
 
+    @property
+    def promise(self) -> str:
+        """What holds, and for how many steps."""
+        steps = "" if self.policy.horizon is None else f", within {self.policy.horizon:,} steps"
+        return f"{self.constraint}{steps}"
+
     def evaluate(self) -> Evaluation:
         """Evaluate the policy exactly."""
         return evaluate(self.mdp, self.policy, discount=self.discount)
 
     def __repr__(self) -> str:
-        return f"<Solution: return {precise(self.value)} with {self.constraint}>"
+        return f"<Solution: return {precise(self.value)} with {self.promise}>"
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<13}{text}" for name, text in self._facts())
@@ -86,20 +92,20 @@ class Solution:
     def _facts(self) -> list[tuple[str, str]]:
         """What there is to say, by name."""
         bounds = f"{precise(self.lower, 12)} … {precise(self.upper, 12)}"
-        steps = "" if self.policy.horizon is None else f", within {self.policy.horizon:,} steps"
+        where = f"{IN_LEARNED}, " if self.mdp.origin.learned else ""
         facts = [
             ("best return", precise(self.value) + (f" (discount {self.discount:g})" if self.discount < 1 else "")),
-            ("constraint", f"{self.constraint}{steps}"),
-            ("bounds", f"{bounds}{'' if self.proved else ', not proved'}"),
+            ("constraint", self.promise),
+            ("bounds", f"{where}{bounds}{'' if self.proved else ', not proved'}"),
             ("policy", self.policy.description()),
         ]
         match self.constraint:
             case Expected(limit=limit):
-                worth = "" if math.isnan(self.price) else f", another unit is worth {self.price:.6g}"
+                worth = "" if math.isnan(self.price) else _worth(self.price, "unit")
                 facts.append(("damage", f"{self.used:.6g} of {limit:g} on average{worth}"))
             case Chance(risk=risk):
                 can_grow = risk < 1 and not math.isnan(self.price)
-                worth = f", another 1 % is worth {self.price / 100:.6g}" if can_grow else ""
+                worth = _worth(self.price / 100, "1 %") if can_grow else ""
                 facts.append(("risk", f"{self.used:.6g} of {risk:g} is used{worth}"))
         learned = [("model", self.mdp.origin.learned)] if self.mdp.origin.learned else []
         return [*facts, *self._may_never_end(), *learned]
@@ -119,6 +125,11 @@ class Solution:
         how = f"with probability {ends:.6g} only" if ends > 0 else "never"
         costs = ", and costs add up for ever: suggest_budget says which budgets end" if self.value == -math.inf else ""
         return [("ends", f"{how}{costs}")]
+
+
+def _worth(price: float, unit: str) -> str:
+    """What more damage or risk is worth: the best return is concave, so further units add no more than the next."""
+    return f"; at the margin it is worth {price:.6g} per {unit}, further ones at most that"
 
 
 def check_gap(solution: Solution) -> None:

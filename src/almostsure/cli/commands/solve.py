@@ -19,7 +19,7 @@ from almostsure.files import TENSORS
 from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.policy.simulation.simulate import MAX_STEPS
-from almostsure.wording import number, percent
+from almostsure.wording import IN_LEARNED, number, percent
 
 if TYPE_CHECKING:
     from almostsure.plan import Solution
@@ -85,14 +85,16 @@ def simulate(
         raise ArgumentError("--policy says what is played; leave out --limit and --risk.")
     if show is not None and not 0 <= show < max(episodes, 1):
         raise ArgumentError(f"--show must lie in 0 … {max(episodes, 1) - 1}; got {show}")
-    played = Policy.load(policy, mdp) if policy is not None else None
-    if played is None:
-        played = _best(task, _constraint(task, budget, limit, risk, horizon=horizon), horizon=horizon).policy
+    if policy is not None:
+        played, asked = Policy.load(policy, mdp), ""
+    else:
+        constraint = _constraint(task, budget, limit, risk, horizon=horizon)
+        played, asked = _best(task, constraint, horizon=horizon).policy, _as_options(constraint)
     done = play(mdp, played, episodes, budget=budget, seed=seed, max_steps=max_steps)
     if task.json:
         task.emit(**_episode_results(done), trajectory=None if show is None else _told(done, show))
     else:
-        _show_episodes(task, done, show)
+        _show_episodes(task, done, show, asked)
 
 
 def _constraint(
@@ -188,7 +190,7 @@ def _show_solution(
 ) -> None:
     constraint = solution.constraint
     budget = getattr(constraint, "budget", None)
-    heading(f"{task.name}: {constraint}")
+    heading(f"{task.name}: {solution.promise}")
     mdp, policy = task.mdp, solution.policy
     route = likely_route(mdp, policy, budget)
     if not draw_maps(mdp, [("the likeliest route; × where it hurts", route_look({state for state, _, _ in route}))]):
@@ -222,8 +224,8 @@ def _show_solution(
 
 def _next_steps(task: Task, solution: Solution, output: Path | None) -> list[str]:
     """What to do with a solution: simulations know no discount, and reports no horizon."""
-    asked, block, discount = _as_options(solution.constraint), solution.policy.block, solution.discount
-    horizon = "" if block is None else f" --horizon {block.size}"
+    asked, discount = _as_options(solution.constraint), solution.discount
+    horizon = _steps_option(solution.policy)
     simulate, report = f"almostsure simulate {task.arguments}", f"almostsure report {task.arguments} {asked}"
     if output is not None:
         simulate = f"{simulate} --policy {word(output)}"
@@ -247,7 +249,10 @@ def _discounted(solution: Solution) -> list[tuple[str, object]]:
 
 def _kind(policy: Policy) -> str:
     kind = "deterministic" if policy.is_deterministic else "randomised"
-    return f"{kind}, of the state{'' if policy.budget is None else ' and the remaining budget'}"
+    known = ["the state"]
+    known += [] if policy.budget is None else ["the remaining budget"]
+    known += [] if policy.horizon is None else ["the steps left"]
+    return f"{kind}, of {' and '.join(filter(None, [', '.join(known[:-1]), known[-1]]))}"
 
 
 def _best_return(solution: Solution) -> str:
@@ -258,7 +263,7 @@ def _best_return(solution: Solution) -> str:
     bounds = f"{solution.lower:.10g} … {solution.upper:.10g}"
     how = "proved to lie in" if solution.proved else "in bounds that are not proved:"
     if solution.mdp.origin.learned:
-        how = f"in the model, which was learned, {how}"
+        how = f"{IN_LEARNED}, {how}"
     return f"{solution.value:.10g}, {how} {bounds}"
 
 
@@ -267,6 +272,10 @@ def _as_options(constraint: Constraint) -> str:
         option: value for option, value in _described(constraint).items() if option != "kind" and value is not None
     }
     return " ".join(f"--{option} {value:g}" for option, value in given.items())
+
+
+def _steps_option(policy: Policy) -> str:
+    return "" if policy.horizon is None else f" --horizon {policy.horizon}"
 
 
 def _show_route(mdp: MDP, route: list[tuple[int, str, int]]) -> None:
@@ -325,7 +334,7 @@ def _told(done: Episodes, show: int) -> list[dict[str, Any]]:
     ]
 
 
-def _show_episodes(task: Task, done: Episodes, show: int | None) -> None:
+def _show_episodes(task: Task, done: Episodes, show: int | None, asked: str) -> None:
     heading(f"{len(done):,} episodes of {task.name} (seed {done.seed})")
     exact = _evaluated(done.mdp, done.policy, budget=done.budget)
     means = ("", "", "")
@@ -349,7 +358,9 @@ def _show_episodes(task: Task, done: Episodes, show: int | None) -> None:
         heading(f"Episode {show}")
         steps = [(s["state"], s["action"], s["next_state"], s["reward"], s["damage"] or "") for s in _told(done, show)]
         table(("at", "plays", "comes to", "reward", "damage"), steps, right=(3, 4))
-    next_step(f"almostsure report {task.arguments}{'' if done.budget is None else f' --budget {done.budget}'}")
+    asked = asked or ("" if done.budget is None else f"--budget {done.budget}")
+    horizon = _steps_option(done.policy)  # reports have none
+    next_step(f"almostsure {'solve' if horizon else 'report'} {task.arguments} {asked}".rstrip() + horizon)
 
 
 def _show_overspending(done: Episodes) -> None:
