@@ -4,6 +4,7 @@ import copy
 import gc
 import random
 from collections import namedtuple
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,3 +142,15 @@ def test_what_says_how_it_is_copied_is_copied_that_way():
 def test_what_cannot_be_copied():
     with pytest.raises(TypeError, match="cannot pickle 'generator' object"):
         Frozen(number for number in range(3))
+
+
+def test_a_table_that_takes_the_place_of_another_in_memory_is_looked_into():
+    """CPython gives a new tuple the address of one that was freed: what is remembered keeps the old one alive."""
+    rng = np.random.default_rng(0)
+    holder, chance = SimpleNamespace(state=None), Chance()
+    for number in range(200):
+        holder.state = tuple(range(1000 + number, 1150 + number))
+        assert list(chance.generators(holder)) == []
+        holder.state = None
+        holder.state = (rng, *[0.5] * 149)
+        assert list(chance.generators(holder)) == [rng]

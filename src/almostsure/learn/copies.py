@@ -151,9 +151,10 @@ class Chance:
 class _Table:
     """A container, and whether it holds plain values only, through containers of the same kinds."""
 
-    __slots__ = ("_changing", "_held", "is_plain")
+    __slots__ = ("_changing", "_held", "_root", "is_plain")
 
     def __init__(self, root: Any) -> None:
+        self._root = root  # kept alive, so that nothing else gets its address
         self._changing, level, met = list[Any](), [root], {id(root)}
         self.is_plain = True
         while level and self.is_plain:

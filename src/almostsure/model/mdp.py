@@ -39,7 +39,7 @@ from almostsure.model.arrays import (
 )
 from almostsure.model.build.given import Initial
 from almostsure.model.build.validate import check_outcomes
-from almostsure.model.origin import PLAIN, Origin
+from almostsure.model.origin import Origin
 from almostsure.model.space import Naming, Space
 
 if TYPE_CHECKING:
@@ -136,13 +136,13 @@ class MDP(Space):
         arrays: Arrays,
         *,
         initial: tuple[Ints, Floats],
-        origin: Origin = PLAIN,
+        origin: Origin | None = None,
         **naming: Unpack[Naming],
     ) -> None:
-        self.arrays, self.origin = arrays, origin
+        self.arrays, self.origin = arrays, origin or Origin()
         super().__init__(choice_ptr=arrays.choice_ptr, choice_action=arrays.choice_action, initial=initial, **naming)
         check_outcomes(arrays, self.describe_choice)
-        _check_origin(origin, self)
+        _check_origin(self.origin, self)
         self._check_roles()
         for name in ARRAY_NAMES:
             getattr(arrays, name).flags.writeable = False

@@ -50,7 +50,3 @@ class Origin:
     def is_bound(self) -> bool:
         """Whether an outcome may be impossible after all, so that minimal budgets are upper bounds."""
         return self.uncertain == FROM_ZERO
-
-
-PLAIN = Origin()
-"""That of a model which brings nothing along."""

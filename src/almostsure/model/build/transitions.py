@@ -16,7 +16,7 @@ from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column, n
 from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Columns, Floats, Ints, action_dtype, index_dtype
-from almostsure.model.origin import PLAIN, Origin
+from almostsure.model.origin import Origin
 from almostsure.model.space import Naming
 
 MAX_ACTION = 2**31 - 2
@@ -95,7 +95,7 @@ def build(
     num_states: int | None = None,
     terminal: Iterable[int] = (),
     initial: Initial = 0,
-    origin: Origin = PLAIN,
+    origin: Origin | None = None,
     normalise: bool = False,
     **naming: Unpack[Naming],
 ) -> MDP:

@@ -14,7 +14,7 @@ from almostsure.errors import FileError, ModelError
 from almostsure.model.build.validate import CHUNK, MAX_DAMAGE
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
-from almostsure.model.origin import PLAIN, Origin
+from almostsure.model.origin import Origin
 from almostsure.model.umb.archive import Archive
 from almostsure.model.umb.index import Umb
 
@@ -75,7 +75,7 @@ def read_own(umb: Umb, parameters: dict[str, Any]) -> MDP:
 
 def _origin(umb: Umb, noted: Any) -> Origin:
     if noted is None:  # of a model that brought nothing along
-        return PLAIN
+        return Origin()
     try:
         rewards, scale = list(noted["rewards"]), Fraction(noted["scale"])
         uncertain, counted, statement = noted["uncertain"], noted["counted"], noted["statement"]

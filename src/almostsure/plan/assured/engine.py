@@ -108,7 +108,7 @@ class Engine:
         self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, search, from_first)
         self.bounds = Bounds(
             np.empty(size), np.empty(size), search.path, search.at, search.met.view(np.float32)
-        )  # memory that is there already is the fastest
+        )  # reuses memory that is already mapped
         self.bounds.place.fill(NOWHERE)
         self.bounds.rival.fill(0.0)
         cyclic = self.order[0].size <= size  # whether any component has several pairs

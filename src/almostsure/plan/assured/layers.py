@@ -54,8 +54,8 @@ def solve_pairs(
     starts
         Pairs as remaining · num_states + state.
     aims
-        The pairs for which the tolerance is aimed at; it may be missed.  By default those to start from; if they are
-        given, those to start from are all there are.
+        The pairs for which the tolerance is aimed at; it may be missed.  By default those to start from; if given,
+        ties are broken at every pair.
     discount, tolerance
         See :func:`almostsure.solve_policy`.
     values_only

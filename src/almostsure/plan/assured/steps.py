@@ -1,4 +1,4 @@
-"""Bounds of pairs, one component after the other from the end: what one step backward proves, and small components.
+"""Bounds of pairs, one component after the other from the end: what one step backward proves.
 
 **One step.**  A choice with probabilities p, expected reward g = Σ p r and successors y, of which some are the pair
 itself, is worth

@@ -17,7 +17,8 @@ choices are tied; in the end the old policy stays.
 
 **Equal costs.**  Where every step costs the same, c > 0, lengths are what the values say, and only damage is left to
 decide.  Every policy of tied choices surely ends then, and h = −ℓ / c will do: ℓ' = (1 + η/c) ℓ keeps the inequality by
-a margin of η where choices stay as they were.  That outweighs the rounding of ℓ', so only changed ones are checked.
+a margin of η where choices stay as they were.  That outweighs the rounding of ℓ' as long as |ℓ| is less than 2⁵⁰ c, so
+only changed ones are checked.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ CLOSE = 1e-8  # tolerance of lengths and of probabilities to end
 AS_LIKELY = 1e-12  # by how much a choice may lower the probability to end
 USUAL_LENGTH = 100_000  # of an episode, or more, for a first guess of η
 ROUNDINGS = 64  # that η is to outweigh
+LONGEST = 2.0**50  # steps for which it can
 ATTEMPTS = 3
 ROUNDS = 4  # of widening until the inequality is proved
 
@@ -132,7 +134,7 @@ class _Ties:
         lower, slack = self.found.lower, 0.0
         changed = np.flatnonzero(self.play != self.found.play).astype(self.pairs.dtype)
         most = -float(lower.min(initial=0.0, where=lower > -np.inf))
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if most < LONGEST * self.cost else 0):
             short = self.engine.call(kernels.shortfall, self.engine.game, lower, self.play, changed)
             if short <= 0.0:
                 return lower

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from almostsure import from_transitions
+from almostsure import AlmostSure, from_transitions, solve_policy
+from almostsure.errors import UnboundedReturn
 from almostsure.kernels import plain
 from almostsure.plan import graph as twin
+from almostsure.plan.assured import engine
 from almostsure.plan.assured.component import component, parts
 from almostsure.plan.assured.steps import Part
 
@@ -127,3 +129,20 @@ def test_only_where_more_left_allows_more_are_the_sure_taken_for_sure(monkeypatc
     expected = solved(mdp, 1, method="direct")
     assert lower == pytest.approx(expected[0], abs=1e-6)
     assert (choice == expected[2]).all()
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_gold_beyond_a_risk_is_without_bound_for_the_lost_too(monkeypatch, everywhere):
+    """Who may fall into a pit or get to endless gold: one answer, whether or not they were known as lost before."""
+    size = 40
+    goal, gold, pit, risk = range(size, size + 4)
+    rows = [(s, 0, (s + 1) % size, 0.9, -1, 0) for s in range(size)]
+    rows += [(s, 0, max(s - 1, 0), 0.1, -1, 0) for s in range(size)]
+    rows += [(size - 1, 1, goal, 1, -1, 0), (size - 1, 2, gold, 1, -1, 1), (gold, 0, gold, 1, 1, 0)]
+    rows += [(pit, 0, pit, 1, -1, 0), (0, 1, risk, 0.5, -1, 0), (0, 1, 1, 0.5, -1, 0)]
+    rows += [(risk, 0, 0, 0.5, -1, 0), (risk, 0, pit, 0.5, -1, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[goal], initial=risk)
+    for module, name in ((engine, "PLAIN"), (engine, "SMALL"), (component, "DIRECT")):
+        monkeypatch.setattr(module, name, 0)
+    with pytest.raises(UnboundedReturn, match="reward can be collected for ever"):
+        solve_policy(mdp, AlmostSure(2), everywhere=everywhere)

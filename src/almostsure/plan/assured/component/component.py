@@ -57,9 +57,11 @@ class Component:
 
     def __init__(self, engine: Engine, members: Ints) -> None:
         self.engine, self.members, self.sorted = engine, members, np.sort(members)  # side by side in memory
+        self.everybody = self.sorted  # also the lost, when these were parted with
         self.game, self.bounds, self.graph = engine.game, engine.bounds, engine.graph
         self.can_stay = NO_STAY
         self.all_sure = False  # whether it is known that all surely leave
+        self.fate = np.zeros(0, np.uint8)  # of the members, where there is a hint
         self.inside: Graph | None = None  # of the choices inside the places where one can rest
         self.hint: Floats | None = self._hint() if members.size > DIRECT else None
         self.bounds.place[self.members] = np.arange(members.size, dtype=np.uint32)
@@ -334,17 +336,17 @@ class Component:
 
     def _unknown(self) -> None:
         """Some exits have no bounds, and so nobody here has any."""
-        self.bounds.low[self.members], self.bounds.high[self.members] = -np.inf, np.inf
-        self.bounds.policy[self.members] = self.graph.ptr[self.members]
-        self.bounds.place[self.members] = NOWHERE
+        self.bounds.low[self.everybody], self.bounds.high[self.everybody] = -np.inf, np.inf
+        self.bounds.policy[self.everybody] = self.graph.ptr[self.everybody]
+        self.bounds.place[self.everybody] = NOWHERE
 
     def _endless(self, cycle: Ints) -> None:
         """Reward can be collected for ever, and everybody here can get to where it is: +∞."""
-        self.bounds.low[self.members] = self.bounds.high[self.members] = np.inf
-        self.bounds.policy[self.members] = self.graph.ptr[self.members]
+        self.bounds.low[self.everybody] = self.bounds.high[self.everybody] = np.inf
+        self.bounds.policy[self.everybody] = self.graph.ptr[self.everybody]
         if cycle.size:
             self.engine.cycles.append(cycle)
-        self.bounds.place[self.members] = NOWHERE
+        self.bounds.place[self.everybody] = NOWHERE
 
     def _gains(self) -> bool:
         """Whether gains on a way that never leaves may go on for ever, or cancel out; if so, it is settled here."""

@@ -272,9 +272,8 @@ def hints(game, members, known, hint, fate):
 def strand(game, bounds, members, others, fate):
     """Tell which of the members that are not sure to leave are lost; False if that is not clear.
 
-    The same as :func:`leave_surely`, for a few: those who cannot get to others without risk are lost if staying costs.
+    The same as :func:`leave_surely`, for a few: members without a safe way out are lost if every step of them costs.
     """
-    ptr, origin = game.graph.ptr, game.graph.origin
     rounds, more, lost = 0, True, 1
     while lost > 0:
         lost = 0
@@ -289,9 +288,8 @@ def strand(game, bounds, members, others, fate):
             if rounds > 2 * ROUNDS:
                 return False
         for i in others:
-            for k in range(ptr[members[i]], ptr[members[i] + 1]):
-                if fate[i] == OPEN and game.gain[origin[k]] >= 0.0:
-                    return False
+            if fate[i] == OPEN and not _only_costs(game, bounds, members[i]):
+                return False
         for i in others:
             if fate[i] == OPEN:
                 fate[i], lost, more = LOST, lost + 1, True
@@ -299,8 +297,21 @@ def strand(game, bounds, members, others, fate):
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
+def _only_costs(game, bounds, x):
+    """Whether every step of a pair costs, and none leads to where reward may be collected for ever."""
+    _, _, ptr, origin, entry_ptr, target = game.graph
+    for k in range(ptr[x], ptr[x + 1]):
+        if game.gain[origin[k]] >= 0.0:
+            return False
+        for e in range(entry_ptr[k], entry_ptr[k + 1]):
+            if bounds.place[target[e]] == NOWHERE and bounds.high[target[e]] == np.inf:
+                return False
+    return True
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
 def _goes_on(game, bounds, x, fate):
-    """Whether a choice of a pair may leave, or lead to somebody who leaves, and never to who is lost."""
+    """Whether a choice of a pair may leave, or lead to a member that leaves, and never to a lost one."""
     _, _, ptr, _, entry_ptr, target = game.graph
     for k in range(ptr[x], ptr[x + 1]):
         leads, safe = False, True
