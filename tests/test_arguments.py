@@ -51,6 +51,23 @@ MODEL = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], t
             r"has no argument damage; the word is sampler: pass EnvSampler\(env, set_state, damage\)",
         ),
         (lambda: asure.explore("FrozenLake-v1", cost=None), "explore has no argument cost; the word is damage"),
+        (lambda: asure.Expected(budget=1), "Expected has no argument budget; the word is limit"),
+        (lambda: asure.AlmostSure(limit=1), "AlmostSure has no argument limit; the word is budget"),
+        (lambda: asure.compare(MODEL, 1, gamma=0.9), r"the word is learners: pass ShieldedQ\(discount=…\)"),
+        (lambda: asure.compare(MODEL, 1, episodes=9), "compare has no argument episodes; the word is steps"),
+        (
+            lambda: asure.learn_minimal_budget(MODEL, mu=0.1, epsilon=0.1),
+            "no argument epsilon; the word is delta, the probability of being wrong",
+        ),
+        (
+            lambda: asure.learn_minimal_budget(MODEL, mu=0.1, confidence=0.9),
+            "no argument confidence; the word is delta, which is 1 − confidence",
+        ),
+        (lambda: asure.OnlineShield(MODEL, mu=0.1), r"the word is needed: pass samples_needed\(…, mu=, delta=\)"),
+        (
+            lambda: asure.from_function(lambda s, a: [], initial=0, actions=[0], terminal=[1]),
+            "no argument terminal; the word is actions: a state without any is terminal",
+        ),
         (lambda: asure.AlmostSure(total=1), "AlmostSure has no argument total; the word is budget"),
         (lambda: asure.Chance(total=1, risk=0.1), "Chance has no argument total; the word is budget"),
         (lambda: asure.compare(MODEL, total=1), "compare has no argument total; the word is budget"),

@@ -40,7 +40,7 @@ from typing import Any, NoReturn, Self, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import as_python, check_budget, count, one_of, whole, whole_array
+from almostsure.arguments import as_python, check_budget, count, names_right_word, one_of, whole, whole_array
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
@@ -72,6 +72,7 @@ ALONE = (
 )
 
 
+@names_right_word
 @final
 class OnlineShield:
     """Which actions keep the remaining budget, as far as is known by now.

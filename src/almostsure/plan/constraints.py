@@ -46,6 +46,7 @@ class AlmostSure:
         return f"never more than {self.budget} damage"
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, slots=True)
 class Expected:
