@@ -113,6 +113,7 @@ class OnlineShield:
     >>> print(shield.ledger)
     1 step, 1 surprise (none raised the minimal budget of a state), 1 violation
       step 1: state 0, action 0 took 1 with 0 left (an outcome never seen before)
+    1 step of episodes that are not over, whose damage and interventions are not counted yet
     """
 
     carries = ("remaining",)
