@@ -70,10 +70,16 @@ gymnasium.register("Boat-v0", entry_point=Boat)
 """
 
 
-def test_an_environment_that_says_its_damage_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def harbour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory has a module that registers a boat."""
     (tmp_path / "boat_for_options.py").write_text(BOAT)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("harbour")
+def test_an_environment_that_says_its_damage_is_played() -> None:
     boat = Task("budget", "gym:boat_for_options:Boat-v0", damage="cost", constants="rock=2")
     assert minimal_budget(boat.mdp).of("0", 1) == 1
     assert minimal_budget(boat.mdp).smallest_budget() == 0
@@ -83,12 +89,55 @@ def test_an_environment_that_says_its_damage_is_played(tmp_path: Path, monkeypat
         run_checker(boat, Path("budget.safetensors"))
 
 
+@pytest.mark.usefixtures("harbour")
+def test_a_played_environment_is_asked_for_the_damage_that_was_named() -> None:
+    boat = "gym:boat_for_options:Boat-v0"
+    assert minimal_budget(Task("budget", boat, damage="cost", constants="rock=3").mdp).smallest_budget() == 1
+    with pytest.raises(ModelError, match=r"info has no 'damage'\. Pass --damage, a rule"):
+        _ = Task("budget", boat, damage="damage").mdp
+    with pytest.raises(ModelError, match=r"info has no 'cost'\. Pass --damage, a rule"):
+        _ = Task("budget", "gym:CliffWalking-v1", damage="cost").mdp  # whose ready rule was not asked for
+
+
+@pytest.mark.usefixtures("harbour")
+@pytest.mark.parametrize("option", ["scale", "reward", "cost", "goal"])
+@pytest.mark.parametrize("damage", ["cost", "terminated"])
+def test_an_environment_has_its_own_reward_whether_it_is_played_or_read(option: str, damage: str) -> None:
+    with pytest.raises(ModelError, match=rf"--{option} must be left out: an environment has its own reward"):
+        _ = Task("budget", "gym:boat_for_options:Boat-v0", damage=damage, **{option: "2"}).mdp
+
+
+@pytest.mark.usefixtures("harbour")
+def test_what_is_proved_of_a_played_environment_is_proved_of_what_was_found(here) -> None:
+    boat = ("gym:boat_for_options:Boat-v0", "--damage", "cost")
+    told = "Found by playing every action 4 times"
+    assert here("budget", *boat, "--json").json["model"]["learned"].startswith(told)
+    assert "in the model, which was learned, proved to lie in" in here("solve", *boat, "--budget", "0").out
+    here("convert", *boat, "boat.umb")
+    here("budget", "boat.umb", "-o", "boat.safetensors")
+    checked = here("check", "boat.umb", "boat.safetensors").out
+    assert told in checked
+    assert "Proved, of the model that was learned: " in checked
+
+
+@pytest.mark.usefixtures("harbour")
+def test_a_played_environment_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gymnasium
+
+    closed = []
+    monkeypatch.setattr(gymnasium.Env, "close", lambda env: closed.append(env))
+    _ = Task("budget", "gym:boat_for_options:Boat-v0", damage="cost").mdp
+    assert len(closed) == 1
+
+
 def test_environments_of_this_package_have_models() -> None:
     assert Task("budget", "gym:almostsure/Warehouse-v0").mdp.num_states == 3921
     with pytest.raises(UnknownName, match=r"Did you mean 'almostsure/Warehouse-v0'\?"):
-        _ = Task("budget", "gym:almostsure/Warehouse").mdp
+        _ = Task("budget", "gym:almostsure/Warehose").mdp
     with pytest.raises(ModelError, match="--damage must be left out: almostsure/Warehouse-v0 has its own model"):
         _ = Task("budget", "gym:almostsure/Warehouse-v0", damage="reward<0").mdp
+    with pytest.raises(ModelError, match="--damage must be left out: almostsure/Warehouse-v0 has its own model"):
+        _ = Task("budget", "gym:almostsure/Warehouse-v0", damage="cost").mdp
 
 
 def test_a_program_without_damage_says_what_it_has(tmp_path) -> None:

@@ -9,9 +9,11 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 import almostsure as asure
+from almostsure.cli.output import described
 from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError, ModelMismatch, UnknownName
 from almostsure.gym import ShieldedEnv
 from almostsure.learn import ByName, explore
+from almostsure.model import Steps, product
 from almostsure.shield import HorizonShield
 
 
@@ -62,6 +64,48 @@ def test_an_explored_model_shields_its_environment():
         assert info["damage"] == 0
         if terminated:
             _, info = env.reset()
+
+
+class Both(Room):
+    """The room whose damage and cost differ."""
+
+    def step(self, action):
+        *shown, info = super().step(action)
+        return *shown, {"damage": 3 * info["cost"], **info}
+
+
+def test_damage_is_what_was_asked_for():
+    for damage, most in ((None, 3), ("damage", 3), ("cost", 1), ("5 if reward>0", 5), (lambda *_: 2, 2)):
+        assert explore(Both(), damage=damage).max_damage == most
+    with pytest.raises(ModelError, match=r"info has no 'damage'\. Pass damage=, a rule or a function\.$"):
+        explore(Room(), damage="damage")
+    with pytest.raises(ModelError, match=r"info has no 'damage' and no 'cost'\."):
+        explore(gymnasium.make("Blackjack-v1"))
+    with pytest.raises(ModelError, match="damage must be a function of"):
+        explore(Room(), damage=lambda state: 1)
+
+
+def test_a_model_found_by_playing_says_what_it_rests_on(tmp_path):
+    model = explore(Room())
+    said = (
+        "Found by playing every action 4 times; that neither chance nor hidden state plays a part was tested, not "
+        "proved. Its start is the one that a reset showed."
+    )
+    model.save(tmp_path / "room.umb")
+    shield = asure.Shield(asure.minimal_budget(model))
+    for each in (
+        model,
+        asure.load(tmp_path / "room.umb"),
+        model.with_damage(2 * model.damage),
+        product(model, Steps(9)),
+    ):
+        assert each.origin.learned == said
+        assert not each.origin.counted
+    assert said in str(asure.solve_policy(model, asure.AlmostSure(0)))
+    assert repr(said) in shield.export_numpy(tmp_path / "shield.py")[0].read_text()
+    assert described("room", model)["learned"] == said
+    assert asure.RiskShield(model, 0, 0.1).mdp is model  # whose probabilities are known, if it is right
+    assert "Its starts are those that 3 resets showed." in explore(Room(), resets=3).origin.learned
 
 
 class Twice(Room):

@@ -250,6 +250,8 @@ def test_files_that_are_not_its_own(hazard, tmp_path):
         ({"began": np.array([[0, 0]])}, "began must hold states, and how often runs began there"),
         ({"began": np.array([[10**6, 1]])}, "began must hold states, and how often runs began there"),
         ({"began": np.array([[0.0, np.nan]])}, "began must hold states, and how often runs began there"),
+        ({"ended": np.array([[3]])}, "ended must hold states"),
+        ({"ended": np.array([0.5])}, "ended must hold states"),
         ({"sums": np.array([1.5] * 5)}, "sums must be 5 whole numbers, 0 or more"),
         ({"sums": np.array([-1] * 5)}, "sums must be 5 whole numbers, 0 or more"),
         ({"key": np.array([3]), **one}, "do not add up"),

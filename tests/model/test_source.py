@@ -28,7 +28,7 @@ def test_environments():
     assert as_model("gym:CliffWalking-v1", damage="3 if reward<=-100").max_damage == 3
     with pytest.raises(UnknownName, match=r"unknown environment 'FrozenLak-v1'\. Did you mean 'FrozenLake-v1'\?"):
         as_model("gym:FrozenLak-v1", damage="terminated")
-    with pytest.raises(UnknownName, match=r"unknown environment 'Frozen'\. Did you mean 'FrozenLake-v1'\? With"):
+    with pytest.raises(UnknownName, match=r"unknown environment 'Frozen'\. Did you mean 'FrozenLake-v1'\?$"):
         as_model("gym:Frozen")
     with pytest.raises(UnknownName, match=r"^unknown environment 'Boat-v0'\. With its module: gym:MODULE:Boat-v0\.$"):
         as_model("gym:Boat-v0")
@@ -37,6 +37,11 @@ def test_environments():
     ):
         as_model("gym:random:Boat-v0")
     assert as_model("gym:gymnasium.envs:FrozenLake-v1") == as_model("gym:FrozenLake-v1")
+    old = r"^unknown environment 'FrozenLake-v0'\. Did you mean 'FrozenLake-v1'\?$"
+    with pytest.warns(DeprecationWarning, match="out of date"), pytest.raises(UnknownName, match=old):
+        as_model("gym:FrozenLake-v0")
+    with pytest.warns(UserWarning, match="latest versioned environment"):
+        assert as_model("gym:FrozenLake") == as_model("gym:FrozenLake-v1")
     with pytest.raises(ModelError, match="the module nowhere of gym:nowhere:Lake-v0 cannot be imported: No module"):
         as_model("gym:nowhere:Lake-v0")
     for damage in (None, "reward<0"):

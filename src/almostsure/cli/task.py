@@ -24,15 +24,15 @@ from almostsure.cli.options import Constants, Cost, Damage, Goal, Json, Monitors
 from almostsure.cli.output import described, emit
 from almostsure.errors import AlmostSureError, ArgumentError, FileError, Infeasible, ModelError, UnknownName, nearest
 from almostsure.files import MODELS, STORM
-from almostsure.model.build.environment import GYM, make_environment, module_and_id
+from almostsure.model.build.damage import TOLD
+from almostsure.model.build.environment import GYM, module_and_id
 from almostsure.model.build.examples import example_names
 from almostsure.model.mdp import MDP
-from almostsure.model.source import as_model, read_constants
+from almostsure.model.source import as_model, model_of_environment, read_constants
 
 if TYPE_CHECKING:
     from almostsure.plan.constraints import Constraint
 
-TOLD = ("damage", "cost")  # in the info of an environment
 OWN = "gym:almostsure/"  # environments of this package, which know their models
 MOST_OFFERED = 200  # completions of a state's name
 NOBODY = "almostsure_has_no_such_name"  # in place of a damage, to be told which names there are
@@ -66,16 +66,18 @@ class Task:
         self.require()
         if self.name.startswith(OWN):
             import_module("almostsure.gym")  # which registers them
-        if self.is_played:
-            from almostsure.learn import explore
-
-            found: MDP = explore(make_environment(self.name, **read_constants(self.constants)))
-            return found
         try:
-            return as_model(self.name, **self.options)
+            return self._play() if self.is_played else as_model(self.name, **self.options)
         except ModelError as error:
             error.args = (as_typed(str(error)),)
             raise
+
+    def _play(self) -> MDP:
+        from almostsure.learn import explore
+
+        given = {option: value for option, value in self.options.items() if value is not None}
+        constants = read_constants(given.pop("constants", None))
+        return model_of_environment(self.name, given, constants, lambda env, damage: explore(env, damage=damage))
 
     @property
     def options(self) -> dict[str, str | None]:

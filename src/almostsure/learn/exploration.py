@@ -33,23 +33,28 @@ from almostsure.learn.counts import Counts
 from almostsure.learn.evidence import check_mu
 from almostsure.learn.minimal import Goal, LearnedBudget, budget_of_learned
 from almostsure.learn.sampling.crew import uninterrupted
-from almostsure.learn.simulator import Arrival, Ended, Simulator, Ways, as_key
+from almostsure.learn.simulator import PLAYS, Arrival, Ended, Simulator, Ways, as_key
 from almostsure.model.build.damage import Damage
 from almostsure.model.build.environment import make_environment
 from almostsure.model.build.function import MAX_STATES, Encode, from_function, names_of
 from almostsure.model.mdp import MDP
 from almostsure.model.naming import checked_names
+from almostsure.model.origin import Origin
 from almostsure.progress import Bar
 from almostsure.wording import brief, counted
 
 HIDDEN = "This assumes that what the environment shows decides what comes next."
+PLAYED = (
+    f"Found by playing every action {PLAYS} times; that neither chance nor hidden state plays a part was tested, not "
+    "proved."
+)
 
 
 @names_right_word
 def explore(
     env: Any,
     *,
-    damage: Damage | None = None,
+    damage: Damage | str | None = None,
     key: Callable[[Any], Hashable] | None = None,
     get_state: Callable[[Any], Any] | None = None,
     set_state: Callable[[Any, Any], None] | None = None,
@@ -72,8 +77,8 @@ def explore(
         Where chance plays a part: no outcome is rarer than ``mu``, and with a probability of at most ``delta`` one of
         them is missed.  The result is then a :class:`almostsure.learn.LearnedBudget`, with the usual statement.
     damage
-        ``damage(observation, action, next_observation, reward, terminated)``; by default ``info["damage"]`` or
-        ``info["cost"]``, and for the toy-text environments what they are known for.
+        ``damage(observation, action, next_observation, reward, terminated)``, a rule, or ``"damage"`` or ``"cost"``, an
+        entry of ``info``; by default one of these entries, and for the toy-text environments what they are known for.
     key
         The state of an observation, as a hashable value; by default the whole observation.
     get_state, set_state
@@ -155,7 +160,9 @@ class Exploration:
         index, running = cast("Encode", model.encode).index, self.search.snapshots
         plain = [s.state if isinstance(s, Ended) and s.state not in running else s for s in index]
         naming = model.naming() | {"state_names": names_of(plain), "action_names": self.action_names}
-        return MDP(model.arrays, initial=(model.initial_states, model.initial_probabilities), **naming)
+        starts = model.initial_states, model.initial_probabilities
+        statement = f"{PLAYED} {self.search.starts_in_words}" if self.sampled is None else ""
+        return MDP(model.arrays, initial=starts, **naming, origin=Origin(statement=statement))
 
     def __str__(self) -> str:
         choices = len(self.search.arrivals if self.sampled is None else self.sampled.seen)
@@ -280,9 +287,7 @@ class _Sampled:
 
     def learned(self, model: MDP) -> LearnedBudget:
         """The minimal budget of what was counted."""
-        resets = len(self.search.seeds)
-        starts = "start is the one that a" if resets == 1 else f"starts are those that {resets:,}"
-        caveat = f"{HIDDEN} Its {starts} reset{'s' * (resets > 1)} showed."
+        caveat = f"{HIDDEN} {self.search.starts_in_words}"
         counts, index = Counts(model, seed=self.seed, caveat=caveat), cast("Encode", model.encode).index
         for (state, action), found in self.seen.items():
             choice = model.choice(index[state], action)

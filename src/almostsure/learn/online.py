@@ -502,7 +502,10 @@ class OnlineShield:
         if set(arrays) != set(FILED):
             raise ValueError(f"it must hold {', '.join(FILED)}; got {sorted(arrays)}")
         self.counts.restore(arrays)
-        self._ended = {self.space.state(state) for state in arrays["ended"].tolist()}
+        ended = arrays["ended"]
+        if ended.dtype.kind != "i" or ended.ndim != 1:
+            raise ValueError("ended must hold states")
+        self._ended = {self.space.state(state) for state in ended.tolist()}
         self._passed = self._left_states()
         began = arrays["began"]
         whole = began.dtype.kind == "i" and began.ndim == 2 and began.shape[1] == 2

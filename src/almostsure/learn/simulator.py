@@ -18,7 +18,7 @@ from almostsure.arguments import as_python
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.learn.copies import Chance, Frozen
 from almostsure.learn.sampling.crew import uninterrupted
-from almostsure.model.build.damage import Damage, known_damage
+from almostsure.model.build.damage import TOLD, Damage, damage_function, known_damage
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 
 PLAYS = 4  # of every action in every state
@@ -57,7 +57,7 @@ class Simulator:
     def __init__(
         self,
         env: Any,
-        damage: Damage | None,
+        damage: Damage | str | None,
         key: Callable[[Any], Hashable],
         get_state: Callable[[Any], Any] | None,
         set_state: Callable[[Any, Any], None] | None,
@@ -71,7 +71,13 @@ class Simulator:
         if (get_state is None) != (set_state is None):
             raise ArgumentError("get_state and set_state must be given together")
         self.num_actions = int(size)
-        self.env, self.damage, self.key = env, damage or known_damage(env), key
+        self.env, self.key = env, key
+        self.told: tuple[str, ...] = TOLD  # which entries of info say the damage, where no function does
+        self.damage = None
+        if isinstance(damage, str) and damage in TOLD:
+            self.told = (damage,)
+        else:
+            self.damage = known_damage(env) if damage is None else damage_function(damage)
         self.get_state, self.set_state = get_state, set_state
         self.snapshots: Ways = {}
         self.others: Ways = {}  # from another way to the state
@@ -87,9 +93,8 @@ class Simulator:
         times: Counter[Hashable] = Counter()
         for seed in seeds:
             observation, _ = self.env.reset(seed=seed)
-            self.chance.reseed(
-                self.env, seed
-            )  # also generators that a reset does not seed: the same seed plays the same
+            # Also generators that a reset does not seed: the same seed plays the same.
+            self.chance.reseed(self.env, seed)
             state = self.key(observation)
             try:
                 times[state] += 1
@@ -101,6 +106,13 @@ class Simulator:
             if state not in self.snapshots:
                 self.snapshots[state] = self._snapshot(self.env), observation
         return {state: number / len(seeds) for state, number in times.items()}
+
+    @property
+    def starts_in_words(self) -> str:
+        """Which starts were seen, as a sentence."""
+        resets = len(self.seeds)
+        starts = "start is the one that a reset" if resets == 1 else f"starts are those that {resets:,} resets"
+        return f"Its {starts} showed."
 
     def after_resets(self) -> Iterator[tuple[Any, int, Arrival]]:
         """Every action after every reset, as (state, action, where it led): equal starts may hide different things."""
@@ -196,11 +208,11 @@ class Simulator:
 
     def _damage(self, *outcome: Any) -> int:
         *five, info = outcome
-        said = self.damage(*five) if self.damage is not None else info.get("damage", info.get("cost"))
+        told = (info[name] for name in self.told if name in info)
+        said = self.damage(*five) if self.damage is not None else next(told, None)
         if said is None:
-            raise ModelError(
-                "the environment says no damage: info has no 'damage' and no 'cost'. Pass damage, a function."
-            )
+            none = " and no ".join(map(repr, self.told))
+            raise ModelError(f"the environment says no damage: info has no {none}. Pass damage=, a rule or a function.")
         number = as_damage(said)
         if number is None:
             raise ModelError(f"damage must be a whole number 0 … {MAX_DAMAGE}; got {said!r} after action {five[1]!r}")

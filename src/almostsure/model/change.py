@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -43,7 +42,7 @@ def _rebuilt(mdp: MDP, *, damage: npt.NDArray[Any], reward: Floats, unit: Fracti
         num_states=mdp.num_states,
         initial=mdp.starts,
         **mdp.naming(),
-        origin=replace(mdp.origin, rewards={}, scale=unit, statement="", parts=None),
+        origin=mdp.origin.of_changed(scale=unit, parts=None),
     )
 
 

@@ -7,7 +7,7 @@ have parameters, only which outcomes are possible is known, and policies are ref
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ class Origin:
     scale: Fraction = Fraction(1)  # of the file's damage, how much is one unit of ours
     uncertain: str | None = None  # why only the possible outcomes are known, and not how probable they are
     counted: bool = False  # whether probabilities are frequencies that were counted
-    statement: str = ""  # of a learned model: from how many samples, what was assumed, and what that promises
+    statement: str = ""  # of a learned model: how it was found, what was assumed, and what that promises
     parts: Parts | None = None  # of a product: what its states are made of; not written to files
 
     def in_its_unit(self, damage: int) -> str:
@@ -44,7 +44,11 @@ class Origin:
     @property
     def learned(self) -> str:
         """What a learned model rests on, to be said beside whatever is proved of it; nothing for other models."""
-        return (self.statement or NO_STATEMENT) if self.counted else ""
+        return self.statement or (NO_STATEMENT if self.counted else "")
+
+    def of_changed(self, **changes: Any) -> Origin:
+        """That of a model which was made from this one: what samples promise is said of this one alone."""
+        return replace(self, rewards={}, statement="" if self.counted else self.statement, **changes)
 
     @property
     def is_bound(self) -> bool:

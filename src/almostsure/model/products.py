@@ -6,7 +6,6 @@ letter once, however many outcomes have that letter.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -205,5 +204,5 @@ class _Product:
             state_names=whole_names if len(set(whole_names)) == len(whole_names) else None,
             action_names=base.action_names,
             labels=labels,
-            origin=replace(base.origin, rewards={}, variables={}, statement="", parts=parts),
+            origin=base.origin.of_changed(variables={}, parts=parts),
         )

@@ -78,7 +78,7 @@ def as_model(
         raise TypeError(f"a model must be an MDP, an example's name or a path; got {_kind_and_remedy(model)}")
     name = fspath(model)
     if name.startswith(GYM):
-        return _environment(name, given, read_constants(constants))
+        return model_of_environment(name, given, read_constants(constants), _table)
     ending = os.path.splitext(name)[1].lower()
     if name.lower().endswith(STORM):
         return _storm(name, given, constants)
@@ -187,9 +187,16 @@ def _storm(name: str, given: dict[str, Any], constants: Mapping[str, Constant] |
     return from_prism(name, damage=given.pop("damage"), constants=constants, **given)
 
 
-def _environment(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP:
+def _table(env: Any, damage: str | None) -> MDP:
     from almostsure.model.build.tables import from_gymnasium
 
+    return from_gymnasium(env, damage)
+
+
+def model_of_environment(
+    name: str, given: dict[str, Any], constants: dict[str, Any], find: Callable[[Any, Any], MDP]
+) -> MDP:
+    """The model of an environment that is made for this and closed again: its own, or what ``find(env, damage)`` is."""
     damage = given.pop("damage", None)
     _refuse(given, "an environment has its own reward")
     with closing(make_environment(name, **constants)) as env:
@@ -197,4 +204,4 @@ def _environment(name: str, given: dict[str, Any], constants: dict[str, Any]) ->
         if isinstance(own, MDP):
             _refuse({} if damage is None else {"damage": damage}, f"{env.spec.id} has its own model")
             return own
-        return _made(name, constants, lambda: from_gymnasium(env, damage))
+        return _made(name, constants, lambda: find(env, damage))

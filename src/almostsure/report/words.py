@@ -27,7 +27,7 @@ def headline(study: Study) -> str:
     what = f"damage can be kept to at most {budget:,}" if budget else "all damage can be avoided"
     promise = f"From the start, {what} in every single run{OF_LEARNED if study.mdp.origin.learned else ''}"
     if math.isfinite(plan.value) and has_rewards(study.mdp):
-        average = "estimated average" if study.mdp.origin.learned else "average"
+        average = "estimated average" if study.mdp.origin.counted else "average"
         return f"{promise}, with an {average}{_discounted(study)} return of {show(plan.value)}."
     return f"{promise}."
 
@@ -56,7 +56,7 @@ def facts(study: Study) -> list[dict[str, str]]:
         result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.budget:,} damage"))
     if assured.policy is not None:
         learned = "none in the model, which was learned from samples"
-        proved = learned if study.mdp.origin.counted else "none, ever: it is proved"
+        proved = learned if study.mdp.origin.learned else "none, ever: it is proved"
         result.append(_fact("Runs that overspend", percent(0.0), proved))
     if (
         expected.evaluation is not None
@@ -178,9 +178,9 @@ def _excess(over: float, study: Study) -> str:
 
 
 def _about_learning(study: Study) -> list[str]:
-    learned = study.mdp.origin.learned
-    why = "What is proved here is proved of the model; returns and probabilities rest on frequencies that were counted."
-    return [f"{learned} {why}"] if learned else []
+    origin = study.mdp.origin
+    rest = "; returns and probabilities rest on frequencies that were counted" if origin.counted else ""
+    return [f"{origin.learned} What is proved here is proved of the model{rest}."] if origin.learned else []
 
 
 def _about_model(study: Study) -> list[str]:

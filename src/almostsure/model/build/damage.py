@@ -42,6 +42,7 @@ RULES = MappingProxyType(
         "Taxi": "reward<=-10",  # picking up or dropping nobody
     }
 )
+TOLD = ("damage", "cost")  # what the info of an environment calls it
 Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (state, action, next state, reward, terminated)
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt,

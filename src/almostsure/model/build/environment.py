@@ -42,11 +42,9 @@ def make_environment(name: str, **options: Any) -> Any:
                 "a file in the working directory."
             ) from error
     try:
-        gymnasium.spec(env_id)
-    except gymnasium.error.Error:
-        raise _unknown(module, env_id) from None
-    try:
         return gymnasium.make(env_id, **options)
+    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
+        raise _unknown(module, env_id) from None
     except Exception as error:  # a library that it needs is missing, an option that it does not have
         how = f" with {options}" if options else ""
         raise ModelError(f"{env_id} cannot be made{how}: {error}") from error
@@ -60,4 +58,4 @@ def _unknown(module: str, env_id: str) -> UnknownName:
     like = nearest(VERSION.sub("", env_id), [VERSION.sub("", known) for known in listed])
     near = [known for known in listed if VERSION.sub("", known) == like]
     remedy = f"The module {module} does not register it." if module else f"With its module: {GYM}MODULE:{env_id}."
-    return UnknownName("environment", env_id, near, remedy)
+    return UnknownName("environment", env_id, near, "" if near else remedy)
