@@ -16,29 +16,29 @@ from almostsure.errors import ArgumentError, UnknownName, WrongWord
 
 # What people type: the parameters that they may mean, and the word for each.
 WORDS: dict[str, dict[str, str]] = {
-    "gamma": {"discount": "discount", "learners": "learners: pass ShieldedQ(discount=…)"},
+    "gamma": {"discount": "discount", "learners": "learners=[ShieldedQ(discount=…)]"},
     "total": {"budget": "budget"},
     "limit": {"budget": "budget"},
     "cost_limit": {
         "budget": "budget",
         "limit": "limit",
-        "constraint": "constraint: pass AlmostSure(budget), or Expected(budget)",
+        "constraint": "constraint=AlmostSure(budget), or Expected(budget)",
     },
     "cost": {"damage": "damage"},
-    "damage": {"sampler": "sampler: pass EnvSampler(env, set_state, damage)"},
-    "epsilon": {"risk": "risk", "delta": "delta, the probability of being wrong"},
-    "confidence": {"delta": "delta, which is 1 − confidence"},
-    "mu": {"needed": "needed: pass samples_needed(…, mu=, delta=)"},
-    "terminal": {"outcomes": "actions: a state without any is terminal"},
+    "damage": {"sampler": "sampler=EnvSampler(env, set_state, damage)"},
+    "epsilon": {"risk": "risk", "delta": "delta=, the probability of being wrong"},
+    "confidence": {"delta": "delta=, which is 1 − confidence"},
+    "mu": {"needed": "needed=samples_needed(…, mu=, delta=)"},
+    "terminal": {"outcomes": "actions=; a state without any is terminal"},
     "timesteps": {"total_timesteps": "total_timesteps", "steps": "steps"},
     "total_timesteps": {"steps": "steps"},
-    "delta": {"risk": "budget (Δ), or risk", "budget": "budget"},
+    "delta": {"risk": "budget= (Δ) or risk=", "budget": "budget"},
     "horizon": {"max_steps": "max_steps"},
     "budget": {
         "cap": "cap",
         "limit": "limit",
         "remaining": "remaining",
-        "constraint": "constraint: pass AlmostSure(budget)",
+        "constraint": "constraint=AlmostSure(budget)",
     },
     "n": {"episodes": "episodes"},
     "episodes": {"steps": "steps"},
@@ -66,7 +66,7 @@ def names_right_word(function: F) -> F:
     ...     return reward * discount
     >>> value(3, gamma=0.9)
     Traceback (most recent call last):
-    almostsure.errors.WrongWord: value has no argument gamma; the word is discount
+    almostsure.errors.WrongWord: value has no argument gamma: pass discount=
     """
     body = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
     known = inspect.signature(body).parameters

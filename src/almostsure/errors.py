@@ -81,7 +81,7 @@ class WrongWord(ArgumentError, TypeError):
     """An argument that has another name here; ``word`` is that name."""
 
     def __init__(self, function: str, given: str, word: str) -> None:
-        super().__init__(f"{function} has no argument {given}; the word is {word}")
+        super().__init__(f"{function} has no argument {given}: pass {word + '=' * word.isidentifier()}")
         self.word = word
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almostsure import INFINITE, check_minimal_budget, check_upper, from_transitions, minimal_budget
+from almostsure import INFINITE, Shield, check_minimal_budget, check_upper, example, from_transitions, minimal_budget
 from almostsure.budget import certificate
 from almostsure.budget.certificate import _find_compiled, _find_plain
 from almostsure.budget.reference import budget_operator
@@ -361,3 +361,17 @@ def test_wide_indices_and_values_are_checked_too(crowds):
     minimal = minimal_budget(mdp)
     wide = {name: getattr(minimal, name).astype(np.int64) for name in ("of_state", "of_choice", "rank")}
     assert verdict(mdp, replace(minimal, **wide)) == (0, 0)
+
+
+def test_what_is_not_a_minimal_budget_is_named():
+    mdp = example("quicksand")
+    minimal = minimal_budget(mdp)
+    for claim, message in (
+        (Shield(minimal), r"got a Shield\. Pass its \.minimal\."),
+        (minimal.of_state, r"got a ndarray\. Values of your own go to check_upper\."),
+        (None, r"minimal must be a MinimalBudget or a HorizonBudget, .* got a NoneType"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            check_minimal_budget(mdp, claim)
+    with pytest.raises(ArgumentError, match="values must be whole numbers; got object"):
+        check_upper(mdp, minimal)

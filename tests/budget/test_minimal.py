@@ -67,7 +67,7 @@ def test_of(minimal):
         (("door", "rum"), r"unknown action 'rum'. Did you mean 'run'\?"),
         ((3,), "unknown state 3. States are 0 … 2"),
         ((-1,), "unknown state -1"),
-        (("pit", "run"), "unknown action 'run'. State 2 'pit' has: walk"),
+        (("pit", "run"), "action 'run' is not available at state 2 'pit', which has: walk"),
     ],
 )
 def test_of_something_that_is_not_there(minimal, question, message):

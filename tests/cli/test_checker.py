@@ -137,6 +137,12 @@ def test_horizons_and_risks_are_checked_and_forgeries_rejected(
     assert "REJECTED" in done.out
 
 
+def test_a_model_and_a_result_that_are_swapped(saved: Path, here: Callable[..., Any]) -> None:
+    done = here("check", "budget.safetensors", "model.umb")
+    assert done.code == 3
+    assert "the other way round. Write: almostsure check model.umb budget.safetensors" in done.err
+
+
 def test_what_is_no_certificate_is_refused(saved: Path, here: Callable[..., Any]) -> None:
     asure.solve_policy("quicksand", asure.AlmostSure(2)).policy.save(saved / "policy.safetensors")
     (saved / "text.safetensors").write_text("nothing of the kind")

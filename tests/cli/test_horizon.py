@@ -92,3 +92,18 @@ def test_exports_of_risk_and_horizon_shields(capsys, tmp_path):
             assert run(["export", "quicksand", str(tmp_path / name), *options]) == 0
     assert run(["export", "quicksand", str(tmp_path / "x.h"), "--risk", "0.5"]) != 0
     capsys.readouterr()
+
+
+def test_an_unbounded_return_names_the_option_and_the_states(capsys, tmp_path):
+    rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, 0, 0)]
+    asure.from_transitions(*zip(*rows, strict=True), state_names=["a=0, b=1", "a=1, b=0"]).save(tmp_path / "m.umb")
+    assert run(["solve", str(tmp_path / "m.umb"), "--budget", "0"]) == 1
+    said = capsys.readouterr().err
+    assert "among: a=0, b=1; a=1, b=0. Give the cycle a cost, or use --discount below 1." in " ".join(said.split())
+
+
+def test_tables_say_which_budgets_they_leave_out(capsys):
+    assert run(["suggest", "paper", "--most", "40"]) == 0
+    assert "16 of 41 budgets are shown; --json has all" in capsys.readouterr().out
+    assert run(["suggest", "paper", "--most", "5"]) == 0
+    assert "are shown" not in capsys.readouterr().out

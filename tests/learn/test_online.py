@@ -192,6 +192,8 @@ def test_the_ledger_tells_when_and_where():
     assert "3 steps, 2 surprises (none raised the minimal budget of a state), 2 violations" in str(shield.ledger)
     assert "against the shield" in str(shield.ledger)
     assert "2 of 3 choices are known; the others are allowed" in repr(shield)
+    shield.watch(1, 0, 1, 0, remaining=0)
+    assert "3 of 3 choices are known\n" in repr(shield)
 
 
 def test_half_a_line_in_a_ledger_is_an_error(tmp_path, monkeypatch):

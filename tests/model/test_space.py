@@ -88,8 +88,8 @@ def test_messages_name_places_and_ranges():
         (lambda: plain.state(2), r"unknown state 2\. States are 0 … 1\.$"),
         (lambda: plain.state(-1), r"unknown state -1\. States are 0 … 1\.$"),
         (lambda: plain.action(3), r"unknown action 3\. Actions are 0 … 2\.$"),
-        (lambda: plain.choice(0, 1), r"unknown action '1'\. State 0 has: 0, 2\.$"),
-        (lambda: plain.choice(1, 2), r"unknown action '2'\. State 1 has: 1\.$"),
+        (lambda: plain.choice(0, 1), r"^action '1' is not available at state 0, which has: 0, 2\.$"),
+        (lambda: plain.choice(1, 2), r"^action '2' is not available at state 1, which has: 1\.$"),
     ):
         with pytest.raises(UnknownName, match=message):
             look()

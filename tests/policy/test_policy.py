@@ -209,6 +209,13 @@ def test_an_action_that_the_state_lacks(mdp):
         Policy.from_function(mdp, lambda s: {"out": 1.0})
 
 
+def test_what_is_not_a_number_is_named_and_states_are_counted(mdp):
+    with pytest.raises(PolicyError, match=r"must lie in 0 … 1; got NaN at state 0 'home' \(and 1 more state\)\."):
+        Policy.from_table(mdp, np.full((3, 3), np.nan))
+    with pytest.raises(PolicyError, match=r"got dash at state 0 'home', which has"):
+        Policy.from_table(mdp, np.array([[[0, 0.5, 0.5], [0, 1, 0], [1, 0, 0]]] * 2))  # one state, twice
+
+
 def test_an_action_that_nobody_has(mdp):
     with pytest.raises(PolicyError, match="got 7 at state 0"):
         Policy.from_table(mdp, [7, 1, 0])

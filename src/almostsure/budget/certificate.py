@@ -71,6 +71,7 @@ def check_minimal_budget(mdp: Model, minimal: MinimalBudget | HorizonBudget) -> 
     >>> check_minimal_budget(mdp, asure.minimal_budget(mdp))  # silent: it holds
     """
     mdp = as_model(mdp)
+    _check_kind(minimal)
     if minimal.mdp is not mdp and minimal.mdp.fingerprint != mdp.fingerprint:
         raise ModelMismatch(
             f"the budget must belong to the model; it was made for model {minimal.mdp.fingerprint[:16]}, "
@@ -87,6 +88,17 @@ def check_minimal_budget(mdp: Model, minimal: MinimalBudget | HorizonBudget) -> 
     condition, choice = find(mdp, minimal, owed_for_infinite)
     if condition:
         _fail(mdp, minimal, condition, choice)
+
+
+def _check_kind(minimal: Any) -> None:
+    """Refuse what is neither kind of minimal budget."""
+    if not hasattr(minimal, "rises") and not hasattr(minimal, "rank"):
+        remedy = "Values of your own go to check_upper." if isinstance(minimal, np.ndarray | list | tuple) else ""
+        remedy = "Pass its .minimal." if hasattr(minimal, "minimal") else remedy
+        raise ArgumentError(
+            "minimal must be a MinimalBudget or a HorizonBudget, as minimal_budget makes them; got a "
+            f"{type(minimal).__name__}. {remedy}".rstrip()
+        )
 
 
 class Bounded(Protocol):

@@ -43,6 +43,9 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
     if not Path(path).is_file():
         raise FileError(f"cannot read {path!r}: there is no such file.")
     kind = tensors_kind(path)
+    if kind is None and tensors_kind(request["model"]) in CHECKS:
+        turned = f"almostsure check {path} {request['model']}"
+        raise FileError(f"the model and the result are the other way round. Write: {turned}")
     if kind is None:
         raise CorruptFile(
             f"{path!r} is damaged, or not a file of almostsure. Make one with: almostsure budget … -o FILE"

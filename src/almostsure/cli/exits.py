@@ -55,6 +55,7 @@ RIGHT_WORDS = {  # what people type who come from elsewhere
     "--horizon": "budget, solve, simulate and export have it; an episode is cut by --max-steps, of simulate",
     "--epsilon": "The probability of overspending is --risk",
 }
+DISCOUNT = "a discount below 1", "--discount below 1"  # in Python, and here
 FINDERS = {
     "budget": "finds the budget. To stop at one, use --cap",
     "suggest": "suggests one. The largest to look at is --most",
@@ -113,7 +114,7 @@ class _Failure:
         """Say what went wrong: on standard error, or as a JSON object on standard output if that was asked for."""
         from almostsure.cli.output import clean_lines, console, emit
 
-        text = message or str(error)
+        text = (message or str(error)).replace(*DISCOUNT)
         if self.debug:
             import traceback
 

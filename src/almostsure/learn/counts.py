@@ -267,7 +267,7 @@ class Counts:
         starts
             Initial states and their probabilities; by default those of the space.
         """
-        one_of("value of unknown", unknown, UNKNOWN)
+        one_of("value for unknown=:", unknown, UNKNOWN)
         is_known = (self.samples > 0) & ~self.is_end()
         if known is not None:
             if np.shape(known) != is_known.shape or np.asarray(known).dtype != np.bool_:

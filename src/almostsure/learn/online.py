@@ -130,7 +130,7 @@ class OnlineShield:
         needed: int = 1,
         known: Counts | None = None,
     ) -> None:
-        one_of("value of unknown", unknown, UNKNOWN)
+        one_of("value for unknown=:", unknown, UNKNOWN)
         self.counts = _no_counts(space, num_states=num_states, actions=actions, initial=initial, encode=encode)
         self.space: Space = self.counts.space
         self.unknown: Unknown = unknown
@@ -468,10 +468,9 @@ class OnlineShield:
 
     def __repr__(self) -> str:
         known = int(np.count_nonzero(self._known()))
-        return (
-            f"<OnlineShield: {known:,} of {self.space.num_choices:,} choices are known; the others are "
-            f"{'refused' if self.unknown == 'refuse' else 'allowed'}\n  {str(self.ledger).splitlines()[0]}>"
-        )
+        choices, fate = self.space.num_choices, "refused" if self.unknown == "refuse" else "allowed"
+        rest = "" if known == choices else f"; the others are {fate}"
+        return f"<OnlineShield: {known:,} of {choices:,} choices are known{rest}\n  {str(self.ledger).splitlines()[0]}>"
 
     # ------------------------------------------------------------------ files
 

@@ -297,7 +297,10 @@ class Space:
         at = int(np.searchsorted(actions, a))
         if at == actions.size or actions[at] != a:
             names = ", ".join(self.action_name(int(x)) for x in actions)
-            raise UnknownName("action", self.action_name(a), (), f"S{self.describe_state(s)[1:]} has: {names}.")
+            name = self.action_name(a)
+            error = UnknownName("action", name, ())  # known, but not here
+            error.args = (f"action {name!r} is not available at {self.describe_state(s)}, which has: {names}.",)
+            raise error
         return int(self.choice_ptr[s]) + at
 
     # ------------------------------------------------------------------ names

@@ -160,7 +160,7 @@ def choices_of_actions(mdp: MDP, actions: Ints) -> npt.NDArray[Any]:
     bad = ~is_terminal & (actions != -1) & ((actions < 0) | (actions >= width) | (keys[at] != wanted))
     if bad.any():
         row, state = (int(x[0]) for x in np.nonzero(bad))
-        _refuse_action(mdp, state, int(actions[row, state]), int(np.count_nonzero(bad)) - 1)
+        _refuse_action(mdp, state, int(actions[row, state]), int(np.count_nonzero(bad.any(axis=0))) - 1)
     choice = np.where(is_terminal, mdp.choice_ptr[:-1], np.where(actions == -1, -1, at))
     return choice.astype(index_dtype(mdp.num_choices))
 
@@ -223,10 +223,17 @@ def _probabilities_of_matrix(mdp: MDP, matrix: Floats) -> Floats:
     state, action = mdp.choice_states(), mdp.choice_action.astype(np.int64)
     absent = np.repeat(~mdp.is_terminal()[:, None], matrix.shape[2], axis=1)
     absent[state, action] = False
+    unsaid = np.isnan(matrix).any(axis=(0, 2)) & ~mdp.is_terminal()
+    if unsaid.any():
+        at = int(np.argmax(unsaid))
+        more = and_more(int(np.count_nonzero(unsaid)) - 1, "state")
+        raise PolicyError(
+            f"a policy's probabilities must lie in 0 … 1; got NaN at {mdp.describe_state(at)}{more}.", state=at
+        )
     bad = absent & (matrix != 0)
     if bad.any():
         _, at_state, at_action = (int(x[0]) for x in np.nonzero(bad))
-        _refuse_action(mdp, at_state, at_action, int(np.count_nonzero(bad)) - 1)
+        _refuse_action(mdp, at_state, at_action, int(np.count_nonzero(bad.any(axis=(0, 2)))) - 1)
     return _rest_at_the_end(mdp, np.ascontiguousarray(matrix[:, state, action]))
 
 

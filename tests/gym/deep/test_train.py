@@ -169,7 +169,7 @@ def test_what_is_sb3s_own_is_passed_on(hazard, tmp_path):
     assert isinstance(agent.ppo.policy.mlp_extractor.policy_net[1], torch.nn.ReLU)
     agent.save(tmp_path / "agent")
     assert load_agent(tmp_path / "agent", hazard, policy_kwargs=own).policy() == agent.policy()
-    with pytest.raises(WrongWord, match="has no argument gamma; the word is discount"):
+    with pytest.raises(WrongWord, match="has no argument gamma: pass discount="):
         Settings(gamma=0.9)
 
 

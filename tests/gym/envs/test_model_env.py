@@ -113,7 +113,7 @@ def test_actions_may_be_named_and_must_be_available():
     env.reset(seed=0)
     assert env.step("east")[0] == 1
     assert env.step(np.int64(1))[0] == 2
-    with pytest.raises(UnknownName, match=r"unknown action 'west'\. State 2 'r0c2' has: east\."):
+    with pytest.raises(UnknownName, match=r"action 'west' is not available at state 2 'r0c2', which has: east\."):
         env.step("west")
     with pytest.raises(UnknownName, match=r"unknown action 4\. Actions are 0 … 3\."):
         env.step(4)

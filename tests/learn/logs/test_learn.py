@@ -410,7 +410,7 @@ def test_bad_arguments(tmp_path):
         learn(LINE | {"d": 3})
     with pytest.raises(ModelError, match="state must be a column"):
         learn(LINE | {"s": 3})
-    with pytest.raises(UnknownName, match="unknown value of unknown 'accept'"):
+    with pytest.raises(UnknownName, match="unknown value for unknown=: 'accept'"):
         learn(LINE, unknown="accept")
     with pytest.raises(ModelError, match="a log must hold at least one step"):
         learn({n: [] for n in LINE})

@@ -204,7 +204,7 @@ def test_a_cost_counts_negatively(program: Path) -> None:
     half = from_prism(program, damage="cliff", constants="N=2", reward="half")
     both = from_prism(program, damage="cliff", constants="N=2", reward="half", cost="toll")
     assert both.reward.tolist() == (half.reward - plain.reward).tolist()
-    with pytest.raises(UnknownName, match=r"unknown reward 'tool'. Did you mean 'toll'\?"):
+    with pytest.raises(UnknownName, match=r"unknown cost 'tool'. Did you mean 'toll'\?"):
         from_prism(program, damage="cliff", constants="N=2", cost="tool")
 
 

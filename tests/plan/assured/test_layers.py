@@ -28,7 +28,7 @@ def test_a_long_way_elsewhere_does_not_blur_the_start():
 def test_the_cycle_that_is_named_is_one_that_is_reached():
     """State 3 gains for ever too, with less budget even, but nobody gets there."""
     rows = [(0, 0, 1, 0.5, 0, 1), (0, 0, 0, 0.5, 0, 0), (1, 0, 2, 1, 2, 0), (2, 0, 1, 1, -1, 0), (3, 0, 3, 1, 1, 0)]
-    with pytest.raises(UnboundedReturn, match=r"without damage, among: 1, 2\. Give") as caught:
+    with pytest.raises(UnboundedReturn, match=r"without damage, among: 1; 2\. Give") as caught:
         layers([*rows, (4, 0, 5, 1, 0, 0)], 3)
     assert caught.value.cycle == (1, 2)
 
@@ -79,7 +79,7 @@ def test_nothing_but_going_round():
 
 def test_a_tiny_gain_that_goes_on_for_ever_has_no_bound():
     rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -1 + 1e-13, 0), (1, 1, 2, 1, 0, 0)]
-    with pytest.raises(UnboundedReturn, match="among: 0, 1") as caught:
+    with pytest.raises(UnboundedReturn, match="among: 0; 1") as caught:
         layers(rows, 0)
     assert caught.value.cycle == (0, 1)
 

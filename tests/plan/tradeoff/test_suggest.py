@@ -101,7 +101,7 @@ def test_returns_of_minus_infinity():
     assert repr(found).splitlines()[2:6] == [
         "  0                −∞",
         f"  3                 0      +∞  {'█' * 24}",
-        "  the budgets in between add next to nothing; .curve has all",
+        "  the budgets in between return −∞ too; .curve has all",
         f"  {unsure}from 3 on it ends",
     ]
     found.plot()

@@ -97,7 +97,13 @@ def _show_suggestion(task: Task, found: Suggestion) -> None:
         length = (value - low) / (high - low) if math.isfinite(value) and high > low else float(value == high)
         rows.append((shown(found.least + at), number(value), bar(length)))
     table((title, "return", ""), rows, right=(0, 1))
+    _left_out(len(rows), curve.size)
     say(f"\nNo budget returns more than {number(found.limit)}." if found.limit < math.inf else "\nThere is no limit.")
+
+
+def _left_out(shown: int, there: int) -> None:
+    if shown < there:
+        say(f"{shown} of {there:,} budgets are shown; --json has all", style="dim")
 
 
 def _show_frontier(task: Task, found: Frontier) -> None:
@@ -108,10 +114,9 @@ def _show_frontier(task: Task, found: Frontier) -> None:
         for k, value in zip(found.budgets.tolist(), found.assured.tolist(), strict=True)
         for other in [on_average.get(k, math.nan)]
     ]
-    if len(rows) > ROWS:
-        kept = np.unique(np.linspace(0, len(rows) - 1, ROWS).round().astype(int))
-        rows = [rows[at] for at in kept.tolist()]
-    table(("Δ", "never more", "on average", "difference"), rows, right=(0, 1, 2, 3))
+    kept = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), ROWS)).round().astype(int))
+    table(("Δ", "never more", "on average", "difference"), [rows[at] for at in kept.tolist()], right=(0, 1, 2, 3))
+    _left_out(kept.size, len(rows))
     if found.chance.size:
         heading(f"The best return for each risk of more than {found.budget} damage")
         risks = zip(found.risks.tolist(), found.chance.tolist(), strict=True)

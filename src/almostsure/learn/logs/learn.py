@@ -126,7 +126,7 @@ def learn_from_logs(
     (array([1]), array([0, 1]))
     """
     mu, delta = unit("mu", mu), unit("delta", delta)
-    one_of("value of unknown", unknown, UNKNOWN)
+    one_of("value for unknown=:", unknown, UNKNOWN)
     if count("max_damage", max_damage, least=0) > MAX_DAMAGE:
         raise ModelError(f"max_damage must be an integer 0 … {MAX_DAMAGE}; got {max_damage!r}")
     given, reader = _given(log, num_states, actions, initial, encode), new_reader(encode, int(max_damage))

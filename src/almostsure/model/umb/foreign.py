@@ -112,7 +112,7 @@ def _columns(file: _File, roles: Roles, action: Ints) -> Sequence[npt.NDArray[An
     source = umb.choice_states[umb.outcome_choices]
     goes_on = ~_added(umb, source)
     hurts = np.where(goes_on, _damage(umb, roles.damage, source), 0.0)
-    gains = np.where(goes_on, _accumulated(umb, roles.reward) - _accumulated(umb, roles.cost), 0.0)
+    gains = np.where(goes_on, _accumulated(umb, roles.reward, "reward") - _accumulated(umb, roles.cost, "cost"), 0.0)
     damages = _whole(file, scaled(hurts, roles.scale), roles.scale)
     target = umb.successor().astype(index_dtype(umb.sizes.states))
     branch = np.arange(umb.sizes.outcomes, dtype=index_dtype(umb.sizes.outcomes))
@@ -240,13 +240,13 @@ def _damage(umb: Umb, name: str, source: Ints) -> Floats:
     return is_meant[ids][umb.outcome_choices].astype(np.float64)
 
 
-def _accumulated(umb: Umb, name: str | None) -> Floats:
+def _accumulated(umb: Umb, name: str | None, role: str) -> Floats:
     """The reward structure ``name`` of each branch; ``steps`` is 1 where the file has none of that name."""
     if name is None:
         return np.zeros(umb.sizes.outcomes)
     if name == STEPS and STEPS not in umb.names("reward"):
         return np.ones(umb.sizes.outcomes)
-    return umb.reward(name.removeprefix("reward:"))
+    return umb.reward(name.removeprefix("reward:"), role)
 
 
 def as_scale(scale: Scale) -> Fraction:

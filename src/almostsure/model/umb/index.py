@@ -149,12 +149,12 @@ class Umb:
             self.archive.fail(f"label {name!r} must hold one bit per state")
         return self.archive.bits(f"annotations/aps/{key}/states/values.bin", self.sizes.states)
 
-    def reward(self, name: str) -> Floats:
-        """A reward structure, added up for each branch."""
+    def reward(self, name: str, role: str = "reward") -> Floats:
+        """A reward structure, added up for each branch; ``role`` is what it was named as."""
         known = self._group("reward")
         key = self._key(known, name)
         if key is None:
-            raise UnknownName("reward", name, self.names("reward"), self.inventory())
+            raise UnknownName(role, name, self.names("reward"), self.inventory())
         if not known[key].applies_to:
             self.archive.fail(
                 f"reward {name!r} must belong to states, choices or branches; it holds no values",

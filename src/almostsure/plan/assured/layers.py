@@ -92,10 +92,10 @@ def check_bounded(mdp: MDP, pairs: Pairs, at: Ints) -> None:
         return
     first = min((*pairs.cycles, *_loops(pairs)), key=lambda found: int(found.min()))
     cycle = np.unique(pairs.graph.state[first])
-    names = ", ".join(mdp.state_name(int(s)) for s in cycle[:8]) + (", …" if cycle.size > 8 else "")
+    names = "; ".join(mdp.state_name(int(s)) for s in cycle[:8]) + ("; …" if cycle.size > 8 else "")
     raise UnboundedReturn(
         f"the return has no bound: reward can be collected for ever, without damage, among: {names}. "
-        "Give the cycle a cost, or pass discount below 1.",
+        "Give the cycle a cost, or use a discount below 1.",
         cycle=tuple(cycle.tolist()),
     )
 

@@ -26,7 +26,7 @@ def text(suggestion: Suggestion) -> str:
     learned = [f"of the model: {suggestion.mdp.origin.learned}"] if suggestion.mdp.origin.learned else []
     adding = _adding(suggestion)
     shown = _some(adding, suggestion.budget)
-    lines = [_headline(suggestion), *_table(suggestion, shown), *_left_out(adding, shown)]
+    lines = [_headline(suggestion), *_table(suggestion, shown), *_left_out(suggestion, adding, shown)]
     lines += [*_remarks(suggestion), *learned]
     lines.append(f"next: solve_policy(mdp, AlmostSure({suggestion.budget}))")
     return "\n  ".join(lines)
@@ -50,12 +50,15 @@ def _remarks(suggestion: Suggestion) -> list[str]:
     return [*unsure, "from there on reward is collected for ever, without damage: use a discount, or end the episode"]
 
 
-def _left_out(adding: list[int], shown: list[int]) -> list[str]:
+def _left_out(suggestion: Suggestion, adding: list[int], shown: list[int]) -> list[str]:
     """What the table does not show, if anything."""
     if len(shown) < len(adding):
         return [f"{len(shown)} of the {len(adding):,} budgets that add something are shown; .curve has all"]
-    gaps = len(shown) < shown[-1] - shown[0] + 1
-    return ["the budgets in between add next to nothing; .curve has all"] if gaps else []
+    between = np.setdiff1d(np.arange(shown[0], shown[-1]), shown)
+    if not between.size:
+        return []
+    endless = (suggestion.curve[between] == -math.inf).all()
+    return [f"the budgets in between {'return −∞ too' if endless else 'add next to nothing'}; .curve has all"]
 
 
 def _table(suggestion: Suggestion, budgets: list[int]) -> list[str]:

@@ -67,7 +67,7 @@ def _settle(flow: Flow, tight: Bools, terms: int, potential: Floats, forever: Bo
             return inner
         raise LimitReached(
             f"gains and losses cancel out so nearly, in a cycle of {members.size} states, that 64-bit numbers cannot "
-            "tell whether the return has a bound. Give the cycle a clear cost, or pass discount below 1."
+            "tell whether the return has a bound. Give the cycle a clear cost, or use a discount below 1."
         )
     return inner
 
