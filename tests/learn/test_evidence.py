@@ -155,6 +155,17 @@ def test_a_right_mu_is_not_refused():
         asure.learn_minimal_budget("hazard-map", mu=0.1, delta=0.1, budget=1, seed=seed)
 
 
+@pytest.mark.parametrize("mu", [0.26, 0.3, 0.4, 0.45])
+def test_one_outcome_more_than_mu_permits_is_looked_for(mu):
+    """Four equally probable outcomes, eight choices: whoever stops at ⌊1/μ⌋ of them sees no contradiction."""
+    four = FunctionSampler(lambda s, a, rng: (int(rng.integers(1, 5)), 0.0, 0), 5, 8, terminal=[1, 2, 3, 4])
+    for seed in range(5):
+        with pytest.raises(ArgumentError, match=rf"got {mu}, but .*Choose a smaller"):
+            asure.learn_minimal_budget(four, mu=mu, delta=0.05, seed=seed)
+    learned = asure.learn_minimal_budget(four, mu=0.25, delta=0.05, seed=0)
+    assert len(learned.mdp.outcomes(0, 0)) == 4
+
+
 def test_learners_and_logs_refuse_it():
     calls = itertools.count()
     once = FunctionSampler(lambda s, a, rng: (0, 0.0, int(next(calls) == 0)), 1, 1)

@@ -158,9 +158,12 @@ def test_too_large_a_mu_does_fail():
     mdp = rare_world()
     truth = asure.minimal_budget(mdp)
     wrong = sum(
-        not agrees(learn_minimal_budget(mdp, mu=0.8, delta=0.3, seed=seed, workers=1), mdp, truth) for seed in range(20)
+        not agrees(learn_minimal_budget(mdp, mu=0.5, delta=0.3, seed=seed, workers=1), mdp, truth) for seed in range(20)
     )
     assert wrong > 10
+    for seed in range(20):  # above 1/2, a second outcome of any choice refutes it
+        with pytest.raises(ArgumentError, match="one choice showed 2 different outcomes"):
+            learn_minimal_budget(mdp, mu=0.8, delta=0.3, seed=seed, workers=1)
 
 
 # ---------------------------------------------------------------------- words, errors, checkpoints

@@ -44,7 +44,8 @@ At level M nothing can be unseen, and every choice is known.
 where each has probability at least μ happen with probability at most P(Bin(n, μ) ≤ k), the exact lower tail (the test
 that Clopper and Pearson's interval inverts).  If that is below ``REFUTED``, shared between all outcomes seen, μ is
 refused.  Where the number of samples depends on what was seen, a look after each of 10⁶ samples costs at most a factor
-of 10⁶, which the level allows for.  A choice that showed more than ⌊1/μ⌋ outcomes refutes μ for certain.
+of 10⁶, which the level allows for.  A choice that showed more than ⌊1/μ⌋ outcomes refutes μ for certain;
+``learn_minimal_budget`` therefore draws a few more samples of those that showed as many.
 """
 
 from __future__ import annotations

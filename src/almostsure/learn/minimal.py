@@ -43,7 +43,7 @@ from almostsure.arguments import check_budget, names_right_word
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import Interrupted, LimitReached, ModelError
-from almostsure.learn.bounds import Confidence, samples_needed, unit
+from almostsure.learn.bounds import Confidence, most_outcomes, samples_needed, unit
 from almostsure.learn.counts import Counts, Unknown
 from almostsure.learn.evidence import Evidence, check_mu
 from almostsure.learn.sampling.checkpoint import Checkpoint
@@ -60,6 +60,7 @@ from almostsure.shield.shield import Shield
 
 FIRST_LOOK = 0.5  # samples, in units of 1/μ, before anything is concluded from a choice
 STRIDE = 0.25  # samples, in units of 1/μ, between two looks at whether a choice has had enough
+DOUBT = 1.0  # samples, in units of 1/μ, without a new outcome that a choice with as many as μ permits must have
 MOST_AT_ONCE = 1 << 20  # samples of a simulator per round, so that what they show is soon made use of
 WALK = 1_000  # steps, played on from resets, that must agree with what was learned
 OPTIMISM = "What it refuses is unsafe for certain; what it allows may be."
@@ -278,6 +279,7 @@ class _Learner:
         self.is_end = counts.is_end()
         self.evidence = Evidence(goal.mu, goal.delta, int(np.count_nonzero(~self.is_end)), pairs)
         self.first_look, self.stride = math.ceil(FIRST_LOOK / goal.mu), math.ceil(STRIDE / goal.mu)
+        self.doubt = math.ceil(DOUBT / goal.mu)
         self._relevant: Bools = ~self.is_end
         self._seen = -1  # outcomes seen when that was found
 
@@ -301,6 +303,8 @@ class _Learner:
         lengths = np.where(relevant & (samples < self.first_look), self.first_look - samples, 0)
         if not lengths.any():
             lengths = np.minimum(self._missing(relevant), self.stride)
+        if not lengths.any():
+            lengths = self._doubted(relevant)
         if self.source.model is None:
             lengths[np.cumsum(lengths) > max(MOST_AT_ONCE, int(lengths.max()))] = 0
         return lengths
@@ -329,6 +333,12 @@ class _Learner:
             everybody, relevant_only = np.minimum(by_silence, by_count[here]), np.where(relevant, by_count, 0)[here]
             result[here] = everybody if everybody.sum() <= relevant_only.sum() else relevant_only
         return result
+
+    def _doubted(self, relevant: Bools) -> npt.NDArray[np.int64]:
+        """How many samples are missing of choices with ⌊1/μ⌋ outcomes: one more would refute μ."""
+        silent = self.counts.samples - self.counts.latest
+        full = relevant & (self.counts.outcomes_seen() == most_outcomes(self.evidence.mu))
+        return np.where(full, np.maximum(self.doubt - silent, 0), 0)
 
     def known(self) -> Bools:
         """Which choices are known completely."""
