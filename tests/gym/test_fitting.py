@@ -80,6 +80,9 @@ def test_another_map_of_the_same_size_is_noticed_at_once():
 
 def test_a_shield_learned_with_too_large_a_mu_is_noticed(monkeypatch):
     lake = gymnasium.make("FrozenLake-v1")
+    with pytest.raises(ArgumentError, match="3 different outcomes, of which no more than 1 can be that probable"):
+        asure.learn_minimal_budget(lake, mu=0.9, delta=0.1, seed=0)
+    monkeypatch.setattr("almostsure.learn.minimal.DOUBT", 0)
     with pytest.raises(ModelError, match="Otherwise the outcome is rarer than mu: choose a smaller one"):
         asure.learn_minimal_budget(lake, mu=0.9, delta=0.1, seed=0)
     monkeypatch.setattr("almostsure.learn.minimal.WALK", 0)
