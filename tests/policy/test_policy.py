@@ -210,7 +210,7 @@ def test_an_action_that_the_state_lacks(mdp):
 
 
 def test_what_is_not_a_number_is_named_and_states_are_counted(mdp):
-    with pytest.raises(PolicyError, match=r"must lie in 0 … 1; got NaN at state 0 'home' \(and 1 more state\)\."):
+    with pytest.raises(PolicyError, match=r"must lie in 0 … 1; got nan at state 0 'home' \(and 1 more state\)\."):
         Policy.from_table(mdp, np.full((3, 3), np.nan))
     with pytest.raises(PolicyError, match=r"got dash at state 0 'home', which has"):
         Policy.from_table(mdp, np.array([[[0, 0.5, 0.5], [0, 1, 0], [1, 0, 0]]] * 2))  # one state, twice

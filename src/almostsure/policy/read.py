@@ -228,7 +228,7 @@ def _probabilities_of_matrix(mdp: MDP, matrix: Floats) -> Floats:
         at = int(np.argmax(unsaid))
         more = and_more(int(np.count_nonzero(unsaid)) - 1, "state")
         raise PolicyError(
-            f"a policy's probabilities must lie in 0 … 1; got NaN at {mdp.describe_state(at)}{more}.", state=at
+            f"a policy's probabilities must lie in 0 … 1; got nan at {mdp.describe_state(at)}{more}.", state=at
         )
     bad = absent & (matrix != 0)
     if bad.any():

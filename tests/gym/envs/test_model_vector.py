@@ -77,7 +77,7 @@ def test_frequencies_in_a_vector():
     assert np.mean(damages) == pytest.approx(0.3, abs=0.01)
     with pytest.raises(ArgumentError, match="actions must be 2000 ids"):
         envs.step(np.zeros(3, int))
-    with pytest.raises(LookupError, match="unknown action"):
+    with pytest.raises(LookupError, match="action 'north' is not available at state 1"):
         ModelVectorEnvAt("corridor").step(np.array([0]))
     with pytest.raises(ArgumentError, match="must be 1 or more"):
         ModelVectorEnv(mdp, 0)
