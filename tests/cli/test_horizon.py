@@ -29,7 +29,7 @@ def test_budgets_and_policies_for_a_number_of_steps(capsys, tmp_path):
     assert "\\n" not in shown
     assert "Next: almostsure solve quicksand --horizon 3" in shown
     solved = answer(capsys, "solve", "paper", "--budget", "2", "--horizon", "7")
-    assert solved["value"] == pytest.approx(2)
+    assert (solved["value"], solved["horizon"]) == (pytest.approx(2), 7)
     assert run(["simulate", "paper", "--budget", "2", "--horizon", "7", "-n", "50"]) == 0
     assert "Next: almostsure solve paper --budget 2 --horizon 7\n" in capsys.readouterr().out
     assert run(["solve", "paper", "--budget", "2", "--risk", "0.5", "--horizon", "7"]) == 0

@@ -163,6 +163,7 @@ def _arrives(task: Task, policy: Policy) -> float | None:
 def _solution_results(solution: Solution, result: Evaluation | None, worst: float) -> dict[str, Any]:
     return {
         "constraint": _described(solution.constraint),
+        "horizon": solution.policy.horizon,
         "discount": solution.discount,
         "value": solution.value,
         "lower": solution.lower,
