@@ -90,10 +90,12 @@ def test_every_constructor_takes_labels() -> None:
     assert held(table) == held(dense) == held(function) == {"goal": [1]}
 
 
-@pytest.mark.parametrize("name", ["model.prism", "model.JANI", "map.txt", "policy.safetensors", "page.html"])
+@pytest.mark.parametrize(
+    "name", ["model.prism", "model.JANI", "map.txt", "policy.safetensors", "page.html", "x.xyz", "m.drn.gz"]
+)
 def test_a_model_does_not_take_the_place_of_a_source(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text("precious")
-    with pytest.raises(FileError, match=r"holds something else. The name of a written model ends in .umb or .drn"):
+    with pytest.raises(FileError, match=r"cannot write .*: the name of a written model ends in .umb or .drn"):
         model().save(path)
     assert path.read_text() == "precious"

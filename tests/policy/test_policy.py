@@ -199,6 +199,11 @@ def test_randomness_is_an_argument(mdp):
 # ---------------------------------------------------------------------- what is refused
 
 
+def test_a_word_is_no_policy():
+    with pytest.raises(PolicyError, match="a policy must be a Policy, a function, a mapping or an array; got 'best'"):
+        evaluate(example("paper"), "best")
+
+
 def test_an_action_that_the_state_lacks(mdp):
     with pytest.raises(PolicyError, match=r"got out at state 1 'field', which has: back, dash") as caught:
         Policy.from_table(mdp, [0, 0, 0])

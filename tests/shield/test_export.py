@@ -64,6 +64,12 @@ def answer(runtime: ModuleType, state: int, remaining: int) -> list[int]:
     return found.tolist()
 
 
+def test_a_header_does_not_take_the_place_of_a_module(shield: Shield, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"path must end in \.h or \.hpp, as C headers do; got .*s\.py'"):
+        shield.export_c(tmp_path / "s.py")
+    assert not (tmp_path / "s.py").exists()
+
+
 def test_the_module_fails_closed(shield: Shield, tmp_path: Path) -> None:
     runtime = load(shield.export_numpy(tmp_path / "table.py", 2)[0])
     for state in (-1, 4, 2**70):

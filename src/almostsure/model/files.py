@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from almostsure.errors import FileError, ModelError
-from almostsure.files import HTML, MAPS, STORM, TENSORS, atomic_write, give_back, tensors_kind
+from almostsure.files import MAPS, STORM, atomic_write, give_back, tensors_kind
 from almostsure.model.mdp import MDP
 from almostsure.model.storm.drn import write_drn
 from almostsure.model.umb.archive import Path
@@ -137,11 +137,9 @@ def _check_ending(path: Path) -> None:
 
 
 def _check_written(path: Path) -> None:
-    """Keep a model from taking the place of a program, a map or a policy."""
-    name = os.fspath(path).lower()
-    if name.endswith((*STORM, *MAPS, *TENSORS, *HTML)) and not name.endswith(WRITTEN):
+    """Keep a model from taking the place of a program, a map, a policy, or whatever else has another ending."""
+    if os.path.splitext(path)[1].lower() not in (*WRITTEN, ""):
         raise FileError(
-            f"cannot write {os.fspath(path)!r}: a file of that ending holds something else. "
-            f"The name of a written model ends in {' or '.join(WRITTEN)}.",
+            f"cannot write {os.fspath(path)!r}: the name of a written model ends in {' or '.join(WRITTEN)}.",
             path=path,
         )

@@ -49,6 +49,8 @@ def from_array(mdp: MDP, values: npt.ArrayLike) -> tuple[Table, bool]:
         array = np.asarray(values)
     except ValueError as error:  # rows of different lengths
         raise PolicyError(f"a policy's table must be an array; {error}") from None
+    if array.ndim == 0:
+        raise PolicyError(f"a policy must be a Policy, a function, a mapping or an array; got {values!r}")
     if array.dtype.kind == "f":
         rows = _as_rows(array.astype(np.float64), (mdp.num_states, mdp.num_actions), "one probability per action")
         return Table(None, _probabilities_of_matrix(mdp, rows)), array.ndim == 3

@@ -52,6 +52,13 @@ def test_any_hashable_value_is_a_state_and_integers_are_action_ids():
     assert grid.initial_probabilities.tolist() == [0.5, 0.5]
 
 
+def test_what_is_no_damage_is_named_by_its_place():
+    with pytest.raises(
+        ModelError, match=r"damages must be integers 0 … 255; got '1' at state 0 '0', action 0 'go', next"
+    ):
+        asure.from_function(lambda s, a: [(1, 1, 0, "1")], initial=0, actions=lambda s: [] if s else ["go"])
+
+
 def test_action_names_are_the_numbering():
     mdp = asure.from_function(walk, initial=2, actions=actions, action_names=["rest", "right", "left"])
     assert (mdp.num_actions, mdp.actions(0).tolist()) == (3, [1, 2])

@@ -105,7 +105,7 @@ def export(
         task.emit(budget=budget, output=files)
         return
     heading(f"{task.title} → {' and '.join(map(str, files))}")
-    say("The comments in it say how it is called. It refuses everything where no action is safe.")
+    say("Comments in the file explain how to call it. It refuses everything where no action is safe.")
     facts(task.basis)
     if risk is not None:
         next_step(f"almostsure solve {task.arguments} --budget {budget} --risk {risk:g}")

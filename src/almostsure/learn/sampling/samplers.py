@@ -30,8 +30,8 @@ from almostsure.model.space import Encode, Space
 from almostsure.wording import brief
 
 ABSTRACTION = (
-    "This is about the abstraction that encode makes, in which set_state picks the real states: "
-    "real states that share a number may differ from it."
+    "This holds for the real states that set_state sets: other real states with the same number in encode's "
+    "abstraction may behave differently."
 )
 
 Answer = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any, NamedTuple, NoReturn, Unpack
 
 import numpy as np
@@ -12,7 +13,7 @@ from almostsure.arguments import and_more
 from almostsure.errors import ModelError
 from almostsure.model.arrays import offsets
 from almostsure.model.build.given import Initial, initial_distribution
-from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column, numbers
+from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column
 from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Columns, Floats, Ints, action_dtype, index_dtype
@@ -106,11 +107,11 @@ def build(
     that stands for ended episodes, and ``encode`` turns an observation into a state: see :mod:`almostsure.model.space`.
     """
     s, a, t = (_indices(name, x) for name, x in zip(COLUMNS[:3], given[:3], strict=True))
-    p, r = numbers("probabilities", given[3]), numbers("rewards", given[4])
-    hurt = column("damages", given[5], "iufb", f"integers 0 … {MAX_DAMAGE}")
-    _check_lengths((s, a, t, p, r, hurt))
     state_names = naming.get("state_names")
     place = _Place(s, a, t, state_names, naming.get("action_names"), numbered)
+    p, r = (place.numbers(COLUMNS[at], given[at], "numbers").astype(np.float64, copy=False) for at in (3, 4))
+    hurt = place.numbers("damages", given[5], f"integers 0 … {MAX_DAMAGE}")
+    _check_lengths((s, a, t, p, r, hurt))
     ends = _ends(terminal)
     count = _count_states(num_states, state_names, (s, t, ends))
     _check_values(p, r, place)
@@ -139,6 +140,18 @@ class _Place(NamedTuple):
     state_names: Sequence[str] | None
     action_names: Sequence[str] | None
     numbered: bool
+
+    def numbers(self, name: str, values: npt.ArrayLike, wanted: str) -> npt.NDArray[Any]:
+        """A column of numbers; the first entry that is none is named by its place."""
+        try:
+            return column(name, values, "iufb", wanted)
+        except ModelError as error:
+            problem = error
+        listed = list(values) if isinstance(values, Iterable) else []
+        bad = np.array([not isinstance(value, (Real, np.bool_)) for value in listed], np.bool_)
+        if bad.any() and bad.size == self.states.size:
+            self.fail(bad, f"{name} must be {wanted}; got {listed[int(np.argmax(bad))]!r}", "")
+        raise problem
 
     def fail(self, bad: npt.NDArray[np.bool_], rule: str, remedy: str) -> NoReturn:
         """Raise ModelError at the first bad entry, and count the others."""

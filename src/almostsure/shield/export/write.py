@@ -28,6 +28,7 @@ from almostsure.model.mdp import MDP, Ints
 from almostsure.model.origin import Origin
 from almostsure.shield.export.names import Names, header_names, how_to_find, plain
 
+HEADERS = (".h", ".hpp")
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 LINE = 24  # numbers per line of C
 
@@ -109,6 +110,8 @@ def write_header(
     **fields: object,
 ) -> Path:
     """Write a C99 header: a text, the arrays, and a text; ``fields`` stand in braces in both texts; its path."""
+    if Path(path).suffix.lower() not in HEADERS:
+        raise ArgumentError(f"path must end in {' or '.join(HEADERS)}, as C headers do; got {fspath(path)!r}")
     if not IDENTIFIER.fullmatch(name):
         raise ArgumentError(f"name must be letters, digits and underscores, and begin with a letter; got {name!r}")
     if max(mdp.num_states, *(array.size for array in arrays.values())) >= 2**32 - 1:
