@@ -89,7 +89,7 @@ def test_a_model_found_by_playing_says_what_it_rests_on(tmp_path):
     model = explore(Room())
     said = (
         "Found by playing every action 4 times; that neither chance nor hidden state plays a part was tested, not "
-        "proved. Its start is the one that a reset showed."
+        "proved. Its start was observed in one reset."
     )
     model.save(tmp_path / "room.umb")
     shield = asure.Shield(asure.minimal_budget(model))
@@ -105,7 +105,7 @@ def test_a_model_found_by_playing_says_what_it_rests_on(tmp_path):
     assert repr(said) in shield.export_numpy(tmp_path / "shield.py")[0].read_text()
     assert described("room", model)["learned"] == said
     assert asure.RiskShield(model, 0, 0.1).mdp is model  # whose probabilities are known, if it is right
-    assert "Its starts are those that 3 resets showed." in explore(Room(), resets=3).origin.learned
+    assert "Its starts were observed in 3 resets." in explore(Room(), resets=3).origin.learned
 
 
 class Twice(Room):
@@ -458,8 +458,8 @@ def test_what_resets_hide_is_noticed(chance, seed):
 
 def test_the_statement_names_the_starts():
     learned = explore("FrozenLake-v1", mu=0.3, delta=0.1)
-    assert "Its start is the one that a reset showed." in str(learned)
-    assert "Its starts are those that 2 resets showed." in str(explore("FrozenLake-v1", mu=0.3, delta=0.1, resets=2))
+    assert "Its start was observed in one reset." in str(learned)
+    assert "Its starts were observed in 2 resets." in str(explore("FrozenLake-v1", mu=0.3, delta=0.1, resets=2))
 
 
 def test_names_that_mean_two_states_are_refused():

@@ -111,8 +111,9 @@ class Simulator:
     def starts_in_words(self) -> str:
         """Which starts were seen, as a sentence."""
         resets = len(self.seeds)
-        starts = "start is the one that a reset" if resets == 1 else f"starts are those that {resets:,} resets"
-        return f"Its {starts} showed."
+        return (
+            "Its start was observed in one reset." if resets == 1 else f"Its starts were observed in {resets:,} resets."
+        )
 
     def after_resets(self) -> Iterator[tuple[Any, int, Arrival]]:
         """Every action after every reset, as (state, action, where it led): equal starts may hide different things."""

@@ -261,7 +261,7 @@ class EnvSampler:
             return listed
         found = Counter(self._start(seed) for seed in range(RESETS))
         if len(found) > 1:
-            self.caveat = f"{self.caveat} Its starts are those that {RESETS} resets showed.".strip()
+            self.caveat = f"{self.caveat} Its starts were observed in {RESETS} resets.".strip()
         return {state: times / RESETS for state, times in sorted(found.items())}
 
     def _start(self, seed: int) -> int:
