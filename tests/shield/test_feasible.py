@@ -167,7 +167,7 @@ def test_large_totals_and_long_plays() -> None:
         ([[0.5] * 4], r"must have shape \[4, 3\] or \[budgets, 4, 3\] .* got \[1, 4\]"),
         (np.zeros((0, 4), int), "must have shape"),
         (np.zeros((1, 1, 4), int), "must have shape"),
-        (7, "must have shape"),
+        (7, "must be a Policy, a function, a mapping or an array; got 7"),
         ([[0], [0, 1]], "must be an array"),
         ([True] * 4, r"must hold actions \(integers or names\) or probabilities \(floats\); got bool"),
         ([1, 1, 1, 0], "only actions that the state has; got climb at state 1 'ledge'"),

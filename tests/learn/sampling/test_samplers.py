@@ -197,8 +197,8 @@ def test_aggregated_states_say_so():
     half = EnvSampler(env, first_of_two, lake_damage, **options)
     learned = learn_minimal_budget(half, mu=0.3, delta=0.01, seed=3)
     assert learned.mdp.num_states == 9
-    assert "about the abstraction" in learned.statement
-    assert "about the abstraction" in learned.counts.confidence(0.3).statement
+    assert "the real states that set_state sets" in learned.statement
+    assert "the real states that set_state sets" in learned.counts.confidence(0.3).statement
     assert "abstraction" not in learn_minimal_budget("paper", mu=0.3, delta=0.01, seed=3).statement
 
 
