@@ -23,7 +23,7 @@ def test_budgets_and_policies_for_a_number_of_steps(capsys, tmp_path):
     assert run(["solve", "hazard-map", "--budget", "3", "--horizon", "10"]) == 0
     shown = " ".join(capsys.readouterr().out.split())  # however wide the terminal is
     assert "hazard-map: never more than 3 damage, within 10 steps " in shown
-    assert "deterministic, of the state, the remaining budget and the steps left" in " ".join(shown.split())
+    assert "deterministic, of the state, the remaining budget and the steps left" in shown
     assert run(["budget", "quicksand", "--horizon", "3"]) == 0
     shown = capsys.readouterr().out
     assert "\\n" not in shown
@@ -33,9 +33,9 @@ def test_budgets_and_policies_for_a_number_of_steps(capsys, tmp_path):
     assert run(["simulate", "paper", "--budget", "2", "--horizon", "7", "-n", "50"]) == 0
     assert "Next: almostsure solve paper --budget 2 --horizon 7\n" in capsys.readouterr().out
     assert run(["solve", "paper", "--budget", "2", "--risk", "0.5", "--horizon", "7"]) == 0
-    shown = capsys.readouterr().out
-    assert "with probability 0.5 at most, within 7 steps\n" in shown
-    assert "the steps left" in " ".join(shown.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "with probability 0.5 at most, within 7 steps " in shown
+    assert "the steps left" in shown
 
 
 def test_monitors_by_name(capsys):
