@@ -176,6 +176,21 @@ def test_solve_keeps_the_tolerance_asked_for(here: Callable[..., Any]) -> None:
     assert here("solve", "paper", "--tolerance", "0").code == 2
 
 
+def test_an_unbounded_return_names_the_option_and_the_states(here: Callable[..., Any]) -> None:
+    rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, 0, 0)]
+    asure.from_transitions(*zip(*rows, strict=True), state_names=["a=0, b=1", "a=1, b=0"]).save("m.umb")
+    refused = here("solve", "m.umb", "--budget", "0")
+    assert refused.code == 1
+    said = " ".join(refused.err.split())
+    assert "among: a=0, b=1; a=1, b=0. Give the cycle a cost, or use --discount below 1." in said
+
+
+def test_tables_say_which_budgets_they_leave_out(here: Callable[..., Any]) -> None:
+    long = " ".join(here("suggest", "paper", "--most", "40").out.split())
+    assert "16 of 41 budgets are shown; --json has all" in long
+    assert "are shown" not in here("suggest", "paper", "--most", "5").out
+
+
 def test_simulate_cuts_episodes(here: Callable[..., Any]) -> None:
     done = here("simulate", "hazard-map", "-b", "3", "-n", "20", "--max-steps", "5", "--json").json
     assert done["truncated"] == 20

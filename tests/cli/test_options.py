@@ -219,12 +219,3 @@ def test_without_a_budget_all_commands_take_the_same(here) -> None:
         assert here("compare", model, *few, "--json").json["budget"] == budget
     here("report", "corridor", "-o", "page.html", "--time-limit", "1")
     assert "this report is about 3: among the least safe one and the next ten" in Path("page.html").read_text("utf-8")
-
-
-def test_monitors_are_for_all_models(here, tmp_path) -> None:
-    assert here("models", "corridor", "--monitor", "steps=3", "--json").json["model"]["states"] > 8
-    few = ("-l", "shielded", "--steps", "50", "--seeds", "1", "--budget", "1")
-    assert here("compare", "corridor", *few, "--monitor", "steps=3").code == 0
-    (tmp_path / "log.csv").write_text("state,action,next_state,damage\n0,0,0,0\n")
-    refused = here("learn", "log.csv", "--mu", "0.1", "--monitor", "steps=3")
-    assert "leave out --monitor" in " ".join(refused.err.split())
