@@ -7,7 +7,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, WrongWord
-from almostsure.gym import ShieldedEnv, to_gymnasium
+from almostsure.gym import ShieldedEnv, ShieldedVectorEnv, to_gymnasium
 
 MODEL = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
 
@@ -54,6 +54,7 @@ MODEL = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], t
         (lambda: asure.Expected(budget=1), "Expected has no argument budget: pass limit="),
         (lambda: asure.AlmostSure(limit=1), "AlmostSure has no argument limit: pass budget="),
         (lambda: asure.compare(MODEL, 1, gamma=0.9), r"pass learners=\[ShieldedQ\(discount=…\)\]"),
+        (lambda: asure.compare(MODEL, 1, discount=0.9), r"pass learners=\[ShieldedQ\(discount=…\)\]"),
         (lambda: asure.compare(MODEL, 1, episodes=9), "compare has no argument episodes: pass steps="),
         (
             lambda: asure.learn_minimal_budget(MODEL, mu=0.1, epsilon=0.1),
@@ -78,6 +79,14 @@ MODEL = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], t
         (
             lambda: ShieldedEnv(gymnasium.make("FrozenLake-v1"), None, total=1),
             "ShieldedEnv has no argument total: pass budget=",
+        ),
+        (
+            lambda: ShieldedEnv(gymnasium.make("FrozenLake-v1"), None, 1, gamma=0.9),
+            r"ShieldedEnv has no argument gamma: pass it to the learner, as discount= \(gamma= in Stable-Baselines3\)",
+        ),
+        (
+            lambda: ShieldedVectorEnv(gymnasium.make_vec("FrozenLake-v1"), None, 1, discount=0.9),
+            "ShieldedVectorEnv has no argument discount: pass it to the learner, as discount=",
         ),
     ],
 )

@@ -14,9 +14,15 @@ import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, UnknownName, WrongWord
 
+TO_LEARNER = {  # the discount, where learners are given, or where what is made is given to one
+    "learners": "learners=[ShieldedQ(discount=…)]",
+    "settings": "settings=Settings(discount=…)",
+    "shield": "it to the learner, as discount= (gamma= in Stable-Baselines3)",
+}
 # What people type: the parameters that they may mean, and the word for each.
 WORDS: dict[str, dict[str, str]] = {
-    "gamma": {"discount": "discount", "learners": "learners=[ShieldedQ(discount=…)]"},
+    "gamma": {"discount": "discount"} | TO_LEARNER,
+    "discount": TO_LEARNER,
     "total": {"budget": "budget"},
     "limit": {"budget": "budget"},
     "cost_limit": {

@@ -171,6 +171,9 @@ def test_what_is_sb3s_own_is_passed_on(hazard, tmp_path):
     assert load_agent(tmp_path / "agent", hazard, policy_kwargs=own).policy() == agent.policy()
     with pytest.raises(WrongWord, match="has no argument gamma: pass discount="):
         Settings(gamma=0.9)
+    for word in ("gamma", "discount"):
+        with pytest.raises(WrongWord, match=rf"no argument {word}: pass settings=Settings\(discount=…\)"):
+            train_maskable_ppo(hazard, 3, **{word: 0.9})
 
 
 def test_inside_an_online_shield():
