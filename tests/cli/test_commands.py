@@ -135,10 +135,18 @@ def test_no_damage_on_average_is_solved_and_shown(here: Callable[..., Any]) -> N
 def test_the_next_step_is_about_the_same_problem(here: Callable[..., Any]) -> None:
     shown = here("solve", "corridor", "--limit", "0.3", "--discount", "0.9").out
     assert "discounted    0.3 of 0.3 damage" in shown
-    assert shown.endswith("Next: almostsure report corridor --limit 0.3 --discount 0.9\n")
+    assert shown.endswith(
+        "  almostsure simulate corridor --limit 0.3 --discount 0.9\n"
+        "  almostsure report corridor --limit 0.3 --discount 0.9\n"
+    )
+    shown = here("frontier", "corridor", "--budget", "2", "--discount", "0.9").out
+    assert shown.endswith("  almostsure report corridor --budget 2 --discount 0.9\n")
     shown = here("solve", "corridor", "--budget", "3", "--horizon", "6").out
     assert shown.endswith("Next: almostsure simulate corridor --budget 3 --horizon 6\n")
-    assert "Next" not in here("solve", "corridor", "--budget", "3", "--horizon", "6", "--discount", "0.9").out
+    shown = here("solve", "corridor", "--budget", "3", "--horizon", "6", "--discount", "0.9").out
+    assert shown.endswith("Next: almostsure simulate corridor --budget 3 --horizon 6 --discount 0.9\n")
+    played = here("simulate", "corridor", "--budget", "3", "--horizon", "6", "--discount", "0.9", "-n", "10").out
+    assert played.endswith("Next: almostsure solve corridor --budget 3 --horizon 6 --discount 0.9\n")
 
 
 def test_what_has_no_value_is_null(here: Callable[..., Any]) -> None:
@@ -165,6 +173,21 @@ def test_simulate_plays_a_saved_policy(here: Callable[..., Any]) -> None:
     assert done["overspent"] == 0
     assert done["trajectory"][0]["state"] == "r6c0"
     assert "Episode 0" in here("simulate", "paper", "--budget", "2", "-n", "5", "--show", "0").out
+
+
+def test_simulate_plays_what_solve_finds_with_the_same_discount(here: Callable[..., Any]) -> None:
+    # 5 at once, or 6 after a step: which is better depends on the discount.
+    rows = [(0, 0, 2, 1, 5, 0), (0, 1, 1, 1, 0, 0), (1, 0, 2, 1, 6, 0)]
+    asure.from_transitions(*zip(*rows, strict=True), terminal=[2]).save("m.umb")
+    for discount, mean in (("1", 6.0), ("0.5", 5.0)):
+        options = ("m.umb", "--budget", "0", "--discount", discount)
+        assert here("solve", *options, "--json").json["value"] == pytest.approx(mean)
+        played = here("simulate", *options, "-n", "5", "--json").json
+        assert (played["mean_return"], played["discount"]) == (mean, float(discount))
+    assert here("solve", "m.umb", "--budget", "0", "-o", "patient.safetensors").code == 0
+    of_policy = ("simulate", "m.umb", "--policy", "patient.safetensors", "--discount", "0.5", "-n", "5")
+    assert here(*of_policy, "--json").json["mean_return"] == 3.0
+    assert "return (discount 0.5)     3      3     3           3\n" in here(*of_policy).out
 
 
 def test_solve_keeps_the_tolerance_asked_for(here: Callable[..., Any]) -> None:

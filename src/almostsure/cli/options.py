@@ -154,6 +154,11 @@ Discount = Annotated[float, typer.Option(metavar="G", help="Discount factor of t
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the random numbers.")]
 
 
+def discount_option(discount: float) -> str:
+    """How a command is told the discount, with a space before it; nothing where there is none."""
+    return "" if discount == 1 else f" --discount {discount!r}"
+
+
 # ---------------------------------------------------------------------- outputs
 
 

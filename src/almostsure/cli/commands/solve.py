@@ -11,7 +11,7 @@ import typer
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, likely_route, route_look
-from almostsure.cli.options import check_output, word
+from almostsure.cli.options import check_output, discount_option, word
 from almostsure.cli.output import bar, budget_column, clean, facts, heading, next_step, say, table
 from almostsure.cli.task import Task, about_model, budget_of, constraint_of
 from almostsure.errors import ArgumentError, Infeasible
@@ -71,6 +71,7 @@ def simulate(
     limit: opt.Limit = None,
     risk: opt.Risk = None,
     horizon: opt.Horizon = None,
+    discount: opt.Discount = 1.0,
     episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="Number of episodes.")] = 10_000,
     max_steps: Annotated[int, typer.Option(metavar="N", help="Steps after which an episode is cut.")] = MAX_STEPS,
     seed: opt.Seed = 0,
@@ -88,13 +89,14 @@ def simulate(
     if policy is not None:
         played, asked = Policy.load(policy, mdp), ""
     else:
-        constraint = _constraint(task, budget, limit, risk, horizon=horizon)
-        played, asked = _best(task, constraint, horizon=horizon).policy, _as_options(constraint)
-    done = play(mdp, played, episodes, budget=budget, seed=seed, max_steps=max_steps)
+        constraint = _constraint(task, budget, limit, risk, horizon=horizon, discount=discount)
+        played = _best(task, constraint, horizon=horizon, discount=discount).policy
+        asked = _as_options(constraint)
+    done = play(mdp, played, episodes, budget=budget, seed=seed, max_steps=max_steps, discount=discount)
     if task.json:
-        task.emit(**_episode_results(done), trajectory=None if show is None else _told(done, show))
+        task.emit(**_episode_results(done, discount), trajectory=None if show is None else _told(done, show))
     else:
-        _show_episodes(task, done, show, asked)
+        _show_episodes(task, done, show, asked, discount)
 
 
 def _constraint(
@@ -219,24 +221,16 @@ def _show_solution(
     if isinstance(constraint, AlmostSure) and solution.value == float("-inf"):
         next_step(f"almostsure solve {task.arguments} --budget {constraint.budget + 1}")
         return
-    if steps := _next_steps(task, solution, output):
-        next_step(*steps)
+    next_step(*_next_steps(task, solution, output))
 
 
 def _next_steps(task: Task, solution: Solution, output: Path | None) -> list[str]:
-    """What to do with a solution: simulations know no discount, and reports no horizon."""
-    asked, discount = _as_options(solution.constraint), solution.discount
+    """What to do with a solution; reports have no horizon."""
+    asked, discount = _as_options(solution.constraint), discount_option(solution.discount)
     horizon = _steps_option(solution.policy)
-    simulate, report = f"almostsure simulate {task.arguments}", f"almostsure report {task.arguments} {asked}"
-    if output is not None:
-        simulate = f"{simulate} --policy {word(output)}"
-    else:
-        simulate = f"{simulate} {asked}{horizon}" if discount == 1 else ""
-    if horizon:
-        report = ""
-    elif discount < 1:
-        report = f"{report} --discount {discount:g}"
-    return [step for step in (simulate, report) if step]
+    played = f"{asked}{horizon}" if output is None else f"--policy {word(output)}"
+    simulate = f"almostsure simulate {task.arguments} {played}{discount}"
+    return [simulate] if horizon else [simulate, f"almostsure report {task.arguments} {asked}{discount}"]
 
 
 def _discounted(solution: Solution) -> list[tuple[str, object]]:
@@ -304,12 +298,13 @@ def _show_curve(mdp: MDP, curve: Floats) -> None:
 # ---------------------------------------------------------------------- simulate
 
 
-def _episode_results(done: Episodes) -> dict[str, Any]:
+def _episode_results(done: Episodes, discount: float) -> dict[str, Any]:
     values, counts = np.unique(done.damages, return_counts=True)
     return {
         "episodes": len(done),
         "seed": done.seed,
         "budget": done.budget,
+        "discount": discount,
         "mean_return": done.returns.mean(),
         "mean_damage": done.damages.mean(),
         "most_damage": done.damages.max(),
@@ -335,13 +330,14 @@ def _told(done: Episodes, show: int) -> list[dict[str, Any]]:
     ]
 
 
-def _show_episodes(task: Task, done: Episodes, show: int | None, asked: str) -> None:
+def _show_episodes(task: Task, done: Episodes, show: int | None, asked: str, discount: float) -> None:
     heading(f"{len(done):,} episodes of {task.name} (seed {done.seed})")
-    exact = _evaluated(done.mdp, done.policy, budget=done.budget)
+    exact = _evaluated(done.mdp, done.policy, discount, done.budget)
     means = ("", "", "")
     if exact is not None:
         means = (number(exact.expected_return), number(exact.expected_damage), number(exact.expected_length))
-    samples = {"return": done.returns, "damage": done.damages, "length": done.lengths}
+    what = "return" if discount == 1 else f"return (discount {discount:g})"
+    samples = {what: done.returns, "damage": done.damages, "length": done.lengths}
     rows = [
         (name, number(values.mean()), number(values.min()), number(values.max()), mean)
         for (name, values), mean in zip(samples.items(), means, strict=True)
@@ -361,7 +357,8 @@ def _show_episodes(task: Task, done: Episodes, show: int | None, asked: str) -> 
         table(("at", "plays", "comes to", "reward", "damage"), steps, right=(3, 4))
     asked = asked or ("" if done.budget is None else f"--budget {done.budget}")
     horizon = _steps_option(done.policy)  # reports have none
-    next_step(f"almostsure {'solve' if horizon else 'report'} {task.arguments} {asked}".rstrip() + horizon)
+    command = f"almostsure {'solve' if horizon else 'report'} {task.arguments} {asked}".rstrip()
+    next_step(f"{command}{horizon}{discount_option(discount)}")
 
 
 def _show_overspending(done: Episodes) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from almostsure.cli import options as opt
-from almostsure.cli.options import check_output, save_figure
+from almostsure.cli.options import check_output, discount_option, save_figure
 from almostsure.cli.output import bar, budget_column, facts, heading, next_step, say, table
 from almostsure.cli.task import Task, about_model, budget_of, least_budget
 from almostsure.wording import number, percent
@@ -70,7 +70,8 @@ def frontier(
         task.emit(budget=found.budget, discount=discount, **{name: getattr(found, name) for name in curves}, plot=plot)
         return
     _show_frontier(task, found)
-    next_step(f"almostsure report {task.arguments} --budget {found.budget}", note="the same curves, to look at")
+    command = f"almostsure report {task.arguments} --budget {found.budget}{discount_option(discount)}"
+    next_step(command, note="the same curves, to look at")
 
 
 def _show_suggestion(task: Task, found: Suggestion) -> None:
