@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-IN_LEARNED = "in the model, which was learned"  # where a number is not of the world itself
 TINY = 5e-7  # a probability below this reads "almost 0"
 
 

@@ -112,12 +112,12 @@ def test_what_is_proved_of_a_played_environment_is_proved_of_what_was_found(here
     boat = ("gym:boat_for_options:Boat-v0", "--damage", "cost")
     told = "Found by playing every action 4 times"
     assert here("budget", *boat, "--json").json["model"]["learned"].startswith(told)
-    assert "in the model, which was learned, proved to lie in" in here("solve", *boat, "--budget", "0").out
+    assert "in the model, which was found by playing, proved to lie in" in here("solve", *boat, "--budget", "0").out
     here("convert", *boat, "boat.umb")
     here("budget", "boat.umb", "-o", "boat.safetensors")
     checked = here("check", "boat.umb", "boat.safetensors").out
     assert told in checked
-    assert "Proved, of the model that was learned: " in checked
+    assert "Proved, of the model as it was found: " in checked
 
 
 @pytest.mark.usefixtures("harbour")

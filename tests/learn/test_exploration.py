@@ -101,8 +101,13 @@ def test_a_model_found_by_playing_says_what_it_rests_on(tmp_path):
     ):
         assert each.origin.learned == said
         assert not each.origin.counted
-    assert said in str(asure.solve_policy(model, asure.AlmostSure(0)))
+        assert each.origin.how_found == "found by playing"
+    solved = str(asure.solve_policy(model, asure.AlmostSure(0)))
+    assert said in solved
+    assert "in the model, which was found by playing: " in solved
+    assert "the model was found by playing" in repr(shield.minimal)
     assert repr(said) in shield.export_numpy(tmp_path / "shield.py")[0].read_text()
+    assert " *   played   Found by playing every action 4 times; " in shield.export_c(tmp_path / "shield.h").read_text()
     assert described("room", model)["learned"] == said
     assert asure.RiskShield(model, 0, 0.1).mdp is model  # whose probabilities are known, if it is right
     assert "Its starts were observed in 3 resets." in explore(Room(), resets=3).origin.learned

@@ -188,7 +188,9 @@ def test_a_learned_model_says_what_it_rests_on():
     said = f"Learned from {learned.samples:,} samples. If no outcome is rarer than 20 %, its minimal budget equals k* "
     assert learned.mdp.origin.learned == f"{said}with probability at least 0.9."
     assert learned.mdp.origin.learned in str(asure.solve_policy(learned.mdp, asure.AlmostSure(1)))
-    assert "bounds       in the model, which was learned, " in str(asure.solve_policy(learned.mdp, asure.AlmostSure(1)))
+    assert "bounds       in the model, which was learned from samples: " in str(
+        asure.solve_policy(learned.mdp, asure.AlmostSure(1))
+    )
     assert learned.mdp.origin.learned in repr(suggest_budget(learned.mdp))
     assert "the model was learned from samples" in repr(learned.minimal)
     changed = learned.mdp.with_damage(2 * learned.mdp.damage)  # of this one nothing was said

@@ -123,6 +123,12 @@ def test_of_a_learned_model_nothing_is_promised_beyond_what_was_learned(tmp_path
         assert any(content["model"]["learned"] in sentence for sentence in content["sentences"])
 
 
+def test_a_report_of_a_played_model_does_not_call_it_learned(tmp_path, content_of):
+    content = content_of(write_report(asure.explore("CliffWalking-v1"), tmp_path / "r.html", budget=0))
+    assert "in every single run of the model, which was found by playing" in content["headline"]
+    assert "none in the model, which was found by playing" in [fact["note"] for fact in content["facts"]]
+
+
 def test_figures_are_appended(tmp_path, content_of):
     path = write_report("paper", tmp_path / "r.html", figures=[("A title", PNG, "A caption")])
     assert content_of(path)["figures"][0]["caption"] == "A caption"

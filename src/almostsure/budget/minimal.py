@@ -23,7 +23,6 @@ INFINITE = 2**31 - 1
 """No finite budget suffices; or, in a budget that was solved with a cap, none up to the cap."""
 NO_CAP = INFINITE - 1
 UNKNOWN = "unknown engine"
-LEARNED = "; the model was learned from samples"
 STORED = ("of_state", "of_choice", "rank")  # in files
 
 
@@ -162,10 +161,11 @@ class MinimalBudget(Needs):
         if not self.upper_bound:
             by = "solved by the "
             proof = "certificate verified" if self.checked else "certificate not yet verified: check_minimal_budget"
+        how = self.mdp.origin.how_found
         return (
             self.start_in_words(),
             f"states need {levels}; {infinite}",
-            f"{by}{self.engine}; {proof}{LEARNED if self.mdp.origin.learned else ''}",
+            f"{by}{self.engine}; {proof}{f'; the model was {how}' if how else ''}",
         )
 
     def start_in_words(self) -> str:

@@ -32,7 +32,7 @@ class Origin:
     scale: Fraction = Fraction(1)  # of the file's damage, how much is one unit of ours
     uncertain: str | None = None  # why only the possible outcomes are known, and not how probable they are
     counted: bool = False  # whether probabilities are frequencies that were counted
-    statement: str = ""  # of a learned model: how it was found, what was assumed, and what that promises
+    statement: str = ""  # of a learned or played model: how it was found, what was assumed, and what that promises
     parts: Parts | None = None  # of a product: what its states are made of; not written to files
 
     def in_its_unit(self, damage: int) -> str:
@@ -43,8 +43,16 @@ class Origin:
 
     @property
     def learned(self) -> str:
-        """What a learned model rests on, to be said beside whatever is proved of it; nothing for other models."""
+        """What a model rests on that was learned or found by playing, to be said beside whatever is proved of it.
+
+        Nothing for other models.
+        """
         return self.statement or (NO_STATEMENT if self.counted else "")
+
+    @property
+    def how_found(self) -> str:
+        """In three words, how a model with such a statement came about; nothing for other models."""
+        return "learned from samples" if self.counted else "found by playing" if self.statement else ""
 
     def of_changed(self, **changes: Any) -> Origin:
         """That of a model which was made from this one: what samples promise is said of this one alone."""

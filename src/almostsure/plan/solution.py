@@ -13,7 +13,7 @@ from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import Chance, Constraint, Expected
 from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
-from almostsure.wording import IN_LEARNED, precise
+from almostsure.wording import precise
 
 if TYPE_CHECKING:
     from almostsure.plan.assured.layers import Layers
@@ -92,7 +92,8 @@ class Solution:
     def _facts(self) -> list[tuple[str, str]]:
         """What there is to say, by name."""
         bounds = f"{precise(self.lower, 12)} … {precise(self.upper, 12)}"
-        where = f"{IN_LEARNED}, " if self.mdp.origin.learned else ""
+        how = self.mdp.origin.how_found
+        where = f"in the model, which was {how}: " if how else ""
         facts = [
             ("best return", precise(self.value) + (f" (discount {self.discount:g})" if self.discount < 1 else "")),
             ("constraint", self.promise),

@@ -13,7 +13,6 @@ from almostsure.report.study import SAME, Plan, Study
 from almostsure.wording import TINY, number
 from almostsure.wording import percent as plain_percent
 
-OF_LEARNED = " of the model, which was learned from samples"
 ROUNDED = 0.005  # less than this is not seen in numbers with two decimals
 
 
@@ -25,7 +24,8 @@ def headline(study: Study) -> str:
     if study.least > budget:
         return f"From the start, a budget of {budget:,} cannot be kept for certain; {study.least:,} can."
     what = f"damage can be kept to at most {budget:,}" if budget else "all damage can be avoided"
-    promise = f"From the start, {what} in every single run{OF_LEARNED if study.mdp.origin.learned else ''}"
+    how = study.mdp.origin.how_found
+    promise = f"From the start, {what} in every single run{f' of the model, which was {how}' if how else ''}"
     if math.isfinite(plan.value) and has_rewards(study.mdp):
         average = "estimated average" if study.mdp.origin.counted else "average"
         return f"{promise}, with an {average}{_discounted(study)} return of {show(plan.value)}."
@@ -55,8 +55,8 @@ def facts(study: Study) -> list[dict[str, str]]:
     if assured.policy is not None and has_rewards(study.mdp):
         result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.budget:,} damage"))
     if assured.policy is not None:
-        learned = "none in the model, which was learned from samples"
-        proved = learned if study.mdp.origin.learned else "none, ever: it is proved"
+        how = study.mdp.origin.how_found
+        proved = f"none in the model, which was {how}" if how else "none, ever: it is proved"
         result.append(_fact("Runs that overspend", percent(0.0), proved))
     if (
         expected.evaluation is not None

@@ -212,7 +212,7 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
         ]
     )
     if good:
-        of_what = ", of the model that was learned" if model["learned"] else ""
+        of_what = ", of the model as it was found" if model["learned"] else ""
         say(f"\nProved{of_what}: {PROVED[promise]}")
         steps = "" if answer.get("horizon") is None else f" --horizon {answer['horizon']}"
         risk = f" --budget {answer['budget']} --risk {answer['risk']:g}" if "risk" in answer else ""

@@ -19,7 +19,7 @@ from almostsure.files import TENSORS
 from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.policy.simulation.simulate import MAX_STEPS
-from almostsure.wording import IN_LEARNED, number, percent
+from almostsure.wording import number, percent
 
 if TYPE_CHECKING:
     from almostsure.plan import Solution
@@ -257,8 +257,8 @@ def _best_return(solution: Solution) -> str:
         return "−∞: within this budget costs add up for ever; a larger one may reach an end"
     bounds = f"{solution.lower:.10g} … {solution.upper:.10g}"
     how = "proved to lie in" if solution.proved else "in bounds that are not proved:"
-    if solution.mdp.origin.learned:
-        how = f"{IN_LEARNED}, {how}"
+    if found := solution.mdp.origin.how_found:
+        how = f"in the model, which was {found}, {how}"
     return f"{solution.value:.10g}, {how} {bounds}"
 
 

@@ -109,7 +109,7 @@ function drawKinds() {
     if (plan.problem || plan.value === null) return make("tr", null, name, make("td", { colspan: 5, class: "dim" }, plain(plan.problem)));
     const over = toNumber(plan.overspends) > 0;
     return make("tr", null, name, make("td", { class: "number" }, DATA.rewarded ? show(plan.value) : "–"), make("td", { class: "number" }, show(plan.meanDamage)),
-      make("td", { class: "number" }, plan.worst === null ? "no limit" : plan.worst), make("td", { class: `number${over ? " hurt" : ""}` }, plan.kind === "assured" ? (DATA.model.learned ? "0 in the learned model" : "0, proved") : percent(plan.overspends)),
+      make("td", { class: "number" }, plan.worst === null ? "no limit" : plan.worst), make("td", { class: `number${over ? " hurt" : ""}` }, plan.kind === "assured" ? (DATA.model.learned ? "0 in the model" : "0, proved") : percent(plan.overspends)),
       make("td", null, plan.randomised ? "tosses coins" : "a fixed rule", plan.stationary ? ", ignores the budget left" : ", uses the budget left", toNumber(plan.ends) <= 0 ? "; never ends" : toNumber(plan.ends) < 1 - 1e-9 ? `; ends with probability ${percent(plan.ends)}` : ""));
   });
   for (const row of rows) [...row.children].forEach((cell, i) => { if (i && cell.colSpan === 1) cell.setAttribute("data-label", heads[i]); });

@@ -25,7 +25,7 @@ function drawProof() {
   const verdict = p.broken
     ? [make("span", { class: "badge no" }, "✕ broken"), ` The certificate does not hold: ${plain(p.broken)}`]
     : [make("span", { class: "badge yes" }, "✓ verified"), " The minimal budgets of all states and choices carry a certificate. It was checked when this report was made, by code that shares nothing with the solver: it proves that they are neither too small nor too large"
-      + (m.learned ? ` for the model as it was learned. ${m.learned}` : ".")];
+      + (m.learned ? ` for the model as it was found. ${m.learned}` : ".")];
   put(byId("proof-body"),
     make("div", { class: "card" }, make("h3", null, "Certificate"), make("p", null, verdict),
       pairs([["Solved by", `the ${p.engine}`], ["Model", `${count(m.states, "state")}, ${count(m.choices, "choice")}, ${count(m.outcomes, "outcome")}`], ["Fingerprint", make("code", { id: "fingerprint" }, p.fingerprint)]]),

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 MODEL = ""  # the fingerprint of the model that this is a shield of
-LEARNED = ""  # of a model that was learned from samples: what it rests on
+LEARNED = ""  # of a model that was learned from samples or found by playing: what it rests on
 TABLE = ""  # SHA-256 of the table that belongs to this file
 
 Actions = np.ndarray[Any, np.dtype[np.int64]]

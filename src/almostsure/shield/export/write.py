@@ -124,7 +124,7 @@ def write_header(
         "num_states": mdp.num_states,
         "states": f"0 ... {mdp.num_states - 1}{how_to_find(names, name)}",
         "num_actions": mdp.num_actions,
-        "actions": _action_list(mdp) + _basis(mdp.origin.learned),
+        "actions": _action_list(mdp) + _basis(mdp.origin),
     }
     fields["opening"] = OPENING.format(**{"kind": "SHIELD"} | fields)
     with atomic_write(path) as file:
@@ -164,7 +164,7 @@ def _action_list(mdp: MDP | Identity) -> str:
     return shown + (", ..." if mdp.num_actions > 32 else "")
 
 
-def _basis(learned: str) -> str:
-    """What a learned model rests on, as further lines of a comment; none for other models."""
-    lines = wrap(plain(learned, len(learned)), 96)
-    return "".join(f"\n *   {' ' * 7 if at else 'learned'}  {line}" for at, line in enumerate(lines))
+def _basis(origin: Origin) -> str:
+    """What a learned or played model rests on, as further lines of a comment; none for other models."""
+    lines, word = wrap(plain(origin.learned, len(origin.learned)), 96), "learned" if origin.counted else "played"
+    return "".join(f"\n *   {'' if at else word:<7}  {line}" for at, line in enumerate(lines))
