@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,15 +56,15 @@ import gymnasium
 class Boat(gymnasium.Env):
     observation_space, action_space = gymnasium.spaces.Discrete(4), gymnasium.spaces.Discrete(2)
 
-    def __init__(self, rock=1):
-        self.rock = rock
+    def __init__(self, rock=1, wind=0):
+        self.rock, self.wind = rock, wind
 
     def reset(self, *, seed=None, options=None):
         self.at = 0
         return self.at, {}
 
     def step(self, far):
-        self.at = min(self.at + 1 + int(far), 3)
+        self.at = min(self.at + 1 + int(far) + self.wind, 3)
         return self.at, 1.0, self.at == 3, False, {"cost": int(self.at == self.rock)}
 
 gymnasium.register("Boat-v0", entry_point=Boat)
@@ -71,11 +72,16 @@ gymnasium.register("Boat-v0", entry_point=Boat)
 
 
 @pytest.fixture
-def harbour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working directory has a module that registers a boat."""
+def harbour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The working directory has a module that registers a boat, which nobody knows afterwards."""
+    import gymnasium
+
     (tmp_path / "boat_for_options.py").write_text(BOAT)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("boat_for_options", None)
+    gymnasium.registry.pop("Boat-v0", None)
 
 
 @pytest.mark.usefixtures("harbour")
@@ -118,6 +124,16 @@ def test_what_is_proved_of_a_played_environment_is_proved_of_what_was_found(here
     checked = here("check", "boat.umb", "boat.safetensors").out
     assert told in checked
     assert "Proved, of the model as it was found: " in checked
+
+
+@pytest.mark.usefixtures("harbour")
+def test_a_played_environment_that_fails_was_made_all_the_same(here) -> None:
+    boat = ("budget", "gym:boat_for_options:Boat-v0", "--damage", "cost", "--constants")
+    assert "cannot be made with {'sail': 3}" in here(*boat, "sail=3").err
+    failed = here(*boat, "wind=strong")
+    assert failed.code == 3
+    assert "the environment failed at step(0), after it showed 0: TypeError: " in failed.err
+    assert "cannot be made" not in failed.err
 
 
 @pytest.mark.usefixtures("harbour")

@@ -85,6 +85,50 @@ def test_damage_is_what_was_asked_for():
         explore(Room(), damage=lambda state: 1)
 
 
+class Rotten(Room):
+    """Fails at the reset, or at a step: as any code of somebody else may."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self.rotten = at
+
+    def reset(self, *, seed=None, options=None):
+        if self.rotten == "reset":
+            raise TypeError("a float is required")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        if self.rotten == "step" and tuple(self.at) == (0, 1):
+            raise TypeError("a float is required")
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "message"),
+    [
+        (Rotten("reset"), {}, r"^the environment failed at reset\(seed=0\): TypeError: a float is required$"),
+        (
+            Rotten("step"),
+            {},
+            r"^the environment failed at step\(0\), after it showed {'at': array\(\[0, 1\]\), 'steps': 0}: TypeError",
+        ),
+        (
+            Room(),
+            {"key": lambda seen: seen["nowhere"]},
+            r"^key failed for the observation {'at': .*: KeyError: 'nowhere'$",
+        ),
+        (
+            Room(),
+            {"damage": lambda s, a, s2, r, over: s["wet"]},
+            r"^damage failed for {'at': .*}, 0, .*: KeyError: 'wet'$",
+        ),
+    ],
+)
+def test_what_fails_in_the_users_code_is_named(env, options, message):
+    with pytest.raises(ModelError, match=message):
+        explore(env, **options)
+
+
 def test_a_model_found_by_playing_says_what_it_rests_on(tmp_path):
     model = explore(Room())
     said = (

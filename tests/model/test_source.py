@@ -104,3 +104,17 @@ def test_constants_are_typed():
     assert found == {"N": 3, "p": 0.5, "slow": True, "name": "8x8"}
     assert read_constants(None) == {}
     assert read_constants({"N": 1}) == {"N": 1}
+
+
+def test_a_table_that_cannot_be_read_is_not_an_environment_that_cannot_be_made(monkeypatch):
+    import gymnasium
+    from gymnasium.envs.toy_text import FrozenLakeEnv
+
+    class Torn(FrozenLakeEnv):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.P[0] = {None: self.P[0][0]}
+
+    monkeypatch.setitem(gymnasium.registry, "Torn-v0", gymnasium.envs.registration.EnvSpec("Torn-v0", entry_point=Torn))
+    with pytest.raises(ModelError, match=r"^the table of transitions of Torn-v0 cannot be read: .*Error"):
+        as_model("gym:Torn-v0", damage="terminated")

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from almostsure.arguments import as_python
-from almostsure.errors import ArgumentError, ModelError
+from almostsure.errors import ArgumentError, Blame, ModelError
 from almostsure.learn.copies import Chance, Frozen
 from almostsure.learn.sampling.crew import uninterrupted
 from almostsure.model.build.damage import TOLD, Damage, damage_function, known_damage
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
+from almostsure.wording import brief
 
 PLAYS = 4  # of every action in every state
 WALK = 50  # steps at random from every state, where choices were sampled
@@ -92,10 +93,10 @@ class Simulator:
         self.seeds = seeds
         times: Counter[Hashable] = Counter()
         for seed in seeds:
-            observation, _ = self.env.reset(seed=seed)
+            observation = self._reset(seed)
             # Also generators that a reset does not seed: the same seed plays the same.
             self.chance.reseed(self.env, seed)
-            state = self.key(observation)
+            state = self._key(observation)
             try:
                 times[state] += 1
             except TypeError:
@@ -118,8 +119,8 @@ class Simulator:
     def after_resets(self) -> Iterator[tuple[Any, int, Arrival]]:
         """Every action after every reset, as (state, action, where it led): equal starts may hide different things."""
         for seed in self.seeds:
-            observation, _ = self.env.reset(seed=seed)
-            state, snapshot = self.key(observation), self._snapshot(self.env)
+            observation = self._reset(seed)
+            state, snapshot = self._key(observation), self._snapshot(self.env)
             if state not in self.snapshots:
                 raise ModelError(f"reset(seed={seed}) began in {state!r}, and elsewhere before: it must heed its seed")
             for action in range(self.num_actions):
@@ -202,15 +203,29 @@ class Simulator:
 
     def _taken(self, env: Any, before: Any, action: int) -> tuple[Arrival, Any]:
         """Where a step led, and what the environment shows there."""
-        observation, reward, terminated, _, info = env.step(action)
-        hurt = self._damage(before, action, observation, float(reward), bool(terminated), info)
-        reached = self.key(observation)
-        return Arrival(Ended(reached) if terminated else reached, float(reward), hurt), observation
+        with Blame(lambda: f"the environment failed at step({action}), after it showed {brief(before)}"):
+            observation, reward, terminated, _, info = env.step(action)
+            reward, terminated = float(reward), bool(terminated)
+        hurt = self._damage(before, action, observation, reward, terminated, info)
+        reached = self._key(observation)
+        return Arrival(Ended(reached) if terminated else reached, reward, hurt), observation
+
+    def _reset(self, seed: int) -> Any:
+        """What the environment shows at the start of an episode."""
+        with Blame(lambda: f"the environment failed at reset(seed={seed})"):
+            observation, _ = self.env.reset(seed=seed)
+        return observation
+
+    def _key(self, observation: Any) -> Hashable:
+        """The state of an observation."""
+        with Blame(lambda: f"key failed for the observation {brief(observation)}"):
+            return self.key(observation)
 
     def _damage(self, *outcome: Any) -> int:
         *five, info = outcome
         told = (info[name] for name in self.told if name in info)
-        said = self.damage(*five) if self.damage is not None else next(told, None)
+        with Blame(lambda: f"damage failed for {', '.join(map(brief, five))}"):
+            said = self.damage(*five) if self.damage is not None else next(told, None)
         if said is None:
             none = " and no ".join(map(repr, self.told))
             raise ModelError(f"the environment says no damage: info has no {none}. Pass damage=, a rule or a function.")

@@ -14,7 +14,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from almostsure.errors import AlmostSureError, ModelError, UnknownName
+from almostsure.errors import AlmostSureError, Blame, ModelError, UnknownName
 from almostsure.files import MAPS, MODELS, STORM, TENSORS, UMB
 from almostsure.model.build.environment import GYM, make_environment, names_environment
 from almostsure.model.mdp import MDP
@@ -190,7 +190,8 @@ def _storm(name: str, given: dict[str, Any], constants: Mapping[str, Constant] |
 def _table(env: Any, damage: str | None) -> MDP:
     from almostsure.model.build.tables import from_gymnasium
 
-    return from_gymnasium(env, damage)
+    with Blame(lambda: f"the table of transitions of {env.spec.id} cannot be read"):
+        return from_gymnasium(env, damage)
 
 
 def model_of_environment(
@@ -204,4 +205,4 @@ def model_of_environment(
         if isinstance(own, MDP):
             _refuse({} if damage is None else {"damage": damage}, f"{env.spec.id} has its own model")
             return own
-        return _made(name, constants, lambda: find(env, damage))
+        return find(env, damage)
