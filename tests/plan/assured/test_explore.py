@@ -5,11 +5,16 @@ import pytest
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from almostsure.budget.solve import minimal_budget
 from almostsure.kernels import plain
 from almostsure.plan.assured import explore
-from almostsure.plan.assured.explore import Graph
+from almostsure.plan.assured.engine import Engine
+from almostsure.plan.assured.explore import NO_LAYERS, Graph
+from almostsure.plan.assured.layers import feasible_pairs
+from almostsure.testing.families import garnet
 
 SIZE = 60
+BUDGET = 4
 
 
 def graph_of(edges: list[tuple[int, int]]) -> Graph:
@@ -31,34 +36,58 @@ def edges_of(kind: str, seed: int) -> list[tuple[int, int]]:
     elif kind == "cycles in the middle":
         inside = ((pairs > SIZE // 3) & (pairs < SIZE // 2)).all(axis=1)
         pairs = np.where(inside[:, None], pairs, np.sort(pairs, axis=1))
-    elif kind == "from the first":
-        tree = [(int(rng.integers(x)), x) for x in range(1, SIZE)]
-        pairs = np.array([*np.sort(pairs, axis=1).tolist(), *tree, (int(rng.integers(1, SIZE)), 0)])
     return [(int(x), int(y)) for x, y in pairs]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("kind", ["any", "upward", "downward", "cycles in the middle", "from the first"])
+@pytest.mark.parametrize("kind", ["any", "upward", "downward", "cycles in the middle"])
 def test_components_are_those_of_scipy_in_an_order_from_the_end(kind, compiled):
     find = explore.components if compiled else plain(explore.components)
     for seed in range(20):
         edges = edges_of(kind, seed)
-        start, member = find(graph_of(edges), explore.room_for(SIZE), kind == "from the first")
-        assert sorted(member.tolist()) == list(range(SIZE))
-        label = np.empty(SIZE, np.int64)
-        label[member] = np.repeat(np.arange(start.size - 1), np.diff(start.astype(np.int64)))
-        source, target = np.array(edges).T
-        count, expected = connected_components(
-            coo_array((np.ones(source.size), (source, target)), shape=(SIZE, SIZE)), connection="strong"
-        )
-        assert start.size - 1 == count == len(set(zip(label.tolist(), expected.tolist(), strict=True)))
-        assert (label[source] >= label[target]).all()
+        start, member = find(graph_of(edges), explore.room_for(SIZE), NO_LAYERS)
+        check_components(start, member, *np.array(edges).T)
+
+
+def check_components(start, member, source, target):
+    size = member.size
+    assert sorted(member.tolist()) == list(range(size))
+    label = np.empty(size, np.int64)
+    label[member] = np.repeat(np.arange(start.size - 1), np.diff(start.astype(np.int64)))
+    edges = coo_array((np.ones(source.size), (source, target)), shape=(size, size))
+    count, expected = connected_components(edges, connection="strong")
+    assert start.size - 1 == count == len(set(zip(label.tolist(), expected.tolist(), strict=True)))
+    assert (label[source] >= label[target]).all()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_components_with_more_left_are_built_on_those_with_less(everywhere, compiled):
+    find = explore.components if compiled else plain(explore.components)
+    grown = 0
+    for seed in range(60):
+        mdp = garnet(12 + seed % 20, 2, 1 + seed % 3, damage_rate=0.2, seed=seed)
+        minimal = minimal_budget(mdp)
+        starts = feasible_pairs(mdp, minimal.of_choice, BUDGET)
+        if not starts.size:
+            continue
+        engine = Engine(mdp, minimal.of_choice, BUDGET, starts if everywhere else starts[:1], 1.0)
+        graph, layers = engine.graph, engine.number.reshape(-1, mdp.num_states)
+        assert (np.diff(graph.remaining.astype(np.int64)) <= 0).all()
+        start, member = find(graph, explore.room_for(graph.state.size), layers)
+        per_choice = np.diff(graph.entry_ptr.astype(np.int64))
+        owner = np.repeat(np.arange(graph.state.size), np.diff(graph.ptr.astype(np.int64)))
+        check_components(start, member, np.repeat(owner, per_choice), graph.target.astype(np.int64))
+        size = np.diff(start.astype(np.int64))
+        left = graph.remaining[member[start[:-1][size > 1]]]
+        grown += np.unique(left).size > 1
+    assert grown > 10  # models with cycles in several layers
 
 
 def test_nothing_to_explore_has_no_components():
     none = np.empty(0, np.uint32)
     start, member = explore.components(
-        Graph(none, none, np.zeros(1, np.uint32), none, np.zeros(1, np.uint32), none), explore.room_for(0), False
+        Graph(none, none, np.zeros(1, np.uint32), none, np.zeros(1, np.uint32), none), explore.room_for(0), NO_LAYERS
     )
     assert start.tolist() == [0]
     assert member.size == 0

@@ -87,10 +87,12 @@ class Engine:
                 "Solve for a smaller budget."
             )
         self.number = np.zeros((budget + 1) * mdp.num_states, np.uint32)
-        room, progress = explore.room_to_explore(moves, self.number.size), np.zeros(4, np.int64)
-        while not self.call(explore.explore, moves, starts.astype(np.int64, copy=False), self.number, room, progress):
-            room = explore.with_more_room(room)
-        graph = explore.explored(room, progress)
+        room = explore.room_to_explore(moves, self.number.size)
+        graph, room = self._explore(moves, starts, room)
+        if starts.size < graph.state.size:  # once more, to have them in the order of the model's states
+            codes = explore.in_order(graph, mdp.num_states)
+            self.number[codes] = 0
+            graph, room = self._explore(moves, codes, room)
         rare = self.is_rare(graph)
         if rare:
             graph = Graph(*(array.copy() for array in graph))
@@ -99,13 +101,21 @@ class Engine:
         gain, is_one = self.zeros(graph), np.zeros(mdp.num_choices, np.bool_)
         choices = graph.origin if rare else np.arange(mdp.num_choices, dtype=np.uint32)
         self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward, choices, gain, is_one)
-        self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount), starts.size == 1)
+        self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount))
 
-    def _play(self, game: Game, from_first: bool) -> None:
+    def _explore(self, moves: Moves, starts: Ints, room: Graph) -> tuple[Graph, Graph]:
+        """The pairs that can be reached from some, and the room they are in."""
+        progress = np.zeros(4, np.int64)
+        while not self.call(explore.explore, moves, starts.astype(np.int64, copy=False), self.number, room, progress):
+            room = explore.with_more_room(room)
+        return explore.explored(room, progress), room
+
+    def _play(self, game: Game) -> None:
         self.game, self.graph, self.discount = game, game.graph, game.discount
         size = game.graph.state.size
         search = explore.room_for(size)
-        self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, search, from_first)
+        layers = self.number.reshape(-1, self.mdp.num_states) if self.is_monotone else explore.NO_LAYERS
+        self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, search, layers)
         self.bounds = Bounds(
             np.empty(size), np.empty(size), search.path, search.at, search.met.view(np.float32)
         )  # reuses memory that is already mapped
@@ -131,7 +141,7 @@ class Engine:
         """The same pairs with other choices and rewards, undiscounted, to be solved."""
         result = copy.copy(self)
         result.is_monotone = False
-        result._play(self.game._replace(graph=graph, gain=gain, discount=1.0), False)
+        result._play(self.game._replace(graph=graph, gain=gain, discount=1.0))
         return result
 
     def call(self, kernel: Any, *arguments: Any) -> Any:

@@ -24,6 +24,7 @@ index = np.uint64  # not signed: compiled code need not ask whether indices are 
 ONE = index(1)
 SOON, LATER, NEXT = index(12), index(8), index(4)  # how many pairs ahead memory is asked for
 KNOWN = np.uint32(2**32 - 1)  # lower than nothing: the component is known
+NO_LAYERS = np.zeros((0, 0), np.uint32)
 
 
 class Moves(NamedTuple):
@@ -123,6 +124,16 @@ def explored(room: Graph, progress: np.ndarray) -> Graph:
     return Graph(*(array[:size] for array, size in zip(room, sizes, strict=True)))
 
 
+def in_order(graph: Graph, num_states: int) -> np.ndarray:
+    """The pairs as remaining · states + state, those with most left first, each layer in the order of the states."""
+    state, remaining = graph.state.astype(np.int64), graph.remaining.astype(np.int64)
+    most = int(remaining.max(initial=0))
+    order = (most - remaining) * num_states + state
+    order.sort()
+    result: np.ndarray = (most - order // num_states) * num_states + order % num_states
+    return result
+
+
 @njit(cache=True, error_model="numpy", borrows=True)
 def tabulate(graph, play, table):
     """Write the model's choices that pairs play into a table, one row per remaining budget."""
@@ -208,11 +219,12 @@ def peel(target, search, first, last):
 
 
 @njit(cache=True, error_model="numpy")
-def components(graph, search, from_first):
+def components(graph, search, number):
     """The strongly connected components, each after all that it leads to: offsets, and the pairs in them.
 
-    Tarjan's algorithm, where pairs may be in cycles and cannot be peeled off.  If all pairs can be reached from the
-    first one and something leads back to it, no pair can.
+    Tarjan's algorithm, where pairs may be in cycles and cannot be peeled off.  ``number`` is a table of the pairs'
+    numbers plus 1, by remaining budget and state, if pairs with more left can do the same and come first; otherwise
+    it is empty.
     """
     ptr, entry_ptr, member, begin, start = graph.ptr, graph.entry_ptr, search.member, search.begin, search.start
     size, (first, last) = ptr.size - 1, span(graph)
@@ -222,12 +234,8 @@ def components(graph, search, from_first):
     if first < last:
         for x in range(first, last + 1):
             begin[x] = entry_ptr[ptr[x]]
-        peeled = 0
-        if from_first and first == 0:
-            search.low[last:] = KNOWN
-        else:
-            peeled = peel(graph.target, search, first, last)
-        count = find_cycles(graph.target, search, first, last)
+        peeled = peel(graph.target, search, first, last)
+        count = find_cycles(graph, search, (first, last), number)
         for i in range(size - first - peeled, size - first):
             count += 1
             start[count] = i + 1
@@ -238,50 +246,117 @@ def components(graph, search, from_first):
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
-def find_cycles(target, search, first, last):
-    """List the components of a span, without recursion (Tarjan); returns how many there are, with those after it."""
-    low, at, path, met, member, begin, start = search
-    size = low.size
-    count, listed, time = size - last, size - last, 0
-    waiting = size  # where in the path those begin that wait
-    for root in range(first, last):
-        if low[root] != 0:
-            continue
-        time += 1
-        path[0], met[0], low[root] = root, time, time
-        at[root] = begin[root]
-        depth = 1
-        while depth > 0:
-            x = path[depth - 1]
-            least, e, end = low[x], at[x], begin[x + 1]
-            fresh = False
-            while e < end:
-                y = target[e]
-                e += 1
-                its = low[y]
-                if its == 0:
-                    fresh = True
-                    break
-                least = its if its < least else least  # a conditional move: nobody can predict it
-            low[x], at[x] = least, e
-            if fresh:
-                time += 1
-                path[depth], met[depth], low[y] = y, time, time
-                at[y] = begin[y]
-                depth += 1
-                continue
-            depth -= 1
-            if least < met[depth]:
-                waiting -= 1
-                path[waiting] = x
-                low[path[depth - 1]] = min(low[path[depth - 1]], least)
-                continue
+def find_cycles(graph, search, within, number):
+    """List the components of a span; returns how many there are, with those after it.
+
+    From the lowest remaining budget up, where these are given: a component's states are in one component again with
+    more left, since the ways between them are still there.  So the largest one need not be searched for again.
+    """
+    low, remaining, target, size = search.low, graph.remaining, graph.target, search.low.size
+    first, end = within
+    progress, largest = (size - end, size - end, size, np.uint32(0)), (0, 0)
+    while first < end:
+        layer, before = first, progress[0]
+        if number.size > 0:
+            layer = end - 1
+            while layer > first and remaining[layer - 1] == remaining[layer]:
+                layer -= 1
+            if largest[1] - largest[0] > 1:
+                progress = _know(graph, search, number, (layer, end), largest, progress)
+        for root in range(layer, end):
+            if low[root] == 0:
+                progress = _dive(target, search, root, progress)
+        largest, end = _largest(search.start, before, progress[0]), layer
+    return progress[0]
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def _largest(start, begin, end):
+    """Where the largest of some components begins and ends."""
+    first, last = 0, 0
+    for i in range(begin, end):
+        if np.int64(start[i + 1]) - np.int64(start[i]) > last - first:
+            first, last = np.int64(start[i]), np.int64(start[i + 1])
+    return first, last
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def _know(graph, search, number, layer, known, progress):
+    """List a layer's component of which members are known, from a layer with less left, after those that it leads to.
+
+    If some of these can be reached, all can.  They count as one, met first.
+    """
+    low, at, path, _, member, begin, start = search
+    state, target, size, (first, end), left = graph.state, graph.target, low.size, layer, graph.remaining[layer[0]]
+    if number[left, state[member[known[0]]]] == 0:
+        return progress
+    count, listed, waiting, time = progress
+    time = np.uint32(time + 1)
+    for i in range(known[0], known[1]):
+        x = number[left, state[member[i]]] - 1
+        low[x], at[x] = time, KNOWN
+    progress = (count, listed, waiting, time)
+    for x in range(first, end):
+        if low[x] == time and at[x] == KNOWN:
+            for e in range(begin[x], begin[x + 1]):
+                if low[target[e]] == 0:
+                    progress = _dive(target, search, target[e], progress)
+    count, listed, waiting, last = progress
+    for x in range(first, end):
+        if low[x] == time and at[x] == KNOWN:
             member[listed], low[x] = x, KNOWN
             listed += 1
-            while waiting < size and low[path[waiting]] >= met[depth]:
-                member[listed], low[path[waiting]] = path[waiting], KNOWN
-                listed += 1
-                waiting += 1
-            count += 1
-            start[count] = listed
-    return count
+    while waiting < size:
+        member[listed], low[path[waiting]] = path[waiting], KNOWN
+        listed, waiting = listed + 1, waiting + 1
+    start[count + 1] = listed
+    return count + 1, listed, waiting, last
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def _dive(target, search, root, progress):
+    """List the components that can be reached from a pair, without recursion (Tarjan), but for those that wait for it.
+
+    ``progress`` counts components, pairs listed, where in the path those begin that wait, and pairs met.
+    """
+    low, at, path, met, member, begin, start = search
+    count, listed, waiting, time = progress
+    size, time = low.size, np.uint32(time + 1)
+    path[0], met[0], low[root] = root, time, time
+    at[root] = begin[root]
+    depth = 1
+    while depth > 0:
+        x = path[depth - 1]
+        least, e, end = low[x], at[x], begin[x + 1]
+        fresh = False
+        while e < end:
+            y = target[e]
+            e += 1
+            its = low[y]
+            if its == 0:
+                fresh = True
+                break
+            least = its if its < least else least  # a conditional move: nobody can predict it
+        low[x], at[x] = least, e
+        if fresh:
+            time = np.uint32(time + 1)
+            path[depth], met[depth], low[y] = y, time, time
+            at[y] = begin[y]
+            depth += 1
+            continue
+        depth -= 1
+        if least < met[depth]:
+            waiting -= 1
+            path[waiting] = x
+            if depth > 0:
+                low[path[depth - 1]] = min(low[path[depth - 1]], least)
+            continue
+        member[listed], low[x] = x, KNOWN
+        listed += 1
+        while waiting < size and low[path[waiting]] >= met[depth]:
+            member[listed], low[path[waiting]] = path[waiting], KNOWN
+            listed += 1
+            waiting += 1
+        count += 1
+        start[count] = listed
+    return count, listed, waiting, time

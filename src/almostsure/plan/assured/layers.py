@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import UnboundedReturn
-from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.plan.assured import explore
 from almostsure.plan.assured.engine import Engine, Pairs, call
 from almostsure.plan.assured.explore import Graph
@@ -111,10 +111,10 @@ def _loops(pairs: Pairs) -> list[Ints]:
 
 
 def feasible_pairs(mdp: MDP, of_choice: Ints, budget: int) -> Ints:
-    """All pairs inside the shield, as remaining · num_states + state."""
-    least = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1]).astype(np.int64)
-    safe: Bools = least <= np.arange(budget + 1)[:, None]
-    return np.flatnonzero(safe)
+    """All pairs inside the shield, as remaining · num_states + state, those with most left first."""
+    least = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1])
+    layers = (left * mdp.num_states + np.flatnonzero(least <= left) for left in range(budget, -1, -1))
+    return np.concatenate(list(layers))
 
 
 def solve_layers(

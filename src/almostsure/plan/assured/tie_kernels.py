@@ -21,8 +21,8 @@ def tied(game, bounds, slack, starts, grows):
     """Which choices keep the lower bounds of their pairs in one step, but for the slack, as far as these are reached.
 
     The policy's choices do.  Where the return is −∞ all do, where it is +∞ no others.  Choices are followed from some
-    pairs on, and not at pairs that do not grow.  Returns whether each choice is one, the pairs that are reached, and
-    when plus 1, or 0; and the numbers of choices and entries.
+    pairs on, and not at pairs that do not grow.  Returns whether each choice is one, the pairs that are reached, which
+    of them each is plus 1, or 0; and the numbers of choices and entries.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
@@ -56,6 +56,12 @@ def tied(game, bounds, slack, starts, grows):
                     pair[pairs] = target[e]
                     pairs += 1
                     number[target[e]] = pairs
+    pairs = 0
+    for x in range(size):  # numbered side by side again
+        if number[x] > 0:
+            pair[pairs] = x
+            pairs += 1
+            number[x] = pairs
     return result, pair[:pairs].copy(), number, choices, entries
 
 

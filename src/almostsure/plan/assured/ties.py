@@ -122,7 +122,7 @@ class _Ties:
     def _spend_little(self, hurt: Floats) -> None:
         """Where every step costs the same: the least damage."""
         engine, size, play = self.engine, self.pairs.size, self.graph.ptr[:-1].copy()
-        order = engine.call(explore.components, self.graph, explore.room_for(size), False)
+        order = engine.call(explore.components, self.graph, explore.room_for(size), explore.NO_LAYERS)
         game = engine.game._replace(graph=self.graph, gain=hurt)
         ahead = np.zeros(size)
         bounds = engine.bounds._replace(low=ahead, high=ahead)
