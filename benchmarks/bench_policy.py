@@ -115,6 +115,12 @@ def build(case: Case, seed: int, file: str) -> None:
     print("{}")
 
 
+def keep(file: str, **arrays: np.ndarray) -> None:
+    """Write arrays into a file that has others; those that it had by these names are replaced."""
+    with np.load(file) as found:
+        np.savez(file, **(dict(found) | arrays))
+
+
 def ours(case: Case, file: str) -> None:
     """Solve some times over, the last of them measured: the first may compile."""
     from almostsure.plan.assured.layers import solve_layers
@@ -129,7 +135,7 @@ def ours(case: Case, file: str) -> None:
         layers = solve_layers(warm, minimal.of_choice, BUDGET, discount=case.discount, tolerance=TOLERANCE)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    np.savez(file, **found, of_choice=minimal.of_choice)
+    keep(file, of_choice=minimal.of_choice)
     np.save(file + ".bounds.npy", np.stack([layers.lower, layers.upper]))
     with np.errstate(invalid="ignore"):
         share = float(np.mean(np.abs(layers.lower + layers.upper) / 2 > TOLERANCE) - np.mean(np.isinf(layers.lower)))
