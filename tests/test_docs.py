@@ -198,12 +198,6 @@ def test_pictures_are_what_their_scripts_draw(script: Path) -> None:
     assert drawn == stored, f"run: python {relative(script)}"
 
 
-def test_the_page_of_benchmarks_is_made_of_their_results() -> None:
-    module = runpy.run_path(str(ROOT / "scripts" / "benchmarks_page.py"))
-    for file, made in ((module["PAGE"], module["page"]()), (module["APPENDIX"], module["appendix"]())):
-        assert file.read_text("utf-8") == made, "run: python scripts/benchmarks_page.py"
-
-
 def modules() -> list[str]:
     found = pkgutil.walk_packages(almostsure.__path__, "almostsure.")
     return ["almostsure", *(module.name for module in found)]
