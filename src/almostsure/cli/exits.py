@@ -31,6 +31,7 @@ from almostsure.errors import (
     Interrupted,
     LimitReached,
     MissingExtra,
+    ModelError,
     NoSafeAction,
     NotEnoughMemory,
     UnboundedReturn,
@@ -55,7 +56,9 @@ RIGHT_WORDS = {  # what people type who come from elsewhere
     "--horizon": "budget, solve, simulate and export have it; an episode is cut by --max-steps, of simulate",
     "--epsilon": "The probability of overspending is --risk",
 }
-DISCOUNT = "a discount below 1", "--discount below 1"  # in Python, and here
+DISCOUNT = "a discount below 1", "--discount below 1"  # in messages of the library, and here
+PARAMETERS = ", or name those that are to stay unknown with parameters="  # which no command has
+OPTION = re.compile(r"\b(damage|reward|cost|goal|scale|constants)=([^=\d])")
 FINDERS = {
     "budget": "finds the budget. To stop at one, use --cap",
     "suggest": "suggests one. The largest to look at is --most",
@@ -89,7 +92,8 @@ def run_to_exit(body: Callable[[], Any], arguments: list[str]) -> int:
     except BrokenPipeError:
         return _broken_pipe()
     except AlmostSureError as error:
-        return failure.tell(error, next(code for kinds, code in CODES if isinstance(error, kinds)))
+        code = next(code for kinds, code in CODES if isinstance(error, kinds))
+        return failure.tell(error, code, _as_typed(error))
     except MemoryError as error:
         return failure.tell(error, CANNOT, "this machine does not have enough memory.")
     except OSError as error:  # nobody foresaw it
@@ -114,7 +118,7 @@ class _Failure:
         """Say what went wrong: on standard error, or as a JSON object on standard output if that was asked for."""
         from almostsure.cli.output import clean_lines, console, emit
 
-        text = (message or str(error)).replace(*DISCOUNT)
+        text = message or str(error)
         if self.debug:
             import traceback
 
@@ -158,6 +162,16 @@ class _Failure:
         if self.command == "budget" and cap is not None:
             return f"{NOTHING} Minimal budgets up to {cap} were known by then: --cap {cap} asks for no more."
         return NOTHING
+
+
+def _as_typed(error: AlmostSureError) -> str:
+    """The message of the library, with its arguments named as they are typed here."""
+    message = str(error).replace(*DISCOUNT)
+    if not isinstance(error, ModelError):
+        return message
+    return OPTION.sub(
+        lambda found: f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}", message.replace(PARAMETERS, "")
+    )
 
 
 def _in_words(message: str) -> str:

@@ -68,8 +68,22 @@ def _model_option(*names: str, metavar: str, help: str) -> Any:
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel="The model")
 
 
-def probability(text: str) -> float:
-    """A number, also as a percentage: 5% is 0.05."""
+def budget_option(help: str) -> Any:
+    """``--budget``, or ``-b``."""
+    return typer.Option("--budget", "-b", metavar="Δ", help=help)
+
+
+def output_option(help: str) -> Any:
+    """``--output``, or ``-o``: a file or a folder to write."""
+    return typer.Option("--output", "-o", help=help)
+
+
+def probability_option(help: str) -> Any:
+    """A probability, also as a percentage: 5% is 0.05."""
+    return typer.Option(metavar="P", help=help, parser=_probability)
+
+
+def _probability(text: str) -> float:
     said = str(text).strip()
     try:
         return float(Fraction(said[:-1].strip()) / 100) if said.endswith("%") else float(said)
@@ -117,12 +131,9 @@ Constants = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", rich_help_panel="Output")]
 Budget = Annotated[
     int | None,
-    typer.Option(
-        "--budget",
-        "-b",
-        metavar="Δ",
-        help="The budget: no episode takes more damage than this. By default the first, among the least safe one "
-        "and the next ten, after which more hardly pays.",
+    budget_option(
+        "The budget: no episode takes more damage than this. By default the first, among the least safe one "
+        "and the next ten, after which more hardly pays."
     ),
 ]
 Limit = Annotated[
@@ -130,11 +141,7 @@ Limit = Annotated[
 ]
 Risk = Annotated[
     float | None,
-    typer.Option(
-        metavar="P",
-        help="With --budget: the probability with which more damage is tolerated, such as 0.05 or 5%.",
-        parser=probability,
-    ),
+    probability_option("With --budget: the probability with which more damage is tolerated, such as 0.05 or 5%."),
 ]
 Horizon = Annotated[
     int | None, typer.Option(metavar="T", help="Count only so many steps, for the damage and for the return.")
@@ -162,10 +169,12 @@ def discount_option(discount: float) -> str:
 # ---------------------------------------------------------------------- outputs
 
 
-def save_figure(figure: Any, path: Path) -> None:
-    """All of a picture, or nothing."""
+def save_picture(result: Any, path: Path | None) -> None:
+    """The picture of a result, all of it or nothing, if it was asked for."""
+    if path is None:
+        return
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix.lower().removeprefix("."))
+    result.plot().figure.savefig(buffer, format=path.suffix.lower().removeprefix("."))
     with atomic_write(path) as file:
         file.write(buffer.getvalue())
 

@@ -99,12 +99,13 @@ def next_step(*commands: str, note: str = "") -> None:
 
 
 def facts(rows: Sequence[tuple[str, object]]) -> None:
-    """Pairs of a word and what is to be said about it, aligned."""
+    """Pairs of a word and what is to be said about it, aligned; without those of which nothing is to be said, None."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row(Text(clean(name)), value if isinstance(value, Text) else Text(clean_lines(value)))
+        if value is not None:
+            grid.add_row(Text(clean(name)), value if isinstance(value, Text) else Text(clean_lines(value)))
     console().print(grid)
 
 

@@ -37,9 +37,7 @@ OWN = "gym:almostsure/"  # environments of this package, which know their models
 MOST_OFFERED = 200  # completions of a state's name
 NOBODY = "almostsure_has_no_such_name"  # in place of a damage, to be told which names there are
 LONGEST_NUMBER = 18  # digits; no model has more states
-PARAMETERS = ", or name those that are to stay unknown with parameters="  # which no command has
 COMMENT = re.compile(r"//.*")  # in a PRISM program
-OPTION = re.compile(r"\b(damage|reward|cost|goal|scale|constants)=([^=\d])")  # in messages of the library
 
 
 @dataclass
@@ -66,11 +64,7 @@ class Task:
         self.require()
         if self.name.startswith(OWN):
             import_module("almostsure.gym")  # which registers them
-        try:
-            return self._play() if self.is_played else as_model(self.name, **self.options)
-        except ModelError as error:
-            error.args = (as_typed(str(error)),)
-            raise
+        return self._play() if self.is_played else as_model(self.name, **self.options)
 
     def _play(self) -> MDP:
         from almostsure.learn import explore
@@ -120,9 +114,9 @@ class Task:
         except UnknownName as error:
             if error.name == NOBODY:
                 return f" {str(error).removeprefix(f'unknown damage {NOBODY!r}.').strip()}"
-            why = as_typed(str(error))
+            why = str(error)
         except AlmostSureError as error:  # a constant without a value, or no Storm
-            why = as_typed(str(error)).split("\n", 1)[0]
+            why = str(error).split("\n", 1)[0]
         return f" {_names_in(self.name)} {why.removeprefix(f'{self.name}: ')}"
 
     @property
@@ -140,9 +134,9 @@ class Task:
         emit(self.command, described(self.name, self.mdp), **results)
 
     @property
-    def basis(self) -> list[tuple[str, object]]:
-        """What a learned model rests on, as a row of facts; no row for others."""
-        return [("model", self.mdp.origin.learned)] if self.mdp.origin.learned else []
+    def basis(self) -> tuple[str, object]:
+        """What a learned model rests on, as a row of facts; nothing for others."""
+        return "model", self.mdp.origin.learned or None
 
     @property
     def title(self) -> str:
@@ -199,12 +193,6 @@ def _require_file(name: str) -> None:
     like = nearest(name, complete_file(f"{folder}/" if folder else "", MODELS))
     hint = "" if like is None else f" Did you mean {like!r}?"
     raise FileError(f"cannot read {name!r}: there is no such file.{hint}", path=name)
-
-
-def as_typed(message: str) -> str:
-    """A message of the library, with its options named as they are typed here."""
-    message = message.replace(PARAMETERS, "")
-    return OPTION.sub(lambda found: f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}", message)
 
 
 # ---------------------------------------------------------------------- states and actions

@@ -29,9 +29,7 @@ def budget(
     *,
     cap: opt.Cap = None,
     horizon: opt.Horizon = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Save the budgets with their certificate (.safetensors).")
-    ] = None,
+    output: Annotated[Path | None, opt.output_option("Save the budgets with their certificate (.safetensors).")] = None,
 ) -> None:
     """Find the minimal budget of every state, exact and certified."""
     check_output(output, *TENSORS)
@@ -70,8 +68,7 @@ def _within(task: Task, horizon: int, cap: int | None, output: Path | None) -> N
     else:
         heading(task.title)
         shown = "no finite budget suffices" if least == INFINITE else f"needs a budget of {least:,}"
-        saved = [("saved", output)] if output is not None else []
-        facts([("the start", f"{shown} for {horizon:,} steps"), *task.basis, *saved])
+        facts([("the start", f"{shown} for {horizon:,} steps"), task.basis, ("saved", output)])
         for state in task.mdp.initial_states[:1].tolist():
             for line in found.explain(int(state)).splitlines()[: STEPS + 1]:
                 say(clean(line))
@@ -117,8 +114,8 @@ def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> Non
         [
             ("the start", _needs_at_start(minimal)),
             ("certificate", f"verified, by a checker that shares no code with the {minimal.engine}"),
-            *task.basis,
-            *([("saved", output)] if output is not None else []),
+            task.basis,
+            ("saved", output),
         ]
     )
     heading("States that are safe with a budget of Δ")

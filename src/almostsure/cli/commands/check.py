@@ -20,8 +20,8 @@ from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.options import check_output, complete_result, word
 from almostsure.cli.output import emit, facts, heading, next_step, say
-from almostsure.cli.task import Task, about_model, as_typed
-from almostsure.errors import AlmostSureError, ArgumentError, ModelError, NotEnoughMemory
+from almostsure.cli.task import Task, about_model
+from almostsure.errors import AlmostSureError, ArgumentError, NotEnoughMemory
 from almostsure.files import UMB
 
 PROVED = {  # by what a file promises
@@ -85,10 +85,7 @@ def export(
     output: Annotated[Path, typer.Argument(help="A C header (.h) or a Python module (.py).", metavar="OUTPUT")],
     *,
     budget: Annotated[
-        int | None,
-        typer.Option(
-            "--budget", "-b", metavar="Δ", help="The largest remaining budget that it is for; by default any."
-        ),
+        int | None, opt.budget_option("The largest remaining budget that it is for; by default any.")
     ] = None,
     risk: opt.Risk = None,
     horizon: opt.Horizon = None,
@@ -106,7 +103,7 @@ def export(
         return
     heading(f"{task.title} → {' and '.join(map(str, files))}")
     say("Comments in the file explain how to call it. It refuses everything where no action is safe.")
-    facts(task.basis)
+    facts([task.basis])
     if risk is not None:
         next_step(f"almostsure solve {task.arguments} --budget {budget} --risk {risk:g}")
         return
@@ -172,7 +169,7 @@ def _relayed(kind: str, message: str) -> Exception:
     known = getattr(known_errors, kind, None)
     if isinstance(known, type) and issubclass(known, AlmostSureError):
         error = known.__new__(known)
-        Exception.__init__(error, as_typed(message) if issubclass(known, ModelError) else message)
+        Exception.__init__(error, message)
         return error
     if kind == "MemoryError":
         return MemoryError(message)
@@ -197,17 +194,17 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
     if not good:
         say(answer["reason"], style="red")
     trusted, model = answer["trusted"], answer["model"]
-    reader = "Storm" if trusted["storm"] else f"the module {task.module}" if task.module else ""
+    reader = "Storm" if trusted["storm"] else f"the module {task.module}" if task.module else None
     promise, claims = _claims(answer)
     facts(
         [
             ("model", f"{model['name']}, {model['states']:,} states, fingerprint {model['fingerprint'][:16]}"),
-            *([("", model["learned"])] if model["learned"] else []),
+            ("", model["learned"]),
             ("claims", claims),
             ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
-            *(
-                [("", f"and {reader}, which read {model['name']}: the certificate is about the model that it made")]
-                * bool(reader)
+            (
+                "",
+                reader and f"and {reader}, which read {model['name']}: the certificate is about the model that it made",
             ),
         ]
     )

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, route_look, visited
 from almostsure.cli.options import check_output
@@ -37,7 +35,7 @@ class Promise:
 
 def demo(
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML report to write.")] = REPORT,
+    output: Annotated[Path, opt.output_option("The HTML report to write.")] = REPORT,
     json: opt.Json = False,
 ) -> None:
     """Show what this is about: one map, three kinds of constraint, and a report to look at."""

@@ -12,7 +12,7 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
-from almostsure.cli.options import check_output, save_figure, word
+from almostsure.cli.options import check_output, save_picture, word
 from almostsure.cli.output import described, emit, facts, heading, need, needs, next_step, say, table
 from almostsure.cli.task import Task, about_model, budget_of
 from almostsure.errors import ArgumentError, Interrupted
@@ -31,30 +31,18 @@ def learn(
     task: Task,
     *,
     mu: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P",
-            help="No outcome is rarer than this; by default, what the model says.",
-            parser=opt.probability,
-        ),
+        float | None, opt.probability_option("No outcome is rarer than this; by default, what the model says.")
     ] = None,
-    delta: Annotated[
-        float,
-        typer.Option(metavar="P", help="Acceptable probability that the statement is wrong.", parser=opt.probability),
-    ] = 0.05,
+    delta: Annotated[float, opt.probability_option("Acceptable probability that the statement is wrong.")] = 0.05,
     budget: Annotated[
-        int | None,
-        typer.Option(
-            "--budget", "-b", metavar="Δ", help="Learn only what a shield for this budget needs; by default everything."
-        ),
+        int | None, opt.budget_option("Learn only what a shield for this budget needs; by default everything.")
     ] = None,
     seed: opt.Seed = 0,
     checkpoint: Annotated[
         Path | None, typer.Option(help="File that keeps the progress; the same command continues from there.")
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Save the counted model (.umb), and its minimal budget beside it."),
+        Path | None, opt.output_option("Save the counted model (.umb), and its minimal budget beside it.")
     ] = None,
 ) -> None:
     """Learn minimal budgets from samples of a model, or from a log, with a confidence statement.
@@ -104,7 +92,7 @@ def compare(
     ] = None,
     steps: Annotated[int, typer.Option(metavar="N", help="Environment steps of each run.")] = 20_000,
     seeds: Annotated[int, typer.Option(metavar="N", help="Runs of each learner.")] = 3,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the rows (.csv).")] = None,
+    output: Annotated[Path | None, opt.output_option("Save the rows (.csv).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Save the learning curves (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Train learners on the model, and compare how safe and how good they are."""
@@ -121,8 +109,7 @@ def compare(
         ) from None
     if output is not None:
         result.to_csv(output)
-    if plot is not None:
-        save_figure(result.plot().figure, plot)
+    save_picture(result, plot)
     if task.json:
         bounds = {"random_return": result.random, "assured_return": result.optimum}
         task.emit(
@@ -186,7 +173,7 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
             ("samples", f"{learned.samples:,}, {learned.samples / paper:.0%} of the paper's sample bound ({paper:,})"),
             ("known choices", f"{known:,} of {choices:,}{rest}"),
             ("the start", f"{_start_needs(learned)}{truth}"),
-            *([("saved", f"{files[0]} and {files[1]}")] if files is not None else []),
+            ("saved", files and f"{files[0]} and {files[1]}"),
         ]
     )
     if files is not None:

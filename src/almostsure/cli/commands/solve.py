@@ -42,7 +42,7 @@ def solve(
     tolerance: Annotated[
         float, typer.Option(metavar="W", help="Width that the proved bounds of the return may have.")
     ] = 1e-8,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the policy (.safetensors).")] = None,
+    output: Annotated[Path | None, opt.output_option("Save the policy (.safetensors).")] = None,
 ) -> None:
     """Find the best return under a constraint on damage, with proved bounds and the policy that attains it."""
     from almostsure.policy import worst_damage
@@ -203,16 +203,16 @@ def _show_solution(
     facts(
         [
             ("best return", _best_return(solution)),
-            *([("mean damage", number(result.expected_damage))] if result is not None else []),
-            *_discounted(solution),
+            ("mean damage", result and number(result.expected_damage)),
+            ("discounted", _discounted(solution)),
             ("worst damage", number(worst)),
-            *([(f"P(damage > {budget})", percent(overspends))] if overspends is not None else []),
-            *([("mean length", f"{number(result.expected_length)} steps")] if result is not None else []),
-            *([("ends", percent(result.ends))] if result is not None else []),
-            *([("reaches the goal", percent(arrives))] if arrives is not None else []),
+            (f"P(damage > {budget})", None if overspends is None else percent(overspends)),
+            ("mean length", result and f"{number(result.expected_length)} steps"),
+            ("ends", result and percent(result.ends)),
+            ("reaches the goal", None if arrives is None else percent(arrives)),
             ("policy", _kind(policy)),
-            *task.basis,
-            *([("saved", output)] if output is not None else []),
+            task.basis,
+            ("saved", output),
         ]
     )
     if isinstance(constraint, AlmostSure) and np.isfinite(solution.curve).any():
@@ -233,13 +233,11 @@ def _next_steps(task: Task, solution: Solution, output: Path | None) -> list[str
     return [simulate] if horizon else [simulate, f"almostsure report {task.arguments} {asked}{discount}"]
 
 
-def _discounted(solution: Solution) -> list[tuple[str, object]]:
+def _discounted(solution: Solution) -> str | None:
     """What counts against a limit of the average, where that is not the mean damage."""
     if solution.discount == 1 or not isinstance(solution.constraint, Expected):
-        return []
-    return [
-        ("discounted", f"{number(solution.used)} of {solution.constraint.limit:g} damage, which is what is limited")
-    ]
+        return None
+    return f"{number(solution.used)} of {solution.constraint.limit:g} damage, which is what is limited"
 
 
 def _kind(policy: Policy) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from almostsure.cli import options as opt
-from almostsure.cli.options import check_output, discount_option, save_figure
+from almostsure.cli.options import check_output, discount_option, save_picture
 from almostsure.cli.output import bar, budget_column, facts, heading, next_step, say, table
 from almostsure.cli.task import Task, about_model, budget_of, least_budget
 from almostsure.wording import number, percent
@@ -35,8 +35,7 @@ def suggest(
     check_output(plot, *opt.PICTURES)
     least_budget(task)
     found = suggest_budget(task.mdp, most=most)
-    if plot is not None:
-        save_figure(found.plot().figure, plot)
+    save_picture(found, plot)
     if task.json:
         task.emit(
             least=found.least, budget=found.budget, pays_until=found.pays_until, limit=found.limit, curve=found.curve,
@@ -63,8 +62,7 @@ def frontier(
 
     check_output(plot, *opt.PICTURES)
     found = find_frontier(task.mdp, budget_of(task, budget, discount=discount), discount=discount)
-    if plot is not None:
-        save_figure(found.plot().figure, plot)
+    save_picture(found, plot)
     if task.json:
         curves = ("budgets", "assured", "limits", "expected", "risks", "chance")
         task.emit(budget=found.budget, discount=discount, **{name: getattr(found, name) for name in curves}, plot=plot)
