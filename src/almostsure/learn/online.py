@@ -32,8 +32,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
-from collections.abc import Mapping
 from os import PathLike
 from typing import Any, NoReturn, Self, final
 
@@ -44,15 +42,16 @@ from almostsure.arguments import as_python, check_budget, count, names_right_wor
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
-from almostsure.errors import ArgumentError, ModelError, ModelMismatch
+from almostsure.errors import ArgumentError, ModelError
 from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.learn.bounds import Confidence, delta_bought, unit
-from almostsure.learn.counts import ARRAYS, UNKNOWN, Counts, Unknown
+from almostsure.learn.counts import UNKNOWN, Counts, Unknown
 from almostsure.learn.evidence import check_mu
 from almostsure.learn.ledger import Ledger, Surprise, Violation
 from almostsure.learn.sampling.crew import uninterrupted
 from almostsure.learn.sampling.env_sampler import is_environment, space_of_env
 from almostsure.learn.sampling.samplers import as_sampler
+from almostsure.learn.watched import WATCHED, Watched
 from almostsure.model.arrays import Bools
 from almostsure.model.build.given import Actions, Initial
 from almostsure.model.build.validate import MAX_DAMAGE
@@ -64,7 +63,7 @@ from almostsure.shield.shield import Shield
 from almostsure.shield.table import SparseTable, Table, table_of
 
 KIND = "learning shield"
-FILED = (*ARRAYS, "ended", "began", "surprises", "violations", "sums")
+FILED = (*WATCHED, "surprises", "violations", "sums")
 ALONE = (
     "an OnlineShield learns in one process: a copy in another one would learn for itself, and all of it would be lost. "
     "Run the environments in this process (DummyVecEnv, SyncVectorEnv), or give workers a shield that has learned: "
@@ -137,24 +136,14 @@ class OnlineShield:
         self.needed = count("needed", needed)
         self.ledger = Ledger()
         self._process = os.getpid()
-        self._states = self.space.choice_states()
+        self._watched = Watched(self.counts)
+        self._states = self._watched.states
         self._index: dict[tuple[Any, Any], int] = {}  # choices by (state, action)
-        self._ended: set[int] = set()  # states in which an episode was seen to end …
-        self._passed: set[int] = set()  # … and in which one went on
-        self._began: Counter[int] = Counter()  # states in which runs began
         if known is not None:
-            self._learn(known)
+            self._watched.learn(known)
         self._growing: GrowingBudget | None = None  # None: a choice became known, so budgets may have fallen
         self._table: Table | None = None
         self._asked = 0  # look-ups since the last change
-
-    def _learn(self, known: Counts) -> None:
-        if not isinstance(known, Counts):
-            raise ArgumentError(f"known must be counts; got {type(known).__name__}")
-        if known.space != self.space:
-            raise ModelMismatch("the counts belong to other states and actions than those given.")
-        self.counts.restore(known.to_arrays())
-        self._passed = self._left_states()
 
     def __reduce__(self) -> NoReturn:
         raise ArgumentError(ALONE)
@@ -169,11 +158,11 @@ class OnlineShield:
         self._check_process()
         remaining = check_budget(budget)
         if np.ndim(state) == 0:
-            self._began[self.space.state(state)] += 1
+            self._watched.begin([self.space.state(state)])
             self.allowed(state, remaining)
             return self.space.state(state), remaining
         states = whole_array("states", state).astype(np.int64)
-        self._began.update(self.space.state(int(s)) for s in states.ravel())
+        self._watched.begin(self.space.state(int(s)) for s in states.ravel())
         self.mask(states, remaining)
         return states, np.full(states.shape, remaining, np.int64)
 
@@ -236,7 +225,7 @@ class OnlineShield:
             self._now()  # values to raise from
         source = int(self._states[choice])
         if target != source or loss:  # to stay there unhurt is what an end does too
-            self._pass(source)
+            self._watched.go_on(source)
         self.ledger.steps += 1
         is_new = not self.counts.has_seen(choice, target, loss)
         if is_new:
@@ -294,45 +283,20 @@ class OnlineShield:
         ModelError
             If another episode went on from there.
         """
-        s = self.space.state(state)
-        if s in self._ended or s == self.space.end:
-            return
-        if s in self._passed:
-            self._both(s)
-        self._ended.add(s)
-        for choice in self.space.choices(s):
-            self.counts.see(choice, s, 0, 0.0, times=self.needed)
-        self._now_known()
-
-    def _pass(self, state: int) -> None:
-        if state in self._ended:
-            self._both(state)
-        self._passed.add(state)
-
-    def _both(self, state: int) -> NoReturn:
-        raise ModelError(
-            f"one episode ended in {self.space.describe_state(state)}, and another went on from there. Give the "
-            "OnlineShield the environment itself, or num_states and actions: then it has a state for the end.",
-            state=state,
-        )
+        if self._watched.end(self.space.state(state), self.needed):
+            self._now_known()
 
     def _surprise(self, choice: int, target: int, loss: int) -> None:
+        """Raise what must be raised, and note how many states that is."""
         state, action = int(self._states[choice]), int(self.space.choice_action[choice])
-        raised = self._raise(state, action, target, loss)
-        self.ledger.note(Surprise(self.ledger.steps, state, action, target, loss, raised))
-
-    def _raise(self, state: int, action: int, target: int, loss: int) -> int:
-        """Raise what must be raised; returns how many states it is."""
-        seen = int(self.counts.samples[self._choice(state, action)])
-        if self.unknown == "refuse" and seen <= self.needed:
+        raised, seen = 0, int(self.counts.samples[choice])
+        if self.unknown == "refuse" and seen <= self.needed:  # refused until this moment
             if seen == self.needed:
                 self._now_known()
-            return 0  # not known yet, or not before now: refused until this moment
-        if self._growing is None:
-            return 0  # solved anew when somebody asks
-        raised = self._growing.add(state, action, target, loss)
-        self._table, self._asked = None, 0
-        return len(raised)
+        elif self._growing is not None:  # else solved anew when somebody asks
+            raised = len(self._growing.add(state, action, target, loss))
+            self._table, self._asked = None, 0
+        self.ledger.note(Surprise(self.ledger.steps, state, action, target, loss, raised))
 
     def _now_known(self) -> None:
         if self.unknown == "refuse":
@@ -435,15 +399,9 @@ class OnlineShield:
 
     @property
     def starts(self) -> dict[int, float]:
-        """Where episodes start, and how probable that is: as the space says, or else as was seen; {} if nothing was.
-
-        A space that says that all states are equally probable says that nobody knows.
-        """
+        """Where episodes start, and how probable that is: as the space says, or else as was seen; {} if nothing was."""
         self._check_process()
-        number = self.space.initial_states.size
-        if number == 1 or number < self.space.num_observed or np.ptp(self.space.initial_probabilities) > 0:
-            return self.space.starts
-        return {state: times / self._began.total() for state, times in sorted(self._began.items())}
+        return self._watched.starts
 
     def freeze(self) -> Shield:
         """A shield of what is known by now, that learns no more: to be handed on, saved or exported.
@@ -476,9 +434,7 @@ class OnlineShield:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all that was seen, and the ledger, to a safetensors file, atomically."""
-        ended = np.array(sorted(self._ended), np.int64)
-        began = np.array(sorted(self._began.items()), np.int64).reshape(-1, 2)
-        arrays = {**self.counts.to_arrays(), "ended": ended, "began": began, **self.ledger.to_arrays()}
+        arrays = {**self._watched.to_arrays(), **self.ledger.to_arrays()}
         strings = {"unknown": self.unknown, "needed": str(self.needed), "steps": str(self.ledger.steps)}
         save_tensors(path, kind=KIND, model=self.space.fingerprint, arrays=arrays, strings=strings)
 
@@ -489,29 +445,12 @@ class OnlineShield:
         arrays, strings = load_tensors(path, kind=KIND, model=space.space.fingerprint)
         with must_hold(path, "an online shield of this space"):
             result = cls(space, unknown=strings["unknown"], needed=int(strings["needed"]))  # type: ignore[arg-type]
-            result._restore(arrays, int(strings["steps"]))
+            if set(arrays) != set(FILED):
+                raise ValueError(f"it must hold {', '.join(FILED)}; got {sorted(arrays)}")
+            result._watched.restore(arrays)
+            entries = (arrays[name] for name in ("surprises", "violations", "sums"))
+            result.ledger = Ledger.from_arrays(int(strings["steps"]), *entries)
         return result
-
-    def _left_states(self) -> set[int]:
-        """The states in which something was seen to happen, so that no episode can have ended there."""
-        leaves = (self.counts.next_state != self._states[self.counts.choice]) | (self.counts.damage > 0)
-        return set(self._states[self.counts.choice[leaves]].tolist())
-
-    def _restore(self, arrays: Mapping[str, Any], steps: int) -> None:
-        if set(arrays) != set(FILED):
-            raise ValueError(f"it must hold {', '.join(FILED)}; got {sorted(arrays)}")
-        self.counts.restore(arrays)
-        ended = arrays["ended"]
-        if ended.dtype.kind != "i" or ended.ndim != 1:
-            raise ValueError("ended must hold states")
-        self._ended = {self.space.state(state) for state in ended.tolist()}
-        self._passed = self._left_states()
-        began = arrays["began"]
-        whole = began.dtype.kind == "i" and began.ndim == 2 and began.shape[1] == 2
-        if not whole or (began[:, 1] < 1).any() or (began[:, 0] >= self.space.num_observed).any():
-            raise ValueError("began must hold states, and how often runs began there")
-        self._began = Counter({self.space.state(state): times for state, times in began.tolist()})
-        self.ledger = Ledger.from_arrays(steps, arrays["surprises"], arrays["violations"], arrays["sums"])
 
 
 def _no_counts(
