@@ -30,8 +30,7 @@ def best(run: Callable[[], object], repeat: int = 5) -> float:
 
 def peer(shield: Shield) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     mdp = shield.mdp
-    table = np.full((mdp.num_states, mdp.num_actions), asure.INFINITE, np.int32)
-    table[mdp.choice_states(), mdp.choice_action] = shield.minimal.of_choice
+    table = mdp.by_action(shield.minimal.of_choice, asure.INFINITE)
 
     def mask(states: np.ndarray, remaining: np.ndarray) -> np.ndarray:
         result = table[states] <= remaining[..., None]

@@ -28,6 +28,25 @@ def test_actions_of_each_state(actions):
     assert space.num_actions == 3
 
 
+def test_the_choices_of_many_states_and_actions():
+    space = Space.from_actions(3, [[1], [2, 0], [0, 1, 2]])
+    states, actions = np.repeat(np.arange(-1, 4), 5), np.tile(np.arange(-1, 4), 5)
+    expected = [-1] * 5 + [-1, -1, 0, -1, -1] + [-1, 1, -1, 2, -1] + [-1, 3, 4, 5, -1] + [-1] * 5
+    assert space.find_choices(states, actions).tolist() == expected
+    assert space.find_choices(states[:0], actions[:0]).size == 0
+
+
+def test_what_belongs_to_choices_as_a_table():
+    space = Space.from_actions(2, [[1], [2, 0]])
+    assert space.by_action(np.array([5, 6, 7]), -1).tolist() == [[-1, 5, -1], [6, -1, 7]]
+    layers = space.by_action(np.array([[True, False, True], [False, True, False]]), False)
+    assert layers.dtype == np.bool_
+    assert layers.tolist() == [
+        [[False, True, False], [False, False, True]],
+        [[False, False, False], [True, False, False]],
+    ]
+
+
 def test_end_and_unknown_come_last_in_this_order():
     space = Space.from_actions(3, 2, end=True).with_unknown()
     assert (space.num_states, space.num_observed, space.end, space.unknown) == (5, 3, 3, 4)

@@ -270,8 +270,7 @@ def test_masks_of_names(shield: Shield) -> None:
 
 def test_choices_have_empty_states_where_masks_raise(shield: Shield) -> None:
     mdp = shield.mdp
-    table = np.zeros((mdp.num_states, mdp.num_actions), bool)
-    table[mdp.choice_states(), mdp.choice_action] = shield.choices(1)
+    table = mdp.by_action(shield.choices(1), otherwise=False)
     enough = shield.minimal.of_state <= 1
     assert not enough.all()
     assert np.array_equal(table.any(axis=1), enough)

@@ -229,13 +229,12 @@ def _numbers(mdp: MDP, state: Any, action: Any, after: Any, damage: Any) -> npt.
 
 def _may_be_played(mdp: MDP, guard: Guard, rows: _Rows) -> Bools:
     """Which outcomes belong to choices that the guard allows with some budget, in states where episodes go on."""
-    may = np.zeros((mdp.num_states, mdp.num_actions), np.bool_)
     if isinstance(guard, Shield):
         allowed: Bools = guard.minimal.of_choice < INFINITE
     else:  # all of which something is known
         unknown = mdp.num_states if mdp.unknown is None else mdp.unknown
         allowed = np.maximum.reduceat(mdp.successor, mdp.outcome_ptr[:-1].astype(np.int64)) < unknown
-    may[mdp.choice_states(), mdp.choice_action] = allowed
+    may = mdp.by_action(allowed, False)
     may[mdp.is_terminal()] = False
     played: Bools = may[rows.state, rows.action]
     return played

@@ -19,10 +19,22 @@ from functools import partial
 from typing import Any, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
 from almostsure.arguments import one_of, whole
 from almostsure.errors import ArgumentError, Blame, ModelError, UnknownName
-from almostsure.model.arrays import Bools, Floats, Ints, action_dtype, digest, frozen, index_dtype, owners, ptr_of
+from almostsure.model.arrays import (
+    Bools,
+    Floats,
+    Ints,
+    action_dtype,
+    digest,
+    frozen,
+    index_dtype,
+    owners,
+    ptr_of,
+    spans,
+)
 from almostsure.model.build.given import Actions, Initial, action_rows, initial_distribution, positive
 from almostsure.model.build.validate import check_choices, check_initial
 from almostsure.model.labels import Labels, read_labels, with_more_states
@@ -302,6 +314,25 @@ class Space:
             error.args = (f"action {name!r} is not available at {self.describe_state(s)}, which has: {names}.",)
             raise error
         return int(self.choice_ptr[s]) + at
+
+    def find_choices(self, states: Ints, actions: Ints) -> Ints:
+        """The index of the choice of each action at each state, [n]; −1 where there is no such state or action."""
+        known = np.flatnonzero((states >= 0) & (states < self.num_states))
+        choices, owner = spans(self.choice_ptr, states[known])
+        meant = self.choice_action[choices] == actions[known][owner]
+        result = np.full(states.size, -1, np.int64)
+        result[known[owner[meant]]] = choices[meant]
+        return result
+
+    def by_action(self, of_choice: npt.NDArray[Any], otherwise: Any) -> npt.NDArray[Any]:
+        """What belongs to each choice, [num_choices], as a table by state and action, [num_states, num_actions].
+
+        ``otherwise`` is what stands where a state does not have an action.  Further axes stay in front.
+        """
+        shape = (*of_choice.shape[:-1], self.num_states, self.num_actions)
+        table = np.full(shape, otherwise, of_choice.dtype)
+        table[..., self.choice_states(), self.choice_action] = of_choice
+        return table
 
     # ------------------------------------------------------------------ names
 

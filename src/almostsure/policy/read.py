@@ -155,15 +155,13 @@ def other_budget(own: int | None, played: int | None) -> str:
 
 def choices_of_actions(mdp: MDP, actions: Ints) -> npt.NDArray[Any]:
     """The choice of each action id, [layers, num_states]; −1 stays −1, and a terminal state's is its first."""
-    width, is_terminal = mdp.num_actions, mdp.is_terminal()
-    keys = mdp.choice_states().astype(np.int64) * width + mdp.choice_action
-    wanted = np.arange(mdp.num_states, dtype=np.int64) * width + actions
-    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    bad = ~is_terminal & (actions != -1) & ((actions < 0) | (actions >= width) | (keys[at] != wanted))
+    every, is_terminal = np.arange(mdp.num_states), mdp.is_terminal()
+    found = np.stack([mdp.find_choices(every, row) for row in actions])
+    bad = ~is_terminal & (actions != -1) & (found < 0)
     if bad.any():
         row, state = (int(x[0]) for x in np.nonzero(bad))
         _refuse_action(mdp, state, int(actions[row, state]), int(np.count_nonzero(bad.any(axis=0))) - 1)
-    choice = np.where(is_terminal, mdp.choice_ptr[:-1], np.where(actions == -1, -1, at))
+    choice = np.where(is_terminal, mdp.choice_ptr[:-1], found)
     return choice.astype(index_dtype(mdp.num_choices))
 
 

@@ -185,9 +185,7 @@ class Shield:
         >>> import almostsure as asure
         >>> mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 2], [1] * 3, [1, 0, 0], [1, 0, 2], terminal=[2])
         >>> shield = Shield(asure.minimal_budget(mdp))
-        >>> table = np.zeros((mdp.num_states, mdp.num_actions), bool)
-        >>> table[mdp.choice_states(), mdp.choice_action] = shield.choices(1)
-        >>> table
+        >>> mdp.by_action(shield.choices(1), otherwise=False)
         array([[False, False],
                [False, False],
                [ True, False]])

@@ -88,8 +88,7 @@ def shielded(shield: Shield) -> Regime:
 
 def one_step(mdp: MDP, budget: int) -> Regime:
     """What cannot take more than what remains in the very next step: the same mask that tabular learners have."""
-    allowed = np.zeros((budget + 2, mdp.num_states, mdp.num_actions), np.bool_)  # the last layer is of the overspent
-    allowed[:, mdp.choice_states(), mdp.choice_action] = one_step_mask(mdp, budget)
+    allowed = mdp.by_action(one_step_mask(mdp, budget), False)  # the last layer is of the overspent
 
     def mask(states: Ints, remaining: Ints) -> Bools:
         layer = np.where(remaining < 0, budget + 1, np.minimum(remaining, budget))
@@ -146,8 +145,7 @@ class Price:
 
 def _available(mdp: MDP) -> Mask:
     """The actions that the states have."""
-    has = np.zeros((mdp.num_states, mdp.num_actions), np.bool_)
-    has[mdp.choice_states(), mdp.choice_action] = True
+    has = mdp.by_action(np.ones(mdp.num_choices, np.bool_), False)
 
     def mask(states: Ints, remaining: Ints) -> Bools:
         available: Bools = has[states]

@@ -305,10 +305,8 @@ class Draws:
 
     def __init__(self, mdp: MDP) -> None:
         self.mdp, self.is_terminal = mdp, mdp.is_terminal()
-        self.has = np.zeros((mdp.num_states, mdp.num_actions), np.int8)
-        self.has[mdp.choice_states(), mdp.choice_action] = 1
-        self._choice = np.full((mdp.num_states, mdp.num_actions), -1, np.int64)
-        self._choice[mdp.choice_states(), mdp.choice_action] = np.arange(mdp.num_choices)
+        self._choice = mdp.by_action(np.arange(mdp.num_choices), -1)
+        self.has = (self._choice >= 0).astype(np.int8)
         ends = self.is_terminal
         self._choice[ends] = mdp.choice_ptr[:-1][ends, None]  # a start that is an end: any action leads nowhere
         # Within a choice probabilities add up to 1, so that choice c owns the interval c … c + 1 of one number line.

@@ -63,8 +63,7 @@ def named(name: str) -> Callable[..., Drawn]:
 
 def with_all_actions(mdp: MDP) -> MDP:
     """The model in which an action that a state does not have does what its first one does."""
-    has = np.zeros((mdp.num_states, mdp.num_actions), np.bool_)
-    has[mdp.choice_states(), mdp.choice_action] = True
+    has = mdp.by_action(np.ones(mdp.num_choices, np.bool_), False)
     missing, action = np.nonzero(~has & ~mdp.is_terminal()[:, None])
     if not missing.size:
         return mdp

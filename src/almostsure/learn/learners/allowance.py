@@ -183,12 +183,9 @@ def _matching(mdp: MDP, space: Space, is_terminal: Bools) -> npt.NDArray[np.int6
     A learned shield has the states that can be observed, the end and the unknown; a model may number its ends
     otherwise.
     """
-    width = max(mdp.num_actions, space.num_actions)
-    theirs = space.choice_states().astype(np.int64) * width + space.choice_action
-    owner = mdp.choice_states().astype(np.int64)
-    mine = owner * width + mdp.choice_action
-    at = np.minimum(np.searchsorted(theirs, mine), theirs.size - 1)
-    has, over = theirs[at] == mine, is_terminal[owner]
+    owner = mdp.choice_states()
+    at = space.find_choices(owner, mdp.choice_action)
+    has, over = at >= 0, is_terminal[owner]
     observed = owner < space.num_observed if space.end is not None or space.unknown is not None else has
     if not (over | (has & observed)).all():
         strange = int(np.flatnonzero(~(over | (has & observed)))[0])

@@ -72,11 +72,8 @@ class Seen:
         space = counts.space
         state, action = state_order[state], action_order[action]
         target = np.where(after == END, -1 if space.end is None else space.end, state_order[after])
-        width = max(space.num_actions, int(action.max()) + 1)
-        existing = space.choice_states().astype(np.int64) * width + space.choice_action
-        wanted = state * width + action
-        choice = np.minimum(np.searchsorted(existing, wanted), existing.size - 1)
-        strange = np.flatnonzero(existing[choice] != wanted)
+        choice = space.find_choices(state, action)
+        strange = np.flatnonzero(choice < 0)
         if strange.size:
             at, where = int(action[strange[0]]), int(state[strange[0]])
             has = ", ".join(space.action_name(one) for one in space.actions(where).tolist())

@@ -37,9 +37,10 @@ class Risked:
 
     def outcomes(self, of: MDP) -> Ints:
         """Which outcome of the other model ``of`` each outcome is, [mdp.num_outcomes]."""
-        inside, wanted = self.mdp, self.states[self.mdp.choice_states()].astype(np.int64)
-        keys = of.choice_states().astype(np.int64) * of.num_actions + of.choice_action
-        choices = np.searchsorted(keys, wanted * of.num_actions + inside.choice_action)
+        inside = self.mdp
+        owner = self.states[inside.choice_states()]
+        found = of.find_choices(owner, inside.choice_action)
+        choices = np.where(found < 0, of.choice_ptr[owner], found)  # where nothing happens, actions need not agree
         theirs = np.lexsort((of.reward, of.damage, of.successor, of.outcome_choices()))
         ours = np.lexsort((inside.reward, inside.damage, self.states[inside.successor], inside.outcome_choices()))
         result = np.empty(inside.num_outcomes, np.int64)

@@ -137,10 +137,6 @@ class RiskShield:
     def _outcomes(self) -> Outcomes:
         return Outcomes(self.mdp)
 
-    @cached_property
-    def _choices(self) -> Ints:
-        return self.mdp.choice_states().astype(np.int64) * self.mdp.num_actions + self.mdp.choice_action
-
     @property
     def carries(self) -> tuple[str, ...]:
         """What it carries beside the state."""
@@ -275,7 +271,7 @@ class RiskShield:
         state, remaining, risk, *steps = run
         if isinstance(next_state, np.ndarray) and next_state.ndim:
             left = remaining - self._outcomes.damages(state, action, next_state, damage)
-            choices = np.searchsorted(self._choices, state * self.mdp.num_actions + action)  # they exist: it happened
+            choices = self.mdp.find_choices(state, action)  # they exist: it happened
             before = self._steps(choices.size, *steps)
             after = self._after(choices, remaining, risk, next_state, left, before)
             return next_state, left, after, *(x - 1 for x in steps)
