@@ -10,9 +10,9 @@ from rich.text import Text
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.cli.output import clean, console, needs, say
-from almostsure.errors import NoSafeAction, PolicyError
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.show.draw import NOBODY, cells
+from almostsure.policy.play import likeliest_run
 
 if TYPE_CHECKING:
     from almostsure.policy.policy import Policy
@@ -23,7 +23,6 @@ PLAIN = -1  # no colour
 HURTS = "~123456789"
 TALLEST = 60  # rows of a map that are drawn
 INDENT = 2
-LONGEST = 400  # steps of a route
 
 Look = Callable[[int, str], tuple[str, int]]  # state (NOBODY for none) and map character → symbol and colour
 
@@ -123,8 +122,9 @@ def budgets_look(of_state: Ints) -> Look:
     return look
 
 
-def route_look(visited: set[int]) -> Look:
+def route_look(route: list[tuple[int, int, int]]) -> Look:
     """The terrain with a route: a dot in each of its cells, a cross where it hurts."""
+    visited = {state for state, _, _ in route}
 
     def look(state: int, symbol: str) -> tuple[str, int]:
         if state not in visited or symbol in "SG":
@@ -134,29 +134,8 @@ def route_look(visited: set[int]) -> Look:
     return look
 
 
-def likely_route(mdp: MDP, policy: Policy, budget: int | None) -> list[tuple[int, str, int]]:
-    """The steps (state, action, damage) of the likeliest actions and outcomes, until it ends, stops or repeats."""
-    state = int(mdp.initial_states[np.argmax(mdp.initial_probabilities)])
-    remaining = policy.budget if budget is None else budget
-    is_terminal, seen, steps = mdp.is_terminal(), set[tuple[int, int | None]](), list[tuple[int, str, int]]()
-    while not is_terminal[state] and (state, remaining) not in seen and len(steps) < LONGEST:
-        left = None if policy.block is None else policy.block.size - len(steps)  # steps of its horizon
-        if left is None:
-            seen.add((state, remaining))
-        elif left == 0:
-            break
-        try:
-            where = state, None if policy.is_stationary else remaining
-            action = int(np.argmax(policy.probabilities(*where, steps_left=left)))
-        except (NoSafeAction, PolicyError):  # it says nothing here, or may come to rest
-            break
-        likely = max(mdp.outcomes(state, action), key=lambda outcome: outcome.probability)
-        steps.append((state, mdp.action_name(action), likely.damage))
-        state, remaining = likely.next_state, None if remaining is None else remaining - likely.damage
-    steps.append((state, "", 0))
-    return steps
-
-
-def visited(mdp: MDP, policy: Policy, budget: int | None) -> set[int]:
-    """The states of that route."""
-    return {state for state, _, _ in likely_route(mdp, policy, budget)}
+def likely_route(policy: Policy, budget: int | None) -> list[tuple[int, int, int]]:
+    """The likeliest run of a policy from its likeliest start: see :func:`almostsure.policy.play.likeliest_run`."""
+    mdp = policy.mdp
+    start = int(mdp.initial_states[np.argmax(mdp.initial_probabilities)])
+    return likeliest_run(policy, start, policy.budget if budget is None else budget)

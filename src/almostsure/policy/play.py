@@ -1,4 +1,4 @@
-"""``Play``: one run of a policy, which remembers what the policy must remember."""
+"""``Play``: one run of a policy, which remembers what the policy must remember; and its likeliest run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from almostsure.arguments import check_budget
-from almostsure.errors import ArgumentError
+from almostsure.errors import ArgumentError, NoSafeAction, PolicyError
 from almostsure.model.mdp import Floats
 
 if TYPE_CHECKING:
     from almostsure.policy.policy import Policy
+
+LONGEST = 2_000  # steps of the likeliest run
 
 
 @final
@@ -44,6 +46,33 @@ class Play:
             self.remaining -= check_budget(damage, "damage")
         if self.steps_left is not None:
             self.steps_left -= 1
+
+
+def likeliest_run(policy: Policy, state: int, remaining: int | None) -> list[tuple[int, int, int]]:
+    """The steps (state, action, damage) of the likeliest actions and outcomes; last where they lead, with action −1.
+
+    It is over where an episode ends and where the policy rests, says nothing or repeats itself.  Outcomes that change
+    nothing are passed over if there are others: whoever waits for a slip goes where it leads.
+    """
+    mdp, seen, steps = policy.mdp, set[tuple[int, int | None]](), list[tuple[int, int, int]]()
+    is_terminal = mdp.is_terminal()
+    while not is_terminal[state] and (state, remaining) not in seen and len(steps) < LONGEST:
+        left = None if policy.block is None else policy.block.size - len(steps)  # steps of its horizon
+        if left is None:
+            seen.add((state, remaining))
+        elif left == 0:
+            break
+        try:
+            where = state, None if policy.is_stationary else remaining
+            action = int(np.argmax(policy.probabilities(*where, steps_left=left)))
+        except (NoSafeAction, PolicyError):  # it says nothing here, or may come to rest
+            break
+        outcomes = mdp.outcomes(state, action)
+        moves = [outcome for outcome in outcomes if outcome.next_state != state or outcome.damage]
+        likely = max(moves or outcomes, key=lambda outcome: outcome.probability)
+        steps.append((state, action, likely.damage))
+        state, remaining = likely.next_state, None if remaining is None else remaining - likely.damage
+    return [*steps, (state, -1, 0)]
 
 
 def draw(probabilities: Floats, rng: np.random.Generator | None) -> int:

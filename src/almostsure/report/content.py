@@ -18,7 +18,7 @@ from almostsure.plan.tradeoff.frontiers import Frontier
 from almostsure.report.episodes import distributions, recorded, visited_states
 from almostsure.report.frames import Album
 from almostsure.report.packing import number
-from almostsure.report.states import cut, described_states, highest, likeliest_run, shown_layers, state_data
+from almostsure.report.states import cut, described_states, highest, shown_layers, state_data
 from almostsure.report.study import Plan, Study
 from almostsure.report.views import view_data
 from almostsure.report.words import facts, has_rewards, headline, sentence, sentences
@@ -36,7 +36,7 @@ def content(study: Study, *, name: str, command: str, album: Album, figures: Seq
     """The whole content of a report."""
     mdp = study.mdp
     records = recorded(study, album)
-    described = described_states(study, [*likeliest_run(study), *visited_states(records)])
+    described = described_states(study, visited_states(records))
     layers = shown_layers(study)
     return {
         "name": cut(name),

@@ -16,6 +16,7 @@ from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.errors import CertificateError
 from almostsure.model.arrays import ptr_of
 from almostsure.model.mdp import MDP, Ints
+from almostsure.policy.play import likeliest_run
 from almostsure.report.packing import pack
 from almostsure.report.study import SAME, Study
 
@@ -24,7 +25,6 @@ MOST_LAYERS = 33  # remaining budgets for which policy and values are shown
 A_LEVEL = 6  # sampled states for each level of need
 MOST_LEVELS = 60
 MOST_CHOICES = 40_000  # of the states with details, in all
-LONGEST_RUN = 2_000  # steps of the likeliest run
 NAME_LENGTH = 200  # longer names are cut
 
 
@@ -50,11 +50,12 @@ def highest(study: Study) -> int:
 
 def described_states(study: Study, visited: Iterable[int]) -> Ints:
     """The states that carry details, ascending."""
-    mdp = study.mdp
+    mdp, policy = study.mdp, study.plans[0].policy
     if mdp.num_states <= ALL_STATES and mdp.num_choices <= MOST_CHOICES:
         return np.arange(mdp.num_states)
     chosen = dict.fromkeys(sum(sampled_levels(study.minimal), mdp.initial_states[:A_LEVEL].tolist()))
-    chosen |= dict.fromkeys(list(visited)[: ALL_STATES // 4])
+    route = [] if policy is None else likeliest_run(policy, int(mdp.initial_states[0]), study.budget)
+    chosen |= dict.fromkeys([*dict.fromkeys(state for state, _, _ in route), *visited][: ALL_STATES // 4])
     waiting = list(chosen)
     while waiting and len(chosen) < ALL_STATES:  # what witnesses lead to
         ahead = _step(study.minimal, waiting.pop(), None)[1]
@@ -64,25 +65,6 @@ def described_states(study: Study, visited: Iterable[int]) -> Ints:
     kept = np.array(list(chosen), np.int64)
     width = np.cumsum(np.diff(mdp.choice_ptr)[kept])
     return np.sort(kept[: max(1, int(np.searchsorted(width, MOST_CHOICES)))])
-
-
-def likeliest_run(study: Study) -> list[int]:
-    """The states that the assured policy passes from the start, always with its likeliest move; [] without one."""
-    mdp, found = study.mdp, None if study.ladder.solution is None else study.ladder.solution.layers
-    if found is None or study.budget > study.ladder.solved or study.least > study.budget:
-        return []
-    state, left, passed = int(mdp.initial_states[0]), study.budget, dict[tuple[int, int], None]()
-    while (state, left) not in passed and len(passed) < LONGEST_RUN:
-        passed[state, left] = None
-        choice = int(found.choice[left, state])
-        if choice < 0 or mdp.is_terminal()[state]:
-            break
-        begin, end = mdp.outcome_ptr[choice : choice + 2].tolist()
-        moves = (mdp.successor[begin:end] != state) | (mdp.damage[begin:end] > 0)  # waiting changes nothing
-        weight = mdp.probability[begin:end] * moves if moves.any() else mdp.probability[begin:end]
-        likeliest = begin + int(np.argmax(weight))
-        state, left = int(mdp.successor[likeliest]), left - int(mdp.damage[likeliest])
-    return list(dict.fromkeys(state for state, _ in passed))
 
 
 def sampled_levels(minimal: MinimalBudget) -> list[list[int]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from almostsure.cli import options as opt
-from almostsure.cli.maps import draw_maps, route_look, visited
+from almostsure.cli.maps import draw_maps, likely_route, route_look
 from almostsure.cli.options import check_output
 from almostsure.cli.output import console, described, emit, next_step, say, table
 from almostsure.files import HTML
@@ -26,7 +26,7 @@ class Promise:
     """One kind of constraint, solved and evaluated."""
 
     title: str
-    states: set[int]  # of its likeliest route
+    route: list[tuple[int, int, int]]  # the likeliest
     value: float
     mean_damage: float
     worst_damage: float
@@ -54,7 +54,7 @@ def demo(
         then = "almostsure budget quicksand"
         emit("demo", described(MODEL, mdp), budget=BUDGET, promises=rows, output=str(written), next=then)
         return
-    draw_maps(mdp, [(one.title, route_look(one.states)) for one in promises])
+    draw_maps(mdp, [(one.title, route_look(one.route)) for one in promises])
     _compare(promises)
     with console(stderr=True).status("writing the report …"):
         written = _report(mdp, output)
@@ -89,7 +89,7 @@ def _promises(mdp: MDP) -> list[Promise]:
         found.append(
             Promise(
                 title=title,
-                states=visited(mdp, solution.policy, solution.policy.budget),
+                route=likely_route(solution.policy, solution.policy.budget),
                 value=solution.value,
                 mean_damage=result.expected_damage,
                 worst_damage=worst_damage(mdp, solution.policy),

@@ -195,8 +195,8 @@ def _show_solution(
     budget = getattr(constraint, "budget", None)
     heading(f"{task.name}: {solution.promise}")
     mdp, policy = task.mdp, solution.policy
-    route = likely_route(mdp, policy, budget)
-    if not draw_maps(mdp, [("the likeliest route; × where it hurts", route_look({state for state, _, _ in route}))]):
+    route = likely_route(policy, budget)
+    if not draw_maps(mdp, [("the likeliest route; × where it hurts", route_look(route))]):
         _show_route(mdp, route)
     overspends = _overspends(constraint, result)
     arrives = None if result is None else _arrives(task, policy)
@@ -271,8 +271,9 @@ def _steps_option(policy: Policy) -> str:
     return "" if policy.horizon is None else f" --horizon {policy.horizon}"
 
 
-def _show_route(mdp: MDP, route: list[tuple[int, str, int]]) -> None:
-    shown = " → ".join(clean(f"{mdp.state_name(state)} ({action})") for state, action, _ in route[:8] if action)
+def _show_route(mdp: MDP, route: list[tuple[int, int, int]]) -> None:
+    steps = [f"{mdp.state_name(state)} ({mdp.action_name(action)})" for state, action, _ in route[:-1]]
+    shown = " → ".join(map(clean, steps[:8]))
     say(f"the likeliest route: {shown} → {'… → ' if len(route) > 9 else ''}{clean(mdp.state_name(route[-1][0]))}\n")
 
 
