@@ -68,17 +68,17 @@ def _model_option(*names: str, metavar: str, help: str) -> Any:
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel="The model")
 
 
-def budget_option(help: str) -> Any:
+def named_budget(help: str) -> Any:
     """``--budget``, or ``-b``."""
     return typer.Option("--budget", "-b", metavar="Δ", help=help)
 
 
-def output_option(help: str) -> Any:
+def named_output(help: str) -> Any:
     """``--output``, or ``-o``: a file or a folder to write."""
     return typer.Option("--output", "-o", help=help)
 
 
-def probability_option(help: str) -> Any:
+def named_probability(help: str) -> Any:
     """A probability, also as a percentage: 5% is 0.05."""
     return typer.Option(metavar="P", help=help, parser=_probability)
 
@@ -131,7 +131,7 @@ Constants = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", rich_help_panel="Output")]
 Budget = Annotated[
     int | None,
-    budget_option(
+    named_budget(
         "The budget: no episode takes more damage than this. By default the first, among the least safe one "
         "and the next ten, after which more hardly pays."
     ),
@@ -141,7 +141,7 @@ Limit = Annotated[
 ]
 Risk = Annotated[
     float | None,
-    probability_option("With --budget: the probability with which more damage is tolerated, such as 0.05 or 5%."),
+    named_probability("With --budget: the probability with which more damage is tolerated, such as 0.05 or 5%."),
 ]
 Horizon = Annotated[
     int | None, typer.Option(metavar="T", help="Count only so many steps, for the damage and for the return.")

@@ -35,7 +35,7 @@ def abstract(
         int | None, typer.Option(metavar="N", help="The length of the action sequences that are choices.")
     ] = None,
     cap: opt.Cap = None,
-    output: Annotated[Path | None, opt.output_option("Save the upper budgets (.safetensors).")] = None,
+    output: Annotated[Path | None, opt.named_output("Save the upper budgets (.safetensors).")] = None,
     picture: Annotated[
         Path | None, typer.Option(help="Write a page with a picture of two coordinates and a slider (.html).")
     ] = None,

@@ -29,7 +29,7 @@ def budget(
     *,
     cap: opt.Cap = None,
     horizon: opt.Horizon = None,
-    output: Annotated[Path | None, opt.output_option("Save the budgets with their certificate (.safetensors).")] = None,
+    output: Annotated[Path | None, opt.named_output("Save the budgets with their certificate (.safetensors).")] = None,
 ) -> None:
     """Find the minimal budget of every state, exact and certified."""
     check_output(output, *TENSORS)

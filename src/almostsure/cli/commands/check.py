@@ -85,7 +85,7 @@ def export(
     output: Annotated[Path, typer.Argument(help="A C header (.h) or a Python module (.py).", metavar="OUTPUT")],
     *,
     budget: Annotated[
-        int | None, opt.budget_option("The largest remaining budget that it is for; by default any.")
+        int | None, opt.named_budget("The largest remaining budget that it is for; by default any.")
     ] = None,
     risk: opt.Risk = None,
     horizon: opt.Horizon = None,

@@ -35,7 +35,7 @@ class Promise:
 
 def demo(
     *,
-    output: Annotated[Path, opt.output_option("The HTML report to write.")] = REPORT,
+    output: Annotated[Path, opt.named_output("The HTML report to write.")] = REPORT,
     json: opt.Json = False,
 ) -> None:
     """Show what this is about: one map, three kinds of constraint, and a report to look at."""

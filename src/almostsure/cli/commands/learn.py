@@ -31,18 +31,18 @@ def learn(
     task: Task,
     *,
     mu: Annotated[
-        float | None, opt.probability_option("No outcome is rarer than this; by default, what the model says.")
+        float | None, opt.named_probability("No outcome is rarer than this; by default, what the model says.")
     ] = None,
-    delta: Annotated[float, opt.probability_option("Acceptable probability that the statement is wrong.")] = 0.05,
+    delta: Annotated[float, opt.named_probability("Acceptable probability that the statement is wrong.")] = 0.05,
     budget: Annotated[
-        int | None, opt.budget_option("Learn only what a shield for this budget needs; by default everything.")
+        int | None, opt.named_budget("Learn only what a shield for this budget needs; by default everything.")
     ] = None,
     seed: opt.Seed = 0,
     checkpoint: Annotated[
         Path | None, typer.Option(help="File that keeps the progress; the same command continues from there.")
     ] = None,
     output: Annotated[
-        Path | None, opt.output_option("Save the counted model (.umb), and its minimal budget beside it.")
+        Path | None, opt.named_output("Save the counted model (.umb), and its minimal budget beside it.")
     ] = None,
 ) -> None:
     """Learn minimal budgets from samples of a model, or from a log, with a confidence statement.
@@ -92,7 +92,7 @@ def compare(
     ] = None,
     steps: Annotated[int, typer.Option(metavar="N", help="Environment steps of each run.")] = 20_000,
     seeds: Annotated[int, typer.Option(metavar="N", help="Runs of each learner.")] = 3,
-    output: Annotated[Path | None, opt.output_option("Save the rows (.csv).")] = None,
+    output: Annotated[Path | None, opt.named_output("Save the rows (.csv).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Save the learning curves (.png, .pdf, .svg).")] = None,
 ) -> None:
     """Train learners on the model, and compare how safe and how good they are."""

@@ -34,12 +34,12 @@ def report(
         typer.Option(metavar="C", help="Damage on average, of the policy to compare with; by default --budget."),
     ] = None,
     risk: Annotated[
-        float | None, opt.probability_option("P(damage > Δ), of the policy to compare with; by default 0.05.")
+        float | None, opt.named_probability("P(damage > Δ), of the policy to compare with; by default 0.05.")
     ] = None,
     discount: opt.Discount = 1.0,
     seed: opt.Seed = 0,
     time_limit: Annotated[float, typer.Option(metavar="S", help="Seconds that each part may take, estimated.")] = 20.0,
-    output: Annotated[Path, opt.output_option("The HTML file.")] = Path("almostsure-report.html"),
+    output: Annotated[Path, opt.named_output("The HTML file.")] = Path("almostsure-report.html"),
     show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
     """Write an interactive HTML report: one file, which opens offline."""
@@ -66,7 +66,7 @@ def report(
 def paper(
     task: Task,
     *,
-    output: Annotated[Path, opt.output_option("The folder for tables and figures.")] = FIGURES,
+    output: Annotated[Path, opt.named_output("The folder for tables and figures.")] = FIGURES,
     seed: opt.Seed = 0,
 ) -> None:
     """Check the paper claim by claim, and draw both experiments; or check the claims on a model of yours."""

@@ -42,7 +42,7 @@ def solve(
     tolerance: Annotated[
         float, typer.Option(metavar="W", help="Width that the proved bounds of the return may have.")
     ] = 1e-8,
-    output: Annotated[Path | None, opt.output_option("Save the policy (.safetensors).")] = None,
+    output: Annotated[Path | None, opt.named_output("Save the policy (.safetensors).")] = None,
 ) -> None:
     """Find the best return under a constraint on damage, with proved bounds and the policy that attains it."""
     from almostsure.policy import worst_damage
