@@ -71,7 +71,12 @@ def test_components_with_more_left_are_built_on_those_with_less(everywhere, comp
         starts = feasible_pairs(mdp, minimal.of_choice, BUDGET)
         if not starts.size:
             continue
-        engine = Engine(mdp, minimal.of_choice, BUDGET, starts if everywhere else starts[:1], 1.0)
+        if not everywhere:
+            found = Engine(mdp, minimal.of_choice, BUDGET, starts[:1], 1.0).graph
+            codes = found.remaining.astype(np.int64) * mdp.num_states + found.state
+            starts = plain(explore.in_order)(found, mdp.num_states, np.zeros((BUDGET + 1) * mdp.num_states, np.uint32))
+            assert sorted(starts.tolist()) == sorted(codes.tolist())
+        engine = Engine(mdp, minimal.of_choice, BUDGET, starts, 1.0)
         graph, layers = engine.graph, engine.number.reshape(-1, mdp.num_states)
         assert (np.diff(graph.remaining.astype(np.int64)) <= 0).all()
         start, member = find(graph, explore.room_for(graph.state.size), layers)

@@ -33,6 +33,7 @@ RARE = 32  # choices of the model of which one is reached, or less
 PLAIN = 20_000  # outcomes, times remaining budgets, for which nobody waits for a compiler; a tenth if it has run
 SMALL = 4_000  # pairs of a component that is swept where it stands
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
+SAMPLED, FAR, SCATTERED = 2_000, 16, 0.3  # pairs that are looked at, states in between, and the share that is much
 SPARE = 4  # one in so many that a component may have more than the last, and fit into its room
 
 
@@ -89,9 +90,8 @@ class Engine:
         self.number = np.zeros((budget + 1) * mdp.num_states, np.uint32)
         room = explore.room_to_explore(moves, self.number.size)
         graph, room = self._explore(moves, starts, room)
-        if starts.size < graph.state.size:  # once more, to have them in the order of the model's states
-            codes = explore.in_order(graph, mdp.num_states)
-            self.number[codes] = 0
+        if starts.size < graph.state.size and self._is_scattered(graph):  # numbered anew, as the model numbers states
+            codes = self.call(explore.in_order, graph, mdp.num_states, self.number)
             graph, room = self._explore(moves, codes, room)
         rare = self.is_rare(graph)
         if rare:
@@ -110,11 +110,20 @@ class Engine:
             room = explore.with_more_room(room)
         return explore.explored(room, progress), room
 
+    def _is_scattered(self, graph: Graph) -> bool:
+        """Whether pairs may be in cycles, and were often found one after the other though far apart in the model."""
+        at = np.arange(0, graph.state.size - 1, 1 + graph.state.size // SAMPLED)
+        distance = np.abs(graph.state[at + 1].astype(np.int64) - graph.state[at])
+        far = np.count_nonzero(distance > FAR) > SCATTERED * at.size
+        return bool(far and self.call(explore.span, graph)[1] > 0)
+
     def _play(self, game: Game) -> None:
         self.game, self.graph, self.discount = game, game.graph, game.discount
         size = game.graph.state.size
         search = explore.room_for(size)
-        layers = self.number.reshape(-1, self.mdp.num_states) if self.is_monotone else explore.NO_LAYERS
+        left, layers = game.graph.remaining, explore.NO_LAYERS
+        if self.is_monotone and bool((left[1:] <= left[:-1]).all()):
+            layers = self.number.reshape(-1, self.mdp.num_states)
         self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, search, layers)
         self.bounds = Bounds(
             np.empty(size), np.empty(size), search.path, search.at, search.met.view(np.float32)

@@ -4,8 +4,9 @@ A *pair* is a state with what is left of the budget.  Its choices are those with
 damage d leads to a pair with d less left.  The pairs that can be reached make an MDP of their own, without damage; it
 is stored once, as offsets and targets, and takes its probabilities and rewards from the model's choices.
 
-The search goes breadth first: models number their states in about this order, and neighbours are found side by side
-in memory.  Its strongly connected *components* (Tarjan) are listed so that each comes after all those it leads to.
+The search goes breadth first: most models number their states in about this order, and neighbours are found side by
+side in memory.  Where they are not, pairs are numbered anew, layer by layer, in the order of the states.
+The strongly connected *components* (Tarjan) are listed so that each comes after all those it leads to.
 """
 
 # mypy: ignore-errors
@@ -124,14 +125,32 @@ def explored(room: Graph, progress: np.ndarray) -> Graph:
     return Graph(*(array[:size] for array, size in zip(room, sizes, strict=True)))
 
 
-def in_order(graph: Graph, num_states: int) -> np.ndarray:
-    """The pairs as remaining · states + state, those with most left first, each layer in the order of the states."""
-    state, remaining = graph.state.astype(np.int64), graph.remaining.astype(np.int64)
-    most = int(remaining.max(initial=0))
-    order = (most - remaining) * num_states + state
-    order.sort()
-    result: np.ndarray = (most - order // num_states) * num_states + order % num_states
-    return result
+@njit(cache=True, error_model="numpy")
+def in_order(graph, num_states, number):
+    """The pairs as remaining · states + state, those with most left first, each layer in the order of the states.
+
+    Their numbers are cleared: they are to be numbered again.
+    """
+    state, remaining, pairs = graph.state, graph.remaining, graph.state.size
+    by_state, codes = np.empty(pairs, np.uint32), np.empty(pairs, np.int64)
+    at = np.zeros(num_states + 1, np.int64)
+    for s in state:
+        at[s + 1] += 1
+    at = np.cumsum(at)
+    for x in range(pairs):
+        by_state[at[state[x]]] = x
+        at[state[x]] += 1
+    most = remaining.max()
+    at = np.zeros(most + 2, np.int64)
+    for left in remaining:
+        at[most - left + 1] += 1
+    at = np.cumsum(at)
+    for x in by_state:
+        left = np.int64(remaining[x])
+        code = left * num_states + np.int64(state[x])
+        codes[at[most - left]], number[code] = code, 0
+        at[most - left] += 1
+    return codes
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
@@ -234,7 +253,11 @@ def components(graph, search, number):
     if first < last:
         for x in range(first, last + 1):
             begin[x] = entry_ptr[ptr[x]]
-        peeled = peel(graph.target, search, first, last)
+        peeled = 0
+        if first > 0:
+            peeled = peel(graph.target, search, first, last)
+        else:  # something leads back to where it all begins: there is little to peel
+            search.low[last:] = KNOWN
         count = find_cycles(graph, search, (first, last), number)
         for i in range(size - first - peeled, size - first):
             count += 1
