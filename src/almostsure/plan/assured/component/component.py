@@ -99,6 +99,8 @@ class Component:
             self.hint, self.all_sure = None, False  # where staying is free, choices that look as good may never leave
             if self._collapse():
                 self._cut()
+        if members.size > DIRECT and self.hint is None and self.inside is None:
+            self._sort()
         self._arrange()
         if self.part.ptr.size == 1:
             self._lose(np.ones(members.size, np.bool_))
@@ -116,11 +118,17 @@ class Component:
         lost = self.fate == LOST
         if not self.all_sure or not lost.any():
             return
+        self._part_with(lost)
+        self._keep(members[~lost], hint[~lost])
+
+    def _part_with(self, lost: Bools) -> None:
         self._lose(lost)
-        self.bounds.place[members[lost]] = NOWHERE
-        self.members, self.hint = members[~lost], hint[~lost]
-        self.sorted = np.sort(self.members)
-        self.bounds.place[self.members] = np.arange(self.members.size, dtype=np.uint32)
+        self.bounds.place[self.members[lost]] = NOWHERE
+
+    def _keep(self, members: Ints, hint: Floats) -> None:
+        """Go on with some members, in the given order and with first values."""
+        self.members, self.hint, self.sorted = members, hint, np.sort(members)
+        self.bounds.place[members] = np.arange(members.size, dtype=np.uint32)
 
     # ------------------------------------------------------------------ the equations
 
@@ -152,14 +160,36 @@ class Component:
         self.most, self.top, self.exit_error, self.exit_relative, self.all_leave = known
         self.raw = fitted(room, size, choices, entries)
 
+    def _sort(self) -> None:
+        """Cut the equations again, in an order of those that surely leave in which sweeps are quick, if they are many.
+
+        Memory that was written to before is taken: that is quicker than to copy them.
+        """
+        usable, queue = self._usable()
+        if queue.size <= DIRECT:
+            return
+        order, guess = self._estimated(self.raw, usable)
+        lost = np.ones(self.members.size, np.bool_)
+        lost[order] = False
+        if self.engine.discount == 1:
+            self._part_with(lost)
+            self.all_sure = True
+        self._keep(self.members[order], guess[order])
+        self._cut()
+
+    def _usable(self) -> tuple[Bools, Ints]:
+        """The choices by which somebody may surely leave, and who does."""
+        size, usable = self.raw.ptr.size - 1, np.ones(self.raw.origin.size, np.bool_)
+        queue: Ints = np.arange(size, dtype=np.uint32)
+        if self.engine.discount == 1 and not self.all_sure and not (self.all_leave and size > THIN):
+            queue = queue[: self.call(parts.leave_surely, self.raw, size, usable, queue)]
+        return usable, queue
+
     def _arrange(self) -> None:
         """Put the positions that can surely leave into a good order, and find first values."""
         raw, size, choices = self.raw, self.raw.ptr.size - 1, self.raw.origin.size
-        usable = np.ones(choices, np.bool_)
-        queue: Ints = np.arange(size, dtype=np.uint32)
+        usable, queue = self._usable()
         guess, self.size, room = np.full(size, -np.inf), size, raw
-        if self.engine.discount == 1 and not self.all_sure and not (self.all_leave and size > THIN):
-            queue = self._found(raw, size, usable)
         if self.hint is not None and size == self.hint.size:
             found = np.zeros(size, np.bool_)
             found[queue] = True
@@ -183,16 +213,12 @@ class Component:
     def _estimated(self, raw: Part, usable: Bools) -> tuple[Ints, Floats]:
         """An order of the positions that can surely leave, and first values."""
         discount = self.engine.discount
-        self.call(parts.list_predecessors, raw, self.size)
+        self.call(parts.list_predecessors, raw, raw.ptr.size - 1)
         gain = self._gain(raw.origin)
         sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
         width = float(np.median(sizes)) / 4 if sizes.size else 1.0
         order, guess, lowest = self.call(places.estimate, raw, usable, np.maximum(gain, 0.0), width, discount)
         return order, np.full(guess.size, lowest) if discount < 1 else guess
-
-    def _found(self, raw: Part, size: int, usable: Bools) -> Ints:
-        queue = np.empty(size, np.uint32)
-        return queue[: self.call(parts.leave_surely, raw, size, usable, queue)]
 
     def _gain(self, origin: Ints) -> Floats:
         """The expected reward of the equations' choices."""
