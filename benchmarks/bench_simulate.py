@@ -9,12 +9,12 @@ compiled with one thread and with all cores give the same numbers, or the run fa
 from __future__ import annotations
 
 import argparse
-import os
 import time
 
 import numpy as np
 
 import almostsure as asure
+from almostsure.crew import LocalCrew, cores
 from almostsure.policy.simulation.plain import play_plain
 from almostsure.policy.simulation.simulate import play_compiled
 
@@ -33,9 +33,8 @@ def main() -> None:
     play_compiled(tables, rules, 1, 10)
     print(f"first compiled call       {time.perf_counter() - begin:6.2f} s (with a warm cache, loading it)")
 
-    cores = os.cpu_count() or 1
-    _, _, steps, _ = timed(f"compiled, {cores} threads", lambda: play_compiled(tables, rules, 1, episodes))
-    timed("compiled, 1 thread", lambda: play_compiled(tables, rules, 1, episodes, threads=1))
+    _, _, steps, _ = timed(f"compiled, {cores()} threads", lambda: play_compiled(tables, rules, 1, episodes))
+    timed("compiled, 1 thread", lambda: play_compiled(tables, rules, 1, episodes, LocalCrew(1)))
     some = min(episodes, 50_000)
     plain = timed("plain NumPy", lambda: play_plain(tables, rules, 1, some))
     if not np.array_equal(plain[2], steps[:some]):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from almostsure.exports import on_demand
 
 if TYPE_CHECKING:
+    from almostsure.crew import RayCluster
     from almostsure.learn.bounds import Confidence, confidence, delta_bought, mu_bought, samples_needed
     from almostsure.learn.comparison.compare import compare
     from almostsure.learn.comparison.result import Comparison
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from almostsure.learn.minimal import LearnedBudget, learn_minimal_budget
     from almostsure.learn.online import OnlineShield
     from almostsure.learn.sampling.count import count_outcomes
-    from almostsure.learn.sampling.crew import RayCluster
     from almostsure.learn.sampling.env_sampler import EnvSampler
     from almostsure.learn.sampling.samplers import FunctionSampler, Sampler
 else:

@@ -27,12 +27,12 @@ from typing import Any, NamedTuple, cast, final
 import numpy as np
 
 from almostsure.arguments import count, names_right_word
+from almostsure.crew import uninterrupted
 from almostsure.errors import ArgumentError, Interrupted, ModelError
 from almostsure.learn.bounds import unit
 from almostsure.learn.counts import Counts
 from almostsure.learn.evidence import check_mu
 from almostsure.learn.minimal import Goal, LearnedBudget, budget_of_learned
-from almostsure.learn.sampling.crew import uninterrupted
 from almostsure.learn.simulator import PLAYS, Arrival, Ended, Simulator, Ways, as_key
 from almostsure.model.build.damage import Damage
 from almostsure.model.build.environment import make_environment

@@ -42,13 +42,13 @@ import numpy.typing as npt
 from almostsure.arguments import check_budget, names_right_word
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
+from almostsure.crew import Crew, Workers, uninterrupted
 from almostsure.errors import Interrupted, LimitReached, ModelError
 from almostsure.learn.bounds import Confidence, most_outcomes, samples_needed, unit
 from almostsure.learn.counts import Counts, Unknown
 from almostsure.learn.evidence import Evidence, check_mu
 from almostsure.learn.sampling.checkpoint import Checkpoint
 from almostsure.learn.sampling.count import Counter, draw_chunks, sampling_crew
-from almostsure.learn.sampling.crew import Crew, Workers, uninterrupted
 from almostsure.learn.sampling.env_sampler import EnvSampler
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
 from almostsure.model.arrays import Bools, Ints

@@ -42,13 +42,13 @@ from almostsure.arguments import as_python, check_budget, count, names_right_wor
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
+from almostsure.crew import uninterrupted
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.learn.bounds import Confidence, delta_bought, unit
 from almostsure.learn.counts import UNKNOWN, Counts, Unknown
 from almostsure.learn.evidence import check_mu
 from almostsure.learn.ledger import Ledger, Surprise, Violation
-from almostsure.learn.sampling.crew import uninterrupted
 from almostsure.learn.sampling.env_sampler import is_environment, space_of_env
 from almostsure.learn.sampling.samplers import as_sampler
 from almostsure.learn.watched import WATCHED, Watched

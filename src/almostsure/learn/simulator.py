@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from almostsure.arguments import as_python
+from almostsure.crew import uninterrupted
 from almostsure.errors import ArgumentError, Blame, ModelError
 from almostsure.learn.copies import Chance, Frozen
-from almostsure.learn.sampling.crew import uninterrupted
 from almostsure.model.build.damage import TOLD, Damage, damage_function, known_damage
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.wording import brief

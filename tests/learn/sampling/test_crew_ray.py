@@ -11,8 +11,8 @@ import time
 import pytest
 
 import almostsure as asure
+import almostsure.crew as crew_module
 import almostsure.learn.sampling.count as sampling_module
-import almostsure.learn.sampling.crew as crew_module
 from almostsure.errors import ArgumentError, LimitReached, MissingExtra, ModelError, UnknownName
 from almostsure.learn import FunctionSampler, RayCluster, count_outcomes, learn_minimal_budget
 

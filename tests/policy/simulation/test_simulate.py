@@ -2,6 +2,7 @@
 
 import contextlib
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from almostsure import from_transitions
+from almostsure.crew import LocalCrew
 from almostsure.errors import ArgumentError, Interrupted, ModelMismatch, NoSafeAction
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
@@ -50,7 +52,7 @@ def test_compiled_and_plain_are_equal_to_the_bit(pair, seed, discount):
     mdp, policy = pair
     episodes = simulate(mdp, policy, 20, seed=seed, max_steps=30, discount=discount)
     tables, rules = episodes._tables, episodes._rules
-    plain, compiled = play_plain(tables, rules, seed, 20), play_compiled(tables, rules, seed, 20, threads=2)
+    plain, compiled = play_plain(tables, rules, seed, 20), play_compiled(tables, rules, seed, 20, LocalCrew(2))
     assert same(plain, compiled)
     assert same(compiled[:3], columns(episodes)[:3])
 
@@ -70,8 +72,8 @@ def test_many_outcomes_are_found_by_bisection():
 def test_the_number_of_threads_does_not_matter(paper):
     policy = Policy.from_table(paper(0.6), [[1, 0]] + [[0, 0]] * 5)
     episodes = simulate(paper(0.6), policy, 1000, seed=7)
-    for threads in (1, 2, 5):
-        assert same(play_compiled(episodes._tables, episodes._rules, 7, 1000, threads)[:3], columns(episodes)[:3])
+    for crew in (None, LocalCrew(1), LocalCrew(2), LocalCrew(5)):
+        assert same(play_compiled(episodes._tables, episodes._rules, 7, 1000, crew)[:3], columns(episodes)[:3])
 
 
 def test_the_first_episodes_of_a_larger_job_are_those_of_a_smaller_one(paper, monkeypatch):
@@ -333,7 +335,7 @@ def test_what_was_played_before_ctrl_c_is_kept(point, crew, paper, monkeypatch):
     home, name, action = {
         "at work": (module.Bar, "update", stop),
         "compiling": (module, "warm_up", stop_at_once),
-        "the end of the threads": (module.ThreadPoolExecutor, "shutdown", stop_at_once),
+        "the end of the threads": (ThreadPoolExecutor, "shutdown", stop_at_once),
         "NumPy": (module, "play_plain", stop_at_once),
     }[point]
     if crew and point in ("NumPy", "the end of the threads"):

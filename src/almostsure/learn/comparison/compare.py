@@ -23,6 +23,7 @@ import numpy as np
 
 from almostsure.arguments import check_budget, count, names_right_word, whole
 from almostsure.budget.solve import minimal_budget
+from almostsure.crew import Workers, as_crew
 from almostsure.errors import AlmostSureError, ArgumentError, Interrupted, LimitReached, UnboundedReturn
 from almostsure.learn.comparison.result import Comparison, Run
 from almostsure.learn.deployment import EPISODES, deployment
@@ -30,7 +31,6 @@ from almostsure.learn.learners.qlearning import as_learner
 from almostsure.learn.learners.qlearning import learners as known_learners
 from almostsure.learn.learners.training import Learner, Training
 from almostsure.learn.learners.world import Playground, playground
-from almostsure.learn.sampling.crew import Workers, as_crew
 from almostsure.learn.sampling.env_sampler import is_environment, model_of_env
 from almostsure.learn.sampling.samplers import as_sampler
 from almostsure.model.mdp import MDP

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import count
+from almostsure.crew import Crew, Each, Workers, as_crew, cores, uninterrupted
 from almostsure.errors import CorruptFile, Interrupted, LimitReached
 from almostsure.learn.counts import Block, Counts, block_of, weighted
 from almostsure.learn.sampling import kernel
 from almostsure.learn.sampling.checkpoint import Checkpoint
-from almostsure.learn.sampling.crew import Crew, Each, Workers, as_crew, cores, uninterrupted
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.mdp import MDP

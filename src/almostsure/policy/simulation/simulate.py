@@ -13,17 +13,14 @@ happens any more; or after ``max_steps``, or the steps of the policy's horizon. 
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import MAX_BUDGET, check_budget, check_discount, check_seed, count, names_right_word
+from almostsure.crew import Crew, LocalCrew, cores
 from almostsure.errors import Interrupted, NoSafeAction
 from almostsure.memory import require
 from almostsure.model.mdp import MDP
@@ -53,16 +50,6 @@ BYTES_PER_EPISODE = 48
 UNLIMITED = np.int64(2**62)  # the remaining budget of an episode without one
 
 
-class Crew(Protocol):
-    """Workers who do pieces of work, here or elsewhere; see :mod:`almostsure.learn.sampling.crew`."""
-
-    def open(
-        self, task: Callable[[Any], Any], *, threads: bool = False
-    ) -> AbstractContextManager[Callable[[Iterable[Any]], Iterator[Any]]]:
-        """Have the workers ready for a task; what is opened gives the results of items, in their order."""
-        ...
-
-
 @names_right_word
 def simulate(
     mdp: Model,
@@ -90,7 +77,7 @@ def simulate(
     max_steps
         Longer episodes are cut and marked as truncated.  A policy for a horizon plays no more steps than that.
     crew
-        Who plays, if not this process: a crew of :mod:`almostsure.learn.sampling.crew`, such as a Ray cluster.  The
+        Who plays, if not this process: a crew of :mod:`almostsure.crew`, such as a Ray cluster.  The
         episodes are the same.
 
     Raises
@@ -171,56 +158,29 @@ class Stopped(KeyboardInterrupt):
 
 
 def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None) -> Results:
-    if crew is not None:
-        return _play_together(tables, rules, seed, count, crew)
-    if count <= PLAIN_STEPS:
+    if crew is None and count <= PLAIN_STEPS:
         results = play_plain(tables, rules, seed, count, limit=PLAIN_STEPS)
         if results is not None:
             return results
-    return play_compiled(tables, rules, seed, count)
+    return play_compiled(tables, rules, seed, count, crew)
 
 
-def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, threads: int | None = None) -> Results:
-    """Play with compiled code, in ``threads`` threads (all cores by default)."""
+def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None = None) -> Results:
+    """Play with compiled code: by threads on all cores, or by a crew.  The episodes do not depend on who plays them."""
     results, done = no_results(count), 0
+    # Whoever is done takes the next piece, so that long episodes do not hold up the others.
+    pieces = _pieces(count, max(1, min(4096 if crew is None else 65536, count // 16, PIECE // rules.max_steps)))
     try:
-        warm_up()
-        start, step = open_streams(seed, np.arange(count))
-
-        def part(piece: tuple[int, int]) -> None:
-            at = slice(*piece)
-            play(tables, rules, Streams(start[at], step[at]), results.part(*piece))
-
-        # A thread that is done takes the next piece, so that long episodes do not hold up the others.
-        pieces = _pieces(count, max(1, min(4096, count // 16, PIECE // rules.max_steps)))
-        with Bar("playing", count) as bar, _pool(threads or os.cpu_count() or 1) as pool:
-            for piece, _ in zip(pieces, pool.map(part, pieces), strict=True):
-                done = piece[1]
-                bar.update(done)
-    except KeyboardInterrupt:
-        raise Stopped(results.part(0, done)) from None
-    return results
-
-
-@contextmanager
-def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that take no further work once the block has ended, by Ctrl-C or otherwise."""
-    pool = ThreadPoolExecutor(threads)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _play_together(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew) -> Results:
-    """Let a crew play pieces; the episodes do not depend on who plays them."""
-    results, done = no_results(count), 0
-    pieces = _pieces(count, max(1, min(65536, count // 16, PIECE // rules.max_steps)))
-    try:
-        with crew.open(_Job(tables, rules, seed), threads=True) as each, Bar("playing", count) as bar:
+        if crew is None:
+            warm_up()
+            crew, job = LocalCrew(cores()), _Job(tables, rules, open_streams(seed, np.arange(count)), results)
+        else:
+            job = _Job(tables, rules, seed, None)
+        with crew.open(job, threads=True) as each, Bar("playing", count) as bar:
             for piece, played in zip(pieces, each(pieces), strict=True):
-                for name, column in zip(Results._fields, played, strict=True):
-                    getattr(results, name)[slice(*piece)] = column
+                if job.results is None:
+                    for name, column in zip(Results._fields, played, strict=True):
+                        getattr(results, name)[slice(*piece)] = column
                 done = piece[1]
                 bar.update(done)
     except KeyboardInterrupt:
@@ -234,13 +194,18 @@ class _Job:
 
     tables: Tables
     rules: Rules
-    seed: int
+    random: int | Streams  # the seed, or the streams of all episodes
+    results: Results | None  # of all episodes, for threads of this process; others send theirs
 
     def __call__(self, piece: tuple[int, int]) -> Results:
         """Play the episodes first … last − 1."""
         warm_up()
-        results = no_results(piece[1] - piece[0])
-        play(self.tables, self.rules, open_streams(self.seed, np.arange(*piece)), results)
+        results = no_results(piece[1] - piece[0]) if self.results is None else self.results.part(*piece)
+        if isinstance(self.random, int):
+            streams = open_streams(self.random, np.arange(*piece))
+        else:
+            streams = Streams(*(column[slice(*piece)] for column in self.random))
+        play(self.tables, self.rules, streams, results)
         return results
 
 
