@@ -86,7 +86,7 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
     return int(observations.n)
 
 
-def check_damage(guard: Watching, env: Any, budget: int) -> None:
+def check_cells(guard: Watching, env: Any, budget: int) -> None:
     """Refuse an environment of Gymnasium's own, which says no damage, where the cells do not say it either."""
     if not all(type(layer).__module__.startswith(GYMNASIUM) for layer in (*_layers(env), env.unwrapped)):
         return  # who knows what it says

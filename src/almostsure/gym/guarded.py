@@ -131,7 +131,7 @@ class Guarded:
         fitting.check_actions(self.space, actions)
         fitting.check_layers(env)
         if self.watching is not None:
-            fitting.check_damage(self.watching, env, self.budget)
+            fitting.check_cells(self.watching, env, self.budget)
         if self.state_of is None and fitting.shows_indices(env, observations):
             self.plain = True  # of its model; encode reads what other environments show
         if self.plain:

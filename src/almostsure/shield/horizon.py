@@ -23,7 +23,7 @@ from almostsure.files import must_hold
 from almostsure.model.arrays import owners, spans
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
-from almostsure.shield.lookups import check_states, check_steps_left, indices, is_one, no_safe_action
+from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, is_one, no_safe_action
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 
@@ -175,10 +175,7 @@ class HorizonShield:
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, arrays of both.  See ``Shield.after``."""
         state, remaining, steps = run
-        if np.any(np.asarray(steps) <= 0):
-            raise ArgumentError(
-                "the horizon is over: no step is left in which anything was promised. Begin another run."
-            )
+        check_goes_on(steps)
         if isinstance(next_state, np.ndarray) and next_state.ndim:
             spent: Any = self._outcomes.damages(state, action, next_state, damage)
         else:

@@ -81,6 +81,12 @@ def no_safe_action(
     )
 
 
+def check_goes_on(steps: Any) -> None:
+    """Raise ArgumentError if a run has gone on for as many steps as were promised."""
+    if np.any(np.asarray(steps) < 1):
+        raise ArgumentError("the horizon is over: no step is left in which anything was promised. Begin another run.")
+
+
 def check_steps_left(space: Space, states: Ints, remaining: Ints, steps: Ints, horizon: int | None) -> None:
     """Raise NoSafeAction if a run has no step left of its horizon."""
     if steps.size and steps.min() < 1:

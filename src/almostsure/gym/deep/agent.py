@@ -25,6 +25,7 @@ from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.ppo import build, check_device
 from almostsure.gym.deep.settings import Settings
 from almostsure.gym.deep.training_env import Source, TrainingEnv, require_shield, training_env
+from almostsure.gym.deep.vec_env import EPISODES
 from almostsure.learn.learners.training import Training
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.source import as_model
@@ -36,7 +37,6 @@ from almostsure.wording import counted
 
 KIND = "deep agent"
 FEATURES = "features"
-EPISODES = {"ends": np.int64, "returns": np.float64, "damages": np.int64}  # of the training, in files by their names
 MOST_STEPS = 1 << 24  # of a rollout that a file may ask for; the buffer is made when the file is read
 
 Arrays = dict[str, npt.NDArray[Any]]

@@ -23,6 +23,8 @@ from almostsure.gym.envs.model_env import Draws
 from almostsure.learn.ledger import Episode, Ledger
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 
+EPISODES = {"ends": np.int64, "returns": np.float64, "damages": np.int64}  # what is kept of a training, by its type
+
 
 class Step(NamedTuple):
     """What one step of all environments gave.  Those that ended have begun anew; ``last`` is where they ended."""
@@ -45,8 +47,7 @@ class Record:
 
     def columns(self) -> dict[str, Any]:
         """What a training keeps of them, as arrays."""
-        kinds = {"ends": np.int64, "returns": np.float64, "damages": np.int64}
-        return {name: np.array(getattr(self, name), kind) for name, kind in kinds.items()}
+        return {name: np.array(getattr(self, name), kind) for name, kind in EPISODES.items()}
 
 
 @final

@@ -22,7 +22,7 @@ from almostsure.errors import Blame, ModelError
 from almostsure.learn.counts import Counts
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.model.arrays import Floats, Ints
-from almostsure.model.build.given import Actions, Initial, action_row
+from almostsure.model.build.given import Actions, Initial, action_row, positive
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.source import as_model
@@ -179,13 +179,11 @@ def as_sampler(sampler: Any, *, identity: str | None = None) -> CheckedSampler:
 
 def space_of(sampler: Any) -> Space:
     """The states and actions of a sampler."""
-    number = getattr(sampler, "num_states", None)
-    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
-        raise ModelError(f"a sampler's num_states must be a positive integer; got {number!r}")
+    number = positive("a sampler's num_states", getattr(sampler, "num_states", None))
     if not callable(getattr(sampler, "actions", None)):
         raise ModelError("a sampler must have actions(state), the action ids of a state")
     return Space.from_actions(
-        int(number),
+        number,
         sampler.actions,
         initial=getattr(sampler, "initial", 0),
         state_names=getattr(sampler, "state_names", None),

@@ -72,7 +72,7 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
     probability, doubt = _probabilities(umb, columns, uncertain)
     terminal = np.union1d(_without_choices(umb), np.flatnonzero(ends))
     is_initial = umb.is_initial()
-    labels = umb.names("label") if labels is None else labels
+    kept = umb.names("label") if labels is None else labels
     try:
         return build(
             (*columns[:3], probability, *columns[4:]),
@@ -81,9 +81,7 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
             initial=is_initial / np.count_nonzero(is_initial),
             action_names=action_names,
             state_names=file.state_names,
-            labels={
-                name: umb.label(name) for name in (umb.names("label") if labels is None else labels) if name != INITIAL
-            },
+            labels={name: umb.label(name) for name in kept if name != INITIAL},
             origin=Origin(
                 rewards=_rewards(umb, action, terminal),
                 variables=variables,

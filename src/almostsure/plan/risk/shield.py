@@ -56,7 +56,7 @@ from almostsure.plan.risk.certificate import (
 )
 from almostsure.plan.risk.least import least_risk, least_within
 from almostsure.plan.risk.sums import Sums, risks_of, risks_within, sums_of
-from almostsure.shield.lookups import check_states, check_steps_left, indices, is_one
+from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, is_one
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 
@@ -300,10 +300,7 @@ class RiskShield:
     def _after(
         self, choices: Ints, remaining: Ints, risk: Floats, next_states: Ints, left: Ints, steps: Ints
     ) -> Floats:
-        if self.horizon is not None and steps.size and steps.min() < 1:
-            raise ArgumentError(
-                "the horizon is over: no step is left in which anything was promised. Begin another run."
-            )
+        check_goes_on(steps)
         used = self._risks(remaining, choices, steps)
         if (used > risk).any():
             at = int(np.argmax(used > risk))
