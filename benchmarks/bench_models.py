@@ -97,8 +97,9 @@ def unfold(mdp: MDP, budget: int, sign: float) -> MDP:
     from almostsure.plan.assured.engine import Engine
 
     start = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
-    graph = Engine(mdp, asure.minimal_budget(mdp, cap=budget).of_choice, budget, start, 1.0).graph
-    order = breadth_first(graph)
+    engine = Engine(mdp, asure.minimal_budget(mdp, cap=budget).of_choice, budget, start, 1.0)
+    graph = engine.graph
+    order = breadth_first(graph, int(engine.number[start[0]]) - 1)
     rank = np.empty(order.size, np.int64)
     rank[order] = np.arange(order.size)
     choices = ranges(graph.ptr[order], graph.ptr[order + 1])
@@ -119,11 +120,11 @@ def unfold(mdp: MDP, budget: int, sign: float) -> MDP:
     )
 
 
-def breadth_first(graph: Graph) -> Ints:
+def breadth_first(graph: Graph, start: int) -> Ints:
     """The pairs in the order in which Storm would number them: its sweeps go through them in this order."""
-    start = graph.entry_ptr[graph.ptr].astype(np.int64)
-    links = csr_array((np.ones(graph.target.size, np.int8), graph.target.astype(np.int64), start))
-    return breadth_first_order(links, 0, return_predecessors=False).astype(np.int64)
+    offset = graph.entry_ptr[graph.ptr].astype(np.int64)
+    links = csr_array((np.ones(graph.target.size, np.int8), graph.target.astype(np.int64), offset))
+    return breadth_first_order(links, start, return_predecessors=False).astype(np.int64)
 
 
 def ranges(begin: Ints, end: Ints) -> Ints:
