@@ -423,6 +423,13 @@ def as_policy(mdp: MDP, policy: Any, *, budget: int | None = None) -> Policy:
     return Policy.from_table(mdp, policy)
 
 
+def played_with(mdp: MDP, policy: Any, budget: int | None) -> tuple[Policy, int | None]:
+    """A policy of ``mdp``, and the budget with which it is played: the one that is given, or else its own."""
+    given = None if budget is None else check_budget(budget)
+    found = as_policy(mdp, policy, budget=given)
+    return found, found.budget if given is None else given
+
+
 def unwrapped(policy: Any) -> Any:
     """The policy of a Solution; for another object that has ``probabilities(state, remaining)``, that function."""
     inner = getattr(policy, "policy", None)

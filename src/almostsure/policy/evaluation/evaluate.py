@@ -35,7 +35,7 @@ from almostsure.policy.evaluation.chain import layers_of, normalised
 from almostsure.policy.evaluation.layer import Flow, Layer, Number, Values, mean_of
 from almostsure.policy.evaluation.within import evaluate_within
 from almostsure.policy.explore import OVERSPENT
-from almostsure.policy.policy import Policy, as_policy
+from almostsure.policy.policy import Policy, played_with
 from almostsure.wording import precise
 
 LEVELS = 1_000
@@ -151,9 +151,7 @@ def evaluate(mdp: Model, policy: Any, *, budget: int | None = None, discount: fl
     """
     mdp, discount = as_model(mdp), check_discount(discount)
     mdp.require_probabilities("evaluate")
-    budget = None if budget is None else check_budget(budget)
-    policy = as_policy(mdp, policy, budget=budget)
-    start = policy.budget if budget is None else budget
+    policy, start = played_with(mdp, policy, budget)
     if policy.horizon is not None:
         return Evaluation(**evaluate_within(policy, start, discount))
     return _Evaluator(mdp, policy, start, discount).run()

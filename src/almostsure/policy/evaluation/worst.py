@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.arguments import check_budget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import NoSafeAction
@@ -22,7 +21,7 @@ from almostsure.model.source import Model, as_model
 from almostsure.policy.evaluation.chain import rule_of
 from almostsure.policy.evaluation.within import worst_within
 from almostsure.policy.explore import Waiting, explore
-from almostsure.policy.policy import Policy, as_policy
+from almostsure.policy.policy import Policy, played_with
 
 
 def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float:
@@ -47,13 +46,12 @@ def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float
     inf
     """
     mdp = as_model(mdp)
-    budget = None if budget is None else check_budget(budget)
-    policy = as_policy(mdp, policy, budget=budget)
+    policy, start = played_with(mdp, policy, budget)
     if policy.horizon is not None:
-        return worst_within(policy, policy.budget if budget is None else budget)
-    if policy.budget is None:
+        return worst_within(policy, start)
+    if policy.budget is None or start is None:
         return _stationary(mdp, policy, mdp.initial_states, np.zeros(mdp.initial_states.size, np.int64))
-    return _layered(mdp, policy, policy.budget if budget is None else budget)
+    return _layered(mdp, policy, start)
 
 
 def _layered(mdp: MDP, policy: Policy, start: int) -> float:

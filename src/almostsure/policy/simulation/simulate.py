@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import MAX_BUDGET, check_budget, check_discount, check_seed, count, names_right_word
+from almostsure.arguments import MAX_BUDGET, check_discount, check_seed, count, names_right_word
 from almostsure.crew import Crew, LocalCrew, cores
 from almostsure.errors import Interrupted, NoSafeAction
 from almostsure.memory import require
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
-from almostsure.policy.policy import Policy, as_policy
+from almostsure.policy.policy import Policy, played_with
 from almostsure.policy.read import other_budget
 from almostsure.policy.simulation.episodes import Episodes, replay
 from almostsure.policy.simulation.kernel import play
@@ -99,9 +99,7 @@ def simulate(
     number = count("episodes", episodes, most=MAX_BUDGET)
     fewer = "Simulate fewer at a time, with different seeds."
     require(number * BYTES_PER_EPISODE, f"simulating {number:,} episodes", fewer)
-    budget = None if budget is None else check_budget(budget)
-    policy = as_policy(mdp, policy, budget=budget)
-    start = policy.budget if budget is None else budget
+    policy, start = played_with(mdp, policy, budget)
     chosen = np.random.SeedSequence().generate_state(1, np.uint64)[0] if seed is None else seed
     rules = _rules(policy, start, max_steps, discount)
     told = _Told(mdp, policy, start, check_seed(chosen), build_tables(mdp, policy), rules)
