@@ -74,29 +74,21 @@ def frontier(
 
 def _show_suggestion(task: Task, found: Suggestion) -> None:
     from almostsure.plan.tradeoff.curve import no_sure_end
+    from almostsure.plan.tradeoff.suggest_text import pays, shares
 
     heading(task.title)
-    until = found.pays_until
-    still = "more always pays" if found.limit == math.inf else "more still pays"
-    says = still if until is None else f"more than {until} hardly pays"
     unsure = no_sure_end(found.curve, found.least)
     why = (": less cannot be promised" if found.least else "") + (f"; {unsure}" if unsure else "")
-    facts([("least", f"{found.least}{why}"), ("suggested", f"{found.budget}: {says}")])
+    facts([("least", f"{found.least}{why}"), ("suggested", f"{found.budget}: {pays(found)}")])
     heading("The best return for each budget Δ")
-    curve = found.curve[found.least :]
-    places = np.unique(np.linspace(0, curve.size - 1, min(curve.size, ROWS)).round().astype(int))
+    there = found.most - found.least + 1
+    budgets = np.unique(np.linspace(found.least, found.most, min(there, ROWS)).round().astype(int))
     title, shown = budget_column(task.mdp)
-    finite = curve[np.isfinite(curve)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-    if unsure:
-        low -= high - low  # the least finite return is not nothing
-    rows = []
-    for at in places.tolist():
-        value = float(curve[at])
-        length = (value - low) / (high - low) if math.isfinite(value) and high > low else float(value == high)
-        rows.append((shown(found.least + at), number(value), bar(length)))
+    values = found.curve[budgets]
+    steps = zip(budgets.tolist(), values.tolist(), shares(found, values), strict=True)
+    rows = [(shown(budget), number(value), bar(share or 0.0)) for budget, value, share in steps]
     table((title, "return", ""), rows, right=(0, 1))
-    _left_out(len(rows), curve.size)
+    _left_out(len(rows), there)
     say(f"\nNo budget returns more than {number(found.limit)}." if found.limit < math.inf else "\nThere is no limit.")
 
 

@@ -26,19 +26,24 @@ def text(suggestion: Suggestion) -> str:
     learned = [f"of the model: {suggestion.mdp.origin.learned}"] if suggestion.mdp.origin.learned else []
     adding = _adding(suggestion)
     shown = _some(adding, suggestion.budget)
-    lines = [_headline(suggestion), *_table(suggestion, shown), *_left_out(suggestion, adding, shown)]
+    lines = [
+        f"at least {suggestion.least}, and {pays(suggestion)}",
+        *_table(suggestion, shown),
+        *_left_out(suggestion, adding, shown),
+    ]
     lines += [*_remarks(suggestion), *learned]
     lines.append(f"next: solve_policy(mdp, AlmostSure({suggestion.budget}))")
     return "\n  ".join(lines)
 
 
-def _headline(suggestion: Suggestion) -> str:
-    until, least = suggestion.pays_until, suggestion.least
+def pays(suggestion: Suggestion) -> str:
+    """Whether more budget pays, in words."""
+    until = suggestion.pays_until
     if until is None:
-        return f"at least {least}, and more {'always pays' if suggestion.limit == math.inf else 'still pays'}"
+        return "more always pays" if suggestion.limit == math.inf else "more still pays"
     if suggestion.curve[until] == math.inf:
-        return f"at least {least}; from {until} on the return has no bound"
-    return f"at least {least}, and more than {until} {'adds nothing' if until == least else 'hardly pays'}"
+        return f"from {until} on the return has no bound"
+    return f"more than {until} {'adds nothing' if until == suggestion.least else 'hardly pays'}"
 
 
 def _remarks(suggestion: Suggestion) -> list[str]:
@@ -67,7 +72,7 @@ def _table(suggestion: Suggestion, budgets: list[int]) -> list[str]:
     cells = [("budget", "best return", "gain")]
     cells += [(str(k), _number(v), gain) for k, v, gain in zip(budgets, values, gains, strict=True)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    bars = ["", *("" if share is None else _bar(share) for share in _shares(suggestion, values))]
+    bars = ["", *("" if share is None else _bar(share) for share in shares(suggestion, values))]
     return [
         f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{max(widths[2], 6)}}  {bar}".rstrip()
         for row, bar in zip(cells, bars, strict=True)
@@ -95,7 +100,7 @@ def _some(budgets: list[int], suggested: int) -> list[int]:
     return sorted(kept | {budgets[int(at)] for at in np.linspace(0, len(budgets) - 1, ROWS - len(kept))})
 
 
-def _shares(suggestion: Suggestion, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float | None]:
+def shares(suggestion: Suggestion, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float | None]:
     """How much of the way from the least return to the limit, or to the largest value known, each value is.
 
     Nothing where it is −∞; and then the least finite return is half of the way, or all of it.
