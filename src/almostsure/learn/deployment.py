@@ -60,7 +60,7 @@ def deployment(ground: Playground, policy: Policy, budget: int, *, seed: int = 0
 
 def sampled(ground: Playground, policy: Policy, budget: int, *, seed: int) -> Deployment:
     """Play a policy in what can only be sampled."""
-    from scipy.special import betaincinv, stdtrit
+    from scipy.special import betaincinv
 
     source, mdp, rng = ground.source, ground.mdp, np.random.default_rng([seed, 1])
     assert source is not None
@@ -77,10 +77,24 @@ def sampled(ground: Playground, policy: Policy, budget: int, *, seed: int) -> De
         damage[at] += lost
         running[at] = ~ground.is_terminal[state[at]]
     over = int(np.count_nonzero(damage > budget))
-    margin = float(stdtrit(EPISODES - 1, 0.5 + LEVEL / 2) * reward.std(ddof=1) / math.sqrt(EPISODES))
+    mean, margin = (float(number[0]) for number in mean_and_margin(reward[:, None]))
     upper = 1.0 if over == EPISODES else float(betaincinv(over + 1, EPISODES - over, 0.5 + LEVEL / 2))
     ended = 1 - np.count_nonzero(running) / EPISODES
-    return Deployment(float(reward.mean()), float(damage.mean()), float(ended), over / EPISODES, margin, upper)
+    return Deployment(mean, float(damage.mean()), float(ended), over / EPISODES, margin, upper)
+
+
+def mean_and_margin(values: Floats) -> tuple[Floats, Floats]:
+    """Means over the rows, and half widths of their Student confidence intervals; NaN from one row."""
+    from scipy.special import stdtrit
+
+    number = values.shape[0]
+    with np.errstate(invalid="ignore"):
+        mean = values.mean(axis=0)
+        if number < 2:
+            return mean, np.full(mean.shape, math.nan)
+        spread = values.std(axis=0, ddof=1)
+    margin: Floats = stdtrit(number - 1, 0.5 + LEVEL / 2) * spread / math.sqrt(number)
+    return mean, margin
 
 
 def _played(mdp: MDP, policy: Policy, states: Ints, remaining: Ints, rng: np.random.Generator) -> Ints:

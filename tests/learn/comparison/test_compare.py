@@ -17,8 +17,8 @@ from almostsure.errors import (
 )
 from almostsure.learn import FunctionSampler, OnlineShield
 from almostsure.learn.comparison.compare import Learner, Training, compare
-from almostsure.learn.comparison.result import CUT, MARKED, WHOSE, _curve, mean_and_margin, track
-from almostsure.learn.deployment import MAX_STEPS, truncated_sums
+from almostsure.learn.comparison.result import CUT, MARKED, WHOSE, _curve, track
+from almostsure.learn.deployment import MAX_STEPS, mean_and_margin, truncated_sums
 from almostsure.learn.learners import ShieldedQ
 from almostsure.learn.learners.world import playground
 

@@ -47,14 +47,21 @@ def coordinates(name: str, value: Any, count: int) -> tuple[Any, ...]:
     return value
 
 
+def _truth(answer: Any) -> Maybe | None:
+    """What ``unsafe`` says, where that is true or false; None where it counts damage."""
+    if isinstance(answer, Interval) or not (isinstance(answer, Maybe) or np.asarray(answer).dtype == np.bool_):
+        return None
+    return Maybe.of(answer)
+
+
 def harm(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
     """The damage of entering any state of the enclosure, at most, and where no budget affords it."""
     nowhere = np.zeros((), np.bool_)
     if abstraction.unsafe is None:
         return np.zeros((), np.uint8), nowhere
     answer = call("unsafe", abstraction.unsafe, state)
-    if not isinstance(answer, Interval) and (isinstance(answer, Maybe) or np.asarray(answer).dtype == np.bool_):
-        return Maybe.of(answer).possibly.astype(np.uint8), nowhere
+    if (truth := _truth(answer)) is not None:
+        return truth.possibly.astype(np.uint8), nowhere
     bound = Interval.of(answer)
     if not (bound.low >= 0).all():
         raise ModelError(f"damage must be 0 or more; unsafe gives {np.nanmin(bound.low):g}")
@@ -118,9 +125,8 @@ def harm_range(abstraction: Abstraction) -> tuple[npt.NDArray[np.uint8], npt.NDA
 
     state = open_cells(abstraction, 0, abstraction.grid.cells[0])
     answer = call("unsafe", abstraction.unsafe or (lambda s: np.False_), state)
-    if not isinstance(answer, Interval) and (isinstance(answer, Maybe) or np.asarray(answer).dtype == np.bool_):
-        decided = Maybe.of(answer)
-        ends = (decided.surely, decided.possibly)
+    if (truth := _truth(answer)) is not None:
+        ends = (truth.surely, truth.possibly)
     else:
         bound = Interval.of(answer)
         ends = (np.minimum(np.floor(bound.low), 255), np.minimum(np.ceil(bound.high), 255))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from almostsure.files import atomic_write
-from almostsure.learn.deployment import MAX_STEPS
+from almostsure.learn.deployment import MAX_STEPS, mean_and_margin
 from almostsure.learn.learners.training import Training
 from almostsure.model.arrays import Floats, Ints
 from almostsure.wording import counted, number
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from almostsure.plots import Axes
 
 POINTS = 25  # of a learning curve
-LEVEL = 0.95  # of the confidence intervals
 SURELY = 1 - 1e-9  # a probability, up to rounding
 FEW = 5  # seeds below which a band is what was seen, since an interval would mostly show how little is known
 MEASURES = ("return", "damage", "violations")
@@ -213,20 +212,6 @@ def _filled(values: Floats) -> Floats:
     """NaNs replaced by the last number before them."""
     last = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(values.size)))
     return np.where(last >= 0, values[np.maximum(last, 0)], math.nan)
-
-
-def mean_and_margin(values: Floats) -> tuple[Floats, Floats]:
-    """Means over the rows, and half widths of their Student confidence intervals; NaN from one row."""
-    from scipy.special import stdtrit
-
-    number = values.shape[0]
-    with np.errstate(invalid="ignore"):
-        mean = values.mean(axis=0)
-        if number < 2:
-            return mean, np.full(mean.shape, math.nan)
-        spread = values.std(axis=0, ddof=1)
-    margin: Floats = stdtrit(number - 1, 0.5 + LEVEL / 2) * spread / math.sqrt(number)
-    return mean, margin
 
 
 def _curve(steps: Ints, values: Floats, most: float) -> Curve:

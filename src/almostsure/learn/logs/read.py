@@ -42,7 +42,7 @@ def read_table(log: Any, columns: Columns) -> Iterator[Piece]:
     """The pieces of a table."""
     names = _names(log) or []
     if isinstance(log, Mapping) and _is_trajectory(log, names, columns):
-        yield from read_trajectory(log, columns, where="the trajectory")
+        yield from _read_trajectory(log, columns)
         return
     found = find_columns(names, columns, "the table")
     data = {ours: _column(ours, log[theirs]) for ours, theirs in found.items()}
@@ -79,20 +79,20 @@ def _is_trajectory(log: Mapping[str, Any], names: list[str], columns: Columns) -
     return len(log[state]) == len(log[action]) + 1
 
 
-def read_trajectory(log: Mapping[str, Any], columns: Columns, *, where: str) -> Iterator[Piece]:
+def _read_trajectory(log: Mapping[str, Any], columns: Columns) -> Iterator[Piece]:
     """The only piece of a table that is one whole episode, with one state more than actions."""
     data = dict(log)
     state = next(name for name in ((columns or {}).get("state"), *NAMES["state"]) if name in data)
     states = _column("state", data[state])
     data[state], data["next_state"] = states[:-1], states[1:]
     size = len(states) - 1
-    found, ends = find_columns(data, columns, where), np.arange(size) == size - 1
+    found, ends = find_columns(data, columns, "the trajectory"), np.arange(size) == size - 1
     parts = {ours: data[theirs] for ours, theirs in found.items()}
     for name in {"terminated", "truncated"} & parts.keys():
         if isinstance(parts[name], (bool, np.bool_)):  # of the whole
             parts[name] = ends & parts[name]
     parts = {name: _column(name, values) for name, values in parts.items()}
-    piece = Piece(parts, lambda i: f"step {i} of {where}")
+    piece = Piece(parts, lambda i: f"step {i} of the trajectory")
     if all(len(values) == size for values in parts.values()):
         terminated = _ends_with("terminated", piece, size)
         _ends_with("truncated", piece, size)
