@@ -200,7 +200,14 @@ def touches(moves: Any, states: Bools) -> Bools:
 
 def reachable(flow: Flow) -> Bools:
     """Which states can be reached from the start, [states]."""
-    return _spread(_graph(flow, np.ones(flow.num_choices, np.bool_)), flow.initial > 0)
+    seen: Bools = flow.initial > 0
+    frontier = np.flatnonzero(seen)
+    while frontier.size:
+        choices, _ = spans(flow.choice_ptr, frontier)
+        ahead = np.unique(flow.moves.indices[spans(flow.moves.indptr, choices)[0]])
+        frontier = ahead[~seen[ahead]]
+        seen[frontier] = True
+    return seen
 
 
 def spread(flow: Flow, choice: Ints, allowed: Bools) -> None:
@@ -227,26 +234,3 @@ def choice_graph(owner: Ints, moves: Any) -> graph.Graph:
     """Where choices lead, without the probabilities of ``moves`` (CSR, [choices, states])."""
     entry = np.repeat(np.arange(owner.size), np.diff(moves.indptr))
     return graph.Graph(num_states=moves.shape[1], owner=owner, entry_choice=entry, entry_state=moves.indices)
-
-
-def _graph(flow: Flow, choices: Bools) -> Any:
-    """Which state leads to which by the given choices, as a CSR matrix of ones."""
-    from scipy.sparse import csr_array
-
-    entry = np.repeat(np.arange(flow.num_choices), np.diff(flow.moves.indptr))
-    used = choices[entry]
-    pair = flow.owner[entry[used]], flow.moves.indices[used]
-    graph = csr_array((np.ones(pair[0].size), pair), shape=(flow.num_states, flow.num_states))
-    graph.sum_duplicates()
-    return graph
-
-
-def _spread(graph: Any, sources: Bools) -> Bools:
-    """Every state that can be reached from ``sources``."""
-    seen = sources.copy()
-    frontier = np.flatnonzero(sources)
-    while frontier.size:
-        ahead = np.unique(graph[frontier].indices)
-        frontier = ahead[~seen[ahead]]
-        seen[frontier] = True
-    return seen

@@ -131,19 +131,23 @@ class Programme:
 # ---------------------------------------------------------------------- making a flow problem ready
 
 
+def _loops(flow: Flow) -> Bools:
+    """Which choices lead to their own state and nowhere else, [choices]."""
+    alone: Bools = np.diff(flow.moves.indptr) == 1
+    alone[alone] = flow.moves.indices[flow.moves.indptr[:-1][alone]] == flow.owner[alone]
+    return alone
+
+
 def _with_rest(flow: Flow) -> Flow:
     """Add a stop in every end component without reward and cost, and drop the choices that only wait there."""
     label, inner = end_components(flow, (flow.reward == 0) & (flow.cost == 0))
-    waits = inner & (np.diff(flow.moves.indptr) == 1)
-    waits[waits] = flow.moves.indices[flow.moves.indptr[:-1][waits]] == flow.owner[waits]
+    waits = inner & _loops(flow)
     return flow.keep(np.ones(flow.num_states, np.bool_), ~waits).with_stops(np.flatnonzero(label >= 0))
 
 
 def _with_ends(flow: Flow) -> Flow:
     """With a discount only terminal states need a stop: nothing else can keep a flow for ever."""
-    alone = np.diff(flow.moves.indptr) == 1
-    alone[alone] = flow.moves.indices[flow.moves.indptr[:-1][alone]] == flow.owner[alone]
-    still = alone & (flow.reward == 0) & (flow.cost == 0)
+    still = _loops(flow) & (flow.reward == 0) & (flow.cost == 0)
     ends = np.logical_and.reduceat(still, flow.choice_ptr[:-1])
     return flow.keep(np.ones(flow.num_states, np.bool_), ~ends[flow.owner]).with_stops(np.flatnonzero(ends))
 
