@@ -254,7 +254,7 @@ def _check_minimum(mdp: MDP, minimal: MinimalBudget) -> None:
 
 
 def _fail(mdp: MDP, minimal: MinimalBudget, condition: int, choice: int) -> None:
-    state = int(np.searchsorted(mdp.choice_ptr, choice, side="right")) - 1
+    state = mdp.choice_state(choice)
     begin, end = int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1])
     v = minimal.of_state[mdp.successor[begin:end]].astype(np.int64)
     worst = int(np.minimum(v + mdp.damage[begin:end], INFINITE).max())

@@ -315,6 +315,10 @@ class Space:
             raise error
         return int(self.choice_ptr[s]) + at
 
+    def choice_state(self, choice: int) -> int:
+        """The state that a choice belongs to."""
+        return int(np.searchsorted(self.choice_ptr, choice, side="right")) - 1
+
     def find_choices(self, states: Ints, actions: Ints) -> Ints:
         """The index of the choice of each action at each state, [n]; −1 where there is no such state or action."""
         known = np.flatnonzero((states >= 0) & (states < self.num_states))
@@ -355,7 +359,7 @@ class Space:
         """A choice as messages show it: its index, state and action."""
         if not 0 <= choice < self.choice_action.size:
             return f"choice {choice}"
-        state, action = int(np.searchsorted(self.choice_ptr, choice, side="right")) - 1, int(self.choice_action[choice])
+        state, action = self.choice_state(choice), int(self.choice_action[choice])
         names = self.action_names or ()
         named = repr(names[action]) if 0 <= action < len(names) else action
         return f"choice {choice} ({self.describe_state(state)}, action {named})"

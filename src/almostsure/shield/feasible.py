@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from almostsure.arguments import count
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.errors import ArgumentError
@@ -60,7 +58,7 @@ def first_violation(mdp: MDP, minimal: MinimalBudget, policy: Any, budget: int |
 
 
 def _violation(mdp: MDP, minimal: MinimalBudget, choice: int, remaining: int) -> Violation:
-    state = int(np.searchsorted(mdp.choice_ptr, choice, side="right")) - 1
+    state = mdp.choice_state(choice)
     needed, action = int(minimal.of_choice[choice]), int(mdp.choice_action[choice])
     if needed == INFINITE and minimal.cap is not None and remaining > minimal.cap:
         raise ArgumentError(

@@ -89,7 +89,7 @@ class Outcomes:
     def _explained_by(self, choice: int, after: int, damage: int | None) -> list[int]:
         """The actions of the same state that may lead there, with this damage unless it is None."""
         mdp = self._mdp
-        state = int(mdp.choice_states()[choice])
+        state = mdp.choice_state(choice)
         return [
             int(action)
             for action in mdp.actions(state)

@@ -164,7 +164,7 @@ class Shielded(Allowance):
     def _place(self, step: Step) -> tuple[int, int, int, int]:
         """State, action, next state and damage, as the shield numbers them."""
         space, choice = self.shield.space, int(self._theirs[step.choice])
-        state = int(np.searchsorted(space.choice_ptr, choice, side="right")) - 1
+        state = space.choice_state(choice)
         ends = self._is_terminal[step.next_state] and space.end is not None
         return state, int(space.choice_action[choice]), int(space.end) if ends else step.next_state, step.damage  # type: ignore[arg-type]
 
