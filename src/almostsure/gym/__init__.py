@@ -4,11 +4,11 @@ Importing it registers ``almostsure/Paper-v0``, ``almostsure/HazardMap-v0``, ``a
 see :mod:`almostsure.gym.envs.registration`.
 """
 
+from almostsure.gym.budget_observation import BudgetObservation, VectorBudgetObservation
 from almostsure.gym.damage import DamageTracker, VectorDamageTracker
 from almostsure.gym.envs.model_env import ModelEnv, ModelVectorEnv, to_gymnasium
 from almostsure.gym.envs.ready import Ready, damage_of, ready
 from almostsure.gym.envs.registration import environment_names, register
-from almostsure.gym.observation import BudgetObservation, VectorBudgetObservation
 from almostsure.gym.shielded import ShieldedEnv
 from almostsure.gym.shielded_vector import ShieldedVectorEnv
 from almostsure.gym.tensorboard import TensorBoardSink
