@@ -9,6 +9,8 @@ from typing import NoReturn
 
 from almostsure.exports import package_version
 
+NOTHING = "interrupted; nothing was written."
+
 
 def main() -> None:
     """Run the command line, and exit with its code.
@@ -33,14 +35,13 @@ def main() -> None:
 
 def _stop(*_: object) -> NoReturn:
     """End the process with the words, or the JSON object, that every interrupted command ends with."""
-    message = "interrupted; nothing was written."
     if "--json" in sys.argv:
         import json
 
         command = next((word for word in sys.argv[1:] if not word.startswith("-")), "almostsure")
-        error = {"kind": "KeyboardInterrupt", "message": message, "exit": 130}
+        error = {"kind": "KeyboardInterrupt", "message": NOTHING, "exit": 130}
         content = {"command": command, "version": package_version(), "model": None, "error": error}
         os.write(1, (json.dumps(content, indent=2) + "\n").encode())
     else:
-        os.write(2, f"error: {message}\n".encode())
+        os.write(2, f"error: {NOTHING}\n".encode())
     os._exit(130)

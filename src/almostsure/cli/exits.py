@@ -23,6 +23,7 @@ from typing import Any
 
 import typer
 
+from almostsure.cli import NOTHING
 from almostsure.errors import (
     AlmostSureError,
     ArgumentError,
@@ -45,7 +46,6 @@ CODES: tuple[tuple[tuple[type[AlmostSureError], ...], int], ...] = (  # the firs
     ((AlmostSureError,), BAD_MODEL),
 )
 DEBUG = "--debug"  # an option of every command, which concerns this file only
-NOTHING = "interrupted; nothing was written."
 OWN_WORDS = ("learn", "compare", "paper")  # whose message says itself what was written
 RIGHT_WORDS = {  # what people type who come from elsewhere
     "--total": "The budget Δ is --budget",

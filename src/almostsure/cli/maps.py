@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
+from almostsure.budget.certificate import show
 from almostsure.budget.minimal import INFINITE
-from almostsure.cli.output import clean, console, needs, say
+from almostsure.cli.output import clean, console, say
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.show.draw import NOBODY, cells
 from almostsure.policy.play import likeliest_run
@@ -117,7 +118,7 @@ def budgets_look(of_state: Ints) -> Look:
         if state == NOBODY:
             return symbol, ROCK
         needed = int(of_state[state])
-        return needs(needed), TRAP if needed == INFINITE else SHADES[min(needed, len(SHADES) - 1)]
+        return show(needed), TRAP if needed == INFINITE else SHADES[min(needed, len(SHADES) - 1)]
 
     return look
 

@@ -165,11 +165,6 @@ def bar(share: float) -> Text:
     return Text("█" * filled, style="blue")
 
 
-def needs(value: int) -> str:
-    """A minimal budget as people read it."""
-    return "∞" if value == INFINITE else str(int(value))
-
-
 def prepare_streams() -> None:
     """No character may stop the output, and no closed stream: what cannot be shown is escaped, or goes nowhere."""
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from almostsure.budget.certificate import show
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.options import check_output
-from almostsure.cli.output import bar, emit, facts, heading, need, needs, next_step, say, table
+from almostsure.cli.output import bar, emit, facts, heading, need, next_step, say, table
 from almostsure.files import TENSORS
 from almostsure.wording import percent
 
@@ -103,7 +104,7 @@ def _tell(system: str, found: UpperBudget, files: list[Path]) -> None:
 
 
 def _levels(histogram: dict[int, int], total: int) -> None:
-    rows = [(needs(value), f"{count:,}", bar(count / total)) for value, count in histogram.items()]
+    rows = [(show(value), f"{count:,}", bar(count / total)) for value, count in histogram.items()]
     say()
     table(("needs at most", "cells", ""), rows[:LEVELS], right=(0, 1))
     if len(rows) > LEVELS:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from almostsure.budget.certificate import show
 from almostsure.budget.explain import Explanation
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
@@ -14,7 +15,7 @@ from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.maps import budgets_look, draw_maps
 from almostsure.cli.options import check_output, word
-from almostsure.cli.output import MOST, bar, budget_column, clean, facts, heading, need, needs, next_step, say, table
+from almostsure.cli.output import MOST, bar, budget_column, clean, facts, heading, need, next_step, say, table
 from almostsure.cli.task import Task, about_model, action_of, complete_action, complete_state, state_of
 from almostsure.files import TENSORS
 from almostsure.wording import percent
@@ -198,8 +199,8 @@ def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> N
     rows: list[tuple[object, ...]] = []
     for at, step in enumerate(why.steps):
         spent += step.damage
-        others = ", ".join(f"{mdp.action_name(a)} {needs(k)}" for a, k in step.others[:6])
-        move = (mdp.state_name(step.state), f"{mdp.action_name(step.action)} {needs(step.needs)}", others)
+        others = ", ".join(f"{mdp.action_name(a)} {show(k)}" for a, k in step.others[:6])
+        move = (mdp.state_name(step.state), f"{mdp.action_name(step.action)} {show(step.needs)}", others)
         rows.append((f"{at + 1}.", *move, mdp.state_name(step.next_state), step.damage or "", spent))
     if len(rows) > STEPS:
         gap = f"… {len(rows) - STEPS:,} steps …"
@@ -212,5 +213,5 @@ def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> N
     if not why.complete:
         say(f"Broken off after {len(why.steps):,} steps and {why.damage} damage.")
     heading(f"What may be played at {clean(mdp.state_name(why.state))}")
-    table(("action", "needs"), [(name, needs(value)) for name, value in _actions(why, minimal)], right=(1,))
+    table(("action", "needs"), [(name, show(value)) for name, value in _actions(why, minimal)], right=(1,))
     next_step(f"almostsure report {task.arguments}", note="click any state in the report to see why")

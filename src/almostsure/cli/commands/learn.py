@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from almostsure.budget.certificate import show
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.options import check_output, save_picture, word
-from almostsure.cli.output import described, emit, facts, heading, need, needs, next_step, say, table
+from almostsure.cli.output import described, emit, facts, heading, need, next_step, say, table
 from almostsure.cli.task import Task, about_model, budget_of
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.files import TENSORS, UMB
@@ -165,7 +166,7 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     if rarest < learned.mu * (1 - 1e-9):  # up to rounding
         say(f"But this model has outcomes of probability {percent(rarest)}, so nothing is promised here.\n")
     paper = learned.uniform_samples["paper"]
-    truth = "" if exact is None else f"; the exact minimal budget is {needs(exact)}"
+    truth = "" if exact is None else f"; the exact minimal budget is {show(exact)}"
     known, choices = int(np.count_nonzero(learned.known)), learned.known.size
     rest = "" if known == choices else "; the shield refuses the others"
     facts(

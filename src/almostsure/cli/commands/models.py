@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from almostsure.budget.certificate import show
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, terrain
-from almostsure.cli.output import MOST, described, emit, facts, heading, needs, next_step, table
+from almostsure.cli.output import MOST, described, emit, facts, heading, next_step, table
 from almostsure.cli.task import Task, about_model
 from almostsure.model.build.damage import RULES
 from almostsure.model.build.examples import example, examples
@@ -30,7 +31,7 @@ def _list() -> None:
     rows = []
     for name, entry in examples.items():
         mdp = example(name)
-        rows.append((name, f"{mdp.num_states:,}", needs(minimal_budget(mdp).smallest_budget()), entry.description))
+        rows.append((name, f"{mdp.num_states:,}", show(minimal_budget(mdp).smallest_budget()), entry.description))
     table(("name", "states", "least Δ", "what it shows"), rows, right=(1, 2))
     heading("Other ways to name a model")
     facts(
