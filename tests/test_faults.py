@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 
 import almostsure as asure
 from almostsure import files
-from almostsure.cli.options import save_figure
+from almostsure.cli.options import save_picture
 from almostsure.errors import FileError, ModelError
 from almostsure.learn import FunctionSampler, count_outcomes
 from almostsure.learn.comparison.compare import compare
@@ -144,8 +145,8 @@ def pictures() -> Kind:
     figures = pytest.importorskip("matplotlib.figure")
 
     def write(path: Path) -> None:
-        figure = figures.Figure(figsize=(1, 1))
-        write_as(path, ".svg", lambda name: save_figure(figure, name))
+        drawn = SimpleNamespace(plot=figures.Figure(figsize=(1, 1)).add_subplot)
+        write_as(path, ".svg", lambda name: save_picture(drawn, name))
 
     return Kind(write, lambda path: path.read_bytes()[:40])
 
