@@ -42,9 +42,13 @@ def test_policy_iteration_by_elimination_finds_what_lu_finds():
         part, _ = chain(rng, 2 * size, 0.3)
         ptr = np.arange(0, 2 * size + 1, 2, dtype=np.uint32)
         part = part._replace(ptr=ptr, column=part.column % np.uint32(size))
-        part.constant[1::2][rng.random(size) < 0.2] = -np.inf  # choices that are left out
-        policy, value = call(approach.iterate, part, ptr[:-1].copy(), plainly=True)
-        expected_policy, expected = sweeps.solve_directly(part, ptr[:-1].copy(), part.constant)
+        usable, order = np.ones(2 * size, np.bool_), rng.permutation(size).astype(np.uint32)
+        usable[1::2][rng.random(size) < 0.2] = False
+        policy, value = ptr[:-1].copy(), np.empty(size)
+        assert call(approach.iterate, part, usable, order, policy, value, plainly=True)
+        expected_policy, expected = sweeps.solve_directly(
+            part, ptr[:-1].copy(), np.where(usable, part.constant, -np.inf)
+        )
         assert value == pytest.approx(expected, abs=1e-12)
         assert (policy == expected_policy).all()
 
@@ -52,7 +56,8 @@ def test_policy_iteration_by_elimination_finds_what_lu_finds():
 def test_policy_iteration_says_that_a_policy_never_leaves():
     ends = np.array([0, 1, 2], np.uint32)
     part = Part(ends, ends, ends[1::-1].copy(), np.ones(2), np.full(2, -1.0), ends[:2], np.zeros(2), ends[:0], ends[:0])
-    assert np.isnan(call(approach.iterate, part, ends[:2].copy(), plainly=True)[1]).all()
+    usable, order, value = np.ones(2, np.bool_), ends[:2].copy(), np.empty(2)
+    assert not call(approach.iterate, part, usable, order, ends[:2].copy(), value, plainly=True)
 
 
 def test_a_cycle_that_is_never_left_ends_no_sweep():

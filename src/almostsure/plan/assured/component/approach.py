@@ -353,21 +353,22 @@ def eliminate(part, order, policy, value):
 
 
 @njit(cache=True, error_model="numpy")
-def iterate(part, policy):
-    """The best policy, and its values, by policy iteration with elimination from one that surely leaves; or NaN.
+def iterate(part, usable, order, policy, value):
+    """The best policy, and its values, by policy iteration with elimination from one that surely leaves.
 
-    What :func:`almostsure.plan.assured.component.sweeps.solve_directly` does for larger components.
+    What :func:`almostsure.plan.assured.component.sweeps.solve_directly` does for larger components.  False if a policy
+    that does not leave came up.
     """
     ptr, entry_ptr, column, factor, constant = part.ptr, part.entry_ptr, part.column, part.factor, part.constant
-    size, policy = policy.size, policy.copy()
-    order, value, found = np.arange(size).astype(np.uint32), np.full(size, np.nan), np.empty(size)
     for _ in range(POLICIES):
-        if not eliminate(part, order, policy, found):
-            break
-        value[:], better = found, False
-        for x in range(size):
+        if not eliminate(part, order, policy, value):
+            return False
+        better = False
+        for x in order:
             best, choice, now, scale = -np.inf, policy[x], 0.0, 0.0
             for k in range(ptr[x], ptr[x + 1]):
+                if not usable[k]:
+                    continue
                 worth, absolute = constant[k], 2.0 * abs(constant[k])
                 for e in range(entry_ptr[k], entry_ptr[k + 1]):
                     worth += factor[e] * value[column[e]]
@@ -379,5 +380,5 @@ def iterate(part, policy):
             if best - now > SURE * scale:
                 policy[x], better = choice, True
         if not better:
-            break
-    return policy, value
+            return True
+    return False

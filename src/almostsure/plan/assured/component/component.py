@@ -15,6 +15,7 @@ import numpy as np
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.assured import steps
 from almostsure.plan.assured.component import approach, parts, places
+from almostsure.plan.assured.component.estimate import estimate
 from almostsure.plan.assured.component.parts import LOST, NO_STAY, STAY, SURE
 from almostsure.plan.assured.component.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 from almostsure.plan.assured.explore import Graph
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from almostsure.plan.assured.engine import Engine
 
 DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
-DENSE = 300  # the same by elimination in a table
 THIN = 12_000  # the same where sweeps take too long
 GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
 FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
@@ -134,22 +134,10 @@ class Component:
 
     def _collapse(self) -> bool:
         """Make one position of each end component without reward; False if there is none."""
-        inner = self.call(places.inner_graph, self.game, self.bounds, self.members, True)
-        if inner.origin.size == 0:
+        members, can_stay, inside, local = self.call(places.collapse, self.game, self.bounds, self.members)
+        if not can_stay.any():
             return False
-        label, inside = self.call(places.end_components, inner)
-        resting = label != NOWHERE
-        if not resting.any():
-            return False
-        self.inside = inside
-        label = np.where(resting, label.astype(np.int64), self.members.size + np.arange(self.members.size))
-        _, position = np.unique(label, return_inverse=True)
-        by_position = np.argsort(position, kind="stable")
-        self.local = by_position  # from the new order to positions in `inside`
-        self.can_stay = np.zeros(int(position.max()) + 1, np.bool_)
-        self.can_stay[position[resting]] = True
-        self.members = self.members[by_position]
-        self.bounds.place[self.members] = position[by_position].astype(np.uint32)
+        self.members, self.can_stay, self.inside, self.local = members, can_stay, inside, local
         return True
 
     def _cut(self) -> None:
@@ -217,7 +205,7 @@ class Component:
         gain = self._gain(raw.origin)
         sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
         width = float(np.median(sizes)) / 4 if sizes.size else 1.0
-        order, guess, lowest = self.call(places.estimate, raw, usable, np.maximum(gain, 0.0), width, discount)
+        order, guess, lowest = self.call(estimate, raw, usable, np.maximum(gain, 0.0), width, discount)
         return order, np.full(guess.size, lowest) if discount < 1 else guess
 
     def _gain(self, origin: Ints) -> Floats:
@@ -249,7 +237,7 @@ class Component:
         part, value, policy = self.part, self.guess.copy(), self.part.ptr[:-1].copy()
         for _ in range(ATTEMPTS):
             if sweeper is None:
-                policy, value = self._directly(self._first_policy(), part.constant)
+                policy, value = solve_directly(part, self._first_policy(), part.constant)
             elif not sweeper.run(part.constant, value, policy, threshold):
                 return np.inf
             height = self._height(sweeper, value, policy, half)
@@ -261,26 +249,20 @@ class Component:
             threshold /= 2 * excess
         return excess
 
-    def _directly(self, policy: Ints, constant: Floats) -> tuple[Ints, Floats]:
-        """The best policy and its values by policy iteration; small components are evaluated by elimination."""
-        if self.engine.plainly or policy.size > DENSE:
-            return solve_directly(self.part, policy, constant)
-        found: tuple[Ints, Floats] = approach.iterate(self.part._replace(constant=constant), policy)
-        return found
-
     def _first_policy(self) -> Ints:
         """A policy that surely leaves, and is good already after a few sweeps."""
+        usable, order = np.ones(self.part.origin.size, np.bool_), np.arange(self.order.size, dtype=np.uint32)
+        policy = self.part.ptr[:-1].copy()
         if not self.engine.plainly:
-            value, policy = self.guess.copy(), self.part.ptr[:-1].copy()
-            usable, order = np.ones(self.part.origin.size, np.bool_), np.arange(self.order.size, dtype=np.uint32)
+            value = self.guess.copy()
             rows = approach.room_for_rows(self.part, order)
             for _ in range(FIRST_ROUNDS):
                 approach.relax(self.part, usable, order, value, policy)
                 approach.follow(self.part, order, value, policy, rows, approach.POLICY_SWEEPS)
-            if self.engine.discount < 1 or parts.leaves(self.part, policy):
+            if self.engine.discount < 1 or parts.leaves(self.part, order, policy):
                 return policy
-        first: Ints = self.call(parts.first_policy, self.part)
-        return first
+        self.call(parts.first_policy, self.part, usable, order, policy)
+        return policy
 
     def _height(self, sweeper: Sweeper | None, value: Floats, policy: Ints, half: float) -> Floats | None:
         """By how much an error of 1 in every step blurs each value, at most, on choices that may be best."""
@@ -290,12 +272,12 @@ class Component:
         if self.most < 0 and self.top > -np.inf:
             height: Floats = 1 + (max(self.top, float(value.max())) - value) / -self.most
             return height
-        if not self.call(parts.leaves, part, policy):
+        if not self.call(parts.leaves, part, np.arange(value.size, dtype=np.uint32), policy):
             return None
         near = choice_worth(part, value) >= (value - 4 * half * np.maximum(1.0, np.abs(value)))[choice_owner(part)]
         near[policy] = True
         if sweeper is None:
-            return self._directly(policy, np.where(near, 1.0, -np.inf))[1]
+            return solve_directly(part, policy, np.where(near, 1.0, -np.inf))[1]
         height = np.zeros(value.size)
         done = sweeper.run(np.where(near, 1.5, -np.inf), height, policy.copy(), 0.4)
         return height if done else None
@@ -316,32 +298,12 @@ class Component:
 
         Remembers what their states are worth, by position, as a hint for larger budgets.
         """
-        members, graph, bounds = self.members, self.graph, self.bounds
+        graph, bounds = self.graph, self.bounds
         chosen = np.full(self.size, NOWHERE, np.uint32)  # by position; NOWHERE: rest, or lost
         chosen[self.order] = self.part.origin[policy]
         self.call(parts.write, graph, bounds, self.sorted, chosen, value, self.engine.known)
-        if self.inside is None:
-            return
-        exits = chosen[bounds.place[members]]
-        bounds.policy[members] = graph.ptr[members]
-        owner = np.searchsorted(graph.ptr, chosen[chosen != NOWHERE], side="right") - 1  # the pairs that leave
-        way = np.full(members.size, NOWHERE, np.uint32)  # by positions in `inside`
-        goals = self._local(owner)
-        self.call(places.lead_to, self.inside, goals, way)
-        rests = (exits == NOWHERE)[np.argsort(self.local)]
-        first = self.inside.ptr[:-1]
-        some = first < self.inside.ptr[1:]
-        way[rests & some] = self.inside.origin[first[rests & some]]
-        by_member = way[self.local]
-        bounds.policy[members[by_member != NOWHERE]] = by_member[by_member != NOWHERE]
-        bounds.policy[owner] = chosen[chosen != NOWHERE]
-
-    def _local(self, pairs: Ints) -> Ints:
-        """The positions, in the graph of the choices inside, of some members."""
-        by_pair = np.argsort(self.members)
-        at = by_pair[np.searchsorted(self.members, pairs, sorter=by_pair)]
-        result: Ints = self.local[at].astype(np.uint32)
-        return result
+        if self.inside is not None:
+            self.call(places.lead_out, graph, bounds, self.members, chosen, self.inside, self.local)
 
     # ------------------------------------------------------------------ what has no finite value
 

@@ -365,26 +365,25 @@ def write(graph, bounds, members, chosen, value, known):
 
 
 @njit(cache=True, error_model="numpy")
-def first_policy(part):
-    """A policy that surely leaves, where positions are in an order in which each has a choice that comes nearer."""
-    policy = np.empty(part.ptr.size - 1, np.uint32)
-    for x in range(policy.size):
-        policy[x] = part.ptr[x]
-        for k in range(part.ptr[x], part.ptr[x + 1]):
+def first_policy(part, usable, order, policy):
+    """Fill in a policy that surely leaves, given an order in which each has a usable choice that comes nearer."""
+    rank = np.full(part.ptr.size, part.ptr.size)
+    for i in range(order.size):
+        x = order[i]
+        rank[x] = i
+        for k in range(part.ptr[x + 1] - 1, np.int64(part.ptr[x]) - 1, -1):
             nearer = part.leak[k] > 0.0
             for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
-                nearer = nearer or part.column[e] < x
-            if nearer:
+                nearer = nearer or rank[part.column[e]] < i
+            if usable[k] and nearer:
                 policy[x] = k
-                break
-    return policy
 
 
 @njit(cache=True, error_model="numpy")
-def leaves(part, policy):
-    """Whether the policy surely leaves the component, from every position."""
-    size, usable = policy.size, np.zeros(part.leak.size, np.bool_)
-    for x in range(size):
-        usable[policy[x]] = True
-    found, alive, queue = np.zeros(size, np.bool_), np.ones(size, np.bool_), np.empty(size, np.uint32)
-    return search_back(part, alive, usable, found, queue, False) == size
+def leaves(part, order, policy):
+    """Whether the policy surely leaves the component, from the given positions, which it leads to no others."""
+    size, usable = part.ptr.size - 1, np.zeros(part.leak.size, np.bool_)
+    found, alive, queue = np.zeros(size, np.bool_), np.zeros(size, np.bool_), np.empty(size, np.uint32)
+    for x in order:
+        usable[policy[x]], alive[x] = True, True
+    return search_back(part, alive, usable, found, queue, False) == order.size

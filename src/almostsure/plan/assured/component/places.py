@@ -1,4 +1,4 @@
-"""Compiled: where a component can be stayed in for nothing, and the order in which sweeps visit it.
+"""Compiled: where a component can be stayed in for nothing.
 
 An *end component* is a set of pairs, with choices for them, that can be stayed in for ever and in which every pair
 reaches every other.  One whose choices all have reward 0 can be left at will or stayed in for nothing: it becomes one
@@ -15,10 +15,6 @@ import numpy as np
 from almostsure.kernels import njit
 from almostsure.plan.assured.explore import NO_LAYERS, Graph, Search, components
 from almostsure.plan.assured.steps import NOWHERE
-
-RING = 4096  # buckets of the queue in `estimate`
-DONE = -2  # the slot of positions that are settled, or not to be settled
-NOT_LATE = 0.3  # up to this probability of unsettled outcomes, `estimate` extrapolates
 
 
 @njit(cache=True, error_model="numpy")
@@ -175,167 +171,66 @@ def lead_to(graph, goals, way):
                 count += 1
 
 
-# ---------------------------------------------------------------------- the order of sweeps
+@njit(cache=True, error_model="numpy")
+def may_gain(game, bounds, members):
+    """Whether reward is collected on a way that never leaves."""
+    _, inside = end_components(inner_graph(game, bounds, members, False))
+    most = 0.0
+    for k in inside.origin:
+        most = max(most, game.gain[game.graph.origin[k]])
+    return most > 0.0
 
 
 @njit(cache=True, error_model="numpy")
-def _move(i, slot, slot_of, before, after, head, tail):
-    """Put a position at the end of another bucket (or, with a negative slot, in none)."""
-    old = slot_of[i]
-    if old >= 0:
-        if before[i] >= 0:
-            after[before[i]] = after[i]
-        else:
-            head[old] = after[i]
-        if after[i] >= 0:
-            before[after[i]] = before[i]
-        else:
-            tail[old] = before[i]
-    slot_of[i] = slot
-    if slot < 0:
-        return
-    before[i], after[i] = tail[slot], -1
-    if tail[slot] >= 0:
-        after[tail[slot]] = i
-    else:
-        head[slot] = i
-    tail[slot] = i
+def collapse(game, bounds, members):
+    """Make one position of each end component without reward.
 
-
-@njit(cache=True, error_model="numpy")
-def _guess(worth, later, ahead, gain):
-    """What a choice is worth: unsettled outcomes lead back, or as far behind as settled ones are ahead."""
-    if later < NOT_LATE and not np.isnan(ahead):
-        return gain + (worth - later * ahead) / (1.0 - 2.0 * later)
-    return gain + worth / max(1e-6, 1.0 - later)
-
-
-@njit(cache=True, error_model="numpy")
-def _bucket(worth, top, width, lowest, discount):
-    """How far a value lies behind the best one: in widths or, discounted, in quarters of a step."""
-    if discount == 1.0:
-        return np.int64(min((top - worth) / width, 1e18))
-    if worth <= lowest or top <= lowest:
-        return np.int64(2**60)
-    return np.int64(min(4.0 * np.log((worth - lowest) / (top - lowest)) / np.log(discount), 1e18))
-
-
-@njit(cache=True, error_model="numpy")
-def _judge(part, usable, gain, discount, value):
-    """Prepare the judgement of choices; raises ``value`` to what exits promise.
-
-    By choice: worth of settled outcomes, chance of unsettled ones, worth of the best settled one, and gain.  A gain
-    is not counted again and again while outcomes are unsettled, as a cost is.  Returns the lowest possible value.
+    Returns the members in the order of their positions, who can rest, the graph of the choices by which they can, and
+    where in it each member is.
     """
-    ptr, entry_ptr, factor, constant, leak = part.ptr, part.entry_ptr, part.factor, part.constant, part.leak
-    judged = np.empty((part.origin.size, 4), np.float32)
-    lowest = 0.0
-    for x in range(value.size):
-        for k in range(ptr[x], ptr[x + 1]):
-            later = 0.0
-            for e in range(entry_ptr[k], entry_ptr[k + 1]):
-                later += factor[e]
-            judged[k, 0], judged[k, 1], judged[k, 2], judged[k, 3] = constant[k] - gain[k], later, np.nan, gain[k]
-            if not usable[k]:
-                judged[k, 1] = np.nan
-                continue
-            if leak[k] > 0.0:
-                value[x] = max(value[x], _guess(judged[k, 0], later, np.nan, gain[k]))
-            if discount < 1.0:  # nobody is worth less than the worst choice for ever
-                lowest = min(lowest, constant[k] / max(1e-9, 1.0 - later))
-    return judged, lowest
-
-
-@njit(cache=True, error_model="numpy")
-def _backward(part):
-    """For each position, the choices that may lead there, whose they are, and with which factor."""
-    ptr, entry_ptr, column = part.ptr, part.entry_ptr, part.column
-    size = part.ptr.size - 1
-    at = part.pred_ptr[:size].copy()
-    choice, factor = np.empty(part.column.size, np.uint32), np.empty(part.column.size, np.float32)
-    for x in range(size):
-        for k in range(ptr[x], ptr[x + 1]):
-            for e in range(entry_ptr[k], entry_ptr[k + 1]):
-                y = column[e]
-                choice[at[y]], factor[at[y]] = k, part.factor[e]
-                at[y] += 1
-    return choice, factor
-
-
-@njit(cache=True, error_model="numpy")
-def _refill(value, queue, scale):
-    """Go to the nearest of those that lay too far behind: returns its bucket, and how many wait in the ring now."""
-    slot_of, before, after, head, tail = queue
-    top, width, lowest, discount = scale
-    nearest, waiting, i = -np.inf, 0, np.int64(head[RING])
-    while i >= 0:
-        nearest, i = max(nearest, value[i]), np.int64(after[i])
-    current, i = _bucket(nearest, top, width, lowest, discount), np.int64(head[RING])
-    while i >= 0:
-        following, bucket = np.int64(after[i]), _bucket(value[i], top, width, lowest, discount)
-        if bucket < current + RING:
-            _move(i, np.int64(bucket % RING), slot_of, before, after, head, tail)
-            waiting += 1
-        i = following
-    return current, waiting
-
-
-@njit(cache=True, error_model="numpy")
-def estimate(part, usable, gain, width, discount):
-    """Settle the positions one by one, the most valuable first; returns their order, and estimates of their values.
-
-    As in Dijkstra's algorithm, but with expectations: a choice is judged by its settled outcomes, as if the others
-    led back to where one is, or, when they are few, as far behind as the settled ones are ahead.  The estimates
-    need not be right; the order in which they are found is what makes sweeps converge fast.  Values count as
-    equal within ``width``: the queue is a ring of buckets, with one more for what lies too far behind.
-    """
-    pred_ptr, pred = part.pred_ptr, part.pred
-    size = part.ptr.size - 1
-    value, order = np.full(size, -np.inf), np.empty(size, np.uint32)
-    judged, lowest = _judge(part, usable, gain, discount, value)
-    via, factor = _backward(part)
-    slot_of = np.full(size, -1, np.int32)
-    before, after = np.empty(size, np.int32), np.empty(size, np.int32)
-    head, tail = np.full(RING + 1, -1, np.int32), np.full(RING + 1, -1, np.int32)
-    top, waiting, settled, current = -np.inf, 0, 0, np.int64(0)
+    label, inside = end_components(inner_graph(game, bounds, members, True))
+    size, count = members.size, 0
+    known, position = np.full(size, NOWHERE), np.empty(size, np.uint32)
     for i in range(size):
-        top = max(top, value[i])
-        if value[i] > -np.inf:
-            _move(i, RING, slot_of, before, after, head, tail)
-    while True:
-        if waiting == 0 and head[RING] < 0:  # discounted, nobody has to leave: take those who cannot
-            for i in range(size):
-                if slot_of[i] != DONE and discount < 1.0:
-                    value[i] = max(value[i], lowest)
-                    top = max(top, value[i])
-                    _move(i, RING, slot_of, before, after, head, tail)
-            if head[RING] < 0:
-                return order[:settled], value, lowest
-        if waiting == 0:
-            current, waiting = _refill(value, (slot_of, before, after, head, tail), (top, width, lowest, discount))
-        i = np.int64(head[current % RING])
-        if i < 0:
-            current += 1
-            continue
-        _move(i, DONE, slot_of, before, after, head, tail)
-        waiting -= 1
-        order[settled] = i
-        settled += 1
-        here = value[i]
-        for q in range(pred_ptr[i], pred_ptr[i + 1]):
-            k, j = via[q], np.int64(pred[q])
-            if slot_of[j] == DONE or np.isnan(judged[k, 1]):
-                continue
-            worth = judged[k, 0] + factor[q] * here
-            later = max(0.0, judged[k, 1] - factor[q])
-            judged[k, 0], judged[k, 1] = worth, later
-            if np.isnan(judged[k, 2]):
-                judged[k, 2] = here
-            guess = _guess(worth, later, judged[k, 2], judged[k, 3])
-            if guess > value[j]:
-                value[j] = guess
-                bucket = max(current, _bucket(guess, top, width, lowest, discount))
-                slot = np.int64(bucket % RING if bucket < current + RING else RING)
-                if slot != slot_of[j]:
-                    waiting += int(slot < RING) - int(0 <= slot_of[j] < RING)
-                    _move(j, slot, slot_of, before, after, head, tail)
+        if label[i] == NOWHERE or known[label[i]] == NOWHERE:
+            position[i] = count
+            count += 1
+        if label[i] != NOWHERE:
+            known[label[i]] = position[i] if known[label[i]] == NOWHERE else known[label[i]]
+            position[i] = known[label[i]]
+    at, can_stay = np.zeros(count + 1, np.int64), np.zeros(count, np.bool_)
+    for i in range(size):
+        at[position[i] + 1] += 1
+        can_stay[position[i]] = label[i] != NOWHERE
+    at = np.cumsum(at)
+    local, ordered = np.empty(size, np.uint32), np.empty(size, np.uint32)
+    for i in range(size):
+        z = at[position[i]]
+        at[position[i]] += 1
+        local[z], ordered[z] = i, members[i]
+        bounds.place[members[i]] = position[i]
+    return ordered, can_stay, inside, local
+
+
+@njit(cache=True, error_model="numpy")
+def lead_out(graph, bounds, members, chosen, inside, local):
+    """Give the members of positions in which one can rest their choices: to where it is left, or to stay there.
+
+    ``chosen`` is the choice of each position, of one of its members, or NOWHERE to rest.
+    """
+    ptr, place, policy = graph.ptr, bounds.place, bounds.policy
+    goals, count, way = np.empty(members.size, np.uint32), 0, np.full(members.size, NOWHERE)
+    for i in range(members.size):
+        x = members[i]
+        if chosen[place[x]] != NOWHERE and ptr[x] <= chosen[place[x]] < ptr[x + 1]:
+            goals[count] = local[i]
+            count += 1
+    lead_to(inside, goals[:count], way)
+    for i in range(members.size):
+        x, here, k = members[i], local[i], chosen[place[members[i]]]
+        if k != NOWHERE and ptr[x] <= k < ptr[x + 1]:
+            policy[x] = k
+        elif k != NOWHERE:
+            policy[x] = way[here] if way[here] != NOWHERE else ptr[x]
+        else:
+            policy[x] = inside.origin[inside.ptr[here]] if inside.ptr[here] < inside.ptr[here + 1] else ptr[x]

@@ -1,4 +1,8 @@
-"""Compiled: small components in which every step costs, and single pairs, settled where they stand, with bounds."""
+"""Compiled: small components and single pairs, settled where they stand, with bounds.
+
+Where every step costs, sweeps find the values of even a few thousand pairs.  Smaller components are solved directly:
+what can be stayed in for nothing is collapsed, and policies are evaluated by elimination.
+"""
 
 # mypy: ignore-errors
 # Numba infers the types of these functions; annotations would say nothing to it.
@@ -8,46 +12,155 @@ from __future__ import annotations
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.component.approach import approach, eliminate, relax
-from almostsure.plan.assured.component.parts import NO_STAY, cut, guess, leave_surely
-from almostsure.plan.assured.steps import NOWHERE, prove, read_ahead, step_back
+from almostsure.plan.assured.component.approach import approach, eliminate, iterate, relax
+from almostsure.plan.assured.component.parts import (
+    NO_STAY,
+    cut,
+    first_policy,
+    guess,
+    leave_surely,
+    leaves,
+    write,
+)
+from almostsure.plan.assured.component.places import collapse, inner_graph, lead_out, may_gain
+from almostsure.plan.assured.steps import NOWHERE, Part, prove, read_ahead, step_back
 from almostsure.plan.assured.sums import EPSILON
 
 ELIMINATED = 40  # pairs of a component in which a policy is evaluated by elimination
 ROUNDS_BETWEEN = 4  # eliminations
 ELIMINATIONS = 20
+DENSE = 300  # pairs of a component that is solved directly
+FIRST_ROUNDS = 8  # sweeps for a first policy
+NEAR = 4.0  # times half the tolerance: choices that are worth so little less may be best
 ROUNDING = 8.0 * EPSILON  # of a step, relative to the largest value
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def settle_small(game, bounds, members, part, scratch, half):
-    """Settle a small component in which staying costs; False where another method is needed."""
-    state, ptr, origin, place, chosen = game.graph.state, game.graph.ptr, part.origin, bounds.place, bounds.policy
+    """Settle a small component; False where another method is needed."""
+    place = bounds.place
     for i in range(members.size):
         place[members[i]] = i
-    _, (most, top, error, relative, all_leave) = cut(game, bounds, members, NO_STAY, part)
-    done = False
+    sizes, known = cut(game, bounds, members, NO_STAY, part)
+    most, top, done = known[0], known[1], False
     if most < 0.0 and top < np.inf and game.discount == 1.0:
-        value, usable, queue, policy, height, (worth, left) = scratch
-        order = queue[: _begin(game, members, part, scratch, all_leave and members.size <= ELIMINATED)]
-        change = _values(part, usable, order, value, policy, -0.5 * half * most)
-        for i in order:
-            if not np.isfinite(value[i]):  # a guess that went astray is no value: −∞ would be taken as lost
-                change = np.inf
-        if change < np.inf:
-            for i in range(members.size):
-                x = members[i]
-                chosen[x] = origin[policy[i]] if value[i] > -np.inf else ptr[x]
-                worth[state[x]], left[state[x]] = value[i], game.graph.remaining[x]
-                top = max(top, value[i])
-                if value[i] > -np.inf:
-                    change = max(change, ROUNDING * abs(value[i]))
-            for i in range(members.size):
-                height[i] = 1.0 + (top - value[i]) / -most
-            done = prove(game, bounds, members, value, height, (error, relative, -most, change), False)
+        done = _settle_costs(game, bounds, members, part, scratch, half, known)
+    if not done and top < np.inf and members.size <= DENSE:
+        done = _settle_directly(game, bounds, members, part, scratch[-1], half, (sizes, known))
     for x in members:
         place[x] = NOWHERE
     return done
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def _settle_costs(game, bounds, members, part, scratch, half, known):
+    """Settle a component in which every step costs, by sweeps."""
+    state, ptr, origin, chosen = game.graph.state, game.graph.ptr, part.origin, bounds.policy
+    most, top, error, relative, all_leave = known
+    value, usable, queue, policy, height, (worth, left) = scratch
+    order = queue[: _begin(game, members, part, scratch, all_leave and members.size <= ELIMINATED)]
+    change = _values(part, usable, order, value, policy, -0.5 * half * most)
+    for i in order:
+        if not np.isfinite(value[i]):  # a guess that went astray is no value: −∞ would be taken as lost
+            change = np.inf
+    if change == np.inf:
+        return False
+    for i in range(members.size):
+        x = members[i]
+        chosen[x] = origin[policy[i]] if value[i] > -np.inf else ptr[x]
+        worth[state[x]], left[state[x]] = value[i], game.graph.remaining[x]
+        top = max(top, value[i])
+        if value[i] > -np.inf:
+            change = max(change, ROUNDING * abs(value[i]))
+    for i in range(members.size):
+        height[i] = 1.0 + (top - value[i]) / -most
+    return prove(game, bounds, members, value, height, (error, relative, -most, change), False)
+
+
+@njit(cache=True, error_model="numpy")
+def _settle_directly(game, bounds, members, room, known_worth, half, cut_before):
+    """Settle a component by policy iteration with elimination; False where gains may go on for ever, or it fails."""
+    sizes, known = cut_before
+    surely = game.discount == 1.0
+    can_stay, local, inside = np.zeros(0, np.bool_), members, inner_graph(game, bounds, members[:0], True)
+    if surely:
+        if known[0] > 0.0 and may_gain(game, bounds, members):
+            return False
+        members, can_stay, inside, local = collapse(game, bounds, members)
+        if can_stay.any():
+            sizes, known = cut(game, bounds, members, can_stay, room)
+    part, merged = _fitted(room, sizes), can_stay.any()
+    most, top, error, relative, _ = known
+    size = sizes[0]
+    usable, order = np.ones(sizes[1], np.bool_), np.arange(size).astype(np.uint32)
+    if surely:
+        order = order[: leave_surely(part, size, usable, order)]
+    value, policy = np.full(size, -np.inf), part.ptr[:-1].copy()
+    if not _best_policy(part, usable, order, value, policy, surely):
+        return False
+    height = _height(game, part, usable, order, value, policy, half, (most, top))
+    largest = 0.0
+    chosen = np.full(size, NOWHERE)
+    for x in order:
+        if not (np.isfinite(value[x]) and np.isfinite(height[x])):
+            return False
+        largest, chosen[x] = max(largest, abs(value[x])), part.origin[policy[x]]
+    write(game.graph, bounds, members, chosen, value, known_worth)
+    if merged:
+        lead_out(game.graph, bounds, members, chosen, inside, local)
+    return prove(game, bounds, members, value, height, (error, relative, -most, 0.5 * EPSILON * largest), merged)
+
+
+@njit(cache=True, error_model="numpy")
+def _fitted(room, sizes):
+    """What was filled of the room for a component."""
+    positions, choices, entries = sizes
+    return Part(
+        room.ptr[: positions + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
+        room.constant[:choices], room.origin[:choices], room.leak[:choices], room.pred_ptr[: positions + 1],
+        room.pred[:entries],
+    )  # fmt: skip
+
+
+@njit(cache=True, error_model="numpy")
+def _best_policy(part, usable, order, value, policy, surely):
+    """Fill in the best policy and its values; False if they were not found."""
+    guess(part, usable, order, value)
+    for _ in range(FIRST_ROUNDS):
+        relax(part, usable, order, value, policy)
+    if surely and not leaves(part, order, policy):
+        first_policy(part, usable, order, policy)
+    return iterate(part, usable, order, policy, value)
+
+
+@njit(cache=True, error_model="numpy")
+def _height(game, part, usable, order, value, policy, half, known):
+    """By how much an error of 1 in every step blurs each value, at most, on choices that may be best; or ∞."""
+    most, top = known
+    height, size = np.zeros(value.size), value.size
+    if game.discount < 1.0:
+        height[:] = 1.0 / (1.0 - game.discount)
+    elif most < 0.0 and top > -np.inf:
+        for x in order:
+            top = max(top, value[x])
+        for x in order:
+            height[x] = 1.0 + (top - value[x]) / -most
+    else:
+        near = np.zeros(usable.size, np.bool_)
+        for x in order:
+            for k in range(part.ptr[x], part.ptr[x + 1]):
+                worth = part.constant[k]
+                for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
+                    worth += part.factor[e] * value[part.column[e]]
+                near[k] = usable[k] and worth >= value[x] - NEAR * half * max(1.0, abs(value[x]))
+            near[policy[x]] = True
+        steps = Part(
+            part.ptr, part.entry_ptr, part.column, part.factor, np.ones(usable.size), part.origin, part.leak,
+            part.pred_ptr, part.pred,
+        )  # fmt: skip
+        if not (leaves(part, order, policy) and iterate(steps, near, order, policy.copy(), height)):
+            height[:size] = np.inf
+    return height
 
 
 @njit(cache=True, error_model="numpy", borrows=True)

@@ -1,0 +1,54 @@
+"""Small components are settled in compiled code, whatever their rewards are, as other methods settle them."""
+
+import numpy as np
+import pytest
+
+from almostsure import from_transitions
+from almostsure.plan.assured import engine
+
+from ..test_engine import solved
+
+SIZE = 40
+KINDS = {
+    "only the end is worth something": lambda rng, last: 1.0 if last else 0.0,
+    "some steps cost": lambda rng, last: -float(rng.integers(0, 2)),
+    "rewards on the way": lambda rng, last: float(rng.integers(0, 3)) if last else -float(rng.integers(0, 2)),
+}
+
+
+def ladder_of_cycles(seed, kind):
+    """Pairs of states that lead to each other, and now and then on to the next two, with or without damage."""
+    rng, rows = np.random.default_rng(seed), []
+    for x in range(0, SIZE, 2):
+        for state in (x, x + 1):
+            other = 2 * x + 1 - state
+            rows.append((state, 0, other, 1.0, KINDS[kind](rng, False), 0))
+            on, reward = float(rng.choice([0.1, 0.5, 1.0])), KINDS[kind](rng, True)
+            rows.append((state, 1, x + 2, on, reward, int(rng.integers(0, 2))))
+            if on < 1:
+                rows.append((state, 1, int(rng.choice([x, x + 1])), 1 - on, reward, 0))
+    rows.append((SIZE + 1, 0, SIZE, 1.0, 0.0, 0))
+    return from_transitions(*zip(*rows, strict=True), num_states=SIZE + 2, terminal=[SIZE], normalise=True)
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_components_are_settled_in_compiled_code(kind, discount, monkeypatch):
+    for seed in range(8):
+        mdp = ladder_of_cycles(seed, kind)
+        expected = solved(mdp, 6, method="direct", discount=discount)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "Component", None)
+            found = solved(mdp, 6, discount=discount)
+        assert np.array_equal(np.isneginf(found[0]), np.isneginf(expected[0]))
+        finite = np.isfinite(found[0]) & np.isfinite(expected[0])
+        lower, upper = found[0][finite], found[1][finite]
+        assert (lower <= expected[1][finite]).all()
+        assert (expected[0][finite] <= upper).all()
+        assert (upper - lower).max() <= 1e-8 * max(1.0, np.abs(lower).max())
+
+
+def test_gains_that_may_go_on_are_left_to_others():
+    rows = [(0, 0, 1, 1.0, 1.0, 0), (1, 0, 0, 1.0, 1.0, 0), (1, 1, 2, 1.0, 0.0, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[2])
+    assert solved(mdp, 0) is None
