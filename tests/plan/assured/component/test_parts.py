@@ -76,11 +76,13 @@ def test_positions_are_dropped_in_place_as_elsewhere():
         sizes = plain(parts.reorder)(part, order, usable, room)
         assert plain(parts.reorder)(part, order, usable, part) == sizes
         for here, there in zip(
-            component.fitted(part, order.size, *sizes)[:7], component.fitted(room, order.size, *sizes)[:7], strict=True
+            plain(parts.fitted)(part, (order.size, *sizes))[:7],
+            plain(parts.fitted)(room, (order.size, *sizes))[:7],
+            strict=True,
         ):
             assert here.tolist() == there.tolist()
         kept = usable & np.isin(owner, order)
-        assert component.fitted(room, order.size, *sizes).origin.tolist() == np.flatnonzero(kept).tolist()
+        assert plain(parts.fitted)(room, (order.size, *sizes)).origin.tolist() == np.flatnonzero(kept).tolist()
 
 
 @pytest.mark.parametrize("way_out", [False, True])

@@ -43,15 +43,6 @@ def make_part(positions: int, choices: int, entries: int) -> Part:
     )  # fmt: skip
 
 
-def fitted(room: Part, positions: int, choices: int, entries: int) -> Part:
-    """What was filled of the room for a component."""
-    return Part(
-        room.ptr[: positions + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
-        room.constant[:choices], room.origin[:choices], room.leak[:choices], room.pred_ptr[: positions + 1],
-        room.pred[:entries],
-    )  # fmt: skip
-
-
 class Component:
     """A component that is not settled by sweeping it where it stands."""
 
@@ -144,9 +135,9 @@ class Component:
         """The equations of the positions, and what is to be known of exits and rewards."""
         members = self.members
         room = self.engine.room("members", members.size, *self.call(parts.spread, self.graph, members))
-        (size, choices, entries), known = self.call(parts.cut, self.game, self.bounds, members, self.can_stay, room)
+        sizes, known = self.call(parts.cut, self.game, self.bounds, members, self.can_stay, room)
         self.most, self.top, self.exit_error, self.exit_relative, self.all_leave = known
-        self.raw = fitted(room, size, choices, entries)
+        self.raw = self.call(parts.fitted, room, sizes)
 
     def _sort(self) -> None:
         """Cut the equations again, in an order of those that surely leave in which sweeps are quick, if they are many.
@@ -195,7 +186,8 @@ class Component:
                 self.call(parts.guess, raw, usable, queue, guess)
         self.order, self.guess, self.part = queue, guess[queue], raw
         if room is not raw or queue.size < size or not usable.all():
-            self.part = fitted(room, queue.size, *self.call(parts.reorder, raw, queue, usable, room))
+            left = self.call(parts.reorder, raw, queue, usable, room)
+            self.part = self.call(parts.fitted, room, (queue.size, *left))
         self.call(parts.list_predecessors, self.part, queue.size)
 
     def _estimated(self, raw: Part, usable: Bools) -> tuple[Ints, Floats]:
@@ -252,7 +244,7 @@ class Component:
     def _first_policy(self) -> Ints:
         """A policy that surely leaves, and is good already after a few sweeps."""
         usable, order = np.ones(self.part.origin.size, np.bool_), np.arange(self.order.size, dtype=np.uint32)
-        policy = self.part.ptr[:-1].copy()
+        policy: Ints = self.part.ptr[:-1].copy()
         if not self.engine.plainly:
             value = self.guess.copy()
             rows = approach.room_for_rows(self.part, order)

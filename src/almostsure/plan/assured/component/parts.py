@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.steps import NOWHERE, read_ahead
+from almostsure.plan.assured.steps import NOWHERE, Part, read_ahead
 
 STAY = NOWHERE  # the origin of the choice to rest
 NO_STAY = np.empty(0, np.bool_)
@@ -28,6 +28,17 @@ def spread(graph, members):
         choices += np.int64(ptr[x + 1]) - np.int64(ptr[x])
         entries += np.int64(entry_ptr[ptr[x + 1]]) - np.int64(entry_ptr[ptr[x]])
     return choices, entries
+
+
+@njit(cache=True, error_model="numpy")
+def fitted(room, sizes):
+    """What was filled of the room for a component."""
+    positions, choices, entries = sizes
+    return Part(
+        room.ptr[: positions + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
+        room.constant[:choices], room.origin[:choices], room.leak[:choices], room.pred_ptr[: positions + 1],
+        room.pred[:entries],
+    )  # fmt: skip
 
 
 @njit(cache=True, error_model="numpy", borrows=True)

@@ -17,6 +17,7 @@ from almostsure.plan.assured.component.parts import (
     NO_STAY,
     cut,
     first_policy,
+    fitted,
     guess,
     leave_surely,
     leaves,
@@ -89,7 +90,7 @@ def _settle_directly(game, bounds, members, room, known_worth, half, cut_before)
         members, can_stay, inside, local = collapse(game, bounds, members)
         if can_stay.any():
             sizes, known = cut(game, bounds, members, can_stay, room)
-    part, merged = _fitted(room, sizes), can_stay.any()
+    part, merged = fitted(room, sizes), can_stay.any()
     most, top, error, relative, _ = known
     size = sizes[0]
     usable, order = np.ones(sizes[1], np.bool_), np.arange(size).astype(np.uint32)
@@ -112,17 +113,6 @@ def _settle_directly(game, bounds, members, room, known_worth, half, cut_before)
 
 
 @njit(cache=True, error_model="numpy")
-def _fitted(room, sizes):
-    """What was filled of the room for a component."""
-    positions, choices, entries = sizes
-    return Part(
-        room.ptr[: positions + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
-        room.constant[:choices], room.origin[:choices], room.leak[:choices], room.pred_ptr[: positions + 1],
-        room.pred[:entries],
-    )  # fmt: skip
-
-
-@njit(cache=True, error_model="numpy")
 def _best_policy(part, usable, order, value, policy, surely):
     """Fill in the best policy and its values; False if they were not found."""
     guess(part, usable, order, value)
@@ -137,7 +127,7 @@ def _best_policy(part, usable, order, value, policy, surely):
 def _height(game, part, usable, order, value, policy, half, known):
     """By how much an error of 1 in every step blurs each value, at most, on choices that may be best; or ∞."""
     most, top = known
-    height, size = np.zeros(value.size), value.size
+    height = np.zeros(value.size)
     if game.discount < 1.0:
         height[:] = 1.0 / (1.0 - game.discount)
     elif most < 0.0 and top > -np.inf:
@@ -159,7 +149,7 @@ def _height(game, part, usable, order, value, policy, half, known):
             part.pred_ptr, part.pred,
         )  # fmt: skip
         if not (leaves(part, order, policy) and iterate(steps, near, order, policy.copy(), height)):
-            height[:size] = np.inf
+            height[:] = np.inf
     return height
 
 
