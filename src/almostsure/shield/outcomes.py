@@ -31,6 +31,7 @@ LARGEST = 2**62  # numbers
 STALE = (
     "The model is stale, or of another environment: build it anew, or use an OnlineShield, which learns what happens."
 )
+UNSEEN = "It was learned without seeing this: learn more, or with a smaller mu. "
 ORDER = (
     " Or it numbers the actions in another order, since in the model {} does this: then build the model with "
     "action_names= in the environment's order."
@@ -80,10 +81,11 @@ class Outcomes:
 
     def _impossible(self, choice: int, after: int, damage: int | None) -> NoReturn:
         mdp, hurt = self._mdp, "" if damage is None else f" with damage {damage}"
+        unseen = UNSEEN if mdp.origin.counted else ""
         others = [f"action {mdp.action_name(action)!r}" for action in self._explained_by(choice, after, damage)]
         raise ModelMismatch(
             f"the environment went from {mdp.describe_choice(choice)} to {mdp.describe_state(after)}{hurt}, which the "
-            f"shield's model says is impossible. {STALE}{ORDER.format(' or '.join(others)) if others else ''}"
+            f"shield's model says is impossible. {unseen}{STALE}{ORDER.format(' or '.join(others)) if others else ''}"
         )
 
     def _explained_by(self, choice: int, after: int, damage: int | None) -> list[int]:

@@ -20,6 +20,7 @@ from almostsure.learn.learners import (
     session,
 )
 from almostsure.learn.learners.world import playground
+from almostsure.shield import Shield
 from almostsure.testing import mdps
 
 SHIELDED = [ShieldedQ]
@@ -103,13 +104,80 @@ def test_one_step_masking_holds_where_one_step_is_all():
     assert training.damages.max() <= 3
 
 
+def rarely_hurts(chance):
+    """One step, which hurts with a small probability."""
+    outcomes = [0, 0], [0, 0], [1, 1], [1 - chance, chance], [1.0, 1.0], [0, 1]
+    return asure.from_transitions(*outcomes, terminal=[1])
+
+
 def test_a_shield_that_is_wrong_is_judged_exactly():
-    """It knows of no damage at all, and never learns of any: what is deployed overspends, and says so."""
+    """It knows of no damage at all, and training meets none: what is deployed overspends, and says so."""
+    mdp = rarely_hurts(1e-5)
+    ignorant = Shield(asure.minimal_budget(count_outcomes(mdp, 10, seed=0).to_mdp()))
+    training = ShieldedQ(shield=ignorant).train(mdp, 0, steps=500, seed=0)
+    assert not training.damages.any()
+    assert 0 < asure.evaluate(mdp, training.policy, budget=0).overspends < 1e-4
+
+
+@pytest.mark.parametrize("steps", [500, 50_000], ids=["plain", "compiled"])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_what_a_shield_does_not_foresee_is_refused(steps, sampled):
+    """Overspending under a shield that learns no more is an error, never only counted."""
+    mdp = rarely_hurts(0.01)
+    ignorant = Shield(asure.minimal_budget(count_outcomes(rarely_hurts(1e-9), 10, seed=0).to_mdp()))
+
+    def step(state, action, rng):
+        return 1, 1.0, int(rng.random() < 0.01)
+
+    world = FunctionSampler(step, 2, 1, terminal=[1], max_damage=1) if sampled else mdp
+    with pytest.raises(ModelMismatch, match=r"with damage 1, which .* impossible\. It was learned without seeing this"):
+        ShieldedQ(shield=ignorant).train(world, 0, steps=steps, seed=0)
+    with pytest.raises(ModelMismatch, match="says is impossible"):
+        asure.compare(world, 1, ShieldedQ(shield=ignorant), steps=steps, seeds=1)
+
+
+def test_what_a_frozen_shield_never_saw_is_refused():
     paper = asure.example("paper")
-    ignorant = OnlineShield(paper, unknown="allow").freeze()
-    training = ShieldedQ(shield=ignorant).train(paper, 1, steps=500, seed=0)
-    assert (training.damages > 1).any()
-    assert asure.evaluate(paper, training.policy, budget=1).overspends > 0.99
+    with pytest.raises(ModelMismatch, match="says is impossible"):
+        ShieldedQ(shield=optimistic(paper).freeze()).train(paper, 1, steps=500, seed=0)
+
+
+def test_the_shield_of_another_model_is_refused():
+    one, other = (asure.from_map(rows, slip=0.1) for rows in (["S.~.G", "....."], ["S...G", "~~~~~"]))
+    shield = Shield(asure.minimal_budget(one))
+    with pytest.raises(ModelMismatch, match=r"belongs to another model .* than the one that is trained on"):
+        ShieldedQ(shield=shield).train(other, 0, steps=2_000, seed=0)
+    with pytest.raises(ModelMismatch, match="belongs to another model"):
+        asure.compare(other, 9, ShieldedQ(shield=shield), steps=2_000, seeds=1)
+    again = asure.from_map(["S.~.G", "....."], slip=0.1)
+    assert ShieldedQ(shield=shield).train(again, 0, steps=2_000, seed=0).damages.max() == 0
+
+
+@pytest.mark.parametrize("kind", [optimistic, lambda mdp: optimistic(mdp).freeze()], ids=["online", "frozen"])
+@pytest.mark.parametrize("theirs", [["S.~.G", ".....", "....."], ["S.G"]], ids=["more", "fewer"])
+def test_a_shield_of_other_states_is_refused(kind, theirs):
+    ours = asure.from_map(["S.~.G", "....."], slip=0.1)
+    with pytest.raises(ModelMismatch, match="belongs to other states and actions"):
+        ShieldedQ(shield=kind(asure.from_map(theirs, slip=0.1))).train(ours, 1, steps=100, seed=0)
+
+
+@pytest.mark.parametrize("actions", [1, 3])
+def test_a_shield_of_other_actions_is_refused(actions):
+    sampler = FunctionSampler(lambda state, action, rng: (1, 0.0, 0), 2, 2, terminal=[1], max_damage=1)
+    shield = OnlineShield(num_states=2, actions=actions, unknown="allow")
+    with pytest.raises(ModelMismatch, match="belongs to other states and actions"):
+        ShieldedQ(shield=shield).train(sampler, 1, steps=100, seed=0)
+
+
+def test_a_shield_that_knows_nothing_safe_where_episodes_start_is_refused():
+    rows = [0, 1], [0, 0], [2, 2], [1.0, 1.0], [0.0, 0.0], [0, 0]
+    one = asure.from_transitions(*rows, terminal=[2])
+    both = asure.from_transitions(*rows, terminal=[2], initial={0: 0.5, 1: 0.5})
+    seen = OnlineShield(one)
+    seen.watch(0, 0, 2, 0)
+    seen.end(2)
+    with pytest.raises(NoSafeAction, match="state 1"):
+        ShieldedQ(shield=seen.freeze()).train(both, 1, steps=100, seed=0)
 
 
 # ---------------------------------------------------------------------- learning

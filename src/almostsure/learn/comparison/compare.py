@@ -77,8 +77,8 @@ def compare(
 
     Raises
     ------
-    Infeasible
-        If an initial state of a model needs more than ``budget``; ``needed`` is what suffices.
+    Infeasible, ModelMismatch
+        If an initial state needs more than ``budget`` (``needed`` suffices); or if a shield is of another model.
     Interrupted
         Ctrl-C; ``kept`` is the comparison of the runs that were finished.
 

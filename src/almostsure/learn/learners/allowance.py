@@ -112,6 +112,11 @@ class Shielded(Allowance):
     An exact shield's policy says nothing where nothing is safe.  Any other shield may be wrong, so that what its
     policy does then must be told: the choice that needs least.  Where there is no model, there is no exact shield: by
     default an optimistic :class:`almostsure.OnlineShield` learns along.
+
+    A shield that does not go on learning must foresee whatever happens.  That of the very model which is played does;
+    that of another model is refused, unless that one was learned, or there is no model to compare it with: then every
+    outcome is compared with the shield's model when it happens for the first time, and refused if it is none of its
+    outcomes.  A foreseen outcome of an allowed choice never takes more than is left.
     """
 
     def __init__(self, ground: Playground, budget: int, shield: Shield | OnlineShield | None) -> None:
@@ -123,33 +128,41 @@ class Shielded(Allowance):
         if not isinstance(shield, (Shield, OnlineShield)):
             raise ArgumentError(f"shield must be a Shield, an OnlineShield or None; got {type(shield).__name__}")
         self.shield: Shield | OnlineShield = shield
-        self.watches = isinstance(shield, OnlineShield)
         self.exact = isinstance(shield, Shield) and shield.mdp == ground.model
+        self.watches = not self.exact
         self._is_terminal = ground.is_terminal
         self._theirs = _matching(self.mdp, shield.space, self._is_terminal)
         if isinstance(shield, Shield):
+            if ground.model is not None and not self.exact:
+                _check_learned(shield, ground.model)
             require_budget(shield.minimal, budget)
         self._clock = 0
+        self._table: Bools | None = None  # of a shield that never changes
 
     def table(self) -> Bools:
         """What is allowed now."""
-        return allowed_by(self._needs(), self.budget)
+        if self._table is not None:
+            return self._table
+        table = allowed_by(self._needs(), self.budget)
+        if isinstance(self.shield, Shield):
+            self._table = table
+        return table
 
     def _needs(self) -> Ints:
-        if isinstance(self.shield, OnlineShield):
-            for state in self.mdp.initial_states.tolist():
-                self.shield.allowed(state, self.budget)  # raises NoSafeAction where it knows nothing safe
-            needs = self.shield.of_choice
-        else:
-            needs = self.shield.minimal.of_choice
+        for state in self.mdp.initial_states[~self._is_terminal[self.mdp.initial_states]].tolist():
+            self.shield.allowed(state, self.budget)  # raises NoSafeAction where it knows nothing safe
+        needs = self.shield.of_choice if isinstance(self.shield, OnlineShield) else self.shield.minimal.of_choice
         return np.where(self._theirs >= 0, needs[self._theirs], 0)
 
     def watch(self, step: Step, remaining: int, clock: int) -> None:
-        """Let a shield that learns see what happened."""
+        """Let a shield that learns see what happened; any other one must have foreseen it, or raises ModelMismatch."""
         if isinstance(self.shield, OnlineShield):
             self.shield.ledger.steps += clock - self._clock - 1  # those without a surprise
             self._clock = clock
             self.shield.watch(*self._place(step), reward=step.reward, remaining=remaining)
+        else:
+            state, *happened = self._place(step)
+            self.shield.after((state, remaining), *happened)
 
     def repeat(self, step: Step, times: int) -> None:
         """Let a shield that learns count what it has seen."""
@@ -177,6 +190,16 @@ class Shielded(Allowance):
         return Policy(self.mdp, probability=probability[:-1] if self.exact else probability, budget=self.budget)
 
 
+def _check_learned(shield: Shield, mdp: MDP) -> None:
+    """Refuse the shield of another model, unless that one was learned: it knows the outcomes that were seen."""
+    if not shield.mdp.origin.counted:
+        raise ModelMismatch(
+            f"the shield belongs to another model ({shield.mdp.fingerprint[:12]}, {shield.mdp.num_states} states) than "
+            f"the one that is trained on ({mdp.fingerprint[:12]}, {mdp.num_states} states). Build it for this one: "
+            "Shield(minimal_budget(mdp)), or leave it out."
+        )
+
+
 def _matching(mdp: MDP, space: Space, is_terminal: Bools) -> npt.NDArray[np.int64]:
     """The shield's choice of the same state and action, for each of the model's; −1 where nothing happens any more.
 
@@ -187,11 +210,24 @@ def _matching(mdp: MDP, space: Space, is_terminal: Bools) -> npt.NDArray[np.int6
     at = space.find_choices(owner, mdp.choice_action)
     has, over = at >= 0, is_terminal[owner]
     observed = owner < space.num_observed if space.end is not None or space.unknown is not None else has
-    if not (over | (has & observed)).all():
-        strange = int(np.flatnonzero(~(over | (has & observed)))[0])
-        raise ModelMismatch(
-            f"the shield belongs to other states and actions ({space.num_states} states, {space.num_choices} choices) "
-            f"than the model ({mdp.num_states} states, {mdp.num_choices} choices): it does not know "
-            f"{mdp.describe_choice(strange)}."
-        )
-    return np.where(over & ~(has & observed), -1, at)
+    theirs: npt.NDArray[np.int64] = np.where(over & ~(has & observed), -1, at)
+    lacks = np.flatnonzero(~(over | (has & observed)))
+    if lacks.size:
+        strange = f"it does not know {mdp.describe_choice(int(lacks[0]))}"
+    elif (more := _not_in(space, theirs, is_terminal)).size:
+        strange = f"the model does not have {space.describe_choice(int(more[0]))}"
+    else:
+        return theirs
+    raise ModelMismatch(
+        f"the shield belongs to other states and actions ({space.num_states} states, {space.num_choices} choices) "
+        f"than the model ({mdp.num_states} states, {mdp.num_choices} choices): {strange}."
+    )
+
+
+def _not_in(space: Space, theirs: npt.NDArray[np.int64], is_terminal: Bools) -> npt.NDArray[np.int64]:
+    """The shield's choices that the model does not have, where episodes go on: what is safe may rest on them."""
+    owner = space.choice_states()
+    extra = owner < space.num_observed
+    extra[theirs[theirs >= 0]] = False
+    extra[np.isin(owner, np.flatnonzero(is_terminal))] = False
+    return np.flatnonzero(extra)

@@ -68,8 +68,9 @@ class ShieldedQ(_Q):
     Parameters
     ----------
     shield
-        None for the exact one (where there is no model, an optimistic OnlineShield); a Shield, perhaps learned; an
-        OnlineShield, which goes on learning; a RiskShield, in whose :meth:`almostsure.RiskShield.restrict` it then
+        None for the exact one (where there is no model, an optimistic OnlineShield); a Shield of the same model, or one
+        that was learned, which raises ModelMismatch when something happens that it does not foresee; an OnlineShield,
+        which goes on learning; a RiskShield, in whose :meth:`almostsure.RiskShield.restrict` it then
         learns, on (state, remaining, risk): the policy is one of that model; or a function of the model or sampler that
         makes one of these for each run.
     max_steps
