@@ -47,6 +47,43 @@ def test_it_is_the_best_of_all_plays(mdp, steps, budget, discount):
     assert worst_damage(mdp, solution) <= budget
 
 
+def least(mdp, steps, state, left):
+    """By definition: the best return of so many steps, and the least length, then damage, that comes with it."""
+    if left < 0:
+        return -math.inf, 0, 0
+    if steps == 0 or mdp.is_terminal()[state]:
+        return 0, 0, 0
+    found = []
+    for a in mdp.actions(state):
+        after = [(o, least(mdp, steps - 1, o.next_state, left - o.damage)) for o in mdp.outcomes(state, int(a))]
+        worth = sum(o.probability * (o.reward + value) for o, (value, _, _) in after)
+        length = 1 + sum(o.probability * more for o, (_, more, _) in after)
+        damage = sum(o.probability * (o.damage + more) for o, (_, _, more) in after)
+        found.append((-worth, length, damage))
+    worth, length, damage = min(found)
+    return -worth, length, damage
+
+
+@pytest.mark.parametrize("plain_work", [-1, 10**9])
+def test_of_equally_good_choices_those_are_played_that_end_soon_and_hurt_little(plain_work, monkeypatch):
+    monkeypatch.setattr(module, "PLAIN_WORK", plain_work)
+    ties = 0
+    for seed in range(60):
+        rng, rows = np.random.default_rng(seed), []
+        for state, action in np.ndindex(3, 3):
+            targets = rng.integers(4, size=2)  # halves, and whole rewards: nothing is rounded
+            rows += [(state, action, int(t), 0.5, -1.0, int(rng.integers(2))) for t in targets]
+        mdp = from_transitions(*zip(*rows, strict=True), num_states=4, terminal=[3], normalise=True)
+        if minimal_budget(mdp, horizon=4).smallest_budget() > 2:
+            continue
+        value, length, damage = least(mdp, 4, 0, 2)
+        found = asure.solve_policy(mdp, AlmostSure(2), horizon=4).evaluate()
+        assert found.expected_return == value == -length
+        assert found.expected_damage == pytest.approx(damage, abs=1e-12)
+        ties += damage < 2
+    assert ties > 10
+
+
 @given(mdps(max_states=5, max_damage=2), st.integers(1, 12), st.integers(0, 4))
 def test_compiled_is_plain_and_counting_steps_in_the_model_is_the_same(mdp, steps, budget):
     assume(minimal_budget(mdp, horizon=steps).smallest_budget() <= budget)

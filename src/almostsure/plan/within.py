@@ -12,6 +12,10 @@ refuses it: the recursion needs no table of what is allowed.
 of the values at most the roundings of one sum, (3 n + 10) ε (|g| + |V|) with n outcomes; these add up over the steps,
 discounted like the values.  The policy plays the choices whose worth was taken, so the lower bounds hold for it.
 
+*Ties.*  Choices that the roundings of a step cannot tell apart are tied: those that end soonest are taken and,
+where these are equal, that hurt least, as without a horizon (:mod:`almostsure.plan.assured.ties`).  The best one may be
+better by no more than these roundings, which therefore count twice.
+
 *Memory.*  The policy keeps one block of choices for all numbers of steps left with which it does the same.
 """
 
@@ -33,11 +37,13 @@ from almostsure.memory import require
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.monitors import Steps
 from almostsure.plan.assured.sums import expected
+from almostsure.plan.assured.ties import DAMAGE
 from almostsure.policy.policy import Policy
 from almostsure.progress import Bar
 
 PLAIN_WORK = 30_000  # pairs of outcome and budget, times steps, below which nobody waits for a compiler
 EPSILON = 2.0**-52
+LITTLE = 1e-9  # what is charged more without being noticed
 
 
 @final
@@ -59,6 +65,7 @@ class Model(NamedTuple):
     damage: npt.NDArray[np.uint8]
     probability: Floats  # divided by its sum
     gain: Floats  # [num_choices]
+    charge: Floats  # [num_choices], 1 for a step before the end, and the expected damage times DAMAGE
     discount: float
 
 
@@ -73,11 +80,12 @@ def solve_within(mdp: MDP, budget: int, horizon: int, *, discount: float, everyw
     values[:, first_values(mdp) > 0] = -math.inf
     kept = [values.copy()] if everywhere else []
     returns, errors, blocks, used = [values[:, mdp.initial_states]], [0.0], list[npt.NDArray[np.int32]](), list[int]()
-    choice = np.full((rows, mdp.num_states), -1, np.int32)
+    choice, ahead = np.full((rows, mdp.num_states), -1, np.int32), np.zeros((rows, mdp.num_states))
     with Bar("steps", horizon) as bar:
         for done in range(1, horizon + 1):
-            errors.append(_error(model, values, errors[-1]))
-            values, choice = step(model, values, choice)
+            rounding = _rounding(model, values, errors[-1])
+            errors.append((discount * errors[-1] + 2 * rounding) * (1 + 4 * EPSILON))
+            values, choice, ahead = step(model, rounding, values, choice, ahead)
             if not (blocks and np.array_equal(blocks[-1], choice)):
                 blocks.append(choice)
                 size = 4 * rows * mdp.num_states * len(blocks)
@@ -101,7 +109,9 @@ def _model(mdp: MDP, discount: float, large: bool) -> Model:
     sums = np.where(is_one, 1.0, np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1].astype(np.int64)))
     probability = mdp.probability / np.repeat(sums, np.diff(mdp.outcome_ptr))
     columns = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage
-    return Model(*columns, probability, gain / sums, discount)
+    hurt = np.add.reduceat(probability * mdp.damage, mdp.outcome_ptr[:-1].astype(np.int64))
+    charge = np.where(mdp.is_terminal()[mdp.choice_states()], 0.0, 1.0 + DAMAGE * hurt)
+    return Model(*columns, probability, gain / sums, charge, discount)
 
 
 def _plain_expected(outcome_ptr: Ints, probability: Floats, reward: Floats) -> tuple[Floats, Any]:
@@ -113,34 +123,47 @@ def _plain_expected(outcome_ptr: Ints, probability: Floats, reward: Floats) -> t
     return gain, np.array([math.fsum(probability[at]) == 1 for at in spans])
 
 
-def _error(model: Model, values: Floats, before: float) -> float:
-    """A bound of the error after a step, from the one before it."""
+def _rounding(model: Model, values: Floats, error: float) -> float:
+    """A bound of the roundings of one step, from values with this error."""
     most = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
-    size = float(np.abs(model.gain).max(initial=0.0)) + model.discount * (most + before)
-    roundings = 3 * int(np.diff(model.outcome_ptr).max(initial=0)) + 10
-    return (model.discount * before + roundings * EPSILON * size) * (1 + 4 * EPSILON)
+    size = float(np.abs(model.gain).max(initial=0.0)) + model.discount * (most + error)
+    return (3 * int(np.diff(model.outcome_ptr).max(initial=0)) + 10) * EPSILON * size
 
 
 @njit(cache=True, error_model="numpy")
-def best_step(model: Any, before: Any, last: Any) -> Any:
-    """The values with one step more, and the choice of each pair: the one of ``last`` where it is as good as any."""
-    values, choice = np.empty_like(before), np.empty_like(last)
+def best_step(model: Any, rounding: Any, before: Any, last: Any, charged: Any) -> Any:
+    """The values with one step more, the choice of each pair, and what is charged on the way.
+
+    Of the choices that the roundings cannot tell apart, the one that is charged least; the one of ``last`` if it is not
+    charged more.
+    """
+    values, choice, ahead = np.empty_like(before), np.empty_like(last), np.zeros_like(charged)
+    widest = 0
+    for s in range(before.shape[1]):
+        widest = max(widest, model.choice_ptr[s + 1] - model.choice_ptr[s])
+    worths, charges = np.empty(widest), np.empty(widest)
     for k in range(before.shape[0]):
         for s in range(before.shape[1]):
-            best, chosen = -np.inf, -1
-            for c in range(model.choice_ptr[s], model.choice_ptr[s + 1]):
-                ahead = 0.0
+            first, best = model.choice_ptr[s], -np.inf
+            for c in range(first, model.choice_ptr[s + 1]):
+                worth, charge = 0.0, 0.0
                 for o in range(model.outcome_ptr[c], model.outcome_ptr[c + 1]):
                     left = k - np.int64(model.damage[o])
                     if left < 0:
-                        ahead = -np.inf
+                        worth = -np.inf
                         break
-                    ahead += model.probability[o] * before[left, model.successor[o]]
-                worth = model.gain[c] + model.discount * ahead
-                if worth > best or (worth == best and chosen >= 0 and c == last[k, s]):
-                    best, chosen = worth, c
-            values[k, s], choice[k, s] = best, chosen
-    return values, choice
+                    worth += model.probability[o] * before[left, model.successor[o]]
+                    charge += model.probability[o] * charged[left, model.successor[o]]
+                worths[c - first], charges[c - first] = model.gain[c] + model.discount * worth, model.charge[c] + charge
+                best = max(best, worths[c - first])
+            values[k, s], choice[k, s], least = best, -1, np.inf
+            for c in range(first, model.choice_ptr[s + 1] if best > -np.inf else first):
+                at = c - first
+                same = c == last[k, s] and charges[at] <= least + LITTLE
+                if worths[at] >= best - rounding and (same or charges[at] < least - LITTLE):
+                    least = charges[at]
+                    values[k, s], choice[k, s], ahead[k, s] = worths[at], c, least
+    return values, choice, ahead
 
 
 def without_steps(policy: Policy, mdp: MDP, limit: Steps) -> Policy:
