@@ -131,7 +131,7 @@ def explain(minimal: UpperBudget, state: int | Sequence[float] | None) -> Diagno
         starts = abstraction.initial_cells()
         cell = int(starts[np.argmax(minimal.of_state[starts])])
     else:
-        cell = int(state) if isinstance(state, (int, np.integer)) else abstraction.grid.cell(state)
+        cell = abstraction.grid.cell_or_point(state)
     if cell < 0:
         raise ArgumentError(f"{state!r} lies outside the box; nothing is known there. Widen the box.")
     needs, at = minimal.of(cell), cell

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.memory import available, require
 from almostsure.model.arrays import frozen
+from almostsure.wording import brief, counted
 
 Floats = npt.NDArray[np.float64]
 OUTSIDE = -1  # the "cell" of a point outside the box
@@ -115,7 +117,7 @@ class Grid:
         at = np.asarray(points, np.float64)
         if at.ndim != 2 or at.shape[1] != self.num_coordinates:
             raise ModelError(
-                f"points must have {self.num_coordinates} coordinates each ({', '.join(self.names)}); "
+                f"points must have {counted(self.num_coordinates, 'coordinate')} each ({', '.join(self.names)}); "
                 f"got an array of shape {list(at.shape)}"
             )
         indices, inside = np.empty(at.shape, np.int64), np.ones(len(at), np.bool_)
@@ -136,7 +138,27 @@ class Grid:
 
     def cell(self, point: Sequence[float]) -> int:
         """The cell of one point; OUTSIDE (−1) if it lies outside the box."""
-        return int(self.cells_of(np.asarray(point, np.float64)[None])[0])
+        try:
+            at = np.asarray(point, np.float64)
+        except (TypeError, ValueError):  # not numbers, or rows of different lengths
+            raise ModelError(f"a point must be {counted(self.num_coordinates, 'number')}; got {brief(point)}") from None
+        return int(self.cells_of(at[None])[0])
+
+    def cell_or_point(self, state: Any) -> int:
+        """The cell that is meant: the one of that number, or the one of a point (see :func:`is_point`)."""
+        if is_point(state):
+            return self.cell(state)
+        number = cell_number(state)
+        if not 0 <= number < self.num_cells:
+            raise self.no_cell(state)
+        return number
+
+    def no_cell(self, state: object) -> UnknownName:
+        """The error that something is neither a cell nor a point."""
+        point = f"({', '.join(self.names)}{',' if self.num_coordinates == 1 else ''})"
+        return UnknownName(
+            "cell", state, (), f"Cells are 0 … {self.num_cells - 1}; a point is a tuple of its coordinates, {point}."
+        )
 
     def boxes(self, cells: npt.ArrayLike) -> tuple[Floats, Floats]:
         """The lowest and the highest corners of cells, each [n, coordinates]."""
@@ -195,6 +217,23 @@ class Grid:
             for i, (name, a, b, n) in enumerate(zip(self.names, self.low, self.high, self.cells, strict=True))
         )
         return f"<Grid: {self.num_cells:,} cells, {', '.join(axes)}>"
+
+
+def is_point(state: object) -> bool:
+    """Whether this is one point: a tuple, or a list or array in a row that does not hold whole numbers only.
+
+    Whole numbers in a list or array are cells, since a cell must never be taken for a point or a point for a cell.
+    """
+    if isinstance(state, list):
+        return not all(isinstance(value, (int, np.integer)) for value in state)
+    return isinstance(state, tuple) or (isinstance(state, np.ndarray) and state.ndim == 1 and state.dtype.kind == "f")
+
+
+def cell_number(state: object) -> int:
+    """A whole number as it is, and −1 for everything else: 9.0 may be a coordinate, and is no number of a cell."""
+    if isinstance(state, np.ndarray) and state.ndim == 0:
+        state = state[()]
+    return int(state) if isinstance(state, (int, np.integer)) and not isinstance(state, bool) else OUTSIDE
 
 
 def _edges(low: float, high: float, count: int) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import CorruptFile, MissingExtra, UnknownName
+from almostsure.errors import CorruptFile, MissingExtra
 from almostsure.files import load_tensors, must_hold, save_tensors
 
 if TYPE_CHECKING:
@@ -57,12 +57,12 @@ class UpperBudget:
 
     def of(self, state: int | Sequence[float]) -> int:
         """What a cell (its number) or the cell of a point needs at most; INFINITE outside the box too."""
-        cell = self._cell(state)
+        cell = self.abstraction.grid.cell_or_point(state)
         return INFINITE if cell < 0 else int(self.of_state[cell])
 
     def patterns(self, state: int | Sequence[float]) -> dict[tuple[int, ...], int]:
         """What each pattern needs at most from a cell or point; those that nothing suffices for are left out."""
-        cell = self._cell(state)
+        cell = self.abstraction.grid.cell_or_point(state)
         if cell < 0 or self.row[cell] < 0:
             return {}
         needs = self.needs[self.row[cell]].tolist()
@@ -105,13 +105,6 @@ class UpperBudget:
         from almostsure.abstract.shield.policy import CellPolicy
 
         return CellPolicy(self)
-
-    def _cell(self, state: int | Sequence[float]) -> int:
-        if isinstance(state, (int, np.integer)) and not isinstance(state, bool):
-            if not 0 <= state < self.abstraction.num_cells:
-                raise UnknownName("cell", state, (), f"Cells are 0 … {self.abstraction.num_cells - 1}.")
-            return int(state)
-        return self.abstraction.grid.cell(state)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ files
 

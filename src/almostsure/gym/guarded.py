@@ -192,7 +192,10 @@ class Guarded:
             point = self.watching.point(observation)
             return self._named(point, observation), point
         answer = self._told(observation, env)
-        return self._named(answer, observation), None if np.ndim(answer) == 0 else [float(value) for value in answer]
+        if np.ndim(answer) == 0:
+            return self._named(answer, observation), None
+        point = [float(value) for value in answer]
+        return self._named(point, observation), point
 
     def watch(self, points: Points, actions: Sequence[int], next_points: Points) -> None:
         """Refuse steps that leave the enclosure of a guard that watches: ModelMismatch."""

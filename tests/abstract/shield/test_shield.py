@@ -7,7 +7,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.abstract import Grid, abstract
-from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction
+from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.shield import Guard
 
 from ..systems import arrival, contraction, double_integrator
@@ -173,3 +173,94 @@ def test_observations_of_another_shape_are_refused():
         shield.space.observed(1.0)
     assert shield.space.observed(np.array([0.0, 0.0], np.float32)) == shield.abstraction.grid.cell((0.0, 0.0))
     assert shield.space.observed(np.array([9.0, 0.0])) == shield.space.unknown
+
+
+def corridor(**more):
+    """A position that moves by half a unit, and must not pass 9.5: cells are 0.1 wide, so 9 is a cell and a place."""
+    more.setdefault("forbidden", lambda s: s[0] > 9.5)
+    grid = Grid((0,), (10.001,), (100,), names=("x",))
+    return abstract(lambda s, u: (np.clip(s[0] + u, 0.0, 10.0),), grid, [-0.5, 0.5], initial=((1,), (2,)), **more)
+
+
+@pytest.fixture(scope="module")
+def walk():
+    return asure.Shield(asure.minimal_budget(corridor()))
+
+
+@pytest.mark.parametrize("point", [(9.3,), [9.3], np.array([9.3]), np.array([9.3], np.float32), (9,)], ids=repr)
+def test_points_are_never_taken_for_cells(walk, point):
+    assert walk.allowed(point, 0).tolist() == [0]
+    assert walk.mask(point, 0).tolist() == [[True, False]]
+    run = walk.begin(point, 0)
+    assert run[0] == walk.abstraction.grid.cell(point)
+    assert walk.minimal.of(point) == 0
+    back = (9.0,) if point != (9,) else (8.5,)
+    assert walk.after(run, 0, back, 0)[0] == walk.abstraction.grid.cell(back)
+    assert walk.after(run, 0, np.array(back), 0)[0] == walk.abstraction.grid.cell(back)
+
+
+@pytest.mark.parametrize("cell", [9, np.int32(9), np.uint8(9), np.array(9)], ids=repr)
+def test_whole_numbers_are_cells(walk, cell):
+    assert walk.allowed(cell, 0).tolist() == [0, 1]
+    assert walk.mask(cell, 0).tolist() == [[True, True]]
+    assert walk.begin(cell, 0) == (9, 0)
+    assert walk.minimal.of(cell) == 0
+    assert walk.after((9, 0), 1, cell + 5, 0) == (14, 0)
+
+
+@pytest.mark.parametrize("cells", [[9, 92], np.array([9, 92]), np.array([9, 92], np.uint16)], ids=repr)
+def test_whole_numbers_in_a_row_are_cells_and_tables_of_real_numbers_points(walk, cells):
+    assert walk.mask(cells, 0).tolist() == [[True, True], [True, False]]
+    assert walk.begin(cells, 0)[0].tolist() == [9, 92]
+    points = np.array([[0.95], [9.3]])
+    for table in (points, points.tolist(), points.astype(np.float32)):
+        assert walk.mask(table, [0, 0]).tolist() == [[True, True], [True, False]]
+        run = walk.begin(table, 0)
+        assert run[0].tolist() == [9, 92]
+        assert walk.after(run, np.array([0, 0]), table - np.array(0.5), 0)[0].tolist() == [4, 87]
+    wide = asure.Shield(asure.minimal_budget(double_integrator()))
+    assert wide.mask([[0.0, 0.0], [0.1, 0.0]], 9).shape == (2, 3)
+    with pytest.raises(UnknownName, match=r"unknown cell \[9, 92\]\. Cells are 0 … 99; a point is a tuple.*\(x,\)"):
+        walk.allowed([9, 92], 0)
+
+
+@pytest.mark.parametrize("what", [9.0, np.float32(9.3), True, None, "x", -1, 101, np.array(9.3), {}], ids=repr)
+def test_what_is_neither_a_cell_nor_a_point_is_refused(walk, what):
+    run = walk.begin(9, 0)
+    calls = [lambda: walk.allowed(what, 0), lambda: walk.mask(what, 0), lambda: walk.begin(what, 0)]
+    calls += [lambda: walk.minimal.of(what), lambda: walk.minimal.patterns(what), lambda: walk.after(run, 0, what, 0)]
+    calls += [lambda: walk.minimal.explain("start" if what is None else what)]
+    for call in calls:
+        with pytest.raises(UnknownName, match=r"unknown cell .*\. Cells are 0 … 99; a point is a tuple of its coord"):
+            call()
+
+
+@pytest.mark.parametrize("what", [[[9]], [True], np.zeros((1, 2)), [(1.0,), (2.0, 3.0)], np.zeros((1, 1, 1))], ids=repr)
+def test_tables_of_another_form_are_refused(walk, what):
+    for call in (walk.mask, walk.begin):
+        with pytest.raises(ModelError, match=r"cells, whole numbers in a row, or points, real .* \[n, 1\]"):
+            call(what, 0)
+    with pytest.raises(ModelError, match=r"unknown cell|the 1 coordinate of the grid"):
+        walk.allowed(what, 0)
+    with pytest.raises(UnknownName, match="unknown cell -1"):
+        walk.begin(np.array([-1]), 0)  # outside the box, as grids say it
+
+
+def test_what_remains_must_be_a_whole_number(walk):
+    for left in (0.5, np.nan, [0.5], True):
+        with pytest.raises(ArgumentError, match=r"remaining must be whole numbers; got"):
+            walk.mask([3], left)
+    with pytest.raises(NoSafeAction, match=r"cell 3 .* with -1 left: the budget is overspent by 1"):
+        walk.mask([3], -1)
+    with pytest.raises(ArgumentError, match="states and remaining must have shapes that fit together"):
+        walk.mask([3, 4], [0, 0, 0])
+
+
+def test_many_runs_have_one_action_and_one_next_state_each(walk):
+    run = walk.begin([15, 20], 0)
+    with pytest.raises(ArgumentError, match="2 runs must have one action and one next state each; got 2 and 1"):
+        walk.after(run, np.array([0, 0]), np.array([10]), 0)
+    with pytest.raises(ArgumentError, match=r"action must be whole numbers; got 0\.5"):
+        walk.after(run, np.array([0, 0.5]), np.array([10, 15]), 0)
+    with pytest.raises(UnknownName, match="unknown action 5"):
+        walk.after(run, np.array([0, 5]), np.array([10, 15]), 0)

@@ -10,10 +10,13 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from almostsure.abstract.grid import cell_number, is_point
 from almostsure.errors import Blame, ModelError
 from almostsure.model.arrays import action_dtype, index_dtype
-from almostsure.model.space import Space
+from almostsure.model.space import END, UNKNOWN, Space
+from almostsure.wording import brief, counted
 
 if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
@@ -55,10 +58,43 @@ class Cells(Space):
         return self._coordinates(state)
 
     def state(self, state: Any) -> int:
-        """A state given by its number, or the cell of a point."""
-        if isinstance(state, (tuple, list)) or (isinstance(state, np.ndarray) and state.ndim == 1):
+        """A state given by its number or name, or the cell of a point: a tuple, or real numbers in a row."""
+        if is_point(state):
             return self._cell_of(self._coordinates(state))
-        return super().state(state)
+        if isinstance(state, str) and state in (END, UNKNOWN):
+            return super().state(state)
+        number = cell_number(state)
+        if not 0 <= number < self.num_states:
+            raise self.abstraction.grid.no_cell(state)
+        return number
+
+    def is_one(self, states: Any) -> bool:
+        """Whether this is one state, and not several: not cells in a row, and not a table of points."""
+        if is_point(states) or isinstance(states, str):
+            return not (isinstance(states, list) and any(np.ndim(part) for part in states))
+        return not isinstance(states, (list, np.ndarray)) or np.ndim(states) == 0
+
+    def states(self, states: Any) -> npt.NDArray[np.int64]:
+        """Many states, [n]: whole numbers are cells, real ones points, [n, coordinates]; or one state."""
+        if self.is_one(states):
+            states = [self.state(states)]
+        try:
+            array = np.asarray(states)
+        except ValueError:  # rows of different lengths
+            array = np.empty((0, 0), np.object_)
+        dims = self.abstraction.grid.num_coordinates
+        if array.ndim == 1 and (array.dtype.kind in "iu" or not array.size):
+            wrong = (array < 0) | (array >= self.num_states)
+            if wrong.any():
+                raise self.abstraction.grid.no_cell(int(array[np.argmax(wrong)]))
+            return array.astype(np.int64, copy=False)
+        if array.ndim == 2 and array.dtype.kind == "f" and array.shape[1] == dims:
+            cells = self.abstraction.grid.cells_of(array)
+            return np.where(cells < 0, self.num_states - 1, cells)  # the last one is the unknown
+        raise ModelError(
+            f"states must be cells, whole numbers in a row, or points, real numbers of shape [n, {dims}] "
+            f"({', '.join(self.abstraction.grid.names)}); got {array.dtype} of shape {list(array.shape)}"
+        )
 
     def describe_state(self, state: int) -> str:
         """A state as messages show it."""
@@ -74,9 +110,9 @@ class Cells(Space):
         try:
             values = [float(value) for value in point]
         except (TypeError, ValueError):
-            raise ModelError(_wrong_shape(self.abstraction, np.shape(point))) from None
+            raise ModelError(_wrong_shape(self.abstraction, point)) from None
         if len(values) != self.abstraction.grid.num_coordinates:
-            raise ModelError(_wrong_shape(self.abstraction, np.shape(point)))
+            raise ModelError(_wrong_shape(self.abstraction, point))
         return values
 
     def _cell_of(self, point: list[float]) -> int:
@@ -96,9 +132,13 @@ class Cells(Space):
         return Cells, (self.abstraction,)
 
 
-def _wrong_shape(abstraction: Abstraction, shape: tuple[int, ...]) -> str:
+def _wrong_shape(abstraction: Abstraction, point: Any) -> str:
     grid = abstraction.grid
+    try:
+        got = f"shape {list(np.shape(point))}"
+    except ValueError:  # rows of different lengths
+        got = brief(point)
     return (
-        f"an observation must have the {grid.num_coordinates} coordinates of the grid ({', '.join(grid.names)}); got "
-        f"shape {list(shape)}. Pass state_of= to abstract, which turns an observation into the state."
+        f"an observation must have the {counted(grid.num_coordinates, 'coordinate')} of the grid "
+        f"({', '.join(grid.names)}); got {got}. Pass state_of= to abstract, which turns an observation into the state."
     )

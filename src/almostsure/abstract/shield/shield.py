@@ -21,10 +21,12 @@ import numpy.typing as npt
 from almostsure.abstract.enclosure.evaluate import harm_range
 from almostsure.abstract.patterns import WORD
 from almostsure.abstract.shield.cells import Cells
-from almostsure.arguments import and_more, check_budget, whole
+from almostsure.arguments import and_more, check_budget, whole, whole_array
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction
+from almostsure.shield.lookups import look_ups
 from almostsure.shield.protocol import Run
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
@@ -73,7 +75,9 @@ class CellShield:
     # ------------------------------------------------------------------ runs
 
     def begin(self, state: Any, budget: int) -> Run:
-        """The run that begins in a cell or at a point with a budget; for an array of cells, the runs.
+        """The run that begins in a cell or at a point with a budget; for arrays of either, the runs.
+
+        Whole numbers are cells, one by one, in a list or in an array; tuples, and real numbers, are points.
 
         Raises
         ------
@@ -81,12 +85,13 @@ class CellShield:
             Outside the box, and where nothing was proved to suffice; it says what can be done.
         """
         remaining, words = check_budget(budget), self.abstraction.patterns.words
-        if isinstance(state, np.ndarray) and state.ndim == 1 and state.dtype.kind in "iu":
-            left = np.full(state.size, remaining, np.int64)
-            need = self._needs_of(state)
+        if not self.space.is_one(state):
+            cells = self.space.states(state)
+            left = np.full(cells.size, remaining, np.int64)
+            need = self._needs_of(cells)
             if (need > left).any():
-                self._refuse(int(state[np.argmax(need > left)]), remaining, int((need > left).sum()) - 1)
-            return (state.astype(np.int64), left, *(np.zeros(state.size, np.int64) for _ in range(words)))
+                self._refuse(int(cells[np.argmax(need > left)]), remaining, int((need > left).sum()) - 1)
+            return (cells, left, *(np.zeros(cells.size, np.int64) for _ in range(words)))
         cell = self.space.state(state)
         if self._need_of(cell) > remaining:
             self._refuse(cell, remaining, 0)
@@ -105,9 +110,19 @@ class CellShield:
         return np.array(actions, np.int64)
 
     def mask(self, states: Any, remaining: Any, *begun: Any) -> Bools:
-        """Which actions each of many runs may play, [n, num_actions]; NoSafeAction where some run has none."""
-        s, left = np.atleast_1d(np.asarray(states, np.int64)), np.asarray(remaining, np.int64)
-        left = np.broadcast_to(left, s.shape)
+        """Which actions each of many runs may play, [n, num_actions]; NoSafeAction where some run has none.
+
+        Parameters
+        ----------
+        states
+            Cells, whole numbers in a list or array, or points, real numbers of shape [n, coordinates]; or one state,
+            as :meth:`allowed` takes it.
+        remaining, begun
+            What the runs carry, each one for all or one per run.
+        """
+        where, carried, _ = look_ups(self.space, self.space.states(states), remaining)
+        s = where.astype(np.int64, copy=False)
+        left = np.broadcast_to(carried.astype(np.int64, copy=False), s.shape)
         patterns = self.abstraction.patterns
         masks = patterns.actions(self._safe(s, left), patterns.unpacked(self._words(begun), s.size))
         masks[left < 0] = False
@@ -118,7 +133,7 @@ class CellShield:
         return masks
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
-        """The run after an action that led to a cell and did some damage, or the runs after one action each.
+        """The run after an action that led to a cell or point and did some damage, or the runs after one action each.
 
         Raises
         ------
@@ -127,10 +142,10 @@ class CellShield:
         ModelError
             If the damage is not said and cannot be read off the cell.
         """
-        if isinstance(next_state, np.ndarray) and next_state.ndim:
-            return self._after_many(run, np.asarray(action, np.int64), next_state.astype(np.int64), damage)
-        cell, left, *begun = run
-        reached, a = self.space.state(next_state), self.space.action(action)
+        if not self.space.is_one(run[0]):
+            return self._after_many(run, action, self.space.states(next_state), damage)
+        left, *begun = run[1:]
+        cell, reached, a = self.space.state(run[0]), self.space.state(next_state), self.space.action(action)
         if damage is not None:
             hurt = _damage(damage)
         elif self.abstraction.goal is None and self.abstraction.unsafe is None:
@@ -138,21 +153,30 @@ class CellShield:
         else:
             hurt = int(self._known_damage(np.array([cell]), np.array([reached]))[0])
         now = int(left) - hurt
-        _, rests = self._begin_at(int(cell), int(left))
+        _, rests = self._begin_at(cell, int(left))
         bits, continued = _joined(begun), rests[a]
         for q, rest in self._moves[a]:
             if bits >> q & 1 and rest >= 0:
                 continued |= 1 << rest
         if now < 0 or not (continued or self._need_of(reached) <= now):
-            self._mismatch(int(cell), a, reached, now)
+            self._mismatch(cell, a, reached, now)
         return (reached, now, *_split(continued, self.abstraction.patterns.words))
 
-    def _after_many(self, run: Run, actions: Ints, reached: Ints, damage: Any) -> Run:
-        cells, left = np.asarray(run[0], np.int64), np.asarray(run[1], np.int64)
-        told = np.full(reached.size, np.nan) if damage is None else np.asarray(damage, np.float64)
+    def _after_many(self, run: Run, action: Any, reached: Ints, damage: Any) -> Run:
+        cells, left = self.space.states(run[0]), whole_array("remaining", run[1]).astype(np.int64, copy=False)
+        actions = whole_array("action", action).astype(np.int64, copy=False)
+        if not cells.shape == left.shape == actions.shape == reached.shape:
+            raise ArgumentError(
+                f"{counted(cells.size, 'run')} must have one action and one next state each; "
+                f"got {actions.size} and {reached.size}"
+            )
+        if cells.size and not 0 <= actions.min() <= actions.max() < self.space.num_actions:
+            self.space.action(int(actions[(actions < 0) | (actions >= self.space.num_actions)][0]))  # says so
+        told = np.full(reached.size, np.nan)
+        if damage is not None:
+            told[:] = damage
         silent = np.isnan(told)
         if silent.any():
-            told = told.copy()
             told[silent] = self._known_damage(cells[silent], reached[silent])
         wrong = (told < 0) | (told != np.floor(told))
         if wrong.any():
@@ -291,7 +315,9 @@ class CellShield:
 
     def _refuse(self, state: int, remaining: int, more: int) -> NoReturn:
         where = self.space.describe_state(state) + and_more(more, "run")
-        if state == self.space.unknown:
+        if remaining < 0:
+            why = f"the budget is overspent by {-remaining}."
+        elif state == self.space.unknown:
             why = "nothing is known there. Narrow the start, or widen the box."
         elif (need := self._need_of(state)) == INFINITE:
             why = "no budget was proved to suffice there. Narrow the start, take finer cells or longer patterns."
