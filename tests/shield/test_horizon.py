@@ -88,7 +88,7 @@ def test_refusals():
     pit = from_transitions([0], [0], [0], [1], [0], [1])
     shield = HorizonShield(minimal_budget(pit, horizon=4, cap=2))
     assert shield.minimal.of(0) == INFINITE
-    with pytest.raises(NoSafeAction, match="no finite budget suffices"):
+    with pytest.raises(NoSafeAction, match="no budget up to 2 suffices"):
         shield.begin(0, 10)
     with pytest.raises(ArgumentError, match="steps_left must be at most the horizon 4; got 5"):
         shield.allowed(0, 1, 5)

@@ -91,17 +91,19 @@ class Explanation:
             who = f"{self._action(self.action)} at {who}"
         if self.needs == 0:
             return f"{who} needs 0: the agent can avoid all damage from there."
+        origin = self.mdp.origin
+        doubt = f",{origin.if_positive}" if origin.is_bound else ""
         if self.needs < INFINITE:
-            doubt = self.mdp.origin.is_bound
             return (
-                f"{who} needs {'at most ' if doubt else ''}{self.needs}: nature can force {self.needs} damage, "
-                f"whatever the agent does afterwards{', if all intervals are positive' if doubt else ''}."
+                f"{who} needs {origin.at_most(self.needs)}: nature can force {self.needs} damage, whatever the agent "
+                f"does afterwards{doubt}."
             )
         if self.cap is not None:
             return (
-                f"{who} needs more than {self.cap}, the cap: nature can force more, whatever the agent does afterwards."
+                f"{who} needs more than {self.cap}, the cap: nature can force more, whatever the agent does "
+                f"afterwards{doubt}."
             )
-        return f"{who} needs ∞: no budget suffices, nature can go on doing damage for ever."
+        return f"{who} needs ∞: no budget suffices, nature can go on doing damage for ever{doubt}."
 
     def _moves(self) -> list[str]:
         steps, spent, lines = self.steps, 0, []

@@ -103,9 +103,10 @@ class HorizonBudget(Needs):
             s = after
         need = self.of(state)
         forced = f"nature can force {need} damage" if need else "all damage can be avoided"
-        shown = self._nothing_suffices() if need == INFINITE else forced
+        shown = self.nothing_suffices() if need == INFINITE else forced
+        doubt = self.mdp.origin.if_positive if need else ""
         return "\n".join(
-            [f"{self.mdp.describe_state(self.mdp.state(state))}: {shown} within {self.horizon} steps.", *lines]
+            [f"{self.mdp.describe_state(self.mdp.state(state))}: {shown} within {self.horizon} steps{doubt}.", *lines]
         )
 
     # ------------------------------------------------------------------ files
@@ -125,13 +126,13 @@ class HorizonBudget(Needs):
     def in_words(self) -> str:
         """What the start needs, and from when on nothing rises."""
         budget = self.smallest_budget()
-        enough, nothing = f"the start needs a budget of {budget}", f"{self._nothing_suffices()} at the start"
-        need = nothing if budget == INFINITE else enough
+        doubt = ""
+        if budget == INFINITE:
+            need, doubt = f"{self.nothing_suffices()} at the start", self.mdp.origin.if_positive
+        else:
+            need = f"the start needs a budget of {self.at_most(self.mdp.show_damage(budget))}"
         rest = "" if self.settled is None else f"; nothing rises after {self.settled} steps"
-        return f"{need} for {self.horizon:,} steps ({self.mdp.num_states:,} states){rest}"
-
-    def _nothing_suffices(self) -> str:
-        return "no finite budget suffices" if self.cap is None else f"no budget up to {self.cap} suffices"
+        return f"{need} for {self.horizon:,} steps{doubt} ({self.mdp.num_states:,} states){rest}"
 
 
 def write_within(minimal: HorizonBudget, path: str | PathLike[str], *, kind: str) -> None:
@@ -171,8 +172,10 @@ def horizon_budget(mdp: MDP, rises: Rises, steps: int, cap: int | None, settled:
         of_choice[of_state[mdp.choice_states()] == INFINITE] = INFINITE
     if cap is not None:
         of_choice[of_choice > cap] = INFINITE
-    values = {"of_state": frozen(of_state), "of_choice": frozen(of_choice)}
-    return HorizonBudget(mdp=mdp, horizon=steps, rises=rises, cap=cap, settled=settled, **values)
+    return HorizonBudget(
+        mdp=mdp, horizon=steps, rises=rises, cap=cap, settled=settled,
+        of_state=frozen(of_state), of_choice=frozen(of_choice),
+    )  # fmt: skip
 
 
 def worst_of_choices(mdp: MDP | Support, values: Values) -> Values:

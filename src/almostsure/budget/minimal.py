@@ -34,6 +34,7 @@ class Needs:
     of_state: npt.NDArray[np.int32]  # [num_states]
     of_choice: npt.NDArray[np.int32]  # [num_choices]
     cap: int | None = None
+    upper_bound: bool = False  # whether the values were given as upper bounds, instead of what is needed itself
     checked: bool = field(default=False, init=False)  # whether these very numbers were verified when they were made
 
     def verified(self) -> Self:
@@ -58,6 +59,35 @@ class Needs:
     def smallest_budget(self) -> int:
         """The least budget from which safety is possible at the start: the worst of the initial states decides."""
         return int(self.of_state[self.mdp.initial_states].max())
+
+    # ------------------------------------------------------------------ in words
+
+    @property
+    def less_may_do(self) -> bool:
+        """Whether a smaller budget may suffice: these are upper bounds, or an outcome of the model may be impossible.
+
+        That is so where probabilities are intervals of which some begin at 0.
+        """
+        return self.upper_bound or self.mdp.origin.is_bound
+
+    def at_most(self, needed: object) -> str:
+        """What is needed, as messages show it: "at most 3" where less may do, "3" elsewhere."""
+        return f"at most {needed}" if self.upper_bound else self.mdp.origin.at_most(needed)
+
+    def nothing_suffices(self) -> str:
+        """What is said where ``INFINITE`` stands, as a sentence without its full stop."""
+        which = "finite budget" if self.cap is None else f"budget up to {self.cap}"
+        return f"no {which} suffices"
+
+    def need_in_words(self, needed: int) -> str:
+        """What follows "this state" or "this choice" where that needs so much."""
+        if needed < INFINITE:
+            return f"needs {self.at_most(needed)}"
+        if self.cap is not None:
+            return f"needs more than the cap {self.cap}{self.mdp.origin.if_positive}"
+        if self.mdp.unknown is not None:
+            return "may lead to what was never seen, so that what it needs is unknown"
+        return f"needs ∞{self.mdp.origin.if_positive}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -84,7 +114,6 @@ class MinimalBudget(Needs):
 
     rank: Ints  # [num_states] the certificate: the step at which a state was found to need more
     engine: str = UNKNOWN
-    upper_bound: bool = False  # whether the values are at least k*, instead of k* itself
 
     def __post_init__(self) -> None:
         for name, size in (
@@ -171,15 +200,11 @@ class MinimalBudget(Needs):
     def start_in_words(self) -> str:
         """What the start needs, as a sentence without its full stop."""
         budget = self.smallest_budget()
-        doubtful = self.mdp.origin.is_bound
         if budget < INFINITE:
-            at_most = "at most " if self.upper_bound or doubtful else ""
-            return f"the start needs a budget of {at_most}{self.mdp.show_damage(budget)}"
-        if self.cap is not None:
-            return f"no budget up to {self.cap} suffices at the start"
-        if self.mdp.unknown is not None:
+            return f"the start needs a budget of {self.at_most(self.mdp.show_damage(budget))}"
+        if self.cap is None and self.mdp.unknown is not None:
             return "what the start needs is unknown"
-        return "no finite budget suffices at the start" + (" if all intervals are positive" if doubtful else "")
+        return f"{self.nothing_suffices()} at the start{self.mdp.origin.if_positive}"
 
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import budget_map, card, levels_table

@@ -62,7 +62,7 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
     basis = {"learned": mdp.origin.learned or None}
     result: dict[str, Any] = {
         "model": {"name": request["model"], "fingerprint": mdp.fingerprint, **sizes, **basis},
-        "kind": kind, **claims, "verdict": "verified", "reason": None,
+        "uncertain": mdp.origin.uncertain, "kind": kind, **claims, "verdict": "verified", "reason": None,
     }  # fmt: skip
     try:
         verify()
@@ -106,7 +106,7 @@ def _at_start(minimal: Any) -> dict[str, Any]:
     from almostsure.budget.certificate import INFINITE
 
     least = minimal.smallest_budget()
-    return {"minimal_budget": "inf" if least == INFINITE else least}
+    return {"minimal_budget": "inf" if least == INFINITE else least, "upper_bound": minimal.less_may_do}
 
 
 CHECKS: dict[str, Callable[[str, Any, str], Claims]] = {

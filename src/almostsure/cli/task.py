@@ -138,6 +138,10 @@ class Task:
         """What a learned model rests on, as a row of facts; nothing for others."""
         return "model", self.mdp.origin.learned or None
 
+    def onward(self, command: str, options: str = "") -> str:
+        """A command that needs the model's probabilities; where they are not known, the one that does without."""
+        return f"{command}{options}" if self.mdp.origin.uncertain is None else exporting(self.arguments, options)
+
     @property
     def title(self) -> str:
         """The model's name, and its size."""
@@ -171,6 +175,11 @@ def about_model(named: Any) -> Callable[[Callable[..., None]], Callable[..., Non
         return command
 
     return as_command
+
+
+def exporting(arguments: str, options: str = "") -> str:
+    """The command that writes a model's shield, for which it need not have probabilities."""
+    return f"almostsure export {arguments} shield.py{options}"
 
 
 def _names_in(program: str) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 INTERVALS = "its probabilities are intervals"
 FROM_ZERO = "its probabilities are intervals, some of which begin at 0"
 PARAMETERS = "its probabilities have parameters"
+IF_POSITIVE = " if all intervals are positive"
 NO_STATEMENT = "Learned from samples; how surely they show every outcome is not recorded."
 
 
@@ -62,3 +63,12 @@ class Origin:
     def is_bound(self) -> bool:
         """Whether an outcome may be impossible after all, so that minimal budgets are upper bounds."""
         return self.uncertain == FROM_ZERO
+
+    def at_most(self, needed: object) -> str:
+        """A minimal budget as messages show it: "at most 3" where it is an upper bound, "3" elsewhere."""
+        return f"at most {needed}" if self.is_bound else str(needed)
+
+    @property
+    def if_positive(self) -> str:
+        """What follows a claim that more damage can be forced, where an outcome may be impossible; else nothing."""
+        return IF_POSITIVE if self.is_bound else ""

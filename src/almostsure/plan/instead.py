@@ -34,7 +34,7 @@ def _why(minimal: MinimalBudget) -> str:
     states = forcing(minimal)
     named = ", ".join(minimal.mdp.state_name(s) for s in states[:NAMED].tolist())
     more = f" and {states.size - NAMED:,} more states" if states.size > NAMED else ""
-    return f"Whatever is played, damage can be forced again and again in {named}{more}."
+    return f"Whatever is played, damage can be forced again and again in {named}{more}{minimal.mdp.origin.if_positive}."
 
 
 def forcing(minimal: MinimalBudget) -> Ints:

@@ -83,6 +83,8 @@ def _model(study: Study) -> dict[str, Any]:
         "outcomes": mdp.num_outcomes,
         "maxDamage": mdp.max_damage,
         "learned": mdp.origin.learned,
+        "atMost": study.minimal.at_most(""),
+        "ifPositive": mdp.origin.if_positive,
         "starts": [list(start) for start in starts],
         "numStarts": int(mdp.initial_states.size),
         "actions": None

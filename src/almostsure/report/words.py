@@ -18,11 +18,12 @@ ROUNDED = 0.005  # less than this is not seen in numbers with two decimals
 
 def headline(study: Study) -> str:
     """What the report says, in one sentence."""
-    plan, budget = study.plans[0], study.budget
+    plan, budget, doubt = study.plans[0], study.budget, study.mdp.origin.if_positive
     if study.least == INFINITE:
-        return "From the start, no finite budget suffices: damage can be forced again and again."
+        return f"From the start, no finite budget suffices: damage can be forced again and again{doubt}."
     if study.least > budget:
-        return f"From the start, a budget of {budget:,} cannot be kept for certain; {study.least:,} can."
+        cannot = "is not known to be kept" if doubt else "cannot be kept"
+        return f"From the start, a budget of {budget:,} {cannot} for certain; {study.least:,} can."
     what = f"damage can be kept to at most {budget:,}" if budget else "all damage can be avoided"
     how = study.mdp.origin.how_found
     promise = f"From the start, {what} in every single run{f' of the model, which was {how}' if how else ''}"
@@ -48,7 +49,7 @@ def sentences(study: Study) -> list[str]:
 def facts(study: Study) -> list[dict[str, str]]:
     """The numbers that a reader looks for first."""
     assured, expected = study.plans[0], study.plans[1]
-    least = "∞" if study.least == INFINITE else f"{study.least:,}"
+    least = "∞" if study.least == INFINITE else study.minimal.at_most(f"{study.least:,}")
     but = ", but with which no end is sure" if no_sure_end(study.ladder.curve, study.least) else ""
     result = [_fact("Minimal budget", least, f"the smallest Δ that can be kept for certain from the start{but}")]
     result.append(_fact("This budget", f"{study.budget:,}", "Δ, the most damage that any run may take"))
@@ -105,9 +106,10 @@ def _about_budget(study: Study) -> list[str]:
     if study.least == INFINITE:
         witness = "The witness below shows how. Parts of the model may still be safe: see what each state needs."
         return [witness, *instead(study.minimal)]
-    least = f"The least budget that can be kept from the start is {study.least:,}"
+    least = f"The least budget that can be kept from the start is {study.minimal.at_most(f'{study.least:,}')}"
     if study.least > study.budget:
-        return [f"{least}. The witness below shows how more than {study.budget:,} can be forced."]
+        doubt = study.mdp.origin.if_positive
+        return [f"{least}. The witness below shows how more than {study.budget:,} can be forced{doubt}."]
     if study.asked:
         return [f"{least}, whatever happens on the way."]
     if study.plans[0].policy is None or not math.isfinite(study.plans[0].value):
@@ -194,5 +196,5 @@ def _about_model(study: Study) -> list[str]:
     how_many = "all are" if safe == size else "1 is" if safe == 1 else f"{safe:,} are"
     text = f"Of {size:,} states, {how_many} safe with {study.budget:,} left"
     if stuck:
-        text += f"; {stuck:,} {'is' if stuck == 1 else 'are'} not safe with any budget"
+        text += f"; {stuck:,} {'is' if stuck == 1 else 'are'} not safe with any budget{study.mdp.origin.if_positive}"
     return [f"{text}.", *([f"Runs start in one of {starts:,} states; returns are averages over them."] * (starts > 1))]

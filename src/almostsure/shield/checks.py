@@ -23,20 +23,11 @@ def require_start(minimal: MinimalBudget, budget: int, *, seen: bool = False) ->
     if needed <= budget:
         return
     where = mdp.describe_state(minimal.worst_start())
-    why = f"what was seen forces {show(needed)} at {where}" if seen else f"{where} {need_in_words(minimal, needed)}"
+    why = f"what was seen forces {show(needed)} at {where}" if seen else f"{where} {minimal.need_in_words(needed)}"
+    doubt = "known to be " if minimal.less_may_do else ""
     if needed == INFINITE and minimal.cap is None:
         known = "" if mdp.unknown is None else "known to be "
+        known = known or doubt
         raise Infeasible(f"no budget is {known}enough at the start: {why}.", needed=math.inf)
     enough = needed if needed < INFINITE else None
-    raise Infeasible(f"a budget of {budget} is not enough at the start: {why}.", needed=enough)
-
-
-def need_in_words(minimal: MinimalBudget, needed: int) -> str:
-    """What follows "this state" or "this choice" where that needs so much."""
-    if needed < INFINITE:
-        return f"needs {needed}"
-    if minimal.cap is not None:
-        return f"needs more than the cap {minimal.cap}"
-    if minimal.mdp.unknown is not None:
-        return "may lead to what was never seen, so that what it needs is unknown"
-    return "needs ∞"
+    raise Infeasible(f"a budget of {budget} is not {doubt}enough at the start: {why}.", needed=enough)

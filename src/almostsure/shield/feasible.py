@@ -16,7 +16,6 @@ from almostsure.policy.evaluation.chain import rule_of
 from almostsure.policy.explore import explore
 from almostsure.policy.policy import Policy, as_policy, unwrapped
 from almostsure.policy.read import rule_of_function
-from almostsure.shield.checks import need_in_words
 
 
 class Violation(NamedTuple):
@@ -66,5 +65,5 @@ def _violation(mdp: MDP, minimal: MinimalBudget, choice: int, remaining: int) ->
             f"{minimal.cap} only, and {mdp.describe_choice(choice)} needs more. Solve again with a larger cap."
         )
     message = f"with {remaining} left the policy may play {mdp.describe_choice(choice)}, which "
-    message += need_in_words(minimal, needed)
+    message += minimal.need_in_words(needed)
     return Violation(state, remaining, action, needed, message)

@@ -155,7 +155,8 @@ class HorizonShield:
 
     def _refuse(self, state: int, remaining: int, steps: int) -> NoReturn:
         need = int(self._values(np.array([state]), np.array([steps]))[0])
-        why = "no finite budget suffices" if need >= INFINITE else f"it needs {need}"
+        nothing = f"{self.minimal.nothing_suffices()}{self.mdp.origin.if_positive}"
+        why = nothing if need >= INFINITE else f"it {self.minimal.need_in_words(need)}"
         raise no_safe_action(self.mdp, state, remaining, why, during=f" for {steps} steps")
 
     # ------------------------------------------------------------------ runs

@@ -406,7 +406,7 @@ class Shield:
         self._refuse(int(states[at]), int(remaining[at] if remaining.ndim else remaining), count)
 
     def _refuse(self, state: int, remaining: int, count: str = "") -> NoReturn:
-        need = checks.need_in_words(self.minimal, int(self.minimal.of_state[state]))
+        need = self.minimal.need_in_words(int(self.minimal.of_state[state]))
         why = "no finite budget suffices there" if need == "needs ∞" else f"it {need}"
         raise no_safe_action(self.mdp, state, remaining, why, count=count)
 

@@ -9,7 +9,7 @@ import typer
 
 from almostsure.budget.certificate import show
 from almostsure.budget.explain import Explanation
-from almostsure.budget.minimal import INFINITE, MinimalBudget
+from almostsure.budget.minimal import INFINITE, MinimalBudget, Needs
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
@@ -44,7 +44,7 @@ def budget(
         levels = [{"minimal_budget": need(value), "states": count} for value, count in found.histogram().items()]
         task.emit(
             minimal_budget=need(found.smallest_budget()),
-            upper_bound=task.mdp.origin.is_bound,
+            upper_bound=found.less_may_do,
             cap=found.cap,
             histogram=levels,
             of_state=[need(value) for value in found.of_state.tolist()] if task.mdp.num_states <= MOST else None,
@@ -65,16 +65,17 @@ def _within(task: Task, horizon: int, cap: int | None, output: Path | None) -> N
         found.save(output)
     least = found.smallest_budget()
     if task.json:
-        task.emit(minimal_budget=need(least), cap=cap, horizon=horizon, settled=found.settled, output=output)
+        steps = {"horizon": horizon, "settled": found.settled}
+        task.emit(minimal_budget=need(least), upper_bound=found.less_may_do, cap=cap, **steps, output=output)
     else:
         heading(task.title)
-        shown = "no finite budget suffices" if least == INFINITE else f"needs a budget of {least:,}"
-        facts([("the start", f"{shown} for {horizon:,} steps"), task.basis, ("saved", output)])
+        shown = _needs_at_start(found, f" for {horizon:,} steps")
+        facts([("the start", shown), task.basis, ("saved", output)])
         for state in task.mdp.initial_states[:1].tolist():
             for line in found.explain(int(state)).splitlines()[: STEPS + 1]:
                 say(clean(line))
         check = f"almostsure check {task.arguments} {word(output)}" if output is not None else ""
-        next_step(check or f"almostsure solve {task.arguments} --horizon {horizon}")
+        next_step(check or task.onward(f"almostsure solve {task.arguments}", f" --horizon {horizon}"))
     if least == INFINITE:
         raise Rejected
 
@@ -126,21 +127,20 @@ def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> Non
     elif least == INFINITE:
         next_step(f"almostsure explain {task.arguments}")
     else:
-        next_step(f"almostsure explain {task.arguments}", f"almostsure suggest {task.arguments}")
+        next_step(f"almostsure explain {task.arguments}", task.onward(f"almostsure suggest {task.arguments}"))
 
 
-def _needs_at_start(minimal: MinimalBudget) -> str:
-    least = minimal.smallest_budget()
+def _needs_at_start(minimal: Needs, steps: str = "") -> str:
+    """What follows "the start", and why less may do or cannot."""
+    least, origin = minimal.smallest_budget(), minimal.mdp.origin
     if least < INFINITE:
-        shown = minimal.mdp.show_damage(least)
-        if minimal.mdp.origin.is_bound:
-            return (
-                f"needs a budget of at most {shown}: some intervals begin at 0, and what they allow may be impossible"
-            )
-        return f"needs a budget of {shown}" + (": less cannot be promised with probability one" if least else "")
+        why = ": less cannot be promised with probability one" if least and not steps else ""
+        if least and minimal.less_may_do:
+            why = ": some intervals begin at 0, and what they allow may be impossible"
+        return f"needs a budget of {minimal.at_most(minimal.mdp.show_damage(least))}{steps}{why}"
     if minimal.cap is not None:
-        return f"needs more than {minimal.cap}, the cap"
-    return "no finite budget suffices"
+        return f"needs more than {minimal.cap}, the cap{steps}{origin.if_positive}"
+    return f"{minimal.nothing_suffices()}{steps}{origin.if_positive}"
 
 
 def _show_growth(minimal: MinimalBudget) -> None:
@@ -169,6 +169,7 @@ def _explain_results(why: Explanation, minimal: MinimalBudget) -> dict[str, Any]
         "state": mdp.state_name(why.state),
         "action": None if why.action is None else mdp.action_name(why.action),
         "minimal_budget": need(why.needs),
+        "upper_bound": minimal.less_may_do,
         "actions": [{"action": name, "minimal_budget": need(value)} for name, value in _actions(why, minimal)],
         "steps": [
             {
@@ -213,5 +214,6 @@ def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> N
     if not why.complete:
         say(f"Broken off after {len(why.steps):,} steps and {why.damage} damage.")
     heading(f"What may be played at {clean(mdp.state_name(why.state))}")
-    table(("action", "needs"), [(name, show(value)) for name, value in _actions(why, minimal)], right=(1,))
+    needs = f"needs {minimal.at_most('')}".strip()
+    table(("action", needs), [(name, show(value)) for name, value in _actions(why, minimal)], right=(1,))
     next_step(f"almostsure report {task.arguments}", note="click any state in the report to see why")

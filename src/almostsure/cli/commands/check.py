@@ -20,21 +20,23 @@ from almostsure.cli import options as opt
 from almostsure.cli.exits import Rejected
 from almostsure.cli.options import check_output, complete_result, word
 from almostsure.cli.output import emit, facts, heading, next_step, say
-from almostsure.cli.task import Task, about_model
+from almostsure.cli.task import Task, about_model, exporting
 from almostsure.errors import AlmostSureError, ArgumentError, NotEnoughMemory
 from almostsure.files import UMB
 
 PROVED = {  # by what a file promises
     "for ever": "an agent that starts with the minimal budget of its state, and plays only actions that need no more "
-    "than what remains, never overspends; and no smaller budget can be promised with probability one.",
+    "than what remains, never overspends",
     "for some steps": "an agent that starts with the minimal budget of its state, and plays only actions that need no "
-    "more than what remains with the steps that are left, does not overspend within them; and no smaller budget can be "
-    "promised with probability one.",
+    "more than what remains with the steps that are left, does not overspend within them",
     "with a risk": "an agent that plays only what the shield allows overspends with a probability of at most the risk, "
-    "learning or hostile. That no smaller risk can be promised is not claimed.",
+    "learning or hostile",
     "with a risk within steps": "an agent that plays only what the shield allows overspends within the steps with a "
-    "probability of at most the risk, learning or hostile. That no smaller risk can be promised is not claimed.",
+    "probability of at most the risk, learning or hostile",
 }
+LEAST = "; and no smaller budget can be promised with probability one."
+NOT_LEAST = ". That no smaller budget would do is not claimed: what intervals that begin at 0 allow may be impossible."
+NO_LEAST_RISK = ". That no smaller risk can be promised is not claimed."
 LIBRARIES = ("numpy", "safetensors", "numba", "gymnasium", "stormpy")
 
 
@@ -185,7 +187,8 @@ def _claims(answer: dict[str, Any]) -> tuple[str, str]:
         return f"with a risk{' within steps' if steps else ''}", numbers
     least = "∞" if answer["minimal_budget"] == "inf" else answer["minimal_budget"]
     cap = "" if answer["cap"] is None else f" (budgets up to {answer['cap']})"
-    return "for ever" if horizon is None else "for some steps", f"the start needs {least}{steps}{cap}"
+    at_most = "at most " if answer["upper_bound"] and least != "∞" else ""
+    return "for ever" if horizon is None else "for some steps", f"the start needs {at_most}{least}{steps}{cap}"
 
 
 def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
@@ -210,9 +213,13 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
     )
     if good:
         of_what = ", of the model as it was found" if model["learned"] else ""
-        say(f"\nProved{of_what}: {PROVED[promise]}")
+        rest = NO_LEAST_RISK if "risk" in answer else NOT_LEAST if answer["upper_bound"] else LEAST
+        say(f"\nProved{of_what}: {PROVED[promise]}{rest}")
         steps = "" if answer.get("horizon") is None else f" --horizon {answer['horizon']}"
         risk = f" --budget {answer['budget']} --risk {answer['risk']:g}" if "risk" in answer else ""
-        next_step(f"almostsure solve {task.arguments}{risk}{steps}")
+        known = answer["uncertain"] is None
+        next_step(
+            f"almostsure solve {task.arguments}{risk}{steps}" if known else exporting(task.arguments, f"{risk}{steps}")
+        )
     else:
         next_step(f"almostsure budget {task.arguments} -o {word(result)}", note="make a new one")

@@ -17,7 +17,7 @@ function fillDetails() {
   const left = remaining(), need = needOf(state), safe = need <= left, value = valueAt(state, app.layer);
   put(panel, finder(),
     make("h3", { tabindex: -1 }, stateName(state), isStart(state) ? make("span", { class: "dim" }, "  start") : "", isTerminal(state) ? make("span", { class: "dim" }, "  end") : ""),
-    make("p", { class: "need" }, "Needs a budget of ", make("strong", { id: "selected-need" }, showNeed(need)), ". With ", left, " left: ",
+    make("p", { class: "need" }, `Needs a budget of ${DATA.model.atMost}`, make("strong", { id: "selected-need" }, showNeed(need)), ". With ", left, " left: ",
       make("span", { class: `badge ${safe ? "yes" : "no"}` }, safe ? "✓ safe" : "✕ not safe"),
       safe && DATA.rewarded && !Number.isNaN(value) ? [" return to expect ", make("strong", null, show(value))] : "", "."),
     isTerminal(state) ? make("p", { class: "dim" }, "Nothing happens here any more.") : choiceTable(state, left),
@@ -29,7 +29,7 @@ function unknownState(state) {
   const i = SQUARES ? SQUARES.place.get(state) : undefined;
   const need = i === undefined ? "" : DATA.view.cellsASide > 1
     ? ["Half of the states of this square need at most ", make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "; this one needs most, ", showNeed(SQUARES.worst[i]), "."]
-    : ["Needs a budget of ", make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "."];
+    : [`Needs a budget of ${DATA.model.atMost}`, make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "."];
   return [
     make("h3", { tabindex: -1 }, stateName(state)),
     make("p", { class: "need" }, need),
@@ -91,8 +91,8 @@ function witnessPart(state) {
       step.damage ? [", ", make("span", { class: "hurt" }, `damage ${step.damage}`), `; ${spent} so far`] : ", no damage");
   });
   const why = found.needs === 0 ? `${who} needs 0: all damage can be avoided from there.`
-    : found.needs === INFINITE ? `${who} needs ∞: no finite budget suffices, damage can go on for ever.`
-      : `${who} needs ${found.needs}: so much can be forced, whatever the agent does afterwards.`;
+    : found.needs === INFINITE ? `${who} needs ∞: no finite budget suffices, damage can go on for ever${DATA.model.ifPositive}.`
+      : `${who} needs ${DATA.model.atMost}${found.needs}: so much can be forced, whatever the agent does afterwards${DATA.model.ifPositive}.`;
   return make("div", { class: "witness", id: "witness" },
     make("h3", null, "Why"),
     make("p", null, why),

@@ -45,7 +45,7 @@ function lead() {
     graph: `Each circle is a state, from the start on the left; bold arrows are what is best.${DATA.view.short ? ` Below it are the values of ${DATA.view.variables.map(nameOf).join(", ")}.` : ""}`,
     levels: `${DATA.model.states.toLocaleString("en")} states are too many to draw, so they are gathered by what they need.`,
   }[DATA.view.kind];
-  return `A state needs the budget k* if that much damage can be forced there, whatever the policy. ${drawn} Move the slider to see what is safe with what is left; select a state to see why.`;
+  return `A state needs the budget k* if that much damage can be forced there, whatever the policy${DATA.model.ifPositive && "; here it is an upper bound, since some intervals begin at 0"}. ${drawn} Move the slider to see what is safe with what is left; select a state to see why.`;
 }
 
 // A row of radio buttons that looks like one control.
@@ -82,7 +82,7 @@ function drawExplore() {
 function saysBudget(left) {
   const safe = DATA.safeStates[app.layer];
   const start = DATA.least === null || left < DATA.least
-    ? "The start is not safe with that." : `From the start${CURVE.get(left) === Infinity ? " the return has no bound." : DATA.rewarded && CURVE.has(left) && !Number.isNaN(CURVE.get(left)) ? `, the best return is ${show(CURVE.get(left))}.` : " it can be kept."}`;
+    ? `The start is not ${DATA.model.ifPositive && "known to be "}safe with that.` : `From the start${CURVE.get(left) === Infinity ? " the return has no bound." : DATA.rewarded && CURVE.has(left) && !Number.isNaN(CURVE.get(left)) ? `, the best return is ${show(CURVE.get(left))}.` : " it can be kept."}`;
   const size = DATA.model.states;
   if (size === 1) return `The only state is ${safe ? "" : "not "}safe. ${start}`;
   return `${safe === size ? `All ${size.toLocaleString("en")}` : `${safe.toLocaleString("en")} of ${size.toLocaleString("en")}`} states are safe. ${start}`;

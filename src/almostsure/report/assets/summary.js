@@ -24,7 +24,8 @@ function drawProof() {
   const p = DATA.proof, m = DATA.model;
   const verdict = p.broken
     ? [make("span", { class: "badge no" }, "✕ broken"), ` The certificate does not hold: ${plain(p.broken)}`]
-    : [make("span", { class: "badge yes" }, "✓ verified"), " The minimal budgets of all states and choices carry a certificate. It was checked when this report was made, by code that shares nothing with the solver: it proves that they are neither too small nor too large"
+    : [make("span", { class: "badge yes" }, "✓ verified"), " The minimal budgets of all states and choices carry a certificate. It was checked when this report was made, by code that shares nothing with the solver: it proves that they are "
+      + (m.ifPositive ? "not too small; less may do, since some intervals begin at 0" : "neither too small nor too large")
       + (m.learned ? ` for the model as it was found. ${m.learned}` : ".")];
   put(byId("proof-body"),
     make("div", { class: "card" }, make("h3", null, "Certificate"), make("p", null, verdict),
