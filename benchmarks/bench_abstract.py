@@ -83,7 +83,7 @@ def play_cart_pole(steps: int, copies: int = 20_000) -> int:
                 falls + terminated.sum(),
             )
             cells = model.cells_of(seen)
-            run = shield.after(run, actions, np.where(cells < 0, shield.space.unknown, cells))
+            run = shield.follow(run, actions, np.where(cells < 0, shield.space.unknown, cells))
     took = time.process_time() - began
     print(
         f"CartPole-v1: {played:,} random allowed steps, {falls} falls, {forced / played:.0%} forced, {took:.0f} CPU s"

@@ -90,6 +90,8 @@ class Guarded:
         self.guard, self.space, self.forbidden, self.state_of = guard, guard.space, forbidden, state_of
         self.learns, self.is_sure = isinstance(guard, OnlineShield), isinstance(guard, Shield)
         self.watching = guard if isinstance(guard, Watching) else None  # the guard, if it compares steps itself
+        # Of a step whose observations have been compared, the guard need not ask again whether it can happen.
+        self.after = guard.after if self.watching is None or state_of is not None else self.watching.follow
         self.is_fixed = bool(getattr(guard, "is_fixed", False))  # whether its answers may be kept
         self.counts_steps = "steps_left" in guard.carries
         self.steps_at = guard.carries.index("steps_left") + 1 if self.counts_steps else 0  # of a run
@@ -247,7 +249,7 @@ class Guarded:
         """The run after one step, from which a learning guard learns."""
         guard, state = self.guard, self.arrived(int(run[0]), action, seen, terminated)
         if not isinstance(guard, OnlineShield):
-            return guard.after(run, action, state, told.damage)
+            return self.after(run, action, state, told.damage)
         run = guard.after(run, action, state, told.damage, reward=told.reward)
         if terminated:
             guard.end(state)

@@ -214,12 +214,12 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         guarded, before = self.guarded, self._run
         reached = guarded.arrived_many(before[0], actions, seen, terminated) if some(terminated) else seen
         if acting is self._all:
-            self._run = guarded.guard.after(before, actions, reached, told)
+            self._run = guarded.after(before, actions, reached, told)
             damages: Numbers = before[1] - self._run[1]
             return damages
         who = acting.nonzero()[0]
         part = tuple(column[who] for column in before)
-        after = guarded.guard.after(part, actions[who], reached[who], None if told is None else told[who])
+        after = guarded.after(part, actions[who], reached[who], None if told is None else told[who])
         for column, values in zip(before, after, strict=True):
             column[who] = values  # the others begin a run in a moment
         damages = self._none.copy()

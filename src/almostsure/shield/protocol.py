@@ -95,6 +95,10 @@ class Watching(Guard, Protocol):
         """Raise ModelMismatch unless each action may have led from its point to the next one."""
         ...
 
+    def follow(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
+        """The same as :meth:`after`, of steps that :meth:`watch` has compared."""
+        ...
+
     def unclear(self, budget: int) -> int:
         """How many states do not say whether entering them hurts, of those that a run with the budget may enter."""
         ...

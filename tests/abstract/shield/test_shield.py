@@ -194,7 +194,7 @@ def test_points_are_never_taken_for_cells(walk, point):
     run = walk.begin(point, 0)
     assert run[0] == walk.abstraction.grid.cell(point)
     assert walk.minimal.of(point) == 0
-    back = (9.0,) if point != (9,) else (8.5,)
+    back = (8.8,) if point != (9,) else (8.5,)
     assert walk.after(run, 0, back, 0)[0] == walk.abstraction.grid.cell(back)
     assert walk.after(run, 0, np.array(back), 0)[0] == walk.abstraction.grid.cell(back)
 
@@ -264,3 +264,39 @@ def test_many_runs_have_one_action_and_one_next_state_each(walk):
         walk.after(run, np.array([0, 0.5]), np.array([10, 15]), 0)
     with pytest.raises(UnknownName, match="unknown action 5"):
         walk.after(run, np.array([0, 5]), np.array([10, 15]), 0)
+
+
+def test_jumps_that_no_state_of_a_cell_can_do_are_a_mismatch(walk):
+    words = r"from cell 14 .* the action -0\.5 led to cell 89 .*, which no state of that cell can reach"
+    with pytest.raises(ModelMismatch, match=words):
+        walk.after(walk.begin((1.5,), 0), 0, (9.0,), 0)
+    run = walk.begin([14, 14], 0)
+    with pytest.raises(ModelMismatch, match=words):
+        walk.after(run, np.array([0, 0]), np.array([9, 89]), 0)
+    assert walk.after(run, np.array([0, 1]), np.array([9, 19]), 0)[0].tolist() == [9, 19]
+    with pytest.raises(ModelMismatch, match="a state outside the box, and no pattern"):
+        walk.after(run, np.array([0, 1]), np.array([9, walk.space.unknown]), 0)
+    longer = asure.Shield(asure.minimal_budget(corridor(pattern=2)))
+    with pytest.raises(ModelMismatch, match="a state outside the box, which no state of that cell can reach"):
+        longer.after(longer.begin((1.5,), 0), 1, "unknown", 0)
+
+
+@pytest.mark.parametrize("observed", [None, "float32", (0.01,)])
+def test_what_the_system_does_is_never_a_mismatch(observed):
+    grid = Grid((-1.0,), (1.0,), (16,), periodic=(0,))
+    model = abstract(
+        lambda s, a: (2.0 * s[0] + a,), grid, [-0.3, 0.4], disturbance=((-0.1,), (0.2,)), observation_error=observed
+    )
+    shield, rng = asure.Shield(asure.minimal_budget(model)), np.random.default_rng(0)
+    states, actions = rng.uniform(-1.5, 1.5, (2_000, 1)), rng.integers(2, size=2_000)
+    after = 2.0 * states + np.array([[-0.3], [0.4]])[actions, 0][:, None] + rng.uniform(-0.1, 0.2, (2_000, 1))
+
+    def seen(points):
+        shown = points + rng.uniform(-0.01, 0.01, points.shape) if isinstance(observed, tuple) else points
+        return shown.astype(observed or np.float64) if not isinstance(observed, tuple) else shown
+
+    run = shield.begin(seen(states), 0)
+    reached = seen(after)
+    assert shield.after(run, actions, reached)[0].tolist() == model.cells_of(reached).tolist()
+    with pytest.raises(ModelMismatch, match="which no state of that cell can reach"):
+        shield.after(run, actions, seen(after + 1.0))

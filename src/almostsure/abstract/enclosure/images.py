@@ -93,19 +93,26 @@ def blocks(abstraction: Abstraction) -> list[tuple[int, int]]:
 
 
 def open_cells(abstraction: Abstraction, first: int, last: int) -> tuple[Interval, ...]:
-    """The true states of a block's cells: the cells, widened by what an observation may hide.
+    """The true states of a block's cells: the cells, widened by what an observation may hide."""
+    state = []
+    for axis, count in enumerate(abstraction.grid.cells):
+        shape = [1] * abstraction.grid.num_coordinates
+        shape[axis] = -1
+        along = np.arange(first, last) if axis == 0 else np.arange(count)
+        state.append(cells_along(abstraction, axis, along.reshape(shape)))
+    return tuple(state)
+
+
+def cells_along(abstraction: Abstraction, axis: int, index: npt.NDArray[np.intp]) -> Interval:
+    """One coordinate of the true states of cells, which are given by their index along it.
 
     A cell ends before the edge where the next one begins, so its largest float is the one before that edge: a system
     that stands still stays in its cell.
     """
-    state = []
-    for axis, edges in enumerate(abstraction.grid.edges):
-        along = slice(first, last) if axis == 0 else slice(None)
-        low, high = edges[:-1][along], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[along]
-        shape = [1] * abstraction.grid.num_coordinates
-        shape[axis] = low.size
-        state.append(abstraction.observation.states(axis, Interval(low.reshape(shape), high.reshape(shape))))
-    return tuple(state)
+    edges = abstraction.grid.edges[axis]
+    last = edges.size - 2
+    high = np.where(index == last, edges[-1], np.nextafter(edges[index + 1], -np.inf))
+    return abstraction.observation.states(axis, Interval(edges[index], high))
 
 
 def block_ranges(abstraction: Abstraction, first: int, last: int) -> Ranges:

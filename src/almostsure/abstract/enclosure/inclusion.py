@@ -1,4 +1,4 @@
-"""Comparing what an environment did with the enclosure of it."""
+"""Comparing what an environment did with the enclosure of it: of the point it was at, or of the whole cell."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.enclosure.evaluate import added, evaluate
+from almostsure.abstract.enclosure.images import cells_along
 from almostsure.abstract.enclosure.interval import Interval
 from almostsure.errors import ModelError, ModelMismatch
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 def check_step(abstraction: Abstraction, states: Any, actions: Any, next_states: Any, *, observed: bool) -> None:
@@ -40,6 +42,40 @@ def check_step(abstraction: Abstraction, states: Any, actions: Any, next_states:
                 f"{abstraction.grid.names[axis]} ({int(bad.sum()):,} of {at.size:,} steps). "
                 "The dynamics that the abstraction was made of are not those of the environment."
             )
+
+
+def reachable(abstraction: Abstraction, cells: Ints, actions: Ints, reached: Ints) -> npt.NDArray[np.bool_]:
+    """Whether each action may lead from its cell to the next one, [n]; a number beyond the cells is outside the box."""
+    result = np.zeros(cells.size, np.bool_)
+    for action in set(actions.tolist()):
+        at = np.flatnonzero(actions == action)
+        index = np.unravel_index(cells[at], abstraction.grid.cells)
+        points = tuple(cells_along(abstraction, axis, along) for axis, along in enumerate(index))
+        with np.errstate(all="ignore"):  # NaN means that nothing is known
+            for enclosure in evaluate(abstraction, points, abstraction.actions[action]):
+                state = added(enclosure, abstraction.disturbance)
+                result[at] |= _meets(abstraction, state, reached[at])
+    return result
+
+
+def _meets(abstraction: Abstraction, state: tuple[Interval, ...], reached: Ints) -> npt.NDArray[np.bool_]:
+    """Whether what may be observed of an enclosure meets the cells, or what is outside the box."""
+    grid, shown = abstraction.grid, abstraction.observation
+    is_cell = reached < grid.num_cells
+    low, high = grid.boxes(np.where(is_cell, reached, 0))
+    inside, leaves = np.ones(reached.size, np.bool_), np.zeros(reached.size, np.bool_)
+    for axis, x in enumerate(state):
+        seen = shown.rounded_to(shown.observed(axis, x))
+        if axis in grid.periodic:
+            period = grid.high[axis] - grid.low[axis]
+            apart = (low[:, axis] + high[:, axis] - seen.low - seen.high) / 2
+            apart = np.abs(apart - period * np.round(apart / period))
+            width = (high[:, axis] - low[:, axis] + seen.high - seen.low) / 2
+            inside &= ~(apart > width * (1 + 1e-9) + 1e-9 * period)
+        else:
+            inside &= ~((seen.low > high[:, axis]) | (seen.high < low[:, axis]))
+            leaves |= ~((seen.low >= grid.low[axis]) & (seen.high <= grid.high[axis]))
+    return np.where(is_cell, inside, leaves)
 
 
 def _outside(abstraction: Abstraction, before: Floats, action: int, after: Floats, *, observed: bool) -> Floats:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.enclosure.evaluate import harm_range
+from almostsure.abstract.enclosure.inclusion import reachable
 from almostsure.abstract.patterns import WORD
 from almostsure.abstract.shield.cells import Cells
 from almostsure.arguments import and_more, check_budget, whole, whole_array
@@ -138,10 +139,23 @@ class CellShield:
         Raises
         ------
         ModelMismatch
-            If the system cannot do this: more damage than the pattern allows for, or an end outside the proved cells.
+            If the system cannot do this: a cell that the enclosure of the step does not touch, more damage than the
+            pattern allows for, or an end outside the proved cells.
         ModelError
             If the damage is not said and cannot be read off the cell.
         """
+        following = self.follow(run, action, next_state, damage)
+        cells, reached = self.space.states(run[0]), self.space.states(following[0])
+        actions = np.atleast_1d(np.asarray(action, np.int64))
+        known = np.flatnonzero((cells < self.abstraction.num_cells) & (reached != self.space.end))
+        wrong = ~reachable(self.abstraction, cells[known], actions[known], reached[known])
+        if wrong.any():
+            at = known[np.argmax(wrong)]
+            self._mismatch(int(cells[at]), int(actions[at]), int(reached[at]), "which no state of that cell can reach")
+        return following
+
+    def follow(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
+        """The same as :meth:`after`, of steps that :meth:`watch` has compared: whether they can happen is known."""
         if not self.space.is_one(run[0]):
             return self._after_many(run, action, self.space.states(next_state), damage)
         left, *begun = run[1:]
@@ -159,7 +173,7 @@ class CellShield:
             if bits >> q & 1 and rest >= 0:
                 continued |= 1 << rest
         if now < 0 or not (continued or self._need_of(reached) <= now):
-            self._mismatch(cell, a, reached, now)
+            self._mismatch(cell, a, reached, _why(now))
         return (reached, now, *_split(continued, self.abstraction.patterns.words))
 
     def _after_many(self, run: Run, action: Any, reached: Ints, damage: Any) -> Run:
@@ -187,7 +201,7 @@ class CellShield:
         bad = (now < 0) | ~(bits.any(axis=1) | (self._needs_of(reached) <= now))
         if bad.any():
             at = int(np.argmax(bad))
-            self._mismatch(int(cells[at]), int(actions[at]), int(reached[at]), int(now[at]))
+            self._mismatch(int(cells[at]), int(actions[at]), int(reached[at]), _why(int(now[at])))
         return (reached, now, *patterns.packed(bits))
 
     # ------------------------------------------------------------------ what an environment does
@@ -327,13 +341,16 @@ class CellShield:
             f"no action is safe at {where} with {remaining} left: {why}", state=state, remaining=remaining
         )
 
-    def _mismatch(self, cell: int, action: int, reached: int, now: int) -> NoReturn:
-        what = f"overspent by {-now}" if now < 0 else "and no pattern that began is left"
+    def _mismatch(self, cell: int, action: int, reached: int, what: str) -> NoReturn:
         raise ModelMismatch(
             f"the environment left the enclosure: from {self.space.describe_state(cell)} the action "
             f"{self.space.action_name(action)} led to {self.space.describe_state(reached)}, {what}. Its dynamics are "
             "not those of the abstraction; abstraction.check_step(state, action, next_state) says by how much."
         )
+
+
+def _why(now: int) -> str:
+    return f"overspent by {-now}" if now < 0 else "and no pattern that began is left"
 
 
 def _damage(value: Any) -> int:
