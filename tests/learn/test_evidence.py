@@ -13,7 +13,7 @@ from almostsure.errors import ArgumentError
 from almostsure.learn import FunctionSampler, count_outcomes
 from almostsure.learn.bounds import samples_needed
 from almostsure.learn.counts import Counts
-from almostsure.learn.evidence import BY_COUNT, REFUTED, ZETA_3, Evidence, check_mu
+from almostsure.learn.evidence import BY_COUNT, REFUTED, TOGETHER, ZETA_3, Evidence, check_mu, evidence_against
 
 UNBOUNDED = 10**9
 
@@ -142,12 +142,12 @@ def test_the_test_is_exact():
     for times, samples, mu in ((3, 40, 0.5), (10, 100, 0.4), (0, 70, 0.3)):
         counts = seen(times, samples)
         chance = binom.cdf(counts.times, samples, mu).min() * counts.times.size
-        refused = False
+        refused = ""
         try:
             check_mu(counts, mu)
-        except ArgumentError:
-            refused = True
-        assert refused == (chance < REFUTED)
+        except ArgumentError as error:
+            refused = str(error)
+        assert ("samples" in refused and "together" not in refused) == (chance < REFUTED)
 
 
 def test_a_right_mu_is_not_refused():
@@ -182,3 +182,62 @@ def test_counts_promise_nothing_for_it():
     thirds = FunctionSampler(lambda s, a, rng: (0, 0.0, int(rng.integers(3))), 1, 1, max_damage=2)
     with pytest.raises(ArgumentError, match="showed 3 different outcomes, of which no more than 2"):
         count_outcomes(thirds, 100, seed=0).confidence(0.45)
+
+
+# ---------------------------------------------------------------------- what all choices show together
+
+
+@pytest.mark.parametrize("choices", [20, 200])
+def test_many_choices_refute_mu_together(choices):
+    """Each choice shows 3 in 2 of 100 samples, which alone refutes little."""
+
+    def step(state, action, rng):
+        draw = rng.random()
+        return state + 1, -1.0, 3 if draw < 0.02 else int(draw < 0.4)
+
+    chain = FunctionSampler(step, choices + 1, 1, terminal=[choices], max_damage=3)
+    for seed in range(3):
+        with pytest.raises(ArgumentError, match=r"got 0\.1, but .* choices show .* together .* smaller mu"):
+            asure.learn_minimal_budget(chain, mu=0.1, delta=0.01, seed=seed)
+
+
+def chain(choices, probabilities):
+    """Choices in a row, each with outcomes of these probabilities that differ in their damage."""
+    each = len(probabilities)
+    state = np.repeat(np.arange(choices), each)
+    damage = np.tile(np.arange(each), choices)
+    where = state, np.zeros_like(state), state + 1, np.tile(probabilities, choices)
+    return asure.from_transitions(*where, -np.ones(state.size), damage, terminal=[choices])
+
+
+@pytest.mark.parametrize(("choices", "seeds"), [(3, 100), (40, 40)])
+@pytest.mark.parametrize("probabilities", [[0.9, 0.1], [0.8, 0.1, 0.1], [0.1] * 10], ids=["two", "three", "ten"])
+def test_outcomes_of_exactly_mu_are_hardly_ever_refused(probabilities, choices, seeds):
+    """Sampling stops where the rules of this module say, which depends on what was seen."""
+    mdp = chain(choices, probabilities)
+    counts = [asure.learn_minimal_budget(mdp, mu=0.1, delta=0.05, seed=seed).counts for seed in range(seeds)]
+    against = np.exp([evidence_against(each, 0.1)[0] for each in counts])
+    assert against.max() < 1 / TOGETHER
+    for bound in (5, 20):
+        assert (against >= bound).mean() <= 1 / bound
+    assert against.mean() <= 1
+
+
+@pytest.mark.parametrize("others", [1, 4])
+def test_who_looks_after_every_sample_is_not_fooled(others):
+    """Sampling what is most suspicious, and stopping when it looks worst, reaches 1/α with probability α at most."""
+    mdp, rng, reached = chain(3, [1 - 0.2 * others, *[0.2] * others]), np.random.default_rng(1), []
+    for _ in range(150):
+        counts, worst = Counts(mdp), 0.0
+        for _ in range(60):
+            rare = [counts.samples[c] - 5 * counts.times[counts.choice == c].min(initial=9) for c in range(3)]
+            choice = int(np.argmax(np.where(counts.samples[:3] < 5, 99, rare)))
+            counts.see(choice, choice + 1, max(0, others - int(rng.random() / 0.2)))
+            worst = max(worst, math.exp(evidence_against(counts, 0.2)[0]))
+        reached.append(worst)
+    for bound in (3, 10):
+        assert np.mean(np.array(reached) >= bound) <= 1 / bound
+
+
+def test_nothing_speaks_against_mu_before_anything_was_seen():
+    assert evidence_against(Counts(asure.example("paper")), 0.5) == (pytest.approx(0), 0)

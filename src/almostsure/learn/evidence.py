@@ -44,7 +44,21 @@ At level M nothing can be unseen, and every choice is known.
 where each has probability at least μ happen with probability at most P(Bin(n, μ) ≤ k), the exact lower tail (the test
 that Clopper and Pearson's interval inverts).  If that is below ``REFUTED``, shared between all outcomes seen, μ is
 refused.  Where the number of samples depends on what was seen, a look after each of 10⁶ samples costs at most a factor
-of 10⁶, which the level allows for.  A choice that showed more than ⌊1/μ⌋ outcomes refutes μ for certain;
+of 10⁶, which the level allows for.  That test looks at one outcome at a time.  Many choices that are each a little
+suspicious refute μ together: for q < μ, let an outcome that was seen k times in n samples of its choice have the
+*likelihood ratio* L = (q/μ)^k ((1 − q)/(1 − μ))^(n − k), let E be 1 − w plus w times the mean of L over the outcomes
+that a choice has shown (1 before it was sampled), and W the mean over a few q and w of the product of E over all
+choices.  If W is 1/``TOGETHER`` or more, μ is refused; a right one is, with probability at most ``TOGETHER``.
+
+*Proof.*  Another sample of the choice multiplies the L of an outcome with probability p ≥ μ by p q/μ + (1 − p)(1 −
+q)/(1 − μ) on average, whatever happened before, which is 1 where p = μ and falls with p.  So L is a supermartingale
+that starts at 1, and so is its mean over *all* outcomes of a choice.  Those that were not seen have k = 0, hence L at
+least as large as any other: the mean over those that were seen is no larger.  So every E is at most a supermartingale
+that starts at 1, and as a sample changes one of them, so are their product, whichever choice is sampled next, and W.
+By Ville's inequality it ever reaches 1/α with probability at most α: when sampling stops may depend on what was seen,
+and the order of the samples does not matter.  ∎
+
+A choice that showed more than ⌊1/μ⌋ outcomes refutes μ for certain;
 ``learn_minimal_budget`` therefore draws a few more samples of those that showed as many.
 """
 
@@ -53,7 +67,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +80,10 @@ if TYPE_CHECKING:
     from almostsure.learn.counts import Counts
 
 REFUTED = 1e-9  # the probability with which a right μ is refused, at one look
+TOGETHER = 1e-4  # the probability with which a right μ is ever refused for what all choices show together
+RARER = 0.5, 0.2, 0.05  # q, in units of μ
+STAKES = 0.5, 0.1, 0.02  # w
+LARGEST_LOG = 700.0  # of a likelihood ratio: exp of it is a number
 BY_COUNT = 0.25  # the share of δ that the first rule gets where both are used
 COMMON_LEVELS = 3  # worlds whose choices mostly have up to so many outcomes are the common ones
 ZETA_3 = 1.2020569031595943  # Σ 1/k³, rounded up
@@ -162,16 +180,41 @@ def check_mu(counts: Counts, mu: float) -> None:
         return
     chance = bdtr(times, samples, mu)
     at = int(np.argmin(chance))
-    if chance[at] * times.size >= REFUTED:
-        _check_levels(counts.outcomes_seen(), mu)
-        return
-    choice = int(counts.choice[at])
+    if chance[at] * times.size < REFUTED:
+        _refuse(counts, mu, at, f", which has a probability of at most {max(chance[at], 1e-300):.1g} if mu is right")
+    _check_levels(counts.outcomes_seen(), mu)
+    against, suspicious = evidence_against(counts, mu)
+    if against >= -math.log(TOGETHER):
+        shown = (
+            f"; {suspicious:,} choices show outcomes that are seen too rarely, and together that has a probability of "
+            f"at most {math.exp(-min(against, LARGEST_LOG)):.1g} if mu is right"
+        )
+        _refuse(counts, mu, at, shown)
+
+
+def evidence_against(counts: Counts, mu: float) -> tuple[float, int]:
+    """The logarithm of W, by which all choices together speak against μ (see the module's docstring); how many do."""
+    sampled = np.flatnonzero(counts.outcomes_seen())
+    choice, times, number = np.searchsorted(sampled, counts.choice), counts.times, counts.outcomes_seen()[sampled]
+    missed = counts.samples[counts.choice] - times
+    bets, suspicious = [], 0
+    for share in RARER:
+        log_ratio = times * math.log(share) + missed * (math.log1p(-share * mu) - math.log1p(-mu))
+        mean = np.bincount(choice, np.exp(np.minimum(log_ratio, LARGEST_LOG))) / number
+        suspicious = max(suspicious, int(np.count_nonzero(mean > 1)))
+        bets += [float(np.log1p(stake * (mean - 1)).sum()) for stake in STAKES]
+    return float(np.logaddexp.reduce(bets)) - math.log(len(bets)), suspicious
+
+
+def _refuse(counts: Counts, mu: float, at: int, shown: str) -> NoReturn:
+    """Raise the error that names the rarest outcome, the one at ``at``."""
+    choice, times = int(counts.choice[at]), int(counts.times[at])
+    samples = int(counts.samples[choice])
     raise ArgumentError(
         f"mu must be at most the probability of the rarest outcome; got {mu:g}, but "
         f"{counts.space.describe_choice(choice)} led to {counts.space.describe_state(int(counts.next_state[at]))} with "
-        f"damage {int(counts.damage[at])} in {times[at]:,} of {samples[at]:,} samples "
-        f"({percent(times[at] / samples[at])}), which has a probability of at most {max(chance[at], 1e-300):.1g} if mu "
-        "is right. Choose a smaller mu."
+        f"damage {int(counts.damage[at])} in {times:,} of {samples:,} samples ({percent(times / samples)}){shown}. "
+        "Choose a smaller mu."
     )
 
 
