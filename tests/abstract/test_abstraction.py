@@ -110,3 +110,28 @@ def test_steps_outside_the_enclosure_are_named_with_their_distance():
 def test_words():
     assert repr(double_integrator(pattern=2)) == "<Abstraction: 120 cells, 9 patterns of up to 2 steps, counts damage>"
     assert double_integrator().fingerprint != double_integrator((12, 11)).fingerprint
+
+
+def test_observations_that_are_only_rounded_are_told_from_other_dynamics():
+    exact, rounded = double_integrator(), double_integrator(observation_error="float32")
+    rng = np.random.default_rng(0)
+    states = rng.uniform(-0.5, 0.5, (50, 2))
+    after = np.stack([states[:, 0] + 0.2 * states[:, 1], states[:, 1] + 0.3], axis=1)
+    actions = np.full(50, 2)
+    seen, seen_after = states.astype(np.float32), after.astype(np.float32)
+    rounded.check_step(seen, actions, seen_after, observed=True)
+    with pytest.raises(
+        ModelMismatch,
+        match=r'^these observations are rounded to float32.*: pass observation_error="float32" to abstract\. Here from'
+        r" \[.*outside the enclosure by .*e-\d+ in .* \(\d+ of 50 steps\)\.$",
+    ):
+        exact.check_step(seen, actions, seen_after, observed=True)
+    with pytest.raises(ModelMismatch, match=r"pass observed=True to check_step\. Here"):
+        rounded.check_step(seen, actions, seen_after)
+    with pytest.raises(ModelMismatch, match=r'observed=True to check_step and observation_error="float32" to abstract'):
+        exact.check_step(seen, actions, seen_after)
+    with pytest.raises(ModelMismatch, match="instead of numbers, or numbers that allow for it"):
+        double_integrator(observation_error=(1e-12, 0.0)).check_step(seen, actions, seen_after, observed=True)
+    for wrong in (after + 1e-9, seen_after + np.float32(1e-4)):
+        with pytest.raises(ModelMismatch, match=r"^from .* are not those of the environment\.$"):
+            exact.check_step(seen, actions, wrong, observed=True)

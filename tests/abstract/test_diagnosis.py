@@ -19,7 +19,11 @@ def test_the_path_names_the_coordinate_that_drifts() -> None:
     assert found.moves[0].next_cell == -1
     text = str(found)
     assert "may leave the box or reach what is forbidden, as x drifts" in text
-    assert "Tried in a window around the start, cells of half the width" in text
+    assert "Tried in a window around (0.95, 0.95), cells of half the width: still nothing at (0.95, 0.95)" in text
+    assert "the start" not in text
+    cell = found.cell
+    assert f"window around cell {cell}, cells" in str(asure.minimal_budget(double_integrator()).explain(cell))
+    assert "window around the start, cells" in str(asure.minimal_budget(double_integrator()).explain())
 
 
 def test_every_step_of_the_path_lies_in_the_image_and_has_no_bound() -> None:

@@ -1,11 +1,11 @@
-"""Why nothing was proved at a start, what would help, and how tight the bounds are that were proved.
+"""Why nothing was proved at a start or elsewhere, what would help, and how tight the bounds are that were proved.
 
 **Why.**  From a cell without a bound, every pattern may end in another one like it, or outside.  The path plays the
 pattern whose image has the smallest such part, and follows nature into it.  The coordinate that *drifted* is the one
 that, held in the middle of the image, would take most of that part away; where nothing would, the one in which the
 image is widest.
 
-**What would help** is tried: the same system in a window around the start, with cells of half the width, with patterns
+**What would help** is tried: the same system in a window around it, with cells of half the width, with patterns
 longer by one, and with both.  Leaving the window counts as leaving the box, so what is proved there holds.
 
 **How tight.**  k̂ is an upper bound.  A lower bound comes from search: with a disturbance that is fixed beforehand, the
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from almostsure.abstract.enclosure.evaluate import call, coordinates
 from almostsure.abstract.enclosure.images import open_cells, ranges_from
 from almostsure.abstract.enclosure.interval import Interval
-from almostsure.abstract.grid import OUTSIDE, Grid
+from almostsure.abstract.grid import OUTSIDE, Grid, is_point
 from almostsure.abstract.patterns import MOST, Patterns
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError
@@ -52,10 +52,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """What a change gives in a window around the start."""
+    """What a change gives in a window around the place in question."""
 
     change: str
-    needs: int  # of the start
+    needs: int  # of that place
     share: float  # of the window's cells for which something was proved
 
 
@@ -65,6 +65,7 @@ class Diagnosis:
 
     abstraction: Abstraction
     cell: int
+    place: str  # what was asked about, in words
     needs: int
     moves: tuple[Move, ...]
     tries: tuple[Try, ...]
@@ -91,8 +92,12 @@ class Diagnosis:
         if self.drifted:
             lines.append(f"What drifts most is {self.drifted}: its cells are wide for how far one pattern moves it.")
         for one in self.tries:
-            found = "still nothing at the start" if one.needs == INFINITE else f"the start needs at most {one.needs}"
-            lines.append(f"Tried in a window around the start, {one.change}: {found} ({one.share:.0%} of it proved).")
+            found = f"still nothing at {self.place}"
+            if one.needs != INFINITE:
+                found = f"{self.place} needs at most {one.needs}"
+            lines.append(
+                f"Tried in a window around {self.place}, {one.change}: {found} ({one.share:.0%} of it proved)."
+            )
         return "\n".join(lines)
 
 
@@ -129,9 +134,10 @@ def explain(minimal: UpperBudget, state: int | Sequence[float] | None) -> Diagno
     abstraction = minimal.abstraction
     if state is None:
         starts = abstraction.initial_cells()
-        cell = int(starts[np.argmax(minimal.of_state[starts])])
+        cell, place = int(starts[np.argmax(minimal.of_state[starts])]), "the start"
     else:
         cell = abstraction.grid.cell_or_point(state)
+        place = f"({', '.join(f'{x:g}' for x in np.ravel(state))})" if is_point(state) else f"cell {cell}"
     if cell < 0:
         raise ArgumentError(f"{state!r} lies outside the box; nothing is known there. Widen the box.")
     needs, at = minimal.of(cell), cell
@@ -140,7 +146,7 @@ def explain(minimal: UpperBudget, state: int | Sequence[float] | None) -> Diagno
         moves.append(_move(minimal, at))
         at = moves[-1].next_cell
     tries = _tries(abstraction, cell) if needs == INFINITE else ()
-    return Diagnosis(abstraction=abstraction, cell=cell, needs=needs, moves=tuple(moves), tries=tries)
+    return Diagnosis(abstraction=abstraction, cell=cell, place=place, needs=needs, moves=tuple(moves), tries=tries)
 
 
 def _move(minimal: UpperBudget, cell: int) -> Move:

@@ -6,6 +6,7 @@ observation may lie in it, and an image is made of everything that may be observ
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -46,6 +47,12 @@ class Observation:
         self.turn = np.zeros(grid.num_coordinates)
         for axis in grid.periodic:
             self.turn[axis] = TURN * (grid.high[axis] - grid.low[axis])
+
+    def with_rounding(self) -> Observation:
+        """The same distance, and the rounding to float32 besides."""
+        other = copy.copy(self)
+        other.rounded = True
+        return other
 
     def states(self, axis: int, seen: Interval) -> Interval:
         """The states whose observation may lie in ``seen``."""

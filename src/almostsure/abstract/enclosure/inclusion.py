@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,12 +37,29 @@ def check_step(abstraction: Abstraction, states: Any, actions: Any, next_states:
         if bad.any():
             first = int(np.argmax(bad))
             axis = int(np.argmax(outside[first]))
+            why = _only_rounded(abstraction, before[at[bad]], action, after[at[bad]], observed=observed)
             raise ModelMismatch(
-                f"from {before[at[first]].tolist()} the action {abstraction.action_names[action]} led to "
+                f"{why}from {before[at[first]].tolist()} the action {abstraction.action_names[action]} led to "
                 f"{after[at[first]].tolist()}, which is outside the enclosure by {outside[first, axis]:.3g} in "
-                f"{abstraction.grid.names[axis]} ({int(bad.sum()):,} of {at.size:,} steps). "
-                "The dynamics that the abstraction was made of are not those of the environment."
+                f"{abstraction.grid.names[axis]} ({int(bad.sum()):,} of {at.size:,} steps)."
+                + ("" if why else " The dynamics that the abstraction was made of are not those of the environment.")
             )
+
+
+def _only_rounded(abstraction: Abstraction, before: Floats, action: int, after: Floats, *, observed: bool) -> str:
+    """What to do where points lie outside since they were rounded to float32, and nothing else is wrong; or ""."""
+    seen = abstraction.observation
+    for points in (before, after):
+        with np.errstate(over="ignore"):
+            if (points.astype(np.float32) != points).any():
+                return ""
+    if _outside(replace(abstraction, observation=seen.with_rounding()), before, action, after, observed=True).any():
+        return ""
+    todo = [] if observed else ["observed=True to check_step"]
+    if not seen.rounded:
+        more = " instead of numbers, or numbers that allow for it" if seen.margin.any() else ""
+        todo.append(f'observation_error="float32" to abstract{more}')
+    return f"these observations are rounded to float32, which nothing allows for: pass {' and '.join(todo)}. Here "
 
 
 def reachable(abstraction: Abstraction, cells: Ints, actions: Ints, reached: Ints) -> npt.NDArray[np.bool_]:
