@@ -267,6 +267,27 @@ def test_intervals_in_prism(race: Path) -> None:
                 refused()
 
 
+@pytest.mark.parametrize("low", ["0.2", "0"])
+def test_conditions_on_numbers_hold_where_probabilities_are_intervals(tmp_path: Path, low: str) -> None:
+    path = tmp_path / "iv.prism"
+    path.write_text(
+        f"mdp const int N=2; module m x:[0..2] init 0; [go] x=0 -> [{low},1]:(x'=1)+[{low},0.5]:(x'=N); endmodule "
+        'label "bad"=x=2; label "end"=x>0;'
+    )
+    wanted = minimal_budget(from_prism(path, damage="bad", goal="end")).of_state.tolist()
+    mdp = from_prism(path, damage="x=N", goal="x>0")
+    assert minimal_budget(mdp).of_state.tolist() == wanted
+    assert mdp.labels["x=N"].tolist() == mdp.labels["bad"].tolist()
+    assert mdp.labels["x>0"].tolist() == mdp.labels["end"].tolist()
+    drn = tmp_path / "iv.drn"
+    drn.write_text(
+        "@type: MDP\n@value_type: double-interval\n@parameters\n\n@reward_models\n\n@nr_states\n2\n@nr_choices\n2\n"
+        f"@model\nstate 0 init\n\taction 0\n\t\t0 : [{low}, 0.6]\n\t\t1 : [0.4, 1]\n"
+        "state 1 end\n\taction 0\n\t\t1 : [1, 1]\n"
+    )
+    assert from_prism(drn, damage='!"init"', goal="end").labels['!"init"'].tolist() == [False, True]
+
+
 def test_parameters(race: Path) -> None:
     wanted = minimal_budget(from_prism(race, damage="hot", goal="done"))
     race.write_text(

@@ -48,6 +48,17 @@ def test_without_stormpy_the_install_command_is_printed(program: Path, monkeypat
         to_storm(from_transitions([0], [0], [0], [1], [0], [0]))
 
 
+def test_an_exception_in_the_child_is_told_as_what_it_is(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from almostsure.model.storm import process
+
+    broken = program.with_name("child.py")
+    text = process.CHILD.read_text("utf-8").replace("kind = str(model.model_type)", "kind = {}['nothing']")
+    broken.write_text(text, "utf-8")
+    monkeypatch.setattr(process, "CHILD", broken)
+    with pytest.raises(ModelError, match=r"could not be taken over from Storm \(KeyError: 'nothing'\)\."):
+        from_prism(program, damage="cliff", constants="N=3")
+
+
 def test_a_division_by_zero_ends_storm_only(tmp_path: Path) -> None:
     path = tmp_path / "zero.prism"
     path.write_text("mdp\nconst int N = 1/0;\nmodule m\n x : [0..mod(3,0)] init 0;\n [] true -> (x'=0);\nendmodule\n")

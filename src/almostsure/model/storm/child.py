@@ -50,6 +50,8 @@ def main() -> None:
         answer = {"problem": {"kind": "memory"}}
     except RuntimeError as error:  # Storm's exceptions
         answer = {"problem": {"kind": "storm", "message": str(error).strip()}}
+    except Exception as error:
+        answer = {"problem": {"kind": "reader", "message": f"{type(error).__name__}: {str(error).strip()}"}}
     with open(os.path.join(request["folder"], "answer.json"), "w", encoding="utf-8") as file:
         json.dump(answer, file)
     os._exit(0)  # taking down a large model piece by piece would take seconds
@@ -106,10 +108,13 @@ class _Source:
 
     def add_labels(self, model: Any) -> list[str]:
         """Label the states that satisfy a condition with its text; the labels that the user should see."""
+        # where intervals are resolved changes no answer about a state, but Storm asks
+        mode = self.stormpy.UncertaintyResolutionMode.ROBUST if model.supports_uncertainty else None
         for text, formula in self.formulas.items():
             if model.labeling.contains_label(text):
                 continue
-            holds = self.stormpy.model_checking(model, formula).get_truth_values_vector()
+            result = self.stormpy.model_checking(model, formula, uncertainty_resolution_mode=mode)
+            holds = result.get_truth_values_vector()
             model.labeling.add_label(text)
             model.labeling.set_states(text, holds)
         return sorted(model.labeling.get_labels())

@@ -117,6 +117,8 @@ def _refuse(problem: dict[str, Any], shown: str, limit: Limits) -> NoReturn:
             f"{shown}: the model must be a Markov decision process or a discrete-time Markov chain; "
             f"it is of type {problem['type']}."
         )
+    if kind == "reader":
+        raise ModelError(f"{shown}: the model could not be taken over from Storm ({message.rstrip('.')}).")
     if kind == "storm":
         hint = next((hint for part, hint in HINTS.items() if part in message), "")
         message = f"{message}{chr(10) if chr(10) in message else ' '}{hint}".rstrip()
