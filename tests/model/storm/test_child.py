@@ -295,6 +295,10 @@ def test_parameters(race: Path) -> None:
     )
     mdp = from_prism(race, damage="hot", goal="done", parameters=["p"])
     assert minimal_budget(mdp).of_state.tolist() == wanted.of_state.tolist()
+    assert mdp.state_names == wanted.mdp.state_names
+    assert {name: values.tolist() for name, values in mdp.origin.variables.items()} == {
+        name: values.tolist() for name, values in wanted.mdp.origin.variables.items()
+    }
     with pytest.raises(ModelError, match=r"solve_policy needs .* not known: its probabilities have parameters"):
         solve_policy(mdp, AlmostSure(3))
     with pytest.raises(ModelError, match=r"constants must have a value; p has none. Pass constants='p=…', or"):

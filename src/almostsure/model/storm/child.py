@@ -75,6 +75,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     import stormpy
     import stormpy.developer
     import stormpy.io
+    import stormpy.models
 
     stormpy.developer.set_log_level(stormpy.developer.LogLevel.OFF)
     _limit(request["memory_limit"])
@@ -362,7 +363,18 @@ def _at_a_point(stormpy: Any, model: Any) -> Any:
         parameter: stormpy.RationalFunctionCoefficient(f"{1009 + 2 * at}/4999")
         for at, parameter in enumerate(parameters)
     }
-    return ModelInstantiator(model).instantiate(point)
+    return _with_variables(stormpy, ModelInstantiator(model).instantiate(point), model)
+
+
+def _with_variables(stormpy: Any, model: Any, named: Any) -> Any:
+    """The model with the variables of ``named``, which has the same states: Storm leaves them out."""
+    if not named.has_state_valuations():
+        return model
+    parts = stormpy.models.SparseModelComponents[float](model.transition_matrix, model.labeling, model.reward_models)
+    parts.state_valuations = named.state_valuations
+    if model.has_choice_labeling():
+        parts.choice_labeling = model.choice_labeling
+    return type(model)(parts)
 
 
 def _names_in_prism(program: Any) -> dict[str, list[str]]:
