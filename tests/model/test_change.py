@@ -7,6 +7,7 @@ from hypothesis import given
 import almostsure as asure
 from almostsure import minimal_budget
 from almostsure.errors import ArgumentError, ModelError, UnknownName
+from almostsure.model.origin import Origin
 from almostsure.testing import mdps
 
 
@@ -22,6 +23,16 @@ def test_a_larger_unit_is_never_too_little(mdp):
     exact, coarse = minimal_budget(mdp), minimal_budget(mdp.with_damage(mdp.damage, scale=2))
     assert (2 * coarse.of_state.astype(np.int64) >= exact.of_state).all()
     assert np.array_equal(minimal_budget(mdp.with_damage(mdp.damage / 10, scale="0.1")).of_state, exact.of_state)
+
+
+def test_what_a_file_brought_along_stays():
+    rows = [(0, 0, 1, 0.5, 2, 0), (0, 0, 2, 0.5, 0, 1), (0, 1, 2, 1, 0, 0), (1, 0, 2, 1, 3, 0)]
+    mdp = asure.from_transitions(*zip(*rows, strict=True), terminal=[2], labels={"wet": [1]})
+    fuel, height = np.arange(4.0), np.array([3, 1, 0])
+    mdp = mdp.with_origin(Origin(rewards={"fuel": fuel}, variables={"height": height}))
+    for changed in (mdp.with_damage({"wet": 3}), mdp.with_reward(1)):
+        assert changed.origin.rewards["fuel"].tolist() == fuel.tolist()
+        assert changed.origin.variables["height"].tolist() == height.tolist()
 
 
 def test_labels_and_functions():

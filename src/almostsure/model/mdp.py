@@ -261,7 +261,7 @@ class MDP(Space):
         return MDP(**{**self._fields(), "origin": origin})
 
     def with_damage(self, damage: Any, *, scale: Any = None) -> MDP:
-        """The same model with another damage: "what if", in one line.
+        """The same model with another damage: "what if", in one line.  What it brought along from a file stays with it.
 
         Parameters
         ----------

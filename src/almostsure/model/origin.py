@@ -57,7 +57,7 @@ class Origin:
 
     def of_changed(self, **changes: Any) -> Origin:
         """That of a model which was made from this one: what samples promise is said of this one alone."""
-        return replace(self, rewards={}, statement="" if self.counted else self.statement, **changes)
+        return replace(self, statement="" if self.counted else self.statement, **changes)
 
     @property
     def is_bound(self) -> bool:

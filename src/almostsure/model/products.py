@@ -204,5 +204,5 @@ class _Product:
             state_names=whole_names if len(set(whole_names)) == len(whole_names) else None,
             action_names=base.action_names,
             labels=labels,
-            origin=base.origin.of_changed(variables={}, parts=parts),
+            origin=base.origin.of_changed(rewards={}, variables={}, parts=parts),
         )
