@@ -288,6 +288,44 @@ def test_conditions_on_numbers_hold_where_probabilities_are_intervals(tmp_path: 
     assert from_prism(drn, damage='!"init"', goal="end").labels['!"init"'].tolist() == [False, True]
 
 
+@pytest.mark.parametrize("letter", "CFGIPRSUXNT")
+def test_constants_that_are_named_like_operators_of_storm(tmp_path: Path, letter: str) -> None:
+    path = tmp_path / "walk.prism"
+    path.write_text(
+        f"mdp const int K; const int {letter}=K+1; module m x:[0..5] init 0; [go] x<{letter} -> (x'=x+1); endmodule"
+    )
+    mdp = from_prism(path, damage=f"x={letter}", goal=f"{letter}<=x", constants="K=2")
+    assert mdp.labels[f"x={letter}"].tolist() == [False, False, False, True]
+    path.write_text("mdp module m U:[0..2] init 0; [go] U<2 -> (U'=U+1); endmodule")
+    with pytest.raises(ModelError, match=r"Storm takes U for an operator. Rename it, or name a label that the model"):
+        from_prism(path, damage="U=1")
+
+
+def test_constants_of_a_jani_file_that_are_named_like_operators(tmp_path: Path) -> None:
+    path, whole = tmp_path / "walk.jani", {"kind": "bounded", "base": "int", "lower-bound": 0, "upper-bound": 5}
+    more = {"ref": "x", "value": {"op": "+", "left": "x", "right": 1}}
+    edge = {
+        "location": "l",
+        "guard": {"exp": {"op": "<", "left": "x", "right": "P"}},
+        "destinations": [{"location": "l", "assignments": [more]}],
+    }
+    automaton = {"name": "a", "locations": [{"name": "l"}], "initial-locations": ["l"], "edges": [edge]}
+    model = {
+        "jani-version": 1,
+        "name": "walk",
+        "type": "mdp",
+        "constants": [{"name": "P", "type": "int", "value": 3}, {"name": "F", "type": "int"}],
+        "variables": [{"name": "x", "type": whole, "initial-value": 0}],
+        "automata": [automaton],
+        "system": {"elements": [{"automaton": "a"}]},
+        "properties": [],
+    }
+    path.write_text(json.dumps(model))
+    mdp = from_prism(path, damage="x=F", goal="x=P", constants="F=2")
+    assert mdp.labels["x=P"].tolist() == [False, False, False, True]
+    assert mdp.labels["x=F"].tolist() == [False, False, True, False]
+
+
 def test_parameters(race: Path) -> None:
     wanted = minimal_budget(from_prism(race, damage="hot", goal="done"))
     race.write_text(

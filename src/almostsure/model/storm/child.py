@@ -27,6 +27,7 @@ NOT_BOOLEAN = "to be of boolean type"
 INTERVALS = "contains interval updates"
 OUTSIDE = "out_of_bounds"  # Storm's label of the state that stands for every value out of range
 BUILT_IN = ("init", "deadlock")
+OPERATORS = "CFGIPRSUX"  # letters that Storm reads as operators of its property language, whatever they name
 WORDS = {"true", "false", "min", "max", "mod", "pow", "floor", "ceil", "round", "log"}
 DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
 
@@ -217,6 +218,7 @@ class _Program(_Source):
             program, properties = _parse_prism(stormpy, path), []
         constants = _constants(stormpy, program, request)
         self.program, properties = stormpy.io.instantiate_constants(program, constants, properties)
+        self.values = _values_in_jani(path, constants) if self.is_jani else _values_in_prism(self.program)
         self.properties = {entry.get_name(): entry.get_raw_formula() for entry in properties}
         self.names = _names_in_jani(path) if self.is_jani else _names_in_prism(self.program)
         for role, text in request["conditions"].items():
@@ -235,6 +237,7 @@ class _Program(_Source):
             return
         plain = self._qualified(text)
         self._check_words(role, plain)
+        plain = self._without_operators(role, plain)
         try:
             self.formulas[text] = self.formula(plain, self.program)
         except RuntimeError as error:
@@ -255,6 +258,17 @@ class _Program(_Source):
             return owned[0] if self.is_jani and word not in known and len(owned) == 1 else word
 
         return re.sub(r'(?<!")\b[A-Za-z_]\w*\b(?!")', full, text)
+
+    def _without_operators(self, role: str, text: str) -> str:
+        """Constants that are named like an operator of Storm's language, by their values."""
+
+        def value(match: re.Match[str]) -> str:
+            if match[0] not in self.values:
+                message = f"Storm takes {match[0]} for an operator. Rename it, or name a label that the model defines"
+                raise Problem("condition", role=role, name=text, message=message)
+            return f"({self.values[match[0]]})"
+
+        return re.sub(rf'(?<!")\b[{OPERATORS}]\b(?!")', value, text)
 
     def _check_words(self, role: str, text: str) -> None:
         known = self._identifiers()
@@ -396,6 +410,19 @@ def _names_in_jani(path: str) -> dict[str, list[str]]:
         "reward": [entry["name"] for entry in transient if entry["type"] != "bool"],
         "action": [entry["name"] for entry in content.get("actions", ())],
     }
+
+
+def _values_in_prism(program: Any) -> dict[str, str]:
+    """The constants that have a value, each with that in the language of conditions."""
+    return {constant.name: str(constant.definition) for constant in program.constants if constant.defined}
+
+
+def _values_in_jani(path: str, given: dict[str, Any]) -> dict[str, str]:
+    """The same of a JANI file, of which Storm does not tell values; those that are computed are left out."""
+    with open(path, encoding="utf-8-sig") as file:
+        declared = {entry["name"]: entry.get("value") for entry in json.load(file).get("constants", ())}
+    values = {name: value for name, value in (declared | given).items() if value is not None}
+    return {name: str(value).lower() for name, value in values.items() if not isinstance(value, dict | str)}
 
 
 def _parse_prism(stormpy: Any, path: str) -> Any:
