@@ -469,6 +469,22 @@ def test_every_start_that_the_resets_give_is_explored():
         explore(Ring(), resets=0)
 
 
+def test_what_was_not_found_is_not_called_an_end():
+    """A start that no reset gave, and what a step leads to that it never led to before."""
+    env = ShieldedEnv(Ring(), HorizonShield(asure.minimal_budget(explore(Ring()), horizon=5)), 5)
+    other = next(seed for seed in range(20) if Ring().reset(seed=seed)[0] != 5)
+    with pytest.raises(ModelError, match=r"^[02] was not found when the environment was explored\. .* resets="):
+        env.reset(seed=other)
+    env.reset(seed=0)
+    env.unwrapped.at = 0
+    with pytest.raises(ModelError, match=r"^2 was not found .* if a step led there, .* mu= and delta="):
+        env.step(0)
+    ends = explore(Room())
+    assert ends.observed({"at": np.array([3, 3]), "steps": 0}) == ends.state(
+        ends.state_names[ends.is_terminal().argmax()]
+    )
+
+
 def test_what_was_counted_has_the_numbers_of_the_states():
     learned = explore(Ring(chance=0.3), mu=0.2, delta=0.01, resets=60)
     counted = learned.counts.to_mdp("allow")

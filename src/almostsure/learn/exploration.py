@@ -20,7 +20,7 @@ finds hidden state often, not always.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, cast, final
 
@@ -43,6 +43,10 @@ from almostsure.model.origin import Origin
 from almostsure.progress import Bar
 from almostsure.wording import brief, counted
 
+NOT_FOUND = (
+    "If episodes may start there, explore with more resets=, until all starts are seen; if a step led there, the "
+    "environment does more than it did then: where chance plays a part, explore with mu= and delta=."
+)
 HIDDEN = "This assumes that what the environment shows decides what comes next."
 PLAYED = (
     f"Found by playing every action {PLAYS} times; that neither chance nor hidden state plays a part was tested, not "
@@ -148,7 +152,7 @@ class Exploration:
         outcomes = search.outcomes if sampled is None else sampled.outcomes
         options: dict[str, Any] = {"key": shown, "max_states": self.max_states}
         model = from_function(outcomes, initial=self.starts, actions=search.actions, **options)
-        shown.running.update(search.snapshots)
+        shown.found(search.snapshots, cast("Encode", model.encode).index)
         model = self._named(model)
         if sampled is not None:
             return sampled.learned(model)
@@ -180,10 +184,20 @@ class _Shown:
     def __init__(self, key: Callable[[Any], Hashable]) -> None:
         self.key = key
         self.running: set[Any] = set()  # the states in which an episode goes on
+        self.ended: set[Any] = set()  # those that an episode showed when it ended
+
+    def found(self, running: Iterable[Any], states: Iterable[Any]) -> None:
+        """Remember what was found: where an episode goes on, and all states."""
+        self.running.update(running)
+        self.ended.update(state.state for state in states if isinstance(state, Ended))
 
     def __call__(self, observation: Any) -> Hashable:
         state = self.key(observation)
-        return state if state in self.running else Ended(state)
+        if state in self.running:
+            return state
+        if state in self.ended:
+            return Ended(state)
+        raise ModelError(f"{brief(state)} was not found when the environment was explored. {NOT_FOUND}")
 
 
 @final
