@@ -33,6 +33,10 @@ STORM = (*PRISM, *JANI, *DRN)  # what from_prism reads
 MODELS = (*UMB, *MAPS, *STORM)
 TENSORS = (".safetensors",)  # minimal budgets, shields, policies and what was learned
 HTML = (".html", ".htm")
+OTHERS = {  # what a file holds, where the kind alone does not tell who reads it
+    "upper": "the budgets of a continuous system, which UpperBudget.load of almostsure.abstract reads",
+    "cell policy": "the policy of a continuous system, which CellPolicy.load of almostsure.abstract reads",
+}
 
 VERSION = "2"  # 1 had no checksum
 CHECKSUM = "sha256"
@@ -197,7 +201,9 @@ def must_hold(path: str | PathLike[str] | None, what: str) -> Iterator[None]:
 
 def _other_kind(path: str | PathLike[str], kind: str, told: str) -> CorruptFile:
     package, _, other = told.partition(" ")
-    what = f"it holds a {other}" if package == "almostsure" and other else "almostsure did not write it"
+    what = f"it holds {OTHERS.get(other, 'a ' + other)}"
+    if package != "almostsure" or not other:
+        what = "almostsure did not write it"
     return CorruptFile(f"{os.fspath(path)!r} is not a {kind} file; {what}.", path=path)
 
 
@@ -220,5 +226,11 @@ def _read(path: str | PathLike[str], kind: str) -> tuple[dict[str, npt.NDArray[A
     except (SafetensorError, TypeError, AttributeError) as error:  # the latter two: a type that NumPy does not have
         raise CorruptFile(f"{os.fspath(path)!r} is damaged or not a {kind} file: {error}", path=path) from error
     except OSError as error:
-        why = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or error
-        raise FileError(f"cannot read {os.fspath(path)!r}: {why}.", path=path) from error
+        raise FileError(f"cannot read {os.fspath(path)!r}: {_why(path, error)}.", path=path) from error
+
+
+def _why(path: str | PathLike[str], error: OSError) -> str:
+    """Why a file cannot be read, in words."""
+    if os.path.isdir(path):
+        return "it is a folder, not a file"
+    return "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)

@@ -22,7 +22,12 @@ from almostsure.model.mdp import MDP
 Model = MDP | str | PathLike[str]  #: what every function that takes a model accepts
 Constant = bool | int | float | str
 
-CELLS = "(Files of a continuous system: UpperBudget.load and CellPolicy.load of almostsure.abstract.)"
+CONTINUOUS = (
+    "a continuous system is not an MDP: its cells say what is possible, not with which probability or reward, so that "
+    "it has budgets, shields and policies that keep them, and no returns or risks; got {}. Shield(minimal_budget("
+    "abstraction)) is its shield. UpperBudget.load(path, abstraction) of almostsure.abstract reads files of budgets or "
+    "shields, CellPolicy.load those of policies."
+)
 ENVIRONMENT = (
     "from_gymnasium(env) reads the table of an environment; explore(env) finds the model of others by playing."
 )
@@ -75,7 +80,7 @@ def as_model(
         _refuse(given | ({"constants": constants} if constants else {}), "a model in memory has its own")
         return model
     if not isinstance(model, (str, PathLike)):
-        raise TypeError(f"a model must be an MDP, an example's name or a path; got {_kind_and_remedy(model)}")
+        raise _no_model(model)
     name = fspath(model)
     if name.startswith(GYM):
         return model_of_environment(name, given, read_constants(constants), _table)
@@ -89,9 +94,12 @@ def as_model(
     return _example(name, given, read_constants(constants))
 
 
-def _kind_and_remedy(thing: object) -> str:
-    """What was given for a model, and what to do instead."""
-    return f"{type(thing).__name__}. {ENVIRONMENT if hasattr(thing, 'observation_space') else CELLS}"
+def _no_model(thing: object) -> Exception:
+    """The error that something is not a model, and what to do instead."""
+    if callable(getattr(thing, "check_upper", None)) or hasattr(thing, "abstraction"):
+        return ModelError(CONTINUOUS.format(type(thing).__name__))
+    remedy = f". {ENVIRONMENT}" if hasattr(thing, "observation_space") else ""
+    return TypeError(f"a model must be an MDP, an example's name or a path; got {type(thing).__name__}{remedy}")
 
 
 def read_constants(given: Mapping[str, Constant] | str | None) -> dict[str, Constant]:

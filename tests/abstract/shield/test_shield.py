@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 
 import almostsure as asure
-from almostsure.abstract import Grid, abstract
-from almostsure.errors import ArgumentError, ModelError, ModelMismatch, NoSafeAction, UnknownName
+from almostsure.abstract import Grid, UpperBudget, abstract
+from almostsure.errors import (
+    ArgumentError,
+    CorruptFile,
+    FileError,
+    ModelError,
+    ModelMismatch,
+    NoSafeAction,
+    UnknownName,
+)
+from almostsure.plan import RiskShield
 from almostsure.shield import Guard
 
 from ..systems import arrival, contraction, double_integrator
@@ -300,3 +309,18 @@ def test_what_the_system_does_is_never_a_mismatch(observed):
     assert shield.after(run, actions, reached)[0].tolist() == model.cells_of(reached).tolist()
     with pytest.raises(ModelMismatch, match="which no state of that cell can reach"):
         shield.after(run, actions, seen(after + 1.0))
+
+
+def test_what_needs_an_mdp_says_why_a_continuous_system_is_none_and_what_reads_its_files(walk, tmp_path):
+    path, model = tmp_path / "shield.safetensors", walk.abstraction
+    walk.save(path)
+    calls = [lambda: asure.Shield.load(path, model), lambda: asure.solve_policy(model, asure.AlmostSure(0))]
+    calls += [lambda: RiskShield(model, 0, 0.1), lambda: asure.solve_policy(walk.minimal, asure.AlmostSure(0))]
+    for call in calls:
+        with pytest.raises(ModelError, match=r"not an MDP: .* no returns or risks; .*UpperBudget\.load\(path, abs"):
+            call()
+    assert UpperBudget.load(path, model).shield().allowed((9.3,), 0).tolist() == [0]
+    with pytest.raises(CorruptFile, match=r"not a shield file; it holds the budgets of a continuous system, which"):
+        asure.Shield.load(path, asure.example("paper"))
+    with pytest.raises(FileError, match="it is a folder, not a file"):
+        UpperBudget.load(tmp_path, model)
