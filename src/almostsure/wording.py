@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 TINY = 5e-7  # a probability below this reads "almost 0"
 
@@ -11,6 +12,13 @@ def brief(value: object, longest: int = 80) -> str:
     """A value as a message shows it: as Python writes it, and not too much of it."""
     text = repr(value)
     return text if len(text) <= longest else text[: longest - 3] + "…"
+
+
+def state_of_example(names: Iterable[object] = ()) -> str:
+    """What to pass as ``state_of``, as an example: a tuple of the entries that an observation has under these names."""
+    entries = [f"observation[{name!r}]" for name in names]
+    state = f"({', '.join(entries)}{',' * (len(entries) == 1)})" if entries else "tuple(observation)"
+    return f"state_of=lambda observation, env: {state}"
 
 
 def counted(count: int, thing: str) -> str:

@@ -118,6 +118,10 @@ def test_observations_without_a_meaning_need_one():
     example = r"state_of=lambda observation, env: tuple\(observation\)"
     with pytest.raises(ArgumentError, match=rf"that returns the state, such as {example}, or learn"):
         ShieldedEnv(gymnasium.make("CartPole-v1"), shield_of(asure.example("paper")), 1)
+    shown = gymnasium.spaces.Dict({"at": gymnasium.spaces.Discrete(3), "day": gymnasium.spaces.Discrete(2)})
+    named = gymnasium.wrappers.TransformObservation(to_gymnasium("paper"), dict, shown)
+    with pytest.raises(ArgumentError, match=r"env: \(observation\['at'\], observation\['day'\]\), or learn"):
+        ShieldedEnv(named, shield_of(asure.example("paper")), 1)
     for wrong in (3, lambda observation: observation, lambda one, two, three: one):
         with pytest.raises(ArgumentError, match=rf"must be a function of \(observation, env\), such as {example}; got"):
             shielded("paper", 1, state_of=wrong)

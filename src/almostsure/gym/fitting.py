@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Dict, Discrete
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservation, RepeatAction, StickyAction, TimeLimit
 
@@ -20,6 +20,7 @@ from almostsure.model.mdp import MDP, Bools
 from almostsure.model.space import Space
 from almostsure.shield.protocol import Guard, Watching
 from almostsure.shield.shield import Shield
+from almostsure.wording import state_of_example
 
 GYMNASIUM = ("gymnasium.envs", "gymnasium.wrappers")  # where environments and wrappers are that say no damage
 HIDING: dict[type, str] = {  # wrappers that no shield can be around, and what it must see
@@ -34,7 +35,6 @@ BY_NAME = (
     " If explore made the model and it was loaded from a file, pass state_of=almostsure.learn.ByName(mdp), or "
     "ByName(mdp, key=…) with explore's key."
 )
-EXAMPLE = "state_of=lambda observation, env: tuple(observation)"
 
 
 def check_state_of(state_of: Any) -> None:
@@ -45,7 +45,7 @@ def check_state_of(state_of: Any) -> None:
         return
     except TypeError:
         raise ArgumentError(
-            f"state_of must be a function of (observation, env), such as {EXAMPLE}; got {state_of!r}"
+            f"state_of must be a function of (observation, env), such as {state_of_example()}; got {state_of!r}"
         ) from None
 
 
@@ -71,9 +71,10 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
     """
     loaded = BY_NAME if space.encode is None and (space.state_names or ("",))[0].startswith(VALUES) else ""
     if not isinstance(observations, Discrete) or observations.start != 0:
+        example = state_of_example(observations.spaces if isinstance(observations, Dict) else ())
         raise ArgumentError(
             f"observations of {observations} are not states of a model.{loaded} Pass state_of, a function of "
-            f"(observation, env) that returns the state, such as {EXAMPLE}, or learn the shield with encode=."
+            f"(observation, env) that returns the state, such as {example}, or learn the shield with encode=."
         )
     numbers = {space.num_observed}
     if shows_indices(env, observations) or isinstance(env, VectorEnv):

@@ -49,6 +49,13 @@ def test_any_hashable_value_is_a_state_and_integers_are_action_ids():
     assert grid.observed((1, "y")) == 1
     with pytest.raises(ModelError, match=r"\(9, 'x'\) was not reached"):
         grid.observed((9, "x"))
+    with pytest.raises(ModelError, match=r"was not reached .* hashable.* such as .* env: tuple\(observation\)\.$"):
+        grid.observed(np.array([1, 2]))
+    for shown in ({"at": 1, "day": 2}, {"at": np.array([1]), "day": 2}):
+        with pytest.raises(ModelError, match=r"env: \(observation\['at'\], observation\['day'\]\)\.$"):
+            grid.observed(shown)
+    with pytest.raises(ModelError, match=r"hashable, and arrays are not"):
+        grid.observed((np.array([1]), "x"))
     assert grid.initial_probabilities.tolist() == [0.5, 0.5]
 
 

@@ -22,7 +22,7 @@ from almostsure.model.build.validate import SUM_TOLERANCE
 from almostsure.model.mdp import MDP
 from almostsure.model.naming import checked_names, distinct
 from almostsure.progress import Bar
-from almostsure.wording import brief
+from almostsure.wording import brief, state_of_example
 
 Outcomes = Callable[[Any, Any], Iterable[tuple[float, Hashable, float, int]]]
 Actions = Sequence[Hashable] | Callable[[Any], Iterable[Hashable]]
@@ -221,9 +221,10 @@ class Encode:
         state = shown if self.key is None else self.key(shown)
         try:
             return self.index[state]
-        except (KeyError, TypeError):
-            array = " States are hashable; for arrays, pass state_of=lambda observation, env: tuple(observation)."
-            hint = "" if isinstance(state, Hashable) else array
+        except (KeyError, TypeError) as error:
+            example = state_of_example(state if isinstance(state, Mapping) else ())
+            wanted = f" States are hashable, and arrays are not; pass a function that makes one, such as {example}."
+            hint = wanted if isinstance(error, TypeError) else ""
             what = f"{brief(state)} was not reached when the model was explored from its starts."
             raise ModelError(what + hint) from None
 
