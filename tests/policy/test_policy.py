@@ -1,6 +1,7 @@
 """``Policy``: what tables, mappings and functions make of it, and what is refused."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -183,6 +184,10 @@ def test_what_looks_at_the_budget_must_be_told_it(mdp):
     policy = Policy.from_table(mdp, [[1, 1, 0]])
     with pytest.raises(ArgumentError, match="looks at the remaining budget: say what remains"):
         policy.act("home")
+    for wrong in ("1", [1], 0.5, True):
+        with pytest.raises(ArgumentError, match=rf"^remaining must be a whole number; got {re.escape(repr(wrong))}$"):
+            policy.act("home", wrong)
+    assert policy.act("home", np.int64(0)) == policy.act("home", 0.0) == policy.act("home", 0)
     with pytest.raises(ArgumentError, match="looks at the remaining budget: say the budget"):
         as_policy(mdp, lambda s, k: 0)
 

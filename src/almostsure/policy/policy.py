@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget
+from almostsure.arguments import check_budget, whole
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, PolicyError
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.source import Model, as_model
@@ -261,8 +261,9 @@ class Policy:
             return first
         if remaining is None:
             raise ArgumentError("this policy looks at the remaining budget: say what remains")
+        remaining = whole("remaining", remaining)
         if remaining >= 0:
-            return first + min(int(remaining), self.budget)
+            return first + min(remaining, self.budget)
         if not self.knows_overspent:
             raise NoSafeAction(
                 f"the budget is overspent by {-remaining}, and this policy says nothing about that", remaining=remaining
@@ -277,6 +278,7 @@ class Policy:
             raise ArgumentError(
                 f"this policy is for a horizon of {self.block.size} steps: say how many are left (steps_left)"
             )
+        steps_left = whole("steps_left", steps_left)
         if not 1 <= steps_left <= self.block.size:
             raise ArgumentError(f"steps_left must lie in 1 … {self.block.size}, the policy's horizon; got {steps_left}")
         return int(self.block[steps_left - 1]) * self.layers_per_block
