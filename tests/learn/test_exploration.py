@@ -469,6 +469,20 @@ def test_every_start_that_the_resets_give_is_explored():
         explore(Ring(), resets=0)
 
 
+def test_a_reset_that_hurts_is_refused():
+    """As a shielded environment refuses it: what a start costs is in no budget."""
+
+    class Toll(Room):
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=seed)[0], {"cost": 2}
+
+    with pytest.raises(ModelError, match=r"a reset must do no damage; info\['cost'\] is 2 after it"):
+        explore(Toll())
+    with pytest.raises(ModelError, match="a reset must do no damage"):
+        explore(Toll(), damage="cost", mu=0.3, delta=0.1)
+    assert explore(Toll(), damage="terminated").num_states == 16  # the cost is no damage
+
+
 def test_what_was_not_found_is_not_called_an_end():
     """A start that no reset gave, and what a step leads to that it never led to before."""
     env = ShieldedEnv(Ring(), HorizonShield(asure.minimal_budget(explore(Ring()), horizon=5)), 5)

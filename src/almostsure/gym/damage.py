@@ -22,7 +22,7 @@ from gymnasium.vector.utils import iterate
 from almostsure.arguments import check_budget
 from almostsure.errors import ModelError
 from almostsure.gym.autoreset import Infos, Resets, read, said, write
-from almostsure.model.build.damage import Damage, damage_function
+from almostsure.model.build.damage import Damage, check_reset, damage_function
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import Bools
 
@@ -185,13 +185,6 @@ def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         return observation, reward, terminated, truncated, {**info, "cost": cost}
     observation, reward, terminated, truncated, info = result
     return observation, reward, terminated, truncated, info
-
-
-def check_reset(info: dict[str, Any], *keys: str) -> None:
-    """Refuse an environment whose reset hurts, by what ``info`` says under the keys."""
-    for key in keys:
-        if info.get(key):
-            raise ModelError(f"a reset must do no damage; info[{key!r}] is {info[key]!r} after it")
 
 
 def check_resets(infos: Infos, who: Bools, *keys: str) -> None:

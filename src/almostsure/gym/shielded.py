@@ -21,7 +21,6 @@ from gymnasium.utils import RecordConstructorArgs
 
 from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, NoSafeAction
-from almostsure.gym.damage import check_reset
 from almostsure.gym.fitting import most_steps
 from almostsure.gym.guarded import (
     NOWHERE,
@@ -36,6 +35,7 @@ from almostsure.gym.guarded import (
     no_action,
 )
 from almostsure.gym.observation import Form
+from almostsure.model.build.damage import check_reset
 from almostsure.shield.protocol import Guard, Run
 
 NONE: frozenset[int] = frozenset()  # nothing may be played before the first reset, and after the end

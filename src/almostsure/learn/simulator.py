@@ -18,7 +18,7 @@ from almostsure.arguments import as_python
 from almostsure.crew import uninterrupted
 from almostsure.errors import ArgumentError, Blame, ModelError
 from almostsure.learn.copies import Chance, Frozen
-from almostsure.model.build.damage import TOLD, Damage, damage_function, known_damage
+from almostsure.model.build.damage import TOLD, Damage, check_reset, damage_function, known_damage
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.wording import brief
 
@@ -213,7 +213,9 @@ class Simulator:
     def _reset(self, seed: int) -> Any:
         """What the environment shows at the start of an episode."""
         with Blame(lambda: f"the environment failed at reset(seed={seed})"):
-            observation, _ = self.env.reset(seed=seed)
+            observation, info = self.env.reset(seed=seed)
+        if self.damage is None:
+            check_reset(info, *self.told)
         return observation
 
     def _key(self, observation: Any) -> Hashable:

@@ -153,6 +153,13 @@ def known_damage(env: Any) -> Damage | None:
     return None if make is None else make(env.unwrapped)
 
 
+def check_reset(info: dict[str, Any], *keys: str) -> None:
+    """Refuse an environment whose reset hurts, by what ``info`` says under the keys."""
+    for key in keys:
+        if info.get(key):
+            raise ModelError(f"a reset must do no damage; info[{key!r}] is {info[key]!r} after it")
+
+
 def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, terminated: bool) -> int:
     return int(int(s2) in holes and int(s) not in holes)
 
