@@ -326,6 +326,23 @@ def test_constants_of_a_jani_file_that_are_named_like_operators(tmp_path: Path) 
     assert mdp.labels["x=F"].tolist() == [False, False, True, False]
 
 
+def test_names_are_listed_once_and_by_kind(tmp_path: Path) -> None:
+    path = tmp_path / "walk.prism"
+    path.write_text(
+        "mdp const int N=3; formula far = x>1; module m x:[0..5] init 0; [go] x<N -> (x'=x+1); endmodule "
+        'label "end" = far;'
+    )
+    with pytest.raises(UnknownName, match=r"variables 'x'; constants 'N'; formulas 'far'; no properties\.$"):
+        from_prism(path, damage="nothing")
+
+
+def test_rates_are_refused_without_options_that_nobody_can_pass(tmp_path: Path) -> None:
+    path = tmp_path / "queue.prism"
+    path.write_text("ctmc module m x:[0..2] init 0; [] x=0 -> 2:(x'=1); endmodule")
+    with pytest.raises(ModelError, match=r"must be a Markov decision process .*it is of type CTMC\.$"):
+        from_prism(path, damage="x=1")
+
+
 def test_parameters(race: Path) -> None:
     wanted = minimal_budget(from_prism(race, damage="hot", goal="done"))
     race.write_text(

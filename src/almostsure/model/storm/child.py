@@ -24,6 +24,7 @@ DRN = (".drn", ".drn.gz")
 LIFTED = "Transition rewards are not supported"  # how Storm's message begins
 SUMS = ("do not sum to one", "do not some to one")  # the second is Storm's spelling for synchronised commands
 NOT_BOOLEAN = "to be of boolean type"
+CONTINUOUS = "The input model is a CTMC"
 INTERVALS = "contains interval updates"
 OUTSIDE = "out_of_bounds"  # Storm's label of the state that stands for every value out of range
 BUILT_IN = ("init", "deadlock")
@@ -277,7 +278,7 @@ class _Program(_Source):
                 message = f'inside a condition, labels stand in double quotes: "{word}"'
                 raise Problem("condition", role=role, name=text, message=message)
             if word not in known and word not in WORDS:
-                names = self.names | {"variable": known, "property": list(self.properties)}
+                names = self.names | self._by_kind() | {"property": list(self.properties)}
                 raise Problem("name", what=role if word == text else "variable", name=word, names=names)
 
     def add_labels(self, model: Any) -> list[str]:
@@ -286,12 +287,18 @@ class _Program(_Source):
         return [name for name in super().add_labels(model) if name in visible]
 
     def _identifiers(self) -> list[str]:
-        manager = self.program.expression_manager
-        names = [variable.name for variable in manager.get_variables()]
-        if self.is_jani:
-            return names
-        with open(self.request["path"], encoding="utf-8", errors="replace") as file:
-            return names + re.findall(r"\bformula\s+(\w+)\s*=", re.sub(r"//.*", "", file.read()))
+        return [name for names in self._by_kind().values() for name in names]
+
+    def _by_kind(self) -> dict[str, list[str]]:
+        """What conditions may be made of, each name once: variables, constants and, in a PRISM file, formulas."""
+        names = [variable.name for variable in self.program.expression_manager.get_variables()]
+        constants, formulas = [constant.name for constant in self.program.constants], []
+        if not self.is_jani:
+            with open(self.request["path"], encoding="utf-8", errors="replace") as file:
+                formulas = re.findall(r"\bformula\s+(\w+)\s*=", re.sub(r"//.*", "", file.read()))
+        variables = [name for name in names if name not in {*constants, *formulas}]
+        kinds = {"variable": variables, "constant": constants, "formula": formulas}
+        return {kind: found for kind, found in kinds.items() if found or kind == "variable"}
 
     def _reached(self, name: str) -> Any:
         """The states that a property of the form ``P [F …]`` or ``R [F …]`` is about."""
@@ -429,6 +436,8 @@ def _parse_prism(stormpy: Any, path: str) -> Any:
     try:
         return stormpy.io.parse_prism_program(path)
     except RuntimeError as error:
+        if CONTINUOUS in str(error):  # Storm asks for an option of its own, which would not help
+            raise Problem("type", type="CTMC") from None
         if str(error) != "std::exception":
             raise
     with open(path, encoding="utf-8", errors="replace") as file:
