@@ -55,6 +55,14 @@ def test_modules_find_states_by_name_and_by_values(kind, tmp_path):
         module.state_number(HOSTILE[0], wet=True, place=3)
 
 
+def test_long_names_are_offered_whole(tmp_path):
+    names = [f"battery=7, orbit=3, pictures taken so far={at}, hit=false" for at in range(5)]
+    module = load(KINDS["budget"](model(names)).export_numpy(tmp_path / "long")[0])
+    with pytest.raises(module.UnknownState, match="They are named") as caught:
+        module.state_number("nowhere")
+    assert repr(names[0]) in str(caught.value)
+
+
 def test_states_that_are_tuples_are_found_by_their_text(tmp_path):
     module = load(KINDS["budget"](model(["(0, 1)", "b", "c", "d", "e"])).export_numpy(tmp_path / "tuples")[0])
     with pytest.raises(module.UnknownState, match=r"state_number\('\(0, 1\)'\), or pass str\(state\)"):

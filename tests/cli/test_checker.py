@@ -46,6 +46,7 @@ def test_no_engine_is_loaded(saved: Path) -> None:
     answer = json.loads(done.stdout)
     assert answer["verdict"] == "verified"
     modules = set(answer["trusted"]["modules"])
+    assert 1_000 < answer["trusted"]["lines"] < 9_000  # "a few thousand", says docs/certify.md
     assert "almostsure.budget.certificate" in modules
     assert "almostsure.model.files" in modules
     assert {name for name in modules if name.startswith("almostsure.budget.")} == {

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import almostsure as asure
-from almostsure.errors import Infeasible, NoSafeAction
+from almostsure.errors import Infeasible, ModelError, NoSafeAction
 from almostsure.model.origin import FROM_ZERO, INTERVALS, Origin
+from almostsure.plan import suggest_budget
 from almostsure.report import write_report
 from almostsure.shield import HorizonShield
 
@@ -97,6 +98,11 @@ def test_results_and_errors_say_at_most() -> None:
             refused()
     with pytest.raises(Infeasible, match=r"a budget of 0 is not known to be enough at the start: .* needs at most 1"):
         asure.Shield(minimal).random_policy(0)
+
+
+def test_what_needs_probabilities_says_so_by_its_own_name() -> None:
+    with pytest.raises(ModelError, match=r"^suggest_budget needs the probabilities"):
+        suggest_budget(model())
 
 
 def test_what_is_lost_is_lost_if_all_intervals_are_positive() -> None:

@@ -35,6 +35,13 @@ def test_what_a_file_brought_along_stays():
         assert changed.origin.variables["height"].tolist() == height.tolist()
 
 
+def test_fractions_are_told_of_the_unit():
+    mdp = asure.from_transitions([0], [0], [1], [1], [0], [0], terminal=[1], labels={"soaked": [1]})
+    with pytest.raises(ModelError, match=r"got 0\.5 .*with_damage takes scale=, the unit that they are counted in"):
+        mdp.with_damage({"soaked": 0.5})
+    assert mdp.with_damage({"soaked": 0.5}, scale=0.5).damage.tolist() == [1, 0]
+
+
 def test_labels_and_functions():
     rows = [(0, 0, 1, 0.5, 2, 0), (0, 0, 2, 0.5, 0, 1), (1, 0, 2, 1, 3, 0)]
     mdp = asure.from_transitions(*zip(*rows, strict=True), terminal=[2], labels={"wet": [1], "end": [2]})

@@ -294,6 +294,8 @@ class MDP(Space):
     def save(self, path: str | PathLike[str], *, relay: bool = False) -> None:
         """Write the model to a UMB file (``.umb``) or a DRN file (``.drn``), atomically.  See :func:`almostsure.load`.
 
+        A name without an ending is that of a UMB file; other endings are refused.
+
         With ``relay``, outcomes that Storm cannot tell apart (same choice, same successor, different reward
         or damage) pass through extra relay states, so that Storm reads the file too.
         """

@@ -348,7 +348,11 @@ class Policy:
         save(self, path)
 
     def save_scheduler(self, path: str | PathLike[str]) -> None:
-        """Write the policy as a scheduler of Storm, in its JSON form."""
+        """Write the policy as a scheduler of Storm, in its JSON form.
+
+        Where the policy depends on what remains, that is the scheduler's memory ``m``.  Runs begin with the whole
+        budget, the largest ``m`` of the file: the format has no place to say so.
+        """
         from almostsure.policy.scheduler import save_scheduler
 
         save_scheduler(self, path)

@@ -2,7 +2,8 @@
 
 A scheduler lists, for each state ``s`` (its variables, or its number), the choices ``c``: each with its number in the
 model, its action's name and its probability.  A policy that depends on the remaining budget needs memory: ``m`` is what
-remains, and ``memory-updates`` says what remains after each outcome.  Numbers of states and choices are those of
+remains, and ``memory-updates`` says what remains after each outcome.  A run begins with the whole budget of the policy
+in memory, the largest ``m`` of the file; the format has no place to say so.  Numbers of states and choices are those of
 :func:`almostsure.model.storm.write.to_storm`, relay states included.
 """
 

@@ -199,7 +199,8 @@ def _damages(array: npt.NDArray[Any], place: _Place) -> npt.NDArray[np.uint8]:
         bad |= array != np.floor(array)
     if bad.any():
         first = array[np.argmax(bad)]
-        place.fail(bad, f"damages must be integers 0 … {MAX_DAMAGE}; got {first}", "Scale or round them first.")
+        remedy = "Scale or round them first; with_damage takes scale=, the unit that they are counted in."
+        place.fail(bad, f"damages must be integers 0 … {MAX_DAMAGE}; got {first}", remedy)
     return array.astype(np.uint8)
 
 

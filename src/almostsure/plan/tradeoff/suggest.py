@@ -123,6 +123,7 @@ def suggest_budget(mdp: Model, *, most: int | None = None, tolerance: float = TO
     mdp, share = as_model(mdp), check_real("tolerance", tolerance)
     if not 0 <= share < 1:
         raise ArgumentError(f"tolerance must be a share, 0 or more and below 1; got {tolerance:g}")
+    mdp.require_probabilities("suggest_budget")
     minimal = minimal_budget(mdp)
     least = minimal.smallest_budget()
     if least == INFINITE or (most is not None and check_budget(most, "most") < least):

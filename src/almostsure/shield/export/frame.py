@@ -88,7 +88,7 @@ def state_number(name: str | None = None, /, **values: object) -> int:
     if state is None:
         if str(wanted) in _numbers():
             raise UnknownState(f"states are found by name: state_number({str(wanted)!r}), or pass str(state)")
-        some = ", ".join(repr(each[:40]) for each in (names().states or ())[:4])
+        some = ", ".join(repr(each) for each in (names().states or ())[:4])
         raise UnknownState(
             f"no state is {wanted!r}. " + (f"They are named {some}, …" if some else "They have no names.")
         )
