@@ -167,9 +167,12 @@ def tensors_kind(path: str | PathLike[str]) -> str | None:
 
 
 def load_tensors(
-    path: str | PathLike[str], *, kind: str, model: str
+    path: str | PathLike[str], *, kind: str, model: str | None
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
-    """Read arrays and strings of a file of the given kind that belongs to the model with this fingerprint."""
+    """Read arrays and strings of a file of the given kind that belongs to the model with this fingerprint.
+
+    With None, whoever reads it must call :func:`check_fingerprint` once the model is known.
+    """
     shown = os.fspath(path)
     arrays, strings = _read(path, kind)
     if strings.get("format") != f"almostsure {kind}":
@@ -182,12 +185,18 @@ def load_tensors(
             "Write it again, or use an undamaged copy.",
             path=path,
         )
+    if model is not None:
+        check_fingerprint(path, strings, kind=kind, model=model)
+    return arrays, strings
+
+
+def check_fingerprint(path: str | PathLike[str], strings: Mapping[str, str], *, kind: str, model: str) -> None:
+    """Refuse a file whose strings say that it belongs to a model with another fingerprint."""
     if strings.get("model") != model:
         raise ModelMismatch(
-            f"the {kind} in {shown!r} belongs to another model ({str(strings.get('model'))[:16]}) "
+            f"the {kind} in {os.fspath(path)!r} belongs to another model ({str(strings.get('model'))[:16]}) "
             f"than the one given ({model[:16]}). Load the model that it was made for, or make it anew."
         )
-    return arrays, strings
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from almostsure.errors import (
     NoSafeAction,
     UnknownName,
 )
+from almostsure.files import load_tensors, save_tensors
 from almostsure.learn import Episode, OnlineShield, count_outcomes, samples_needed
 from almostsure.shield.protocol import Guard
 from almostsure.testing import mdps
@@ -227,6 +228,34 @@ def test_saved_and_resumed(hazard, tmp_path, unknown):
     assert np.array_equal(resumed.counts.reward, straight.counts.reward)
 
 
+def test_a_file_knows_how_many_states_there_are(tmp_path):
+    def encode(observation):
+        return int(observation[0] > 0)
+
+    env, path = gymnasium.make("CartPole-v1"), tmp_path / "shield"
+    shield = OnlineShield(env, num_states=2, encode=encode)
+    shield.watch(0, 1, 1, 3)
+    shield.save(path)
+    again = OnlineShield.load(path, env, encode=encode)
+    assert again.space == shield.space
+    assert again.counts.has_seen(again.space.choice(0, 1), 1, 3)
+    assert OnlineShield.load(path, actions=2).space == shield.space
+    for wrong in ({"num_states": 3, "encode": encode}, {"encode": encode, "actions": 3}):
+        with pytest.raises(ModelMismatch, match="belongs to another model"):
+            OnlineShield.load(path, env, **wrong)
+    arrays, strings = load_tensors(path, kind="learning shield", model=None)
+    told = {name: strings[name] for name in ("unknown", "needed", "steps")}
+    for number in ("-1", "many", str(10**15)):
+        lying = {**told, "num_states": number}
+        save_tensors(path, kind="learning shield", model=strings["model"], arrays=arrays, strings=lying)
+        with pytest.raises(CorruptFile, match="does not hold an online shield"):
+            OnlineShield.load(path, env, encode=encode)
+    save_tensors(path, kind="learning shield", model=strings["model"], arrays=arrays, strings=told)
+    with pytest.raises(ModelError, match="Give num_states and encode"):
+        OnlineShield.load(path, env, encode=encode)  # written before files said it
+    assert OnlineShield.load(path, env, encode=encode, num_states=2).space == shield.space
+
+
 def test_files_that_are_not_its_own(hazard, tmp_path):
     path = tmp_path / "shield"
     OnlineShield(hazard).save(path)
@@ -235,8 +264,6 @@ def test_files_that_are_not_its_own(hazard, tmp_path):
     asure.minimal_budget(hazard).save(path)
     with pytest.raises(CorruptFile, match="is not a learning shield file"):
         OnlineShield.load(path, hazard)
-    from almostsure.files import save_tensors
-
     empty = OnlineShield(hazard)
     none = {"ended": np.zeros(0, np.int64), "began": np.zeros((0, 2), np.int64)}
     arrays = {**empty.counts.to_arrays(), **none, **empty.ledger.to_arrays()}

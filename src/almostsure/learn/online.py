@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any, NoReturn, Self, final
 
@@ -44,7 +45,7 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.crew import uninterrupted
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.files import load_tensors, must_hold, save_tensors
+from almostsure.files import check_fingerprint, load_tensors, must_hold, save_tensors
 from almostsure.learn.bounds import Confidence, delta_bought, unit
 from almostsure.learn.counts import UNKNOWN, Counts, Unknown
 from almostsure.learn.evidence import check_mu
@@ -435,14 +436,26 @@ class OnlineShield:
     def save(self, path: str | PathLike[str]) -> None:
         """Write all that was seen, and the ledger, to a safetensors file, atomically."""
         arrays = {**self._watched.to_arrays(), **self.ledger.to_arrays()}
-        strings = {"unknown": self.unknown, "needed": str(self.needed), "steps": str(self.ledger.steps)}
+        strings = {
+            "unknown": self.unknown,
+            "needed": str(self.needed),
+            "steps": str(self.ledger.steps),
+            "num_states": str(self.space.num_observed),
+        }
         save_tensors(path, kind=KIND, model=self.space.fingerprint, arrays=arrays, strings=strings)
 
     @classmethod
     def load(cls, path: str | PathLike[str], space: Any = None, **options: Any) -> Self:
-        """Continue with a saved shield; ``space``, ``num_states``, … are what it was made with."""
-        space = _no_counts(space, **{"num_states": None, "actions": None, "initial": None, "encode": None, **options})
-        arrays, strings = load_tensors(path, kind=KIND, model=space.space.fingerprint)
+        """Continue with a saved shield; ``space``, ``encode``, … are what it was made with.
+
+        The file knows ``num_states``.
+        """
+        options = {"num_states": None, "actions": None, "initial": None, "encode": None, **options}
+        arrays, strings = load_tensors(path, kind=KIND, model=None)
+        if options["num_states"] is None and (space is None or options["encode"] is not None):
+            options["num_states"] = _num_states(path, arrays, strings)
+        space = _no_counts(space, **options)
+        check_fingerprint(path, strings, kind=KIND, model=space.space.fingerprint)
         with must_hold(path, "an online shield of this space"):
             result = cls(space, unknown=strings["unknown"], needed=int(strings["needed"]))  # type: ignore[arg-type]
             if set(arrays) != set(FILED):
@@ -451,6 +464,15 @@ class OnlineShield:
             entries = (arrays[name] for name in ("surprises", "violations", "sums"))
             result.ledger = Ledger.from_arrays(int(strings["steps"]), *entries)
         return result
+
+
+def _num_states(path: Any, arrays: Mapping[str, npt.NDArray[Any]], strings: Mapping[str, str]) -> int | None:
+    """How many states can be observed, as a file says it; None if it was written before files said so."""
+    with must_hold(path, "an online shield"):
+        number = int(strings.get("num_states", 0))
+        if not 0 <= number <= arrays["samples"].size:  # every state has a choice
+            raise ValueError(f"it has {number} states, and {arrays['samples'].size} choices")
+    return number or None
 
 
 def _no_counts(
