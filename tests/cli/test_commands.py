@@ -252,6 +252,13 @@ def test_learn_reads_a_log(here: Callable[..., Any], tmp_path: Path) -> None:
     assert "give --mu" in refused.err
 
 
+def test_compare_says_that_a_model_was_learned(here: Callable[..., Any]) -> None:
+    learned = here("learn", "corridor", "--mu", "0.3", "-o", "learned.umb")
+    assert learned.code == 0
+    done = here("compare", "learned.umb", "--budget", "2", "--steps", "300", "--seeds", "1", "-l", "shielded")
+    assert "The model: Learned from" in " ".join(done.out.split())
+
+
 def test_compare_says_that_numbers_are_means(here: Callable[..., Any]) -> None:
     done = here("compare", "corridor", "--budget", "2", "--steps", "300", "--seeds", "2", "-l", "unconstrained")
     assert re.search(r"unconstrained Q-learning +[\d.]+ ± [\d.]+ ", done.out)

@@ -303,6 +303,15 @@ def test_a_sampler_is_judged_by_playing():
     assert "judged by 1,000 episodes" in str(result)
 
 
+def test_a_comparison_in_a_learned_model_says_so(corridor):
+    learned = asure.learn_minimal_budget(corridor, mu=1 / 3, delta=0.05, seed=0)
+    result = compare(learned.mdp, 2, "shielded", steps=200, seeds=1)
+    assert result.learned == learned.mdp.origin.learned
+    assert "the model: Learned from " in str(result)
+    assert "If no outcome is rarer than 33.34 %" in result._repr_html_()
+    assert "the model" not in str(compare(corridor, 2, "shielded", steps=200, seeds=1))
+
+
 def test_without_a_shield_one_is_learned_along():
     result = asure.compare(FunctionSampler(coin, 2, 2, terminal=[1], max_damage=1), 2, "shielded", steps=500, seeds=1)
     assert result.rows[0]["training_violations"] <= 1  # there is one damaging outcome

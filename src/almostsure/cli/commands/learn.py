@@ -222,6 +222,8 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     if result.may_be_cut:
         say(f"{CUT.capitalize()}.")
     say(f"The assured optimum is {number(result.optimum)}; random play inside the shield {number(result.random)}.")
+    if result.learned:
+        say(f"The model: {result.learned}")
     for path in files:
         say(f"Saved {path}.")
     next_step(f"almostsure solve {task.arguments} --budget {result.budget}", note="the optimum itself")

@@ -204,6 +204,7 @@ class _Task:
             random=self.scale.random,
             optimum=self.scale.optimum,
             sampled_episodes=None if self.ground.source is None else EPISODES,
+            learned="" if self.ground.model is None else self.ground.model.origin.learned,
         )
 
 

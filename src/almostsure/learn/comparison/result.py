@@ -83,6 +83,7 @@ class Comparison:
     random: float  # return of uniformly random play inside the shield; NaN without a model
     optimum: float  # best assured return; NaN without a model
     sampled_episodes: int | None = None  # that each deployed policy was judged by; None: exactly
+    learned: str = ""  # what the model rests on, if it was learned or found by playing
     _curves: dict[str, dict[str, Curve]] = field(default_factory=dict)
 
     @property
@@ -174,7 +175,8 @@ class Comparison:
         if not self.runs:
             return ["no run was finished"]
         marked = f"; {MARKED}" if any(map(_mark, self.summary())) else ""
-        return [self._note(), f"{WHOSE}{marked}", *([CUT] if self.may_be_cut else [])]
+        rests = [f"the model: {self.learned}"] if self.learned else []
+        return [self._note(), f"{WHOSE}{marked}", *([CUT] if self.may_be_cut else []), *rests]
 
     @property
     def may_be_cut(self) -> bool:

@@ -55,11 +55,11 @@ def text_card(title: str, text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], more: str = "") -> str:
-    """A table with a header; ``more`` is a line below it."""
+    """A table with a header; ``more`` is what is said below it, all of it."""
     cell = f"text-align:left;padding:2px 10px 2px 0;border-bottom:{LINE}"
     top = "".join(f'<th scope="col" style="{cell}">{clean(text)}</th>' for text in head)
     body = "".join("<tr>" + "".join(f'<td style="{cell}">{clean(text)}</td>' for text in row) + "</tr>" for row in rows)
-    note = f"<div>{clean(more)}</div>" if more else ""
+    note = f"<div>{escape(more)}</div>" if more else ""
     content = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
     return f'<table style="border-collapse:collapse;margin:6px 0">{content}</table>{note}'
 
