@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+import almostsure as asure
+from almostsure.errors import ModelError
 from almostsure.wording import brief, counted, number, percent, precise
 
 
@@ -56,3 +58,18 @@ def test_one_thing_is_one_thing():
 
 def test_precise_numbers_and_infinities():
     assert [precise(value, 3) for value in (1.23456, -math.inf, math.inf, math.nan)] == ["1.23", "−∞", "∞", "–"]
+
+
+def test_what_there_is_one_of_is_said_in_the_singular():
+    mdp = asure.from_transitions([0], [0], [0], [1], [0], [0])
+    assert repr(mdp).startswith("<MDP: 1 state, 1 choice, 1 outcome, ")
+    assert repr(mdp.space).startswith("<Space: 1 state, 1 choice, ")
+    minimal = asure.minimal_budget(mdp)
+    assert "(1 state)" in repr(minimal)
+    assert "1 choice in 1 state" in repr(asure.Shield(minimal))
+    within = asure.minimal_budget(asure.from_transitions([0], [0], [1], [1], [0], [1], terminal=[1]), horizon=1)
+    assert "for 1 step (2 states)" in repr(within)
+    system = asure.abstract(lambda s, a: s, asure.Grid([0.0], [1.0], [1]), [0])
+    assert repr(system) == "<Abstraction: 1 cell, 1 action, counts damage>"
+    with pytest.raises(ModelError, match="points must have 1 coordinate each"):
+        system.cells_of([[0.0, 0.0]])

@@ -177,7 +177,7 @@ def test_states_and_actions_are_named_as_the_environment_shows_them():
         room.action("eastt")
     with pytest.raises(UnknownName, match=r"unknown action 'up'\. This model's actions have no names; use 0 … 3\."):
         explore(Room()).action("up")
-    with pytest.raises(ModelError, match="action_names must name each of the 4 actions; got 1 names"):
+    with pytest.raises(ModelError, match="action_names must name each of the 4 actions; got 1 name"):
         explore(Room(), action_names=["east"])
 
 

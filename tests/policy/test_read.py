@@ -89,7 +89,7 @@ def test_tables_of_other_shapes(mdp):
     refused(
         mdp, [0, 1, 0], "^with budget=0 a table must have a row for each of 0 … 0; got one action per state$", budget=0
     )
-    refused(mdp, [[0, 1, 0]], "^with budget=1 a table must have a row for each of 0 … 1; got 1 rows$", budget=1)
+    refused(mdp, [[0, 1, 0]], "^with budget=1 a table must have a row for each of 0 … 1; got 1 row$", budget=1)
     assert Policy.from_table(mdp, [[0, 1, 0]], budget=0).budget == 0
     assert Policy.from_table(mdp, {("home", 1): "back"}, budget=1).budget == 1
     for beyond in (2, 700):

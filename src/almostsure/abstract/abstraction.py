@@ -35,6 +35,7 @@ from almostsure.abstract.observation import Observation
 from almostsure.abstract.patterns import Patterns
 from almostsure.arguments import count
 from almostsure.errors import ArgumentError, ModelMismatch
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.abstract.upper import UpperBudget
@@ -183,10 +184,11 @@ class Abstraction:
 
     def __repr__(self) -> str:
         kind = "steps to the goal" if self.goal is not None else "damage"
-        choices = f"{self.patterns.count} patterns of up to {self.patterns.longest} steps"
+        choices = f"{counted(self.patterns.count, 'pattern')} of up to {counted(self.patterns.longest, 'step')}"
         if self.patterns.longest == 1:
-            choices = f"{self.num_actions} actions"
-        return f"<Abstraction{self.name and chr(32) + self.name}: {self.num_cells:,} cells, {choices}, counts {kind}>"
+            choices = counted(self.num_actions, "action")
+        size = f"{counted(self.num_cells, 'cell')}, {choices}"
+        return f"<Abstraction{self.name and chr(32) + self.name}: {size}, counts {kind}>"
 
 
 def abstract(
@@ -307,7 +309,8 @@ def _pairs(name: str, value: Any, grid: Grid) -> tuple[tuple[float, float], ...]
     except (TypeError, ValueError):
         raise ArgumentError(f"{name} must be a pair (low, high) of tuples of numbers; got {value!r}") from None
     if not len(low) == len(high) == grid.num_coordinates:
-        raise ArgumentError(f"{name} must have {grid.num_coordinates} coordinates; got {len(low)} and {len(high)}")
+        wanted = counted(grid.num_coordinates, "coordinate")
+        raise ArgumentError(f"{name} must have {wanted}; got {len(low)} and {len(high)}")
     for axis, (a, b) in enumerate(zip(low, high, strict=True)):
         if not (np.isfinite(a) and np.isfinite(b) and a <= b):
             raise ArgumentError(f"{name} must be finite with low ≤ high; got {a:g} and {b:g} at {grid.names[axis]}")

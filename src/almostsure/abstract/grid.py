@@ -216,7 +216,7 @@ class Grid:
             f"{name} in [{a:g}, {b:g}] × {n}{' periodic' if i in self.periodic else ''}"
             for i, (name, a, b, n) in enumerate(zip(self.names, self.low, self.high, self.cells, strict=True))
         )
-        return f"<Grid: {self.num_cells:,} cells, {', '.join(axes)}>"
+        return f"<Grid: {counted(self.num_cells, 'cell')}, {', '.join(axes)}>"
 
 
 def is_point(state: object) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from almostsure.abstract.enclosure.interval import Interval, down, up
 from almostsure.abstract.grid import Grid
 from almostsure.errors import ArgumentError
+from almostsure.wording import counted
 
 HALF_UNIT = 2.0**-24  # a float32 differs from what it was rounded from by at most this, relatively
 LEAST = 2.0**-149
@@ -41,7 +42,7 @@ class Observation:
             margin = np.asarray(error, np.float64)
             if margin.shape != (grid.num_coordinates,) or not (np.isfinite(margin) & (margin >= 0)).all():
                 raise ArgumentError(
-                    f"observation_error must be {grid.num_coordinates} numbers, 0 or more; got {error!r}"
+                    f"observation_error must be {counted(grid.num_coordinates, 'number')}, 0 or more; got {error!r}"
                 )
         self.margin = margin
         self.turn = np.zeros(grid.num_coordinates)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import CorruptFile, MissingExtra
 from almostsure.files import load_tensors, must_hold, save_tensors
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
@@ -195,7 +196,7 @@ class UpperBudget:
         rest = f"; for {stuck:,} nothing was proved" if stuck else ""
         proved = f"{total - stuck:,} cells ({(total - stuck) / total:.1%}) need at most {levels}{rest}"
         return (
-            f"<UpperBudget: {need} ({total:,} cells)\n"
+            f"<UpperBudget: {need} ({counted(total, 'cell')})\n"
             f"  {proved if counts else 'for no cell was a finite budget proved'}\n"
             f"  upper bounds by the {self.engine}; verified>"
         )

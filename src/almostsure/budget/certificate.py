@@ -34,6 +34,7 @@ from almostsure.errors import ArgumentError, CertificateError, ModelMismatch
 from almostsure.model.arrays import owners, spans
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.budget.horizon import HorizonBudget, Rises
@@ -388,8 +389,8 @@ def _check_step(
     if short.size:
         s = int(states[short[0]])
         raise CertificateError(
-            f"with {step} steps left, {mdp.describe_state(s)} needs {show(least[short[0]])}; the budget claims "
-            f"{show(now[s])}. Solve again with minimal_budget(mdp, horizon=…).",
+            f"with {counted(step, 'step')} left, {mdp.describe_state(s)} needs {show(least[short[0]])}; "
+            f"the budget claims {show(now[s])}. Solve again with minimal_budget(mdp, horizon=…).",
             state=s,
         )
 
@@ -420,8 +421,9 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
         if wrong.size:
             s = int(wrong[0])
             raise CertificateError(
-                f"with {step} steps left, {mdp.describe_state(s)} needs {show(values[s])}; the budget claims "
-                f"{show(minimal.rises.at(step)[s])}. Solve again with minimal_budget(mdp, horizon=…).",
+                f"with {counted(step, 'step')} left, {mdp.describe_state(s)} needs {show(values[s])}; "
+                f"the budget claims {show(minimal.rises.at(step)[s])}. "
+                "Solve again with minimal_budget(mdp, horizon=…).",
                 state=s,
             )
         if step >= last and step and np.array_equal(values, before):

@@ -18,6 +18,7 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.errors import CertificateError
 from almostsure.model.mdp import MDP
 from almostsure.model.naming import shown
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.budget.minimal import MinimalBudget
@@ -67,7 +68,7 @@ class Explanation:
         return sum(step.damage for step in self.steps)
 
     def __repr__(self) -> str:
-        return f"<Explanation: {self.headline} {len(self.steps):,} steps; print it>"
+        return f"<Explanation: {self.headline} {counted(len(self.steps), 'step')}; print it>"
 
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import text_card
@@ -80,7 +81,7 @@ class Explanation:
             names = " → ".join(self._state(s) for s in (*self.trap[:SHOWN], self.trap[0]))
             lines.append(f"  It goes round for ever, with damage each time: {names}.")
         if not self.complete:
-            lines.append(f"  … broken off after {len(self.steps):,} steps and {self.damage} damage.")
+            lines.append(f"  … broken off after {counted(len(self.steps), 'step')} and {self.damage} damage.")
         return "\n".join(lines)
 
     @property

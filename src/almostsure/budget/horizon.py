@@ -30,6 +30,7 @@ from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.model.arrays import frozen
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Ints, Support
+from almostsure.wording import counted
 
 Values = npt.NDArray[np.int32]
 
@@ -97,7 +98,7 @@ class HorizonBudget(Needs):
             after, damage = int(self.mdp.successor[outcome]), int(self.mdp.damage[outcome])
             spent += damage
             lines.append(
-                f"  {left} steps left, {self.mdp.state_name(s)}: {action} → {self.mdp.state_name(after)}, "
+                f"  {counted(left, 'step')} left, {self.mdp.state_name(s)}: {action} → {self.mdp.state_name(after)}, "
                 f"damage {damage}; {spent} so far"
             )
             s = after
@@ -105,9 +106,8 @@ class HorizonBudget(Needs):
         forced = f"nature can force {need} damage" if need else "all damage can be avoided"
         shown = self.nothing_suffices() if need == INFINITE else forced
         doubt = self.mdp.origin.if_positive if need else ""
-        return "\n".join(
-            [f"{self.mdp.describe_state(self.mdp.state(state))}: {shown} within {self.horizon} steps{doubt}.", *lines]
-        )
+        steps = counted(self.horizon, "step")
+        return "\n".join([f"{self.mdp.describe_state(self.mdp.state(state))}: {shown} within {steps}{doubt}.", *lines])
 
     # ------------------------------------------------------------------ files
 
@@ -131,8 +131,8 @@ class HorizonBudget(Needs):
             need, doubt = f"{self.nothing_suffices()} at the start", self.mdp.origin.if_positive
         else:
             need = f"the start needs a budget of {self.at_most(self.mdp.show_damage(budget))}"
-        rest = "" if self.settled is None else f"; nothing rises after {self.settled} steps"
-        return f"{need} for {self.horizon:,} steps{doubt} ({self.mdp.num_states:,} states){rest}"
+        rest = "" if self.settled is None else f"; nothing rises after {counted(self.settled, 'step')}"
+        return f"{need} for {counted(self.horizon, 'step')}{doubt} ({counted(self.mdp.num_states, 'state')}){rest}"
 
 
 def write_within(minimal: HorizonBudget, path: str | PathLike[str], *, kind: str) -> None:

@@ -14,6 +14,7 @@ from almostsure.budget.certificate import show
 from almostsure.errors import ArgumentError, CorruptFile, ModelError
 from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.budget.explain import Explanation
@@ -171,7 +172,7 @@ class MinimalBudget(Needs):
     def __repr__(self) -> str:
         kind = "MinimalBudget, an upper bound" if self.upper_bound else "MinimalBudget"
         start, levels, proof = self._in_words()
-        return f"<{kind}: {start} ({self.mdp.num_states:,} states)\n  {levels}\n  {proof}>"
+        return f"<{kind}: {start} ({counted(self.mdp.num_states, 'state')})\n  {levels}\n  {proof}>"
 
     def _in_words(self) -> tuple[str, str, str]:
         """What the start needs, what the states need, and how that is known."""

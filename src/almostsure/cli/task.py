@@ -29,6 +29,7 @@ from almostsure.model.build.environment import GYM, module_and_id
 from almostsure.model.build.examples import example_names
 from almostsure.model.mdp import MDP
 from almostsure.model.source import as_model, model_of_environment, read_constants
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.plan.constraints import Constraint
@@ -145,7 +146,7 @@ class Task:
     @property
     def title(self) -> str:
         """The model's name, and its size."""
-        return f"{self.name}: {self.mdp.num_states:,} states, {self.mdp.num_choices:,} choices"
+        return f"{self.name}: {counted(self.mdp.num_states, 'state')}, {counted(self.mdp.num_choices, 'choice')}"
 
 
 def about_model(named: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -57,6 +57,7 @@ from almostsure.policy.explore import all_within, explore
 from almostsure.progress import Bar
 from almostsure.shield.checks import require_start
 from almostsure.shield.shield import Shield
+from almostsure.wording import counted
 
 FIRST_LOOK = 0.5  # samples, in units of 1/μ, before anything is concluded from a choice
 STRIDE = 0.25  # samples, in units of 1/μ, between two looks at whether a choice has had enough
@@ -116,7 +117,7 @@ class LearnedBudget:
         known = f"{int(np.count_nonzero(self.known)):,} of {self.known.size:,} choices are known"
         start = self.minimal.smallest_budget()
         needs = f"the start needs {start}" if start < INFINITE else "what the start needs is unknown"
-        return f"<LearnedBudget: {needs}; {known}, from {self.samples:,} samples; print it>"
+        return f"<LearnedBudget: {needs}; {known}, from {counted(self.samples, 'sample')}; print it>"
 
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import text_card
@@ -130,7 +131,7 @@ class LearnedBudget:
         paper = self.uniform_samples["paper"]
         return (
             f"{self.statement}\n"
-            f"  {self.samples:,} samples, {self.samples / paper:.0%} of the paper's sample bound ({paper:,})\n"
+            f"  {counted(self.samples, 'sample')}, {self.samples / paper:.0%} of the paper's sample bound ({paper:,})\n"
             f"  {known:,} of {choices:,} choices are known{rest}"
         )
 
@@ -191,7 +192,7 @@ def learn_minimal_budget(
             learner.run(store, sampling_crew(workers, source), bar)
     except KeyboardInterrupt:
         store.write(counts, done)
-        raise Interrupted(f"interrupted after {counts.total:,} samples{store.remark}.", kept=counts) from None
+        raise Interrupted(f"interrupted after {counted(counts.total, 'sample')}{store.remark}.", kept=counts) from None
     store.write(counts, done)
     check_mu(counts, mu)
     _check_walk(source, counts, learner.known())
@@ -223,7 +224,7 @@ def learned_budget(counts: Counts, known: Bools, goal: Goal, unknown: Unknown = 
 def budget_of_learned(mdp: MDP, counts: Counts, known: Bools, goal: Goal, unknown: Unknown = "refuse") -> LearnedBudget:
     """The minimal budget of a model that was learned; the model says from now on what it rests on, files included."""
     said = _confidence(counts, known, goal, unknown, "its minimal budget").statement
-    origin = replace(mdp.origin, counted=True, statement=f"Learned from {counts.total:,} samples. {said}")
+    origin = replace(mdp.origin, counted=True, statement=f"Learned from {counted(counts.total, 'sample')}. {said}")
     return LearnedBudget(
         minimal=minimal_budget(mdp.with_origin(origin)),
         counts=counts,

@@ -41,6 +41,7 @@ from almostsure.model.build.given import Initial
 from almostsure.model.build.validate import check_outcomes
 from almostsure.model.origin import Origin
 from almostsure.model.space import Naming, Space
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes
@@ -307,8 +308,8 @@ class MDP(Space):
 
     def __repr__(self) -> str:
         return (
-            f"<MDP: {self.num_states:,} states, {self.num_choices:,} choices, "
-            f"{self.num_outcomes:,} outcomes, starts in {self._shown_start()}>"
+            f"<MDP: {counted(self.num_states, 'state')}, {counted(self.num_choices, 'choice')}, "
+            f"{counted(self.num_outcomes, 'outcome')}, starts in {self._shown_start()}>"
         )
 
     def _repr_html_(self) -> str:
@@ -336,5 +337,5 @@ def _check_origin(origin: Origin, mdp: MDP) -> None:
     ):
         for name, values in found.items():
             if values.shape != (count,):
-                raise ModelError(f"{what} {name!r} must have {count} values; got {values.size}")
+                raise ModelError(f"{what} {name!r} must have {counted(count, 'value')}; got {values.size}")
             values.flags.writeable = False

@@ -9,6 +9,7 @@ import numpy as np
 
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.arrays import Ints
+from almostsure.wording import counted
 
 LONGEST_SHOWN = 60  # characters of a name that is an example of names
 SUGGEST_FROM = 10_000  # comparing a misspelt name with a million others would take a minute
@@ -46,7 +47,7 @@ def checked_names(what: str, names: Sequence[str] | None, *, exactly: int | None
         return None
     result = tuple(names)
     if exactly is not None and len(result) != exactly:
-        raise ModelError(f"{what}_names must name each of the {exactly} {what}s; got {len(result)} names")
+        raise ModelError(f"{what}_names must name each of the {exactly} {what}s; got {counted(len(result), 'name')}")
     if not all(isinstance(name, str) for name in result):
         raise ModelError(f"{what}_names must be strings; got {next(n for n in result if not isinstance(n, str))!r}")
     if len(set(result)) != len(result):

@@ -40,7 +40,7 @@ from almostsure.model.build.validate import check_choices, check_initial
 from almostsure.model.labels import Labels, read_labels, with_more_states
 from almostsure.model.layout import Layout
 from almostsure.model.naming import checked_names, distinct, shown, unknown_name
-from almostsure.wording import brief
+from almostsure.wording import brief, counted
 
 Encode = Callable[[Any], int | str]
 
@@ -460,7 +460,7 @@ class Space:
 
     def __repr__(self) -> str:
         extra = "".join(f", {name}" for name, at in ((END, self.end), (UNKNOWN, self.unknown)) if at is not None)
-        size = f"{self.num_observed:,} states{extra}, {self.num_choices:,} choices"
+        size = f"{counted(self.num_observed, 'state')}{extra}, {counted(self.num_choices, 'choice')}"
         return f"<Space: {size}, starts in {self._shown_start()}>"
 
     def _shown_start(self) -> str:
@@ -475,7 +475,8 @@ class Space:
         if self.action_names is None:
             return used
         if len(self.action_names) < used:
-            raise ModelError(f"action_names must name every action 0 … {used - 1}; got {len(self.action_names)} names")
+            got = counted(len(self.action_names), "name")
+            raise ModelError(f"action_names must name every action 0 … {used - 1}; got {got}")
         return len(self.action_names)
 
     def _last_states(self, end: int | None, unknown: int | None) -> tuple[int | None, int | None]:

@@ -13,7 +13,7 @@ from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import Chance, Constraint, Expected
 from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
-from almostsure.wording import precise
+from almostsure.wording import counted, precise
 
 if TYPE_CHECKING:
     from almostsure.plan.assured.layers import Layers
@@ -70,7 +70,7 @@ class Solution:
     @property
     def promise(self) -> str:
         """What holds, and for how many steps."""
-        steps = "" if self.policy.horizon is None else f", within {self.policy.horizon:,} steps"
+        steps = "" if self.policy.horizon is None else f", within {counted(self.policy.horizon, 'step')}"
         return f"{self.constraint}{steps}"
 
     def evaluate(self) -> Evaluation:

@@ -40,6 +40,7 @@ from almostsure.model.source import Model, as_model
 from almostsure.policy import read
 from almostsure.policy.play import Play, draw
 from almostsure.policy.rows import Rest, check_blocks, check_choices, check_rest, pure, shaped
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes
@@ -163,7 +164,7 @@ class Policy:
         content, layered = read.from_array(mdp, table)
         rows = content.num_layers
         if (layered and budget not in (None, rows - 1)) or (not layered and budget is not None):
-            found = f"{rows} rows" if layered else "one action per state"
+            found = counted(rows, "row") if layered else "one action per state"
             raise PolicyError(f"with budget={budget} a table must have a row for each of 0 … {budget}; got {found}")
         return cls._from(mdp, content, rows - 1 if layered else None, overspent)
 
@@ -392,7 +393,7 @@ class Policy:
         kind = "deterministic" if self.is_deterministic else "randomised"
         on = "states" if self.budget is None else f"(state, remaining 0 … {self.budget})"
         extra = " and once overspent" if self.budget is not None and self.knows_overspent else ""
-        extra += "" if self.block is None else f", for {self.block.size:,} steps"
+        extra += "" if self.block is None else f", for {counted(self.block.size, 'step')}"
         return f"{kind}, on {on}{extra}, of {self.mdp.num_states:,} states"
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from almostsure.plan.constraints import Chance, Expected
 from almostsure.plan.instead import instead
 from almostsure.plan.tradeoff.curve import no_sure_end
 from almostsure.report.study import SAME, Plan, Study
-from almostsure.wording import TINY, number
+from almostsure.wording import TINY, counted, number
 from almostsure.wording import percent as plain_percent
 
 ROUNDED = 0.005  # less than this is not seen in numbers with two decimals
@@ -194,7 +194,7 @@ def _about_model(study: Study) -> list[str]:
         return ["The model has one state."]
     starts = study.mdp.initial_states.size
     how_many = "all are" if safe == size else "1 is" if safe == 1 else f"{safe:,} are"
-    text = f"Of {size:,} states, {how_many} safe with {study.budget:,} left"
+    text = f"Of {counted(size, 'state')}, {how_many} safe with {study.budget:,} left"
     if stuck:
         text += f"; {stuck:,} {'is' if stuck == 1 else 'are'} not safe with any budget{study.mdp.origin.if_positive}"
     return [f"{text}.", *([f"Runs start in one of {starts:,} states; returns are averages over them."] * (starts > 1))]

@@ -26,6 +26,7 @@ from almostsure.model.source import Model, as_model
 from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, is_one, no_safe_action
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
+from almostsure.wording import counted
 
 
 @final
@@ -157,7 +158,7 @@ class HorizonShield:
         need = int(self._values(np.array([state]), np.array([steps]))[0])
         nothing = f"{self.minimal.nothing_suffices()}{self.mdp.origin.if_positive}"
         why = nothing if need >= INFINITE else f"it {self.minimal.need_in_words(need)}"
-        raise no_safe_action(self.mdp, state, remaining, why, during=f" for {steps} steps")
+        raise no_safe_action(self.mdp, state, remaining, why, during=f" for {counted(steps, 'step')}")
 
     # ------------------------------------------------------------------ runs
 
@@ -213,4 +214,4 @@ class HorizonShield:
         return export_c(self, path, name=name)
 
     def __repr__(self) -> str:
-        return f"<HorizonShield: for {self.minimal.horizon:,} steps; {self.minimal.in_words()}>"
+        return f"<HorizonShield: for {counted(self.minimal.horizon, 'step')}; {self.minimal.in_words()}>"

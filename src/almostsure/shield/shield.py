@@ -24,6 +24,7 @@ from almostsure.shield.lookups import is_one, look_ups, no_safe_action
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.shield.table import Table, table_of
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.shield.inside import Restricted, Trimmed
@@ -425,7 +426,7 @@ class Shield:
         else:
             never_why = "are never safe" if self.mdp.unknown is None else "are refused: what they need is unknown"
         return (
-            f"<Shield: of {counts.sum():,} choices in {self._num_states():,} states it allows\n"
+            f"<Shield: of {counted(counts.sum(), 'choice')} in {counted(self._num_states(), 'state')} it allows\n"
             f"  {', '.join(steps) if steps else 'none'}; {never:,} {never_why}\n"
             f"  {self.minimal.start_in_words()}>"
         )
@@ -444,7 +445,7 @@ class Shield:
         values, counts = self._levels()
         levels = dict(zip(values.tolist(), counts.tolist(), strict=True))
         unknown = 0 if self.mdp.unknown is None else levels.pop(INFINITE, 0)
-        size = f"{counts.sum():,} choices in {self._num_states():,} states"
+        size = f"{counted(counts.sum(), 'choice')} in {counted(self._num_states(), 'state')}"
         facts = [("model", size), ("start", self.minimal.start_in_words())]
         facts += [("unknown", f"what {unknown:,} of the choices need")] if unknown else []
         table = levels_table("choices become safe with", levels)

@@ -217,7 +217,7 @@ BAD = [
     ({"state_names": ["a", "b", "c"], "num_states": 2}, r"state_names must name each of the 2 states; got 3 names"),
     ({"state_names": ["a", "a"]}, r"state_names must differ; got 'a' twice"),
     ({"state_names": ["a", 1]}, r"state_names must be strings; got 1"),
-    ({"action_names": ["left"]}, r"action_names must name every action 0 … 1; got 1 names"),
+    ({"action_names": ["left"]}, r"action_names must name every action 0 … 1; got 1 name"),
 ]  # fmt: skip
 
 

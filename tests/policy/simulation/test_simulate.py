@@ -287,7 +287,7 @@ def test_forty_steps_are_printed(paper, steps, tail):
 
 def test_violations_in_words(paper):
     with pytest.raises(
-        NoSafeAction, match=r"of seed 4, after 1 steps, at state 0 with 1 left \(10 of 10 episodes\)$"
+        NoSafeAction, match=r"of seed 4, after 1 step, at state 0 with 1 left \(10 of 10 episodes\)$"
     ) as e:
         simulate(paper(), [[1, 0], [-1, 0], [0, 0]], 10, seed=4)
     assert (e.value.state, e.value.remaining) == (0, 1)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from almostsure.abstract.enclosure.interval import Interval, Maybe, down, up
 from almostsure.abstract.enclosure.refusal import OURS, line_of
 from almostsure.errors import AlmostSureError, ModelError
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
@@ -41,9 +42,9 @@ def evaluate(abstraction: Abstraction, state: tuple[Interval, ...], action: Any)
 def coordinates(name: str, value: Any, count: int) -> tuple[Any, ...]:
     """``value`` as a tuple of ``count`` coordinates."""
     if not isinstance(value, tuple):
-        raise ModelError(f"{name} must return a tuple of {count} coordinates; got {type(value).__name__}")
+        raise ModelError(f"{name} must return a tuple of {counted(count, 'coordinate')}; got {type(value).__name__}")
     if len(value) != count:
-        raise ModelError(f"{name} must return {count} coordinates, as the grid has; got {len(value)}")
+        raise ModelError(f"{name} must return {counted(count, 'coordinate')}, as the grid has; got {len(value)}")
     return value
 
 

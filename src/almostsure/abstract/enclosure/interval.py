@@ -26,6 +26,7 @@ from almostsure.abstract.compiled import rounding
 from almostsure.abstract.enclosure.refusal import refuse, where_in_user_code
 from almostsure.abstract.enclosure.sharing import remembered
 from almostsure.errors import ModelError
+from almostsure.wording import counted
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -228,7 +229,7 @@ def divide(a: Any, b: Any) -> Interval:
         low, high = (float(np.broadcast_to(bound, around.shape)[around][0]) for bound in (y.low, y.high))
         raise ModelError(
             f"a divisor must not be an interval around 0; got [{low:g}, {high:g}] at {where_in_user_code()} "
-            f"({int(around.sum()):,} cells). Make the box smaller there, or bound the divisor with np.maximum."
+            f"({counted(int(around.sum()), 'cell')}). Make the box smaller there, or bound the divisor with np.maximum."
         )
     return of_corners(np.divide, x, y)
 

@@ -13,7 +13,7 @@ from almostsure.cli.exits import Rejected
 from almostsure.cli.options import check_output
 from almostsure.cli.output import bar, emit, facts, heading, need, next_step, say, table
 from almostsure.files import TENSORS
-from almostsure.wording import percent
+from almostsure.wording import counted, percent
 
 if TYPE_CHECKING:
     from almostsure.abstract import UpperBudget
@@ -89,12 +89,13 @@ def _emit(system: str, found: UpperBudget, output: Path | None) -> None:
 def _tell(system: str, found: UpperBudget, files: list[Path]) -> None:
     model, start, finite = found.abstraction, found.smallest_budget(), _finite(found)
     heading(
-        f"{system}: {model.num_cells:,} cells, {model.patterns.count} patterns of up to {model.patterns.longest} steps"
+        f"{system}: {counted(model.num_cells, 'cell')}, {counted(model.patterns.count, 'pattern')} "
+        f"of up to {counted(model.patterns.longest, 'step')}"
     )
     enough = "no budget was proved to suffice" if need(start) == "inf" else f"needs a budget of at most {start}"
     facts([
         ("the start", enough),
-        ("proved", f"{finite:,} cells ({percent(finite / model.num_cells)})"),
+        ("proved", f"{counted(finite, 'cell')} ({percent(finite / model.num_cells)})"),
         ("the proof", f"upper bounds by the {found.engine}, verified in one pass"),
     ])  # fmt: skip
     _levels(found.histogram(), model.num_cells)

@@ -18,7 +18,7 @@ from almostsure.cli.options import check_output, word
 from almostsure.cli.output import MOST, bar, budget_column, clean, facts, heading, need, next_step, say, table
 from almostsure.cli.task import Task, about_model, action_of, complete_action, complete_state, state_of
 from almostsure.files import TENSORS
-from almostsure.wording import percent
+from almostsure.wording import counted, percent
 
 LEVELS = 20  # rows of a table of budgets
 STEPS = 24  # rows of an explanation
@@ -69,7 +69,7 @@ def _within(task: Task, horizon: int, cap: int | None, output: Path | None) -> N
         task.emit(minimal_budget=need(least), upper_bound=found.less_may_do, cap=cap, **steps, output=output)
     else:
         heading(task.title)
-        shown = _needs_at_start(found, f" for {horizon:,} steps")
+        shown = _needs_at_start(found, f" for {counted(horizon, 'step')}")
         facts([("the start", shown), task.basis, ("saved", output)])
         for state in task.mdp.initial_states[:1].tolist():
             for line in found.explain(int(state)).splitlines()[: STEPS + 1]:
@@ -204,7 +204,7 @@ def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> N
         move = (mdp.state_name(step.state), f"{mdp.action_name(step.action)} {show(step.needs)}", others)
         rows.append((f"{at + 1}.", *move, mdp.state_name(step.next_state), step.damage or "", spent))
     if len(rows) > STEPS:
-        gap = f"… {len(rows) - STEPS:,} steps …"
+        gap = f"… {counted(len(rows) - STEPS, 'step')} …"
         rows = [*rows[: STEPS // 2], ("", gap, "", "", "", "", ""), *rows[-(STEPS // 2) :]]
     if rows:
         table(("", "at", "plays, needs", "others need", "nature answers", "damage", "so far"), rows, right=(5, 6))
@@ -212,7 +212,7 @@ def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> N
         names = " → ".join(clean(mdp.state_name(s)) for s in (*why.trap[:STEPS], why.trap[0]))
         say(f"It goes round for ever, with damage each time: {names}.")
     if not why.complete:
-        say(f"Broken off after {len(why.steps):,} steps and {why.damage} damage.")
+        say(f"Broken off after {counted(len(why.steps), 'step')} and {why.damage} damage.")
     heading(f"What may be played at {clean(mdp.state_name(why.state))}")
     needs = f"needs {minimal.at_most('')}".strip()
     table(("action", needs), [(name, show(value)) for name, value in _actions(why, minimal)], right=(1,))

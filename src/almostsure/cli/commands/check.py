@@ -23,6 +23,7 @@ from almostsure.cli.output import emit, facts, heading, next_step, say
 from almostsure.cli.task import Task, about_model, exporting
 from almostsure.errors import AlmostSureError, ArgumentError, NotEnoughMemory
 from almostsure.files import UMB
+from almostsure.wording import counted
 
 PROVED = {  # by what a file promises
     "for ever": "an agent that starts with the minimal budget of its state, and plays only actions that need no more "
@@ -181,7 +182,7 @@ def _relayed(kind: str, message: str) -> Exception:
 def _claims(answer: dict[str, Any]) -> tuple[str, str]:
     """Which promise a file makes, and its numbers."""
     horizon = answer.get("horizon")
-    steps = "" if horizon is None else f" within {horizon:,} steps"
+    steps = "" if horizon is None else f" within {counted(horizon, 'step')}"
     if "risk" in answer:
         numbers = f"more than {answer['budget']} damage{steps} with probability at most {answer['risk']:g}"
         return f"with a risk{' within steps' if steps else ''}", numbers

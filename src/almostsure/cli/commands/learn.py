@@ -18,7 +18,7 @@ from almostsure.cli.output import described, emit, facts, heading, need, next_st
 from almostsure.cli.task import Task, about_model, budget_of
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.files import TENSORS, UMB
-from almostsure.wording import number, percent
+from almostsure.wording import counted, number, percent
 
 if TYPE_CHECKING:
     from almostsure.learn import LearnedBudget
@@ -106,7 +106,7 @@ def compare(
     except Interrupted as stopped:
         done = len(stopped.kept.runs)
         raise Interrupted(
-            f"interrupted after {done} runs; nothing was written. --steps and --seeds ask for less."
+            f"interrupted after {counted(done, 'run')}; nothing was written. --steps and --seeds ask for less."
         ) from None
     if output is not None:
         result.to_csv(output)

@@ -19,7 +19,7 @@ from almostsure.files import TENSORS
 from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
 from almostsure.policy.simulation.simulate import MAX_STEPS
-from almostsure.wording import number, percent
+from almostsure.wording import counted, number, percent
 
 if TYPE_CHECKING:
     from almostsure.plan import Solution
@@ -330,7 +330,7 @@ def _told(done: Episodes, show: int) -> list[dict[str, Any]]:
 
 
 def _show_episodes(task: Task, done: Episodes, show: int | None, asked: str, discount: float) -> None:
-    heading(f"{len(done):,} episodes of {task.name} (seed {done.seed})")
+    heading(f"{counted(len(done), 'episode')} of {task.name} (seed {done.seed})")
     exact = _evaluated(done.mdp, done.policy, discount, done.budget)
     means = ("", "", "")
     if exact is not None:

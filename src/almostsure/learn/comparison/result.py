@@ -185,9 +185,9 @@ class Comparison:
 
     def _note(self) -> str:
         steps, seeds = self.runs[0].row["steps"], len({run.row["seed"] for run in self.runs})
-        how = f"budget {self.budget}; {steps:,} steps, {counted(seeds, 'seed')}"
+        how = f"budget {self.budget}; {counted(steps, 'step')}, {counted(seeds, 'seed')}"
         if self.sampled_episodes is not None:
-            return f"{how}; no model: each deployed policy was judged by {self.sampled_episodes:,} episodes"
+            return f"{how}; no model: each deployed policy was judged by {counted(self.sampled_episodes, 'episode')}"
         return f"{how}; random shielded play {_number(self.random)}, assured optimum {_number(self.optimum)}"
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from almostsure.errors import ModelError
 from almostsure.model.arrays import Floats, Ints
 from almostsure.policy.policy import Policy
+from almostsure.wording import counted
 
 
 @final
@@ -36,7 +37,7 @@ class Training:
 
     def __repr__(self) -> str:
         most = int(self.damages.max(initial=0))
-        return f"<Training: {self.ends.size:,} episodes, {most:,} damage at most; {self.policy!r}>"
+        return f"<Training: {counted(self.ends.size, 'episode')}, {most:,} damage at most; {self.policy!r}>"
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from almostsure.errors import Blame, ModelError, UnknownName
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.validate import numbers
-from almostsure.wording import brief
+from almostsure.wording import brief, counted
 
 Probabilities = Mapping[int, float] | Mapping[str, float] | Mapping[int | str, float]  # by state
 Initial = int | str | Probabilities | Sequence[float] | npt.NDArray[Any]
@@ -33,7 +33,7 @@ def initial_distribution(initial: Initial, count: int, names: Sequence[str] | No
     if dense.size != count:
         raise ModelError(
             f"initial must be a state, a mapping, or one probability for each of the {count} states; "
-            f"got {dense.size} numbers"
+            f"got {counted(dense.size, 'number')}"
         )
     where = np.flatnonzero(dense)
     return where, dense[where]

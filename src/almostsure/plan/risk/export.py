@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from almostsure.memory import require
 from almostsure.shield.export.write import narrow, write_header, write_module
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.plan.risk.shield import RiskShield
@@ -159,6 +160,6 @@ def export_c(shield: RiskShield, path: str | PathLike[str], *, name: str) -> Pat
         horizon=shield.horizon or 0,
         num_choices=shield.mdp.num_choices,
         risk=f"{shield.risk!r}",
-        steps="" if shield.horizon is None else f", within {shield.horizon} steps",
+        steps="" if shield.horizon is None else f", within {counted(shield.horizon, 'step')}",
         start_note=": its share of it, which RiskShield.begin says, where there are several starts" if several else "",
     )

@@ -59,6 +59,7 @@ from almostsure.plan.risk.sums import Sums, risks_of, risks_within, sums_of
 from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, is_one
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.plan.risk.inside import Risked
@@ -430,11 +431,11 @@ class RiskShield:
     def __repr__(self) -> str:
         states = self.mdp.initial_states
         starts = self._least(states, np.full(states.size, self.budget), self._all_steps(states.size))
-        steps = "" if self.horizon is None else f" within {self.horizon:,} steps"
+        steps = "" if self.horizon is None else f" within {counted(self.horizon, 'step')}"
         return (
             f"<RiskShield: more than {self.budget} damage{steps} with a probability of at most {self.risk:g}, "
             "whoever plays\n"
-            f"  {self.mdp.num_states:,} states; the least risk at the start is {starts.max():.6g}>"
+            f"  {counted(self.mdp.num_states, 'state')}; the least risk at the start is {starts.max():.6g}>"
         )
 
 

@@ -12,6 +12,7 @@ from almostsure.errors import ArgumentError
 from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulation.plain import Lanes, Rules, Tables
+from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes
@@ -68,7 +69,7 @@ class Episodes:
     def __str__(self) -> str:
         count = len(self)
         lines = [
-            f"{count:,} episodes (seed {self.seed})",
+            f"{counted(count, 'episode')} (seed {self.seed})",
             f"return   {_summary(self.returns)}",
             f"damage   {_summary(self.damages)}",
             f"length   {_summary(self.lengths)}",
@@ -104,7 +105,7 @@ class Episodes:
         if not cut:
             return ", come to rest"
         if self._rules.max_steps == self._rules.horizon:
-            return f", {cut:,} of them after the {self._rules.horizon:,} steps of the horizon"
+            return f", {cut:,} of them after the {counted(self._rules.horizon, 'step')} of the horizon"
         return f", {cut:,} of them after max_steps = {self._rules.max_steps:,}: the policy may never end"
 
 
@@ -138,7 +139,7 @@ class Trajectory:
     def __repr__(self) -> str:
         first, last = (self.mdp.state_name(int(self.states[at])) for at in (0, -1))
         return (
-            f"<Trajectory: {self.actions.size:,} steps from {first} to {last}, "
+            f"<Trajectory: {counted(self.actions.size, 'step')} from {first} to {last}, "
             f"return {self.rewards.sum():.6g}, damage {int(self.damages.sum())}>"
         )
 

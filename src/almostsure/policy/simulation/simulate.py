@@ -42,6 +42,7 @@ from almostsure.policy.simulation.plain import (
 )
 from almostsure.policy.simulation.streams import Streams, open_streams
 from almostsure.progress import Bar
+from almostsure.wording import counted
 
 MAX_STEPS = 100_000
 PIECE = 40_000_000  # steps in a piece of work, at most: so that progress shows and Ctrl-C is heard
@@ -98,7 +99,7 @@ def simulate(
     mdp.require_probabilities("simulate")
     number = count("episodes", episodes, most=MAX_BUDGET)
     fewer = "Simulate fewer at a time, with different seeds."
-    require(number * BYTES_PER_EPISODE, f"simulating {number:,} episodes", fewer)
+    require(number * BYTES_PER_EPISODE, f"simulating {counted(number, 'episode')}", fewer)
     policy, start = played_with(mdp, policy, budget)
     chosen = np.random.SeedSequence().generate_state(1, np.uint64)[0] if seed is None else seed
     rules = _rules(policy, start, max_steps, discount)
@@ -233,7 +234,8 @@ def _raise_first_violation(mdp: MDP, tables: Tables, rules: Rules, seed: int, fa
     path = replay(mdp, tables, rules, seed, episode)
     state, spent = int(path.states[-1]), int(path.damages.sum())
     remaining = None if rules.budget == UNLIMITED else rules.budget - spent
-    where = f"in episode {episode} of seed {seed}, after {path.actions.size} steps, at {mdp.describe_state(state)}"
+    when = f"in episode {episode} of seed {seed}, after {counted(path.actions.size, 'step')}"
+    where = f"{when}, at {mdp.describe_state(state)}"
     remedy = ""
     if fate[episode] == OVERSPENT:
         text = f"the policy overspent its budget: {spent} damage, with {rules.budget} to spend, {where}"
