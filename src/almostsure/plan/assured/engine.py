@@ -2,8 +2,8 @@
 
 1. *Explore* the pairs (state, remaining) inside the shield, from the start or from wherever is asked for, and list
    their strongly connected components so that each comes after those it leads to (:mod:`.explore`).
-2. *Settle* them in this order.  A single pair takes one step backward, its own loop eliminated; a small component in
-   which every step costs is swept; both in compiled code, with their bounds (:mod:`.component.small`, :mod:`.steps`).
+2. *Settle* them in this order.  A single pair takes one step backward, its own loop eliminated; a small component is
+   solved directly or, where every step costs, swept; all in compiled code, with bounds (:mod:`.component.small`).
 3. Every other component has a method of its own (:mod:`.component.component`).
 
 Small models run the same code without compiling it, so that nobody waits for a compiler.

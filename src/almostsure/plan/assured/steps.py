@@ -17,7 +17,8 @@ leave.  If every choice that stays has a negative reward, at most −m, then so 
 that never leaves, whose return is −∞; the policy that was checked leaves then, since a cycle of it would need
 a mean reward of at least 0.  With M the largest of all these values, E the largest error of an exit, and δ the
 largest residual, e = E + δ (1 + (M − V) / m) is what is checked.  Where nothing is above 0, e = ε |V| will do as well,
-with ε at least δ / m and the largest relative error of an exit; the smaller of the two is what is checked.
+with ε at least δ / m and the largest relative error of an exit; the smaller of the two is what is checked.  Where one
+can rest, for 0, V is at least 0, and so is u.
 """
 
 # mypy: ignore-errors

@@ -148,3 +148,26 @@ def test_gold_beyond_a_risk_is_without_bound_for_the_lost_too(monkeypatch, every
         monkeypatch.setattr(module, name, 0)
     with pytest.raises(UnboundedReturn, match="reward can be collected for ever"):
         solve_policy(mdp, AlmostSure(2), everywhere=everywhere)
+
+
+@pytest.mark.parametrize("cost", [1e39, 1e200])
+def test_costs_beyond_single_precision_are_finite(cost):
+    """Everybody up to a state that is only left at such a cost surely leaves, whatever is guessed of the order."""
+    size, gate = 5000, 100
+    rows = [(s, 0, (s + 1) % size, 1.0, -cost if s == gate else -1.0, 0) for s in range(size)]
+    rows += [(s, 1, max(s - 1, 0), 1.0, -1.0, 0) for s in range(size) if s != gate] + [(200, 2, size, 1.0, -1.0, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), num_states=size + 1, terminal=[size])
+    lower, upper, _ = solved(mdp, 0)
+    assert (lower[0, : gate + 1] <= -cost).all()
+    assert (upper[0, : gate + 1] >= -cost * (1 + 1e-12) - size).all()
+    assert (upper[0, gate + 1 : 200] > -1000).all()
+
+
+def test_where_every_step_costs_more_than_single_precision_holds_somebody_leaves():
+    size = 5000
+    rows = [(s, a, (s + (1, -1)[a]) % size, 1.0, -1e39, 0) for s in range(size) for a in range(2)]
+    rows.append((200, 2, size, 1.0, -1e39, 0))
+    mdp = from_transitions(*zip(*rows, strict=True), num_states=size + 1, terminal=[size])
+    lower, upper, _ = solved(mdp, 0)
+    assert (lower[0, :size] <= -1e39).all()
+    assert (upper[0, :size] >= -1e39 * size).all()

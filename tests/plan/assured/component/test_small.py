@@ -52,3 +52,18 @@ def test_gains_that_may_go_on_are_left_to_others():
     rows = [(0, 0, 1, 1.0, 1.0, 0), (1, 0, 0, 1.0, 1.0, 0), (1, 1, 2, 1.0, 0.0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[2])
     assert solved(mdp, 0) is None
+
+
+@pytest.mark.parametrize("method", ["as always", "direct", "plain"])
+@pytest.mark.parametrize("gain", [1e5, 1e6])
+def test_resting_is_worth_no_more_than_the_upper_bound(gain, method):
+    """The way out is worth 2.8e-14 of what it begins with less than nothing, which only a long chain tells."""
+    size = 14
+    end, short = size + 1, 0.7 * 4e-14 * gain
+    rows = [(0, 0, 0, 1.0, 0.0, 0), (0, 1, 1, 1.0, gain, 0)]
+    for i in range(1, size):
+        rows += [(i, 0, i + 1, 0.5, 0.0, 0), (i, 0, end, 0.5, 1 - gain, 0)]
+    rows += [(size, 0, end, 1.0, 1 - gain - 2.0 ** (size - 1) * (1 + short), 0), (size, 1, 0, 1.0, -3 * gain, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), num_states=size + 2, terminal=[end])
+    lower, upper, _ = solved(mdp, 0, method=method)
+    assert lower[0, 0] <= 0 <= upper[0, 0]

@@ -94,7 +94,7 @@ class Component:
             self._sort()
         self._arrange()
         if self.part.ptr.size == 1:
-            self._lose(np.ones(members.size, np.bool_))
+            self._lose(np.ones(self.members.size, np.bool_))
         else:
             self._solve(half)
         self.bounds.place[members] = NOWHERE
@@ -147,7 +147,7 @@ class Component:
         usable, queue = self._usable()
         if queue.size <= DIRECT:
             return
-        order, guess = self._estimated(self.raw, usable)
+        order, guess = self._estimated(self.raw, usable, queue)
         lost = np.ones(self.members.size, np.bool_)
         lost[order] = False
         if self.engine.discount == 1:
@@ -181,7 +181,7 @@ class Component:
         else:
             room = self.engine.room("in order", size, choices, raw.column.size)
             if queue.size > DIRECT:
-                queue, guess = self._estimated(raw, usable)
+                queue, guess = self._estimated(raw, usable, queue)
             else:
                 self.call(parts.guess, raw, usable, queue, guess)
         self.order, self.guess, self.part = queue, guess[queue], raw
@@ -190,14 +190,17 @@ class Component:
             self.part = self.call(parts.fitted, room, (queue.size, *left))
         self.call(parts.list_predecessors, self.part, queue.size)
 
-    def _estimated(self, raw: Part, usable: Bools) -> tuple[Ints, Floats]:
-        """An order of the positions that can surely leave, and first values."""
+    def _estimated(self, raw: Part, usable: Bools, queue: Ints) -> tuple[Ints, Floats]:
+        """A good order of the positions in the queue, and first values."""
         discount = self.engine.discount
         self.call(parts.list_predecessors, raw, raw.ptr.size - 1)
         gain = self._gain(raw.origin)
         sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
         width = float(np.median(sizes)) / 4 if sizes.size else 1.0
         order, guess, lowest = self.call(estimate, raw, usable, np.maximum(gain, 0.0), width, discount)
+        if order.size < queue.size:  # rewards beyond single precision, in which estimates are made
+            guess[np.setdiff1d(queue, order)] = guess[order].min(initial=0.0)
+            order = np.concatenate([order, np.setdiff1d(queue, order)])
         return order, np.full(guess.size, lowest) if discount < 1 else guess
 
     def _gain(self, origin: Ints) -> Floats:
@@ -275,7 +278,13 @@ class Component:
         return height if done else None
 
     def _prove(self, value: Floats, policy: Ints, height: Floats, residual: float) -> bool:
-        """Write the policy and prove bounds around the values."""
+        """Write the policy and prove bounds around the values.
+
+        That resting is worth no more than the bounds is no step of the proof: values are at least 0 where one can.
+        """
+        if self.can_stay.size:
+            worse = self.can_stay[self.order] & (value < 0)
+            value, policy = np.where(worse, 0.0, value), np.where(worse, self.part.ptr[:-1], policy)
         full, tall = np.full(self.size, -np.inf), np.zeros(self.size)
         full[self.order], tall[self.order] = value, height
         self._write(policy, full)

@@ -99,6 +99,9 @@ def _settle_directly(game, bounds, members, room, known_worth, half, cut_before)
     value, policy = np.full(size, -np.inf), part.ptr[:-1].copy()
     if not _best_policy(part, usable, order, value, policy, surely):
         return False
+    for x in order:
+        if merged and can_stay[x] and value[x] < 0.0:  # resting is worth 0, which no step of the proof looks at
+            value[x], policy[x] = 0.0, part.ptr[x]
     height = _height(game, part, usable, order, value, policy, half, (most, top))
     largest = 0.0
     chosen = np.full(size, NOWHERE)
