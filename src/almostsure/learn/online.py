@@ -466,13 +466,13 @@ class OnlineShield:
         return result
 
 
-def _num_states(path: Any, arrays: Mapping[str, npt.NDArray[Any]], strings: Mapping[str, str]) -> int | None:
-    """How many states can be observed, as a file says it; None if it was written before files said so."""
+def _num_states(path: Any, arrays: Mapping[str, npt.NDArray[Any]], strings: Mapping[str, str]) -> int:
+    """How many states can be observed, as a file says it."""
     with must_hold(path, "an online shield"):
-        number = int(strings.get("num_states", 0))
-        if not 0 <= number <= arrays["samples"].size:  # every state has a choice
+        number = int(strings["num_states"])
+        if not 0 < number <= arrays["samples"].size:  # every state has a choice
             raise ValueError(f"it has {number} states, and {arrays['samples'].size} choices")
-    return number or None
+    return number
 
 
 def _no_counts(
