@@ -23,10 +23,10 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from types import FrameType, TracebackType
-from typing import Any, NamedTuple, Protocol, Self, final, runtime_checkable
+from types import FrameType
+from typing import Any, Protocol, Self, final, runtime_checkable
 
 from almostsure.arguments import count
 from almostsure.errors import AlmostSureError, FileError, LimitReached, ModelError, optional
@@ -57,7 +57,7 @@ def cores() -> int:
 
 def as_crew(workers: Workers | None, *, default: int = 1) -> Crew:
     """The crew of a number of workers, or the crew itself."""
-    if workers is not None and not isinstance(workers, (bool, int, float)) and isinstance(workers, Crew):
+    if isinstance(workers, Crew):
         return workers
     return LocalCrew(default if workers is None else count("workers", workers))
 
@@ -86,9 +86,7 @@ class _LocalPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._pool is not None:
             # After an error nobody waits: workers end by themselves after what they are at.
             self._pool.shutdown(wait=error is None, cancel_futures=True)
@@ -119,7 +117,7 @@ class _LocalPool:
 
     def _submit(self, item: Any) -> Future[Any]:
         if self._pool is None:
-            self._pool = _fork(self.task, self.workers) if self.processes else _threads(self.workers)
+            self._pool = _fork(self.task, self.workers) if self.processes else ThreadPoolExecutor(self.workers)
         try:
             return self._pool.submit(_do if self.processes else self.task, item)
         except BrokenExecutor as error:  # a worker died while nobody was looking
@@ -136,12 +134,6 @@ class _LocalPool:
                 f"the worker processes died {deaths} times in a row without a result (killed, or out of memory). "
                 "Use fewer workers, or workers=1 to see where."
             ) from error
-
-
-def _threads(workers: int) -> Executor:
-    from concurrent.futures import ThreadPoolExecutor
-
-    return ThreadPoolExecutor(workers)
 
 
 def _fork(task: Task, workers: int) -> Executor:
@@ -181,15 +173,12 @@ def _do(item: Any) -> Any:
     assert _task is not None
     try:
         return _task(item)
-    except Exception as error:
-        plain = _plain(error)
-        raise error if plain is None else plain from None
+    except AlmostSureError as error:
+        raise _plain(error) from None
 
 
-def _plain(error: Exception) -> ModelError | None:
-    """An error of ours without what cannot be sent to another process; None for others."""
-    if not isinstance(error, AlmostSureError):
-        return None
+def _plain(error: AlmostSureError) -> ModelError:
+    """An error of ours without what cannot be sent to another process."""
     names = ("state", "action", "choice", "outcome") if isinstance(error, ModelError) else ()
     return ModelError(str(error), **{name: getattr(error, name) for name in names})
 
@@ -237,7 +226,7 @@ class _RayPool:
             self._remote = ray.remote(max_retries=PATIENCE, num_cpus=1)(_do_remotely)
             self._shared = ray.put(self.task)
         except BaseException as error:
-            self.__exit__(type(error), error, None)
+            self.__exit__()
             if isinstance(error, TypeError):  # how Ray says that it cannot be pickled
                 raise ModelError(f"what is sent to a cluster must be picklable: {error}") from error
             raise
@@ -257,9 +246,7 @@ class _RayPool:
             raise FileError(f"no Ray cluster could be reached or started {where}: {error}") from error
         self._started = True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._started:
             self._ray.shutdown()
             self._started = False
@@ -279,8 +266,8 @@ class _RayPool:
                 return
             result = self._get(flight[0])
             flight.popleft()
-            if isinstance(result, _Failure):
-                raise ModelError(result.message, **result.fields)
+            if isinstance(result, ModelError):
+                raise result
             yield result
 
     def _get(self, reference: Any) -> Any:
@@ -295,21 +282,12 @@ class _RayPool:
             ) from error
 
 
-class _Failure(NamedTuple):
-    """An error of ours on its way home: its class could not be sent."""
-
-    message: str
-    fields: dict[str, int | None]
-
-
 def _do_remotely(task: Task, item: Any) -> Any:
+    """The result; or an error of ours, returned since Ray would wrap one that is raised in a class of its own."""
     try:
         return task(item)
-    except Exception as error:
-        plain = _plain(error)
-        if plain is None:
-            raise
-        return _Failure(str(plain), vars(plain))
+    except AlmostSureError as error:
+        return _plain(error)
 
 
 # ---------------------------------------------------------------------- Ctrl-C

@@ -32,7 +32,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from types import TracebackType
 from typing import Any, final
 
 
@@ -191,9 +190,7 @@ class Blame:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, AlmostSureError):
             raise ModelError(f"{self.what()}: {type(error).__name__}: {error}", **self.where) from error
 

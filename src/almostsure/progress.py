@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 DELAY = 2.0  # seconds before a bar is shown
 PAUSE = 0.1  # seconds between two changes of it: more of them nobody sees
@@ -39,7 +38,6 @@ class Bar:
         self._late: tuple[int, str] | None = None  # what was told last and is not shown yet
         self._visible = sys.stderr is not None and sys.stderr.isatty()
         self._progress: Progress | None = None
-        self._task: TaskID | None = None
 
     def update(self, done: int, note: str = "") -> None:
         """Say that ``done`` of the total is done."""
@@ -52,13 +50,13 @@ class Bar:
 
     def _show(self) -> None:
         if self._progress is None:
-            self._open()
-        if self._progress is not None and self._task is not None and self._late is not None:
+            self._progress = self._opened()
+        if self._late is not None:
             done, note = self._late
-            self._progress.update(self._task, completed=done, note=note)
+            self._progress.update(self._progress.task_ids[0], completed=done, note=note)
             self._late = None
 
-    def _open(self) -> None:
+    def _opened(self) -> Progress:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -67,17 +65,16 @@ class Bar:
             console.print(self.notice, style="dim", highlight=False)
         share = () if self.total is None else (TextColumn("{task.percentage:>3.0f}%"),)
         columns = (TextColumn("{task.description}"), BarColumn(), *share)
-        self._progress = Progress(*columns, TextColumn("{task.fields[note]}"), TimeElapsedColumn(), console=console)
-        self._task = self._progress.add_task(self.title, total=self.total, note="")
-        self._progress.start()
+        progress = Progress(*columns, TextColumn("{task.fields[note]}"), TimeElapsedColumn(), console=console)
+        progress.add_task(self.title, total=self.total, note="")
+        progress.start()
         Bar.shown = self
+        return progress
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._progress is not None:
             self._show()
             self._progress.stop()
