@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ModelError
-from almostsure.model.arrays import frozen
+from almostsure.model.arrays import Bools, frozen
 
-Bools = npt.NDArray[np.bool_]
 Labels = Mapping[str, npt.ArrayLike]
 
 TRAP = "forbidden"  # the label of the state to which a product leads what must never happen

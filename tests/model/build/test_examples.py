@@ -77,7 +77,6 @@ def test_every_example_is_a_model_and_has_a_line_about_it(name):
     assert mdp.state_names is not None
     assert mdp.is_terminal().any()
     assert 20 < len(examples[name].description) < 100
-    assert examples[name].name == name
 
 
 def test_the_papers_example():

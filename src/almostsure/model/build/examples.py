@@ -31,11 +31,10 @@ from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Bools
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Example:
     """One entry of the registry."""
 
-    name: str
     build: Callable[..., MDP]
 
     @property
@@ -221,8 +220,7 @@ def _grown(mask: Bools) -> Bools:
 
 examples: Mapping[str, Example] = MappingProxyType(
     {
-        name: Example(name=name, build=build)
+        build.__name__.replace("_", "-"): Example(build)
         for build in (paper, hazard_map, archipelago, corridor, quicksand)
-        for name in (build.__name__.replace("_", "-"),)
     }
 )

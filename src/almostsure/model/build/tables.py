@@ -26,6 +26,7 @@ from almostsure.model.build.validate import as_damage
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial
 from almostsure.model.naming import distinct
+from almostsure.model.space import Naming
 
 
 class _Row(NamedTuple):
@@ -82,7 +83,8 @@ def from_table(
     rows = list(_rows(entries, states, actions, damage))
     ends = [states.index(state) for state in listed]
     if damage is not None:
-        rows, more = _end_episodes(rows, len(states), _supported(start))
+        starts, _ = initial_distribution(start, len(states), None)
+        rows, more = _end_episodes(rows, len(states), set(starts.tolist()))
         ends += more
     return _assemble(
         rows,
@@ -129,14 +131,13 @@ def from_gymnasium(
     with _opened(env_or_id, make_kwargs) as env:
         table = table_of(env)
         hurts = damage_of(env, damage)
-        names = _names_of(env, len(table))
-        layout = _layout_of(env, len(table))
+        naming = _naming_of(env, len(table))
         start = _start_of(env) if initial is None else initial
-    where, weights = initial_distribution(start, len(table), names.get("state_names"))
+    where, weights = initial_distribution(start, len(table), naming.get("state_names"))
     rows = list(_rows(table, _Labels("state", table), _Labels("action", ()), hurts))
     rows, ends = _end_episodes(rows, len(table), set(where.tolist()))
     starts = dict(zip(where.tolist(), weights.tolist(), strict=True))
-    return _assemble(rows, len(table), ends, initial=starts, layout=layout, normalise=normalise, **names)
+    return _assemble(rows, len(table), ends, initial=starts, normalise=normalise, **naming)
 
 
 # ---------------------------------------------------------------------- reading a table
@@ -218,27 +219,16 @@ def _row(outcome: Any, state: Any, action: Any, states: _Labels, number: int, da
             f"the last entry of an outcome must be its damage; got {last} at {place}. For Gymnasium's (probability, "
             "next_state, reward, terminated) pass damage=, a function that returns the damage."
         )
-    return _Row(states.index(state), number, states.index(successor), probability, reward, _checked(hurt, place), ended)
-
-
-def _checked(damage: Any, place: str) -> int:
-    number = as_damage(damage)
-    if number is None:
-        raise ModelError(f"damages must be integers 0 … 255; got {damage!r} at {place}. Scale or round them first.")
-    return number
+    before, after, harm = states.index(state), states.index(successor), as_damage(hurt)
+    if harm is None:
+        raise ModelError(f"damages must be integers 0 … 255; got {hurt!r} at {place}. Scale or round them first.")
+    return _Row(before, number, after, probability, reward, harm, ended)
 
 
 def _translate(initial: Any, states: _Labels) -> Any:
     if isinstance(initial, Mapping):
         return {states.index(state): weight for state, weight in initial.items()}
     return states.index(initial) if isinstance(initial, Hashable) else initial
-
-
-def _supported(initial: Any) -> set[int]:
-    """The states in which an episode may start."""
-    if isinstance(initial, Mapping):
-        return {state for state, weight in initial.items() if weight}
-    return {int(initial)} if np.ndim(initial) == 0 else set(np.flatnonzero(initial).tolist())
 
 
 # ---------------------------------------------------------------------- ending episodes
@@ -342,24 +332,18 @@ ACTIONS = {
 }
 
 
-def _names_of(env: Any, num_states: int) -> dict[str, tuple[str, ...]]:
-    """Names of states and actions in the environments that Gymnasium brings along."""
+def _naming_of(env: Any, num_states: int) -> Naming:
+    """Names of states and actions, and the map if there is one, of the environments that Gymnasium brings along."""
     kind = type(env).__name__
+    if kind not in ACTIONS:
+        return {}
     if kind == "TaxiEnv":
         return {"action_names": ACTIONS[kind], "state_names": _taxi_names(env, num_states)}
-    layout = _layout_of(env, num_states)
-    if layout is None:
-        return {}
-    places = (divmod(cell, layout.columns) for cell in range(num_states))
-    return {"action_names": ACTIONS[kind], "state_names": tuple(f"r{row}c{column}" for row, column in places)}
-
-
-def _layout_of(env: Any, num_states: int) -> Layout | None:
-    """The map of the environments that have one and one state per cell."""
-    if type(env).__name__ not in ("FrozenLakeEnv", "CliffWalkingEnv"):
-        return None
     text = _map_of(env)
-    return Layout(rows=len(text), columns=len(text[0]), cell=np.arange(num_states, dtype=np.int32), text=text)
+    layout = Layout(rows=len(text), columns=len(text[0]), cell=np.arange(num_states, dtype=np.int32), text=text)
+    places = (divmod(cell, layout.columns) for cell in range(num_states))
+    names = tuple(f"r{row}c{column}" for row, column in places)
+    return {"action_names": ACTIONS[kind], "state_names": names, "layout": layout}
 
 
 def _map_of(env: Any) -> tuple[str, ...]:
