@@ -14,8 +14,6 @@ from almostsure.errors import (
     ModelError,
     UnknownName,
 )
-from almostsure.files import STORM
-from almostsure.model.storm import child
 from almostsure.model.storm.read import from_prism
 
 from .programs import (
@@ -206,10 +204,6 @@ def test_a_cost_counts_negatively(program: Path) -> None:
     assert both.reward.tolist() == (half.reward - plain.reward).tolist()
     with pytest.raises(UnknownName, match=r"unknown cost 'tool'. Did you mean 'toll'\?"):
         from_prism(program, damage="cliff", constants="N=2", cost="tool")
-
-
-def test_load_knows_the_files_that_are_from_prisms() -> None:
-    assert set(STORM) == {*child.PRISM, *child.JANI, *child.DRN}
 
 
 def test_jani(tmp_path: Path) -> None:

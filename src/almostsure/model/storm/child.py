@@ -17,10 +17,6 @@ import sys
 from fractions import Fraction
 from typing import Any
 
-PRISM = (".prism", ".pm", ".nm", ".sm")
-JANI = (".jani",)
-DRN = (".drn", ".drn.gz")
-
 LIFTED = "Transition rewards are not supported"  # how Storm's message begins
 SUMS = ("do not sum to one", "do not some to one")  # the second is Storm's spelling for synchronised commands
 NOT_BOOLEAN = "to be of boolean type"
@@ -31,14 +27,38 @@ BUILT_IN = ("init", "deadlock")
 OPERATORS = "CFGIPRSUX"  # letters that Storm reads as operators of its property language, whatever they name
 WORDS = {"true", "false", "min", "max", "mod", "pow", "floor", "ceil", "round", "log"}
 DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
+HINTS = {  # what to do about Storm's messages, by a part of them
+    "Parsing error": "A name that is not declared gives this message too: check the names there.",
+    "out-of-bounds": "Guard the command, or widen the variable's range.",
+    "to one": "Mend them: a command's probabilities must sum to 1.",
+    "single initial state": "Check that the init value of every variable lies in its range.",
+}
 
 
 class Problem(Exception):
-    """Something that the user must be told: the fields that the parent makes an exception of."""
+    """Something that the user must be told.
 
-    def __init__(self, kind: str, **fields: Any) -> None:
-        super().__init__(kind)
-        self.fields = {"kind": kind, **fields}
+    The parent makes an exception of its message, or of the fields where it is about a name.
+    """
+
+    def __init__(self, message: str = "", **fields: Any) -> None:
+        super().__init__(message)
+        self.fields = {"message": message, **fields}
+
+
+def _no_condition(text: str, why: str) -> Problem:
+    return Problem(f"{text!r} must be a condition such as 'x=3 & y>0'; {why.rstrip('.')}.")
+
+
+def _wrong_type(kind: str) -> Problem:
+    wanted = "a Markov decision process or a discrete-time Markov chain"
+    return Problem(f"the model must be {wanted}; it is of type {kind}.")
+
+
+def _from_storm(message: str) -> Problem:
+    """What Storm says, and what to do about it."""
+    hint = next((hint for part, hint in HINTS.items() if part in message), "")
+    return Problem(f"{message}{chr(10) if chr(10) in message else ' '}{hint}".rstrip())
 
 
 def main() -> None:
@@ -49,11 +69,12 @@ def main() -> None:
     except Problem as problem:
         answer = {"problem": problem.fields}
     except MemoryError:
-        answer = {"problem": {"kind": "memory"}}
+        answer = {"problem": {"memory": True}}
     except RuntimeError as error:  # Storm's exceptions
-        answer = {"problem": {"kind": "storm", "message": str(error).strip()}}
+        answer = {"problem": _from_storm(str(error).strip()).fields}
     except Exception as error:
-        answer = {"problem": {"kind": "reader", "message": f"{type(error).__name__}: {str(error).strip()}"}}
+        what = f"{type(error).__name__}: {str(error).strip()}".rstrip(".")
+        answer = {"problem": {"message": f"the model could not be taken over from Storm ({what})."}}
     with open(os.path.join(request["folder"], "answer.json"), "w", encoding="utf-8") as file:
         json.dump(answer, file)
     os._exit(0)  # taking down a large model piece by piece would take seconds
@@ -81,13 +102,12 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
     stormpy.developer.set_log_level(stormpy.developer.LogLevel.OFF)
     _limit(request["memory_limit"])
-    path = request["path"]
-    source = _Explicit(stormpy, request) if path.lower().endswith(DRN) else _Program(stormpy, request)
+    source = _Explicit(stormpy, request) if request["is_drn"] else _Program(stormpy, request)
     model, notes = source.build()
     labels = source.add_labels(model)
     kind = str(model.model_type).rpartition(".")[2]
     if kind not in ("MDP", "DTMC"):
-        raise Problem("type", type=kind)
+        raise _wrong_type(kind)
     options = stormpy.io.UmbExportOptions()
     options.compression = stormpy.io.CompressionMode.NO_COMPRESSION
     stormpy.io.export_to_umb(model, os.path.join(request["folder"], "model.umb"), options=options)
@@ -106,7 +126,7 @@ class _Source:
         """A condition on states, made of variables and labels."""
         given = self.stormpy.parse_properties(text, *context)
         if len(given) != 1 or "[" in text:
-            raise Problem("condition", role="", name=text, message="it must be one condition on states, without P or R")
+            raise _no_condition(text, "it must be one condition on states, without P or R")
         return given[0].get_raw_formula()
 
     def add_labels(self, model: Any) -> list[str]:
@@ -132,7 +152,7 @@ class _Explicit(_Source):
     def build(self) -> tuple[Any, dict[str, Any]]:
         stormpy = self.stormpy
         if self.request["constants"] or self.request["parameters"]:
-            raise Problem("model", message="a DRN file has no constants; leave out constants= and parameters=.")
+            raise Problem("a DRN file has no constants; leave out constants= and parameters=.")
         path = _unpacked(self.request["path"], self.request["folder"])
         header = _header(path)
         if "@nr_choices" not in header:
@@ -160,7 +180,7 @@ class _Explicit(_Source):
 def _check_labels(labels: list[str], names: dict[str, list[str]]) -> None:
     for label in labels:
         if label not in names["label"]:
-            raise Problem("name", what="label", name=label, names=names)
+            raise Problem(what="label", name=label, names=names)
 
 
 def _unpacked(path: str, folder: str) -> str:
@@ -171,7 +191,7 @@ def _unpacked(path: str, folder: str) -> str:
         with gzip.open(path, "rb") as packed, open(plain, "wb") as file:
             shutil.copyfileobj(packed, file, 1 << 20)
     except (OSError, EOFError) as error:
-        raise Problem("model", message=f"the compressed data are damaged ({error}).") from None
+        raise Problem(f"the compressed data are damaged ({error}).") from None
     return plain
 
 
@@ -211,17 +231,18 @@ class _Program(_Source):
 
     def __init__(self, stormpy: Any, request: dict[str, Any]) -> None:
         super().__init__(stormpy, request)
-        path = request["path"]
-        self.is_jani = path.lower().endswith(JANI)
+        path, self.is_jani = request["path"], request["is_jani"]
         if self.is_jani:
             program, properties = stormpy.io.parse_jani_model(path)
         else:
             program, properties = _parse_prism(stormpy, path), []
         constants = _constants(stormpy, program, request)
         self.program, properties = stormpy.io.instantiate_constants(program, constants, properties)
-        self.values = _values_in_jani(path, constants) if self.is_jani else _values_in_prism(self.program)
         self.properties = {entry.get_name(): entry.get_raw_formula() for entry in properties}
-        self.names = _names_in_jani(path) if self.is_jani else _names_in_prism(self.program)
+        if self.is_jani:
+            self.names, self.values = _told_in_jani(path, constants)
+        else:
+            self.names, self.values = _told_in_prism(self.program)
         for role, text in request["conditions"].items():
             self._understand(role, text)
 
@@ -238,7 +259,7 @@ class _Program(_Source):
             return
         plain = self._qualified(text)
         self._check_words(role, plain)
-        plain = self._without_operators(role, plain)
+        plain = self._without_operators(plain)
         try:
             self.formulas[text] = self.formula(plain, self.program)
         except RuntimeError as error:
@@ -247,7 +268,7 @@ class _Program(_Source):
                 message = "write = to compare and &, | to combine, with something on either side"
             elif NOT_BOOLEAN in message:
                 message = "it is a number, neither true nor false"
-            raise Problem("condition", role=role, name=text, message=message) from None
+            raise _no_condition(text, message) from None
 
     def _qualified(self, text: str) -> str:
         """Variables of a JANI automaton by the names that Storm gives them: ``A_x`` for ``x``, if no other is meant."""
@@ -260,13 +281,13 @@ class _Program(_Source):
 
         return re.sub(r'(?<!")\b[A-Za-z_]\w*\b(?!")', full, text)
 
-    def _without_operators(self, role: str, text: str) -> str:
+    def _without_operators(self, text: str) -> str:
         """Constants that are named like an operator of Storm's language, by their values."""
 
         def value(match: re.Match[str]) -> str:
             if match[0] not in self.values:
-                message = f"Storm takes {match[0]} for an operator. Rename it, or name a label that the model defines"
-                raise Problem("condition", role=role, name=text, message=message)
+                why = f"Storm takes {match[0]} for an operator. Rename it, or name a label that the model defines"
+                raise _no_condition(text, why)
             return f"({self.values[match[0]]})"
 
         return re.sub(rf'(?<!")\b[{OPERATORS}]\b(?!")', value, text)
@@ -275,11 +296,10 @@ class _Program(_Source):
         known = self._identifiers()
         for word in re.findall(r"[A-Za-z_]\w*", re.sub(r'"[^"]*"', "", text)):
             if word not in known and word not in WORDS and word in self.names["label"]:
-                message = f'inside a condition, labels stand in double quotes: "{word}"'
-                raise Problem("condition", role=role, name=text, message=message)
+                raise _no_condition(text, f'inside a condition, labels stand in double quotes: "{word}"')
             if word not in known and word not in WORDS:
                 names = self.names | self._by_kind() | {"property": list(self.properties)}
-                raise Problem("name", what=role if word == text else "variable", name=word, names=names)
+                raise Problem(what=role if word == text else "variable", name=word, names=names)
 
     def add_labels(self, model: Any) -> list[str]:
         """Without Storm's own names for parts of conditions."""
@@ -305,8 +325,7 @@ class _Program(_Source):
         formula = self.properties[name]
         inner = getattr(formula, "subformula", None)
         if inner is None or not inner.is_eventually_formula:
-            message = f"the property must ask to reach something (F …); it is {formula}"
-            raise Problem("condition", role="property", name=name, message=message)
+            raise _no_condition(name, f"the property must ask to reach something (F …); it is {formula}")
         return inner.subformula
 
     # ------------------------------------------------------------------ building
@@ -350,7 +369,7 @@ class _Program(_Source):
         if model.labeling.contains_label(OUTSIDE):
             exact = self.stormpy.Rational if number is float else number
             self.stormpy.build_model[exact](self.program, options=self._options(lift=lift))
-            raise Problem("storm", message="an assignment gives a variable an out-of-bounds value.")
+            raise _from_storm("an assignment gives a variable an out-of-bounds value.")
         return model
 
     def _parametric(self) -> tuple[Any, dict[str, Any]]:
@@ -378,7 +397,7 @@ def _at_a_point(stormpy: Any, model: Any) -> Any:
     from stormpy.pars import ModelInstantiator
 
     if model.collect_reward_parameters():
-        raise Problem("model", message="a reward structure has parameters; only probabilities may have some.")
+        raise Problem("a reward structure has parameters; only probabilities may have some.")
     parameters = sorted(model.collect_all_parameters(), key=lambda parameter: parameter.name)
     point = {
         parameter: stormpy.RationalFunctionCoefficient(f"{1009 + 2 * at}/4999")
@@ -398,38 +417,31 @@ def _with_variables(stormpy: Any, model: Any, named: Any) -> Any:
     return type(model)(parts)
 
 
-def _names_in_prism(program: Any) -> dict[str, list[str]]:
+def _told_in_prism(program: Any) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The names by kind, and the constants that have a value, each with that in the language of conditions."""
     actions = [program.get_action_name(index) for index in program.get_synchronizing_action_indices()]
-    return {
+    names = {
         "label": [label.name for label in program.labels],
         "reward": [rewards.name or "default" for rewards in program.reward_models],
         "action": actions,
     }
+    return names, {constant.name: str(constant.definition) for constant in program.constants if constant.defined}
 
 
-def _names_in_jani(path: str) -> dict[str, list[str]]:
+def _told_in_jani(path: str, given: dict[str, Any]) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The same of a JANI file, of which Storm does not tell it; constants that are computed are left out."""
     with open(path, encoding="utf-8-sig") as file:
         content = json.load(file)
     places = [content, *content.get("automata", ())]
     transient = [entry for place in places for entry in place.get("variables", ()) if entry.get("transient")]
-    return {
+    names = {
         "label": [entry["name"] for entry in transient if entry["type"] == "bool"],
         "reward": [entry["name"] for entry in transient if entry["type"] != "bool"],
         "action": [entry["name"] for entry in content.get("actions", ())],
     }
-
-
-def _values_in_prism(program: Any) -> dict[str, str]:
-    """The constants that have a value, each with that in the language of conditions."""
-    return {constant.name: str(constant.definition) for constant in program.constants if constant.defined}
-
-
-def _values_in_jani(path: str, given: dict[str, Any]) -> dict[str, str]:
-    """The same of a JANI file, of which Storm does not tell values; those that are computed are left out."""
-    with open(path, encoding="utf-8-sig") as file:
-        declared = {entry["name"]: entry.get("value") for entry in json.load(file).get("constants", ())}
-    values = {name: value for name, value in (declared | given).items() if value is not None}
-    return {name: str(value).lower() for name, value in values.items() if not isinstance(value, dict | str)}
+    values = {entry["name"]: entry.get("value") for entry in content.get("constants", ())} | given
+    plain = {name: value for name, value in values.items() if value is not None and not isinstance(value, dict | str)}
+    return names, {name: str(value).lower() for name, value in plain.items()}
 
 
 def _parse_prism(stormpy: Any, path: str) -> Any:
@@ -437,15 +449,13 @@ def _parse_prism(stormpy: Any, path: str) -> Any:
         return stormpy.io.parse_prism_program(path)
     except RuntimeError as error:
         if CONTINUOUS in str(error):  # Storm asks for an option of its own, which would not help
-            raise Problem("type", type="CTMC") from None
+            raise _wrong_type("CTMC") from None
         if str(error) != "std::exception":
             raise
     with open(path, encoding="utf-8", errors="replace") as file:
         unknown = ", ".join(repr(name) for name in _undeclared(file.read()))
     assigned = f": {unknown} is assigned to but not declared" if unknown else ""
-    raise Problem(
-        "model", message=f"Storm cannot read the model, and does not say why. Check the names in it{assigned}."
-    )
+    raise Problem(f"Storm cannot read the model, and does not say why. Check the names in it{assigned}.")
 
 
 def _undeclared(program: str) -> list[str]:
@@ -464,15 +474,14 @@ def _constants(stormpy: Any, program: Any, request: dict[str, Any]) -> dict[str,
     declared = {constant.name: constant for constant in program.constants}
     for name in [*given, *parameters]:
         if name not in declared:
-            raise Problem("constant", name=name, known=list(declared))
+            raise Problem(what="constant", name=name, known=list(declared))
         if declared[name].defined:
-            message = f"constant {name!r} has a value in the file, which cannot be changed. Leave it out."
-            raise Problem("model", message=message)
+            raise Problem(f"constant {name!r} has a value in the file, which cannot be changed. Leave it out.")
     missing = [name for name, entry in declared.items() if not (entry.defined or name in given or name in parameters)]
     if missing:
         example = ",".join(f"{name}=…" for name in missing)
         message = f"constants must have a value; {', '.join(missing)} has none. Pass constants='{example}'"
-        raise Problem("model", message=f"{message}, or name those that are to stay unknown with parameters=.")
+        raise Problem(f"{message}, or name those that are to stay unknown with parameters=.")
     return {
         name: _typed(stormpy, name, _value(stormpy, name, value), declared[name].type) for name, value in given.items()
     }
@@ -487,7 +496,7 @@ def _value(stormpy: Any, name: str, value: bool | int | float | str) -> Any:
     try:
         number = Fraction(value)
     except (ValueError, ZeroDivisionError):
-        raise Problem("model", message=f"constant {name!r} must be a number, true or false; got {value!r}") from None
+        raise Problem(f"constant {name!r} must be a number, true or false; got {value!r}") from None
     return int(number) if value.lstrip("+-").isdigit() else stormpy.Rational(str(number))
 
 
@@ -495,16 +504,16 @@ def _typed(stormpy: Any, name: str, value: Any, kind: Any) -> Any:
     """The value as the constant was declared: 1 is a double too, and 3.0 an integer."""
     if kind.is_boolean != isinstance(value, bool):
         wanted = "true or false" if kind.is_boolean else "a number"
-        raise Problem("model", message=f"constant {name!r} must be {wanted}; got {str(value).lower()}")
+        raise Problem(f"constant {name!r} must be {wanted}; got {str(value).lower()}")
     if kind.is_boolean:
         return value
     if isinstance(value, float) and not math.isfinite(value):
-        raise Problem("model", message=f"constant {name!r} must be finite; got {value}")
+        raise Problem(f"constant {name!r} must be finite; got {value}")
     number = Fraction(str(value))
     if not kind.is_integer:
         return stormpy.Rational(str(number)) if isinstance(value, int) else value
     if number.denominator != 1 or abs(number) >= 2**63:
-        raise Problem("model", message=f"constant {name!r} must be a whole number of less than 64 bits; got {value}")
+        raise Problem(f"constant {name!r} must be a whole number of less than 64 bits; got {value}")
     return int(number)
 
 

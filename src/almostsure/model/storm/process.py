@@ -23,12 +23,6 @@ from almostsure.model.umb.index import listed
 
 CHILD = Path(__file__).with_name("child.py")
 LEAST_MEMORY = 1 << 28  # bytes
-HINTS = {  # what to do about Storm's messages, by a part of them
-    "Parsing error": "A name that is not declared gives this message too: check the names there.",
-    "out-of-bounds": "Guard the command, or widen the variable's range.",
-    "to one": "Mend them: a command's probabilities must sum to 1.",
-    "single initial state": "Check that the init value of every variable lies in its range.",
-}
 
 
 class Limits(NamedTuple):
@@ -89,7 +83,7 @@ def _explain_end(code: int, shown: str, limit: Limits) -> NoReturn:
     if code == -signal.SIGFPE:
         raise ModelError(f"{shown}: Storm divided by zero while it read the model. Look for a division such as 1/0.")
     if code in (-signal.SIGKILL, -signal.SIGABRT):
-        _refuse({"kind": "memory"}, shown, limit)
+        raise _out_of_memory(shown, limit)
     what = signal.Signals(-code).name if code < 0 else f"status {code}"
     raise ModelError(
         f"{shown}: Storm crashed while it built the model ({what}). Try a smaller model, or another export."
@@ -98,28 +92,19 @@ def _explain_end(code: int, shown: str, limit: Limits) -> NoReturn:
 
 def _refuse(problem: dict[str, Any], shown: str, limit: Limits) -> NoReturn:
     """Raise the exception that the child's answer describes."""
-    kind, name, message = (problem.get(field, "") for field in ("kind", "name", "message"))
-    if kind == "memory":
-        allowed = "" if limit.memory is None else f" of {show(limit.memory)}"
-        raise NotEnoughMemory(
-            f"{shown}: Storm ran out of its memory{allowed}. Pass a larger memory_limit=, or smaller constants."
-        )
-    if kind == "constant":
-        raise UnknownName("constant", name, problem["known"], f"{shown} has: {', '.join(problem['known']) or 'none'}.")
-    if kind == "name":
-        names = problem["names"]
-        known = [other for found in names.values() for other in found]
-        raise UnknownName(problem["what"], name, known, listed(shown, names))
-    if kind == "condition":
-        raise ModelError(f"{shown}: {name!r} must be a condition such as 'x=3 & y>0'; {message.rstrip('.')}.")
-    if kind == "type":
-        raise ModelError(
-            f"{shown}: the model must be a Markov decision process or a discrete-time Markov chain; "
-            f"it is of type {problem['type']}."
-        )
-    if kind == "reader":
-        raise ModelError(f"{shown}: the model could not be taken over from Storm ({message.rstrip('.')}).")
-    if kind == "storm":
-        hint = next((hint for part, hint in HINTS.items() if part in message), "")
-        message = f"{message}{chr(10) if chr(10) in message else ' '}{hint}".rstrip()
-    raise ModelError(f"{shown}: {message}")
+    if "memory" in problem:
+        raise _out_of_memory(shown, limit)
+    if "known" in problem:
+        known = problem["known"]
+        raise UnknownName(problem["what"], problem["name"], known, f"{shown} has: {', '.join(known) or 'none'}.")
+    if "names" in problem:
+        known = [name for names in problem["names"].values() for name in names]
+        raise UnknownName(problem["what"], problem["name"], known, listed(shown, problem["names"]))
+    raise ModelError(f"{shown}: {problem['message']}")
+
+
+def _out_of_memory(shown: str, limit: Limits) -> NotEnoughMemory:
+    allowed = "" if limit.memory is None else f" of {show(limit.memory)}"
+    return NotEnoughMemory(
+        f"{shown}: Storm ran out of its memory{allowed}. Pass a larger memory_limit=, or smaller constants."
+    )

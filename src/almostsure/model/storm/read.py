@@ -43,7 +43,7 @@ import numpy as np
 
 from almostsure.arguments import as_python
 from almostsure.errors import FileError, ModelError
-from almostsure.files import STORM, give_back
+from almostsure.files import DRN, JANI, STORM, give_back
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Constant, split_constants
 from almostsure.model.storm.process import Limits, limits, run_storm
@@ -124,7 +124,8 @@ def _request(shown: str, folder: str, roles: Roles) -> dict[str, Any]:
     """What the child is asked for, but for the constants."""
     named = {"damage": condition(roles.damage), "goal": condition(roles.goal)}
     conditions = {role: text for role, text in named.items() if text is not None}
-    return {"path": shown, "folder": folder, "conditions": conditions, "exact": False}
+    language = {"is_drn": shown.lower().endswith(DRN), "is_jani": shown.lower().endswith(JANI)}
+    return {"path": shown, "folder": folder, "conditions": conditions, "exact": False, **language}
 
 
 def _refuse_means(umb: Umb, damage: str) -> None:
