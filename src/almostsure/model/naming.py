@@ -65,6 +65,11 @@ def unknown_name(what: str, name: str, names: Sequence[str]) -> UnknownName:
     return UnknownName(what, name, (), f"{what.capitalize()}s are named {some}{', …' if len(names) > 4 else '.'}")
 
 
+def named(names: Sequence[str] | None, index: int) -> str:
+    """What follows an index in a message: its name, if it has one."""
+    return f" {names[index]!r}" if names is not None and index < len(names) else ""
+
+
 def shown(name: str) -> str:
     """The name on one line: line breaks and whatever else could pass for our own text are written as escapes."""
     return name if name.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)

@@ -17,6 +17,7 @@ from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column
 from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Columns, Floats, Ints, action_dtype, index_dtype
+from almostsure.model.naming import named
 from almostsure.model.origin import Origin
 from almostsure.model.space import Naming
 
@@ -158,16 +159,12 @@ class _Place(NamedTuple):
         at = int(np.argmax(bad))
         s, a, t = (int(column[at]) for column in self[:3])
         shown = (
-            f"state {s}{_named(self.state_names, s)}, action {a}{_named(self.action_names, a)}, "
-            f"next state {t}{_named(self.state_names, t)}"
+            f"state {s}{named(self.state_names, s)}, action {a}{named(self.action_names, a)}, "
+            f"next state {t}{named(self.state_names, t)}"
         )
         where = f"entry {at} ({shown})" if self.numbered else shown
         more = and_more(int(np.count_nonzero(bad)) - 1, "entry" if self.numbered else "outcome")
         raise ModelError(f"{rule} at {where}{more}. {remedy}".rstrip(), state=s, action=a, outcome=at)
-
-
-def _named(names: Sequence[str] | None, index: int) -> str:
-    return f" {names[index]!r}" if names is not None and index < len(names) else ""
 
 
 def _indices(name: str, values: npt.ArrayLike) -> Ints:
@@ -308,7 +305,7 @@ def _check_enough(s: Ints, ends: Ints, count: int, names: Sequence[str] | None) 
 
 def _no_choice(state: int, more: int, names: Sequence[str] | None) -> ModelError:
     return ModelError(
-        f"every state must have a choice; state {state}{_named(names, state)} has none{and_more(more, 'state')}. "
+        f"every state must have a choice; state {state}{named(names, state)} has none{and_more(more, 'state')}. "
         "If nothing happens there any more, list it in terminal=.",
         state=state,
     )

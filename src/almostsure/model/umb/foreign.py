@@ -22,7 +22,7 @@ from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.build.transitions import build
 from almostsure.model.build.validate import MAX_DAMAGE, RESCALE
 from almostsure.model.mdp import MDP, Bools, Floats, Ints, action_dtype, index_dtype
-from almostsure.model.naming import distinct, ranks
+from almostsure.model.naming import distinct, named, ranks
 from almostsure.model.origin import FROM_ZERO, INTERVALS, PARAMETERS, Origin
 from almostsure.model.umb.index import KINDS, Umb
 from almostsure.model.umb.valuations import valuation_names
@@ -61,14 +61,14 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
     be believed, only which of them are positive, and why; intervals say so themselves.
     """
     variables = umb.variables()
-    file = _File(umb, valuation_names(variables))
+    state_names = valuation_names(variables)
     ends = _ends(umb, roles.goal)
     action, action_names = _distinct_actions(umb, ends)
     action = action.astype(action_dtype(int(action.max()) + 1))
-    columns = _columns(file, roles, action)
+    columns = _columns(umb, roles, action, state_names)
     if roles.goal is not None:
         columns = [column[~ends[columns[0]]] for column in columns]
-        _check_reached(file, roles.goal, ends, columns)
+        _check_reached(umb, roles.goal, ends, columns, state_names)
     probability, doubt = _probabilities(umb, columns, uncertain)
     terminal = np.union1d(_without_choices(umb), np.flatnonzero(ends))
     is_initial = umb.is_initial()
@@ -80,7 +80,7 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
             terminal=terminal,
             initial=is_initial / np.count_nonzero(is_initial),
             action_names=action_names,
-            state_names=file.state_names,
+            state_names=state_names,
             labels={name: umb.label(name) for name in kept if name != INITIAL},
             origin=Origin(
                 rewards=_rewards(umb, action, terminal),
@@ -93,25 +93,13 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
         umb.archive.fail(str(error).removesuffix(RESCALE).removesuffix("."), "Mend the model and export it again.")
 
 
-class _File(NamedTuple):
-    """A file and how messages name its states."""
-
-    umb: Umb
-    state_names: Sequence[str] | None
-
-    def state(self, state: int) -> str:
-        """A state as messages show it."""
-        return f"state {state}" if self.state_names is None else f"state {state} {self.state_names[state]!r}"
-
-
-def _columns(file: _File, roles: Roles, action: Ints) -> Sequence[npt.NDArray[Any]]:
-    """State, action, successor, branch, reward and damage of each branch."""
-    umb = file.umb
+def _columns(umb: Umb, roles: Roles, action: Ints, names: Sequence[str] | None) -> Sequence[npt.NDArray[Any]]:
+    """State, action, successor, branch, reward and damage of each branch; ``names`` are those of states."""
     source = umb.choice_states[umb.outcome_choices]
     goes_on = ~_added(umb, source)
     hurts = np.where(goes_on, _damage(umb, roles.damage, source), 0.0)
     gains = np.where(goes_on, _accumulated(umb, roles.reward, "reward") - _accumulated(umb, roles.cost, "cost"), 0.0)
-    damages = _whole(file, scaled(hurts, roles.scale), roles.scale)
+    damages = _whole(umb, scaled(hurts, roles.scale), roles.scale, names)
     target = umb.successor().astype(index_dtype(umb.sizes.states))
     branch = np.arange(umb.sizes.outcomes, dtype=index_dtype(umb.sizes.outcomes))
     return source, action[umb.outcome_choices], target, branch, gains, damages
@@ -199,12 +187,13 @@ def _ends(umb: Umb, goal: str | None) -> Bools:
     return umb.label(resolve(umb, goal.strip(), "goal", ("label",))[1])
 
 
-def _check_reached(file: _File, goal: str, ends: Bools, columns: Sequence[npt.NDArray[Any]]) -> None:
+def _check_reached(
+    umb: Umb, goal: str, ends: Bools, columns: Sequence[npt.NDArray[Any]], names: Sequence[str] | None
+) -> None:
     """Refuse a goal that cannot be reached from where runs start."""
     from scipy.sparse import csr_array  # slow to import
     from scipy.sparse.csgraph import breadth_first_order
 
-    umb = file.umb
     edges = columns[0], columns[2]
     if not ends.any():
         raise ModelError(f"goal {goal!r} must hold somewhere; no state of {umb.shown} satisfies it.")
@@ -213,8 +202,8 @@ def _check_reached(file: _File, goal: str, ends: Bools, columns: Sequence[npt.ND
         reached = breadth_first_order(graph, start, return_predecessors=False)
         if not ends[reached].any():
             raise ModelError(
-                f"goal {goal!r} must be reachable; it cannot be reached from {file.state(start)} of {umb.shown} on, "
-                "where runs start.",
+                f"goal {goal!r} must be reachable; it cannot be reached from state {start}{named(names, start)} of "
+                f"{umb.shown} on, where runs start.",
                 state=start,
             )
 
@@ -276,15 +265,15 @@ def _added(umb: Umb, source: Ints) -> Bools:
     return stays
 
 
-def _whole(file: _File, damages: Floats, scale: Scale | None) -> npt.NDArray[np.uint8]:
+def _whole(umb: Umb, damages: Floats, scale: Scale | None, names: Sequence[str] | None) -> npt.NDArray[np.uint8]:
     bad = ~((damages >= 0) & (damages <= MAX_DAMAGE) & (damages == np.floor(damages)))
     if bad.any():
         at = int(np.argmax(bad))
-        choice = int(file.umb.outcome_choices[at])
-        state = int(file.umb.choice_states[choice])
+        choice = int(umb.outcome_choices[at])
+        state = int(umb.choice_states[choice])
         raise ModelError(
-            f"damage must be an integer 0 … {MAX_DAMAGE}; got {damages[at]:g} at {file.state(state)}, choice {choice} "
-            f"of {file.umb.shown}{and_more(int(bad.sum()) - 1, 'outcome')}. {_remedy(damages, scale)}",
+            f"damage must be an integer 0 … {MAX_DAMAGE}; got {damages[at]:g} at state {state}{named(names, state)}, "
+            f"choice {choice} of {umb.shown}{and_more(int(bad.sum()) - 1, 'outcome')}. {_remedy(damages, scale)}",
             state=state,
             choice=choice,
             outcome=at,

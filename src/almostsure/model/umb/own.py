@@ -51,15 +51,14 @@ def parameters_of(umb: Umb) -> dict[str, Any] | None:
 
 def read_own(umb: Umb, parameters: dict[str, Any]) -> MDP:
     """A model as ``save`` wrote it, validated and compared with its fingerprint."""
-    _check_sizes(umb)
-    count = umb.index.system.choice_actions
-    named = "actions/choices/string-mapping.bin" in umb.archive
+    umb.archive.expect("actions/choices/values.bin", "<u4", umb.sizes.choices)  # others may leave it out
+    actions, action_names = umb.actions()
     try:
         mdp = MDP(
-            _arrays(umb),
+            _arrays(umb, actions),
             initial=_initial(umb),
             state_names=umb.archive.strings(NAMES, umb.sizes.states) if parameters.get("state-names") else None,
-            action_names=umb.archive.strings("actions/choices", count) if named else None,
+            action_names=action_names,
             layout=_layout(umb, parameters.get("layout")),
             end=parameters.get("end"),
             unknown=parameters.get("unknown"),
@@ -92,12 +91,6 @@ def _origin(umb: Umb, noted: Any) -> Origin:
     )
 
 
-def _check_sizes(umb: Umb) -> None:
-    umb.archive.expect("actions/choices/values.bin", "<u4", umb.sizes.choices)
-    for name in ("damage", "reward"):
-        umb.archive.expect(_values(name), "<f8", umb.sizes.outcomes)
-
-
 def _values(reward: str) -> str:
     return f"annotations/rewards/{reward}/branches/values.bin"
 
@@ -126,14 +119,14 @@ def _layout(umb: Umb, described: Any) -> Layout | None:
     return Layout(rows=rows, columns=columns, cell=cell.astype(np.int32), text=text)
 
 
-def _arrays(umb: Umb) -> Arrays:
+def _arrays(umb: Umb, actions: Ints) -> Arrays:
     """The arrays, in the narrow types of models built in memory."""
-    sizes, (ids, _) = umb.sizes, umb.actions()
+    sizes = umb.sizes
     return Arrays(
         choice_ptr=umb.choice_ptr().astype(index_dtype(sizes.choices + 1)),
         outcome_ptr=umb.outcome_ptr().astype(index_dtype(sizes.outcomes + 1)),
         successor=umb.successor().astype(index_dtype(sizes.states)),
-        choice_action=ids.astype(action_dtype(int(ids.max()) + 1)),
+        choice_action=actions.astype(action_dtype(int(actions.max()) + 1)),
         probability=_probability(umb).astype(np.float64, copy=False),
         reward=umb.archive.array(_values("reward"), "<f8", sizes.outcomes).astype(np.float64, copy=False),
         damage=_narrow_damage(umb.archive, sizes.outcomes),
