@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.model.build.validate import CHUNK
-
+CHUNK = 1 << 20  # items looked at together, so that a model of 10⁸ outcomes costs little memory
 FEW = 1 << 16  # states looked at together, so that nothing between two steps takes memory
 
 Ints = npt.NDArray[np.integer[Any]]

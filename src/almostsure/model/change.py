@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.model.build.transitions import build
-from almostsure.model.labels import TRAP
+from almostsure.model.labels import traps
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.umb.foreign import Scale, as_scale, scaled
 
@@ -33,9 +33,7 @@ def with_reward(mdp: MDP, reward: Given) -> MDP:
 def _rebuilt(mdp: MDP, *, damage: npt.NDArray[Any], reward: Floats, unit: Fraction) -> MDP:
     columns = mdp.columns()
     counts = ~mdp.is_terminal()[columns.state]  # nothing happens in terminal states
-    trap = mdp.labels.get(TRAP, np.zeros(mdp.num_states, np.bool_))[columns.state]
-    if mdp.unknown is not None:
-        trap = trap | (columns.state == mdp.unknown)
+    trap = traps(mdp.labels, mdp.num_states, mdp.unknown)[columns.state]
     hurts = np.where(trap, mdp.damage, np.where(counts, damage, 0))  # what is forbidden or unknown stays so
     return build(
         columns._replace(reward=np.where(counts, reward, 0.0), damage=hurts),

@@ -50,6 +50,14 @@ def _holds(name: str, states: npt.ArrayLike, num_states: int, find: Callable[[An
     return holds
 
 
+def traps(labels: Mapping[str, Bools], num_states: int, unknown: int | None) -> Bools:
+    """Which states hurt for ever, whatever counts as damage: what is forbidden, and the unknown, [num_states]."""
+    result = labels.get(TRAP, np.zeros(num_states, np.bool_)).copy()
+    if unknown is not None:
+        result[unknown] = True
+    return result
+
+
 def with_more_states(labels: Mapping[str, Bools], count: int) -> dict[str, Bools]:
     """The labels of a model that has ``count`` more states at its end, which carry none."""
     return {name: np.append(states, np.zeros(count, np.bool_)) for name, states in labels.items()}

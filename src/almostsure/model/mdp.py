@@ -24,20 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ModelError
-from almostsure.model.arrays import (
-    ARRAY_NAMES,
-    Arrays,
-    Bools,
-    Floats,
-    Ints,
-    Support,
-    action_dtype,
-    digest,
-    index_dtype,
-    owners,
-    terminal_states,
-)
-from almostsure.model.build.given import Initial
+from almostsure.model.arrays import ARRAY_NAMES, digest, owners, terminal_states
+from almostsure.model.arrays import Arrays as Arrays
+from almostsure.model.arrays import Bools as Bools
+from almostsure.model.arrays import Floats as Floats
+from almostsure.model.arrays import Ints as Ints
+from almostsure.model.arrays import Support as Support
+from almostsure.model.arrays import action_dtype as action_dtype
+from almostsure.model.arrays import index_dtype as index_dtype
+from almostsure.model.build.given import Initial as Initial
 from almostsure.model.build.validate import check_outcomes
 from almostsure.model.origin import Origin
 from almostsure.model.space import Naming, Space
@@ -45,22 +40,6 @@ from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes
-
-__all__ = [
-    "ARRAY_NAMES",
-    "MDP",
-    "Arrays",
-    "Bools",
-    "Columns",
-    "Floats",
-    "Initial",
-    "Ints",
-    "Outcome",
-    "Space",
-    "Support",
-    "action_dtype",
-    "index_dtype",
-]
 
 
 class Outcome(NamedTuple):

@@ -14,7 +14,7 @@ from almostsure.arguments import whole
 from almostsure.errors import ArgumentError, Blame, LimitReached, ModelError
 from almostsure.model.arrays import spans
 from almostsure.model.build.transitions import build
-from almostsure.model.labels import TRAP, with_more_states
+from almostsure.model.labels import TRAP, traps, with_more_states
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.monitors import ENDED, FORBIDDEN, MonitorLike, verdict_of
 from almostsure.model.source import Model, as_model
@@ -90,9 +90,7 @@ class _Product:
         self.ends = self.traps = False
         self.over, self.terminal = base.is_terminal(), list[int]()
         self.ptr = base.outcome_ptr[base.choice_ptr]  # where the outcomes of each state begin
-        self.trap = base.labels.get(TRAP, np.zeros(base.num_states, np.bool_)).copy()
-        if base.unknown is not None:
-            self.trap[base.unknown] = True
+        self.trap = traps(base.labels, base.num_states, base.unknown)
 
         self._memory(self.monitor.start)  # the first, and so number 0
         frontier: Ints = self.base.initial_states.astype(np.int64)

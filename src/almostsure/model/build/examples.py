@@ -31,7 +31,7 @@ from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Bools
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     """One entry of the registry."""
 
@@ -220,7 +220,7 @@ def _grown(mask: Bools) -> Bools:
 
 examples: Mapping[str, Example] = MappingProxyType(
     {
-        build.__name__.replace("_", "-"): Example(build)
+        build.__name__.replace("_", "-"): Example(build=build)
         for build in (paper, hazard_map, archipelago, corridor, quicksand)
     }
 )

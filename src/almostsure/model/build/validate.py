@@ -14,20 +14,17 @@ The rules, with their tolerance:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import and_more, whole
 from almostsure.errors import ArgumentError, ModelError
-
-if TYPE_CHECKING:
-    from almostsure.model.arrays import Arrays
+from almostsure.model.arrays import CHUNK, Arrays
 
 SUM_TOLERANCE = 1e-9
 MAX_DAMAGE = 255
-CHUNK = 1 << 20
 RESCALE = " Pass normalise=True to rescale."
 
 Describe = Callable[[int], str]
@@ -107,23 +104,16 @@ def _check_chunk(arrays: Arrays, first: int, last: int, num_states: int, describ
     successor = arrays.successor[begin:end]
     probability = arrays.probability[begin:end]
     reward = arrays.reward[begin:end]
-
-    def fail(bad: npt.NDArray[np.bool_], rule: str, values: npt.NDArray[Any]) -> None:
-        at = int(np.argmax(bad))
-        c = first + int(np.searchsorted(arrays.outcome_ptr[first : last + 1], begin + at, side="right")) - 1
-        more = int(np.count_nonzero(bad)) - 1
-        raise ModelError(
-            f"{rule}; got {values[at]} at {describe(c)}{and_more(more, 'outcome')}.", choice=c, outcome=begin + at
-        )
-
-    if successor.min() < 0 or successor.max() >= num_states:
-        bad = (successor < 0) | (successor >= num_states)
-        fail(bad, f"successors must lie in 0 … {num_states - 1}", successor)
-    if not (probability.min() > 0 and probability.max() <= 1 + SUM_TOLERANCE):  # also catches NaN
-        bad = ~((probability > 0) & (probability <= 1 + SUM_TOLERANCE))
-        fail(bad, "probabilities must lie in (0, 1]", probability)
-    if not np.isfinite(reward).all():
-        fail(~np.isfinite(reward), "rewards must be finite", reward)
+    for good, rule, values in (
+        ((successor >= 0) & (successor < num_states), f"successors must lie in 0 … {num_states - 1}", successor),
+        ((probability > 0) & (probability <= 1 + SUM_TOLERANCE), "probabilities must lie in (0, 1]", probability),
+        (np.isfinite(reward), "rewards must be finite", reward),
+    ):
+        if not good.all():  # NaN is not good either
+            at = int(np.argmin(good))
+            c = first + int(np.searchsorted(arrays.outcome_ptr[first : last + 1], begin + at, side="right")) - 1
+            more = and_more(int(np.count_nonzero(~good)) - 1, "outcome")
+            raise ModelError(f"{rule}; got {values[at]} at {describe(c)}{more}.", choice=c, outcome=begin + at)
     sums = np.add.reduceat(probability, arrays.outcome_ptr[first:last].astype(np.int64) - begin)
     wrong = np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE)
     if wrong.size:

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import AlmostSureError, CorruptFile, FileError, NotEnoughMemory
-from almostsure.model.build.validate import CHUNK
+from almostsure.model.arrays import CHUNK
 
 BLOCK = 512
 SMALL = 1 << 20  # bytes; a file below this is read at once

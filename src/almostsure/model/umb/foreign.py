@@ -126,7 +126,7 @@ def _probabilities(umb: Umb, columns: Sequence[npt.NDArray[Any]], uncertain: str
 
 def _rewards(umb: Umb, action: Ints, terminal: Ints) -> dict[str, Floats]:
     """The reward structures by choice, in the order that choices have in a model."""
-    names = [name for name in umb.names("reward") if name not in OURS and umb.holds_reward(name)]
+    names = [name for name in umb.names("reward") if name not in OURS and umb.reward_places(name)]
     if not names:
         return {}
     ends = np.zeros(umb.sizes.states, np.bool_)

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from almostsure.errors import FileError, UnknownName
-from almostsure.model.arrays import owners
-from almostsure.model.build.validate import CHUNK, SUM_TOLERANCE
+from almostsure.model.arrays import CHUNK, owners
+from almostsure.model.build.validate import SUM_TOLERANCE
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.model.umb.archive import Archive, Path
 from almostsure.model.umb.schema import Annotation, Index, Kind, System, read_index
@@ -141,40 +141,37 @@ class Umb:
 
     def label(self, name: str) -> Bools:
         """Which states carry a label."""
-        known = self._group("label")
-        key = self._key(known, name)
-        if key is None:
+        key, entry = self._find("label", name)
+        if entry is None:
             return self.is_initial()
-        if known[key].kind.name != "bool" or known[key].applies_to != ("states",):
+        if entry.kind.name != "bool" or entry.applies_to != ("states",):
             self.archive.fail(f"label {name!r} must hold one bit per state")
         return self.archive.bits(f"annotations/aps/{key}/states/values.bin", self.sizes.states)
 
     def reward(self, name: str, role: str = "reward") -> Floats:
         """A reward structure, added up for each branch; ``role`` is what it was named as."""
-        known = self._group("reward")
-        key = self._key(known, name)
-        if key is None:
+        key, entry = self._find("reward", name)
+        if entry is None:
             raise UnknownName(role, name, self.names("reward"), self.inventory())
-        if not known[key].applies_to:
+        if not entry.applies_to:
             self.archive.fail(
                 f"reward {name!r} must belong to states, choices or branches; it holds no values",
                 "A DRN file loses rewards of single outcomes: use a UMB file.",
             )
         total = np.zeros(self.sizes.outcomes)
-        for where in set(known[key].applies_to):
-            total += self._spread(f"annotations/rewards/{key}/{where}/values.bin", known[key].kind, where)
+        for where in set(entry.applies_to):
+            total += self._spread(f"annotations/rewards/{key}/{where}/values.bin", entry.kind, where)
         return total
 
-    def holds_reward(self, name: str) -> bool:
-        """Whether a reward structure has values; those of outcomes get lost in DRN files."""
-        known = self._group("reward")
-        return bool(known[self._key(known, name) or name].applies_to)
+    def reward_places(self, name: str) -> tuple[str, ...]:
+        """Where a reward structure has values; nowhere if they were those of outcomes and got lost in a DRN file."""
+        entry = self._find("reward", name)[1]
+        return () if entry is None else entry.applies_to
 
     def mean_reward(self, name: str) -> Floats:
         """A reward structure, added up for each choice; what depends on the branch counts by its mean."""
         total, first = self.reward(name), self.outcome_ptr()[:-1]
-        known = self._group("reward")
-        if "branches" not in known[self._key(known, name) or name].applies_to:
+        if "branches" not in self.reward_places(name):
             return total[first]
         return np.add.reduceat(total * self._likelihood(), first)
 
@@ -205,10 +202,11 @@ class Umb:
     def _group(self, kind: str) -> Mapping[str, Annotation]:
         return self.index.annotations.get("aps" if kind == "label" else "rewards", {})
 
-    @staticmethod
-    def _key(known: Mapping[str, Annotation], name: str) -> str | None:
-        by_alias = next((key for key, entry in known.items() if entry.alias == name), None)
-        return by_alias if by_alias is not None else name if name in known else None
+    def _find(self, kind: str, name: str) -> tuple[str, Annotation | None]:
+        """The key of a label or reward, by its alias or else as it is, and what is known of it, if anything."""
+        known = self._group(kind)
+        key = next((key for key, entry in known.items() if entry.alias == name), name)
+        return key, known.get(key)
 
     def _numbers(self, member: str, kind: Kind, count: int) -> Floats:
         if kind == ("double", 64):

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
-from almostsure.model.build.validate import CHUNK, MAX_DAMAGE
+from almostsure.model.arrays import CHUNK
+from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.origin import Origin
