@@ -122,9 +122,7 @@ def frozen(array: Array) -> Array:
 
 def offsets(owners: Ints, count: int) -> Ints:
     """Where the items of each of ``count`` owners begin, once they are in the order of their owners, [count + 1]."""
-    ptr = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(owners, minlength=count), out=ptr[1:])
-    return ptr
+    return np.append(0, np.cumsum(np.bincount(owners, minlength=count), dtype=np.int64))
 
 
 def owners(ptr: Ints) -> Ints:

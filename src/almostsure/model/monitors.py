@@ -110,8 +110,7 @@ class Monitor:
 
     def read(self, memory: Any, letter: Any) -> Any:
         """Call the function."""
-        state, action, next_state, damage, labels = letter
-        return self.step(memory, state, action, next_state, damage, labels)
+        return self.step(memory, *letter)
 
 
 def label_sets(mdp: MDP) -> list[frozenset[str]]:

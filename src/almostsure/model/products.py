@@ -190,15 +190,13 @@ class _Product:
         labels = with_more_states({name: holds[state] for name, holds in base.labels.items()}, len(extra))
         if self.traps:
             labels.setdefault(TRAP, np.zeros(len(names) + len(extra), np.bool_))[-1] = True
-        starts = self.index[self._memory(self.monitor.start) * base.num_states + int(base.initial_states[0])]
-        shares = zip(range(starts, starts + base.initial_states.size), base.initial_probabilities.tolist(), strict=True)
         whole_names = [*names, *extra]
         parts = Parts(base, self.monitor, np.append(state, np.full(len(extra), -1)), memories + [None] * len(extra))
         return build(
             columns,
             num_states=len(whole_names),
             terminal=[*(self.index[key] for key in self.terminal), *([end] if self.ends else ())],
-            initial=dict(shares),
+            initial=dict(enumerate(base.initial_probabilities.tolist())),  # the first frontier
             state_names=whole_names if len(set(whole_names)) == len(whole_names) else None,
             action_names=base.action_names,
             labels=labels,

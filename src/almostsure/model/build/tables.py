@@ -83,8 +83,7 @@ def from_table(
     rows = list(_rows(entries, states, actions, damage))
     ends = [states.index(state) for state in listed]
     if damage is not None:
-        starts, _ = initial_distribution(start, len(states), None)
-        rows, more = _end_episodes(rows, len(states), set(starts.tolist()))
+        rows, more = _end_episodes(rows, len(states), _supported(start))
         ends += more
     return _assemble(
         rows,
@@ -229,6 +228,13 @@ def _translate(initial: Any, states: _Labels) -> Any:
     if isinstance(initial, Mapping):
         return {states.index(state): weight for state, weight in initial.items()}
     return states.index(initial) if isinstance(initial, Hashable) else initial
+
+
+def _supported(initial: Any) -> set[int]:
+    """The states in which an episode may start."""
+    if isinstance(initial, Mapping):
+        return {state for state, weight in initial.items() if weight}
+    return {int(initial)} if np.ndim(initial) == 0 else set(np.flatnonzero(initial).tolist())
 
 
 # ---------------------------------------------------------------------- ending episodes

@@ -482,26 +482,20 @@ def _constants(stormpy: Any, program: Any, request: dict[str, Any]) -> dict[str,
         example = ",".join(f"{name}=…" for name in missing)
         message = f"constants must have a value; {', '.join(missing)} has none. Pass constants='{example}'"
         raise Problem(f"{message}, or name those that are to stay unknown with parameters=.")
-    return {
-        name: _typed(stormpy, name, _value(stormpy, name, value), declared[name].type) for name, value in given.items()
-    }
+    return {name: _value(stormpy, name, value, declared[name].type) for name, value in given.items()}
 
 
-def _value(stormpy: Any, name: str, value: bool | int | float | str) -> Any:
-    """A number that stormpy takes, from a number or from text such as ``3``, ``0.5``, ``1/3`` or ``true``."""
-    if isinstance(value, bool | int | float):
-        return value
-    if value in ("true", "false"):
-        return value == "true"
+def _value(stormpy: Any, name: str, given: bool | int | float | str, kind: Any) -> Any:
+    """What stormpy takes as a constant of a kind, from a number or from text such as ``3``, ``1/3`` or ``true``.
+
+    As it was declared: 1 is a double too, and 3.0 an integer.
+    """
+    if given in ("true", "false"):
+        given = given == "true"
     try:
-        number = Fraction(value)
+        value = Fraction(given) if isinstance(given, str) else given
     except (ValueError, ZeroDivisionError):
-        raise Problem(f"constant {name!r} must be a number, true or false; got {value!r}") from None
-    return int(number) if value.lstrip("+-").isdigit() else stormpy.Rational(str(number))
-
-
-def _typed(stormpy: Any, name: str, value: Any, kind: Any) -> Any:
-    """The value as the constant was declared: 1 is a double too, and 3.0 an integer."""
+        raise Problem(f"constant {name!r} must be a number, true or false; got {given!r}") from None
     if kind.is_boolean != isinstance(value, bool):
         wanted = "true or false" if kind.is_boolean else "a number"
         raise Problem(f"constant {name!r} must be {wanted}; got {str(value).lower()}")
@@ -511,7 +505,7 @@ def _typed(stormpy: Any, name: str, value: Any, kind: Any) -> Any:
         raise Problem(f"constant {name!r} must be finite; got {value}")
     number = Fraction(str(value))
     if not kind.is_integer:
-        return stormpy.Rational(str(number)) if isinstance(value, int) else value
+        return value if isinstance(value, float) else stormpy.Rational(str(number))
     if number.denominator != 1 or abs(number) >= 2**63:
         raise Problem(f"constant {name!r} must be a whole number of less than 64 bits; got {value}")
     return int(number)

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import AlmostSureError, CorruptFile, FileError, NotEnoughMemory
-from almostsure.model.arrays import CHUNK
+from almostsure.model.arrays import CHUNK, ptr_of
 
 BLOCK = 512
 SMALL = 1 << 20  # bytes; a file below this is read at once
@@ -254,17 +254,13 @@ class Writer:
 
     def bits(self, name: str, values: npt.NDArray[np.bool_]) -> None:
         """Add a member that holds one bit per value, padded to 64-bit words."""
-        packed = np.zeros((values.size + 63) // 64 * 8, np.uint8)
-        found = np.packbits(values, bitorder="little")
-        packed[: found.size] = found
-        self.array(name, packed, "u1")
+        packed = np.packbits(values, bitorder="little")
+        self.array(name, np.pad(packed, (0, -packed.size % 8)), "u1")
 
     def strings(self, folder: str, values: tuple[str, ...]) -> None:
         """Add strings as ``strings.bin`` and their offsets as ``string-mapping.bin``."""
         encoded = [value.encode() for value in values]
-        offsets = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum([len(value) for value in encoded], out=offsets[1:])
-        self.array(f"{folder}/string-mapping.bin", offsets, "<u8")
+        self.array(f"{folder}/string-mapping.bin", ptr_of([len(value) for value in encoded]), "<u8")
         self.text(f"{folder}/strings.bin", b"".join(encoded))
 
     def finish(self) -> None:

@@ -134,15 +134,9 @@ def _rewards(umb: Umb, action: Ints, terminal: Ints) -> dict[str, Floats]:
     kept = ~ends[umb.choice_states]
     width = int(action.max()) + 1
     keys = umb.choice_states[kept].astype(np.int64) * width + action[kept]
-    order = np.argsort(np.concatenate([keys, np.flatnonzero(ends) * width]), kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(order.size)
-    found = {}
-    for name in names:
-        values = np.zeros(place.size)
-        values[place[: keys.size]] = umb.mean_reward(name)[kept]
-        found[name] = values
-    return found
+    order = np.argsort(np.concatenate([keys, terminal * width]), kind="stable")
+    at_ends = np.zeros(terminal.size)
+    return {name: np.append(umb.mean_reward(name)[kept], at_ends)[order] for name in names}
 
 
 # ---------------------------------------------------------------------- names
