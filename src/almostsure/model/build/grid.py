@@ -224,12 +224,10 @@ def _legend(given: Mapping[str, Cell | int | str], goal_reward: float) -> dict[s
 def _lines(text: str) -> tuple[list[str], int]:
     """The rows of a map, and the line of the text on which the first one stands."""
     lines = [line.rstrip() for line in textwrap.dedent(text).splitlines()]
-    while lines and not lines[-1]:
-        lines.pop()
-    rows = lines[next((i for i, line in enumerate(lines) if line), len(lines)) :]
-    if not rows:
+    filled = [number for number, line in enumerate(lines) if line]
+    if not filled:
         raise ModelError("a map must have at least one row; got an empty text")
-    first_line = len(lines) - len(rows) + 1
+    rows, first_line = lines[filled[0] : filled[-1] + 1], filled[0] + 1
     for number, row in enumerate(rows):
         if len(row) != len(rows[0]):
             raise ModelError(
