@@ -13,7 +13,7 @@ from almostsure.arguments import and_more
 from almostsure.errors import ModelError
 from almostsure.model.arrays import offsets
 from almostsure.model.build.given import Initial, initial_distribution
-from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, column
+from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, are_damages, column
 from almostsure.model.labels import Labels
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Columns, Floats, Ints, action_dtype, index_dtype
@@ -191,9 +191,7 @@ def _indices(name: str, values: npt.ArrayLike) -> Ints:
 def _damages(array: npt.NDArray[Any], place: _Place) -> npt.NDArray[np.uint8]:
     if array.dtype == np.uint8:
         return array
-    bad = ~((array >= 0) & (array <= MAX_DAMAGE))
-    if array.dtype.kind == "f":
-        bad |= array != np.floor(array)
+    bad = ~are_damages(array)
     if bad.any():
         first = array[np.argmax(bad)]
         remedy = "Scale or round them first; with_damage takes scale=, the unit that they are counted in."

@@ -138,6 +138,12 @@ def check_initial(states: npt.NDArray[Any], probabilities: npt.NDArray[Any], num
         raise ModelError(f"initial probabilities must be positive and sum to 1; got sum {probabilities.sum():.12g}")
 
 
+def are_damages(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which numbers are damages: integers 0 … 255."""
+    whole_ones: npt.NDArray[np.bool_] = values == np.floor(values)
+    return (values >= 0) & (values <= MAX_DAMAGE) & whole_ones
+
+
 def as_damage(said: object) -> int | None:
     """A damage as an integer 0 … 255, where True is 1; None for anything else."""
     try:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from almostsure.arguments import and_more
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.build.transitions import build
-from almostsure.model.build.validate import MAX_DAMAGE, RESCALE
+from almostsure.model.build.validate import MAX_DAMAGE, RESCALE, are_damages
 from almostsure.model.mdp import MDP, Bools, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.naming import distinct, named, ranks
 from almostsure.model.origin import FROM_ZERO, INTERVALS, PARAMETERS, Origin
@@ -260,7 +260,7 @@ def _added(umb: Umb, source: Ints) -> Bools:
 
 
 def _whole(umb: Umb, damages: Floats, scale: Scale | None, names: Sequence[str] | None) -> npt.NDArray[np.uint8]:
-    bad = ~((damages >= 0) & (damages <= MAX_DAMAGE) & (damages == np.floor(damages)))
+    bad = ~are_damages(damages)
     if bad.any():
         at = int(np.argmax(bad))
         choice = int(umb.outcome_choices[at])

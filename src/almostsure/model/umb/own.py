@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from almostsure.errors import FileError, ModelError
 from almostsure.model.arrays import CHUNK
-from almostsure.model.build.validate import MAX_DAMAGE
+from almostsure.model.build.validate import MAX_DAMAGE, are_damages
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.origin import Origin
@@ -146,7 +146,7 @@ def _narrow_damage(archive: Archive, count: int) -> npt.NDArray[np.uint8]:
     narrow = np.empty(count, np.uint8)
     for begin in range(0, count, CHUNK):
         part = wide[begin : begin + CHUNK]
-        bad = ~((part >= 0) & (part <= MAX_DAMAGE) & (part == np.floor(part)))
+        bad = ~are_damages(part)
         if bad.any():
             at = int(np.argmax(bad))
             archive.fail(
