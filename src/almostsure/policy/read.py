@@ -146,6 +146,13 @@ def silent(mdp: MDP, state: int, remaining: int | None, remedy: str = "") -> NoS
     )
 
 
+def overspends(mdp: MDP, state: int) -> NoSafeAction:
+    """The error of a policy that overspends on the way to a state, and says nothing about that."""
+    return NoSafeAction(
+        f"the policy overspends at {mdp.describe_state(state)}, and does not say what it does then", state=state
+    )
+
+
 def other_budget(own: int | None, played: int | None) -> str:
     """What to do about a policy that is played with another budget than its own, as the end of a message."""
     if own is None or played is None or own == played:

@@ -84,22 +84,33 @@ def rule_of(policy: Policy, start: int | None = None) -> Rule:
         if rest is not None:
             goes_on &= rest.probability[layer, states] < 1
         at = np.flatnonzero(goes_on)
-        if policy.choice is not None:
-            choice, owner = policy.choice[layer, states[at]].astype(np.int64), at
-            silent = choice < 0
-        else:
-            assert policy.probability is not None
-            choice, place = spans(mdp.choice_ptr, states[at])
-            played = policy.probability[layer, choice] > 0
-            choice, owner = choice[played], at[place[played]]
-            silent = np.bincount(place[played], minlength=at.size) == 0
+        choice, owner, _, silent = played(policy, layer, states[at])
         if silent.any():
             left = None if policy.budget is None else remaining
             remedy = read.other_budget(policy.budget, start)
             raise read.silent(mdp, int(states[at[np.argmax(silent)]]), left, remedy)
-        return Played(choice, owner)
+        return Played(choice, at[owner])
 
     return rule
+
+
+def played(policy: Policy, layer: int | Ints, states: Ints) -> tuple[Ints, Ints, Floats, Bools]:
+    """What a policy plays at some states, all in one layer or each in its own.
+
+    Returns the choices, the position of each one's state, how much it is played, as stored; and for each state whether
+    the policy says nothing there.
+    """
+    choice: Ints
+    owner: Ints
+    if policy.choice is not None:
+        choice, owner = policy.choice[layer, states].astype(np.int64), np.arange(states.size)
+        return choice, owner, np.ones(states.size), choice < 0
+    assert policy.probability is not None
+    choice, owner = spans(policy.mdp.choice_ptr, states)
+    share = policy.probability[np.broadcast_to(layer, states.shape)[owner], choice]
+    some = share > 0
+    choice, owner = choice[some], owner[some]
+    return choice, owner, share[some], np.bincount(owner, minlength=states.size) == 0
 
 
 def _moves(mdp: MDP, policy: Policy, remaining: int, steps: Sequence[Step], is_terminal: Bools) -> Moves:

@@ -29,10 +29,11 @@ import numpy as np
 
 from almostsure.arguments import check_budget, check_discount, names_right_word
 from almostsure.errors import ArgumentError
-from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
 from almostsure.policy.evaluation.chain import layers_of, normalised
-from almostsure.policy.evaluation.layer import Flow, Layer, Number, Values, mean_of
+from almostsure.policy.evaluation.layer import Layer, Number, mean_of
+from almostsure.policy.evaluation.linear import Values
 from almostsure.policy.evaluation.within import evaluate_within
 from almostsure.policy.explore import OVERSPENT
 from almostsure.policy.policy import Policy, played_with
@@ -235,54 +236,40 @@ class _Evaluator:
     # ------------------------------------------------------------------ masses, from above
 
     def _masses(self, initial: Floats) -> tuple[Floats, float]:
-        """The probability of each damage, and of more than these."""
-        if self.policy.budget is None:
-            return self._levels([(0, self.layers[OVERSPENT].moves.states, initial)], [])
-        assert self.start is not None
-        ended = np.zeros(self.start + 1)
-        arriving = {k: np.zeros(x.moves.states.size) for k, x in self.layers.items() if k != OVERSPENT}
-        arriving[self.start] += initial
-        spilled: list[tuple[int, Ints, Floats]] = []
-        for remaining in sorted(arriving, reverse=True):
-            layer = self.layers[remaining]
-            flow = self._account(layer, arriving[remaining])
-            ended[self.start - remaining] = flow.ended
-            for damage, reached, mass in flow.left:
-                if damage <= remaining:
-                    target = self.layers[remaining - damage].moves
-                    np.add.at(arriving[remaining - damage], target.position(reached), mass)
-                else:
-                    spilled.append((self.start - remaining + damage, reached, mass))
-        if OVERSPENT not in self.layers:
-            return ended, float(sum(mass.sum() for _, _, mass in spilled))
-        return self._levels(spilled, ended.tolist())
+        """The probability of each damage, and of more than these.
 
-    def _account(self, layer: Layer, mass: Floats) -> Flow:
-        """What becomes of the mass that enters a layer; what is lost of it is noted."""
-        flow = layer.flow(mass)
-        self.lost += flow.lost
-        return flow
-
-    def _levels(self, entering: list[tuple[int, Ints, Floats]], ended: list[float]) -> tuple[Floats, float]:
-        """The distribution of damage of the stationary part, level by level."""
-        tail = self.layers[OVERSPENT]
-        moves, size = tail.moves, tail.moves.states.size
-        layer = Layer(self.mdp, moves, moves.damage == 0, 1.0)
-        finite = 1 - np.clip(tail.values.value.high[:, HURTS], 0.0, 1.0)
-        waiting: dict[int, Floats] = {}
-        for level, reached, mass in entering:
-            np.add.at(waiting.setdefault(level, np.zeros(size)), moves.position(reached), mass)
-        limit = max(min(LEVELS, WORK // size), len(ended), (self.start or 0) + 1)
-        while waiting and min(waiting) < limit:
-            if sum(float(x @ finite) for x in waiting.values()) < NEGLIGIBLE and len(ended) > (self.start or 0):
-                break
+        Up to the budget, each damage has a layer of its own.  Beyond it, and from 0 on for a stationary policy, the
+        stationary part is gone through again for each damage, as long as that is worth it.
+        """
+        enough = (self.start or 0) + 1  # damages that are listed however small their probabilities
+        layers = {enough - 1 - left: layer for left, layer in self.layers.items() if left != OVERSPENT}
+        tail, stationary = None, self.layers.get(OVERSPENT)
+        if stationary is not None:
+            tail = Layer(self.mdp, stationary.moves, stationary.moves.damage == 0, 1.0)
+            finite = 1 - np.clip(stationary.values.value.high[:, HURTS], 0.0, 1.0)
+            limit = max(min(LEVELS, WORK // finite.size), enough)
+        ended = [0.0] * (enough if layers else 0)
+        waiting, beyond = {0: initial}, 0.0
+        while waiting:
             level = min(waiting)
+            if level not in layers:
+                rest = sum(float(mass @ finite) for mass in waiting.values())
+                if level >= limit or (rest < NEGLIGIBLE and len(ended) >= enough):
+                    break
+            layer = layers.get(level, tail)
+            assert layer is not None  # nothing waits where there is none
+            flow = layer.flow(waiting.pop(level))
+            self.lost += flow.lost
             ended += [0.0] * (level + 1 - len(ended))
-            flow = self._account(layer, waiting.pop(level))
             ended[level] = flow.ended
             for damage, reached, mass in flow.left:
-                np.add.at(waiting.setdefault(level + damage, np.zeros(size)), moves.position(reached), mass)
-        return np.array(ended), float(sum(x.sum() for x in waiting.values()))
+                target = layers.get(level + damage, tail)
+                if target is None:
+                    beyond += float(mass.sum())
+                else:
+                    arriving = waiting.setdefault(level + damage, np.zeros(target.moves.states.size))
+                    np.add.at(arriving, target.moves.position(reached), mass)
+        return np.array(ended), beyond + float(sum(mass.sum() for mass in waiting.values()))
 
 
 def _outwards(value: float, error: float) -> float:

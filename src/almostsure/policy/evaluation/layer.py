@@ -4,36 +4,16 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy.evaluation.chain import Block, Moves, add_up, block
-from almostsure.policy.evaluation.linear import EPS, Leaking, together
+from almostsure.policy.evaluation.linear import EPS, Leaking, Values, together
 from almostsure.policy.evaluation.wide import LOST, TINY, Groups, Wide, add, multiply, put, wide
 
 EXACT = 40  # states of a class whose drift is computed in fractions, where nothing else decides it
-
-
-class Values(NamedTuple):
-    """What is collected from states on, or from moves on, and how much each number may be wrong by."""
-
-    value: Wide  # [n, columns]
-    error: Floats  # [n, columns]
-
-    def at(self, places: Any) -> Values:
-        """Those of some states."""
-        return Values(self.value[places], self.error[places])
-
-    @classmethod
-    def zeros(cls, size: int, columns: int) -> Values:
-        """Nothing is collected anywhere."""
-        return cls(Wide(np.zeros((size, columns)), np.zeros((size, columns))), np.zeros((size, columns)))
-
-    def put(self, at: Any, given: Values) -> None:
-        """Write those of some states."""
-        self.value.high[at], self.value.low[at], self.error[at] = *given.value, given.error
 
 
 class Number(NamedTuple):
@@ -100,8 +80,8 @@ class Layer:
             size = (onward.size + np.abs(gain)) * (groups.rounds + 16) * TINY
             shares = 1.01 * weight.high * (size + error)
             slack[:, some] = np.stack([add_up(row, share, count) for share in shares.T], axis=1)
-        found, result = solved.system.solve(right, slack), Values.zeros(moves.states.size, columns)
-        result.put(np.flatnonzero(t), Values(*found))
+        result = Values.zeros(moves.states.size, columns)
+        result.put(np.flatnonzero(t), solved.system.solve(right, slack))
         result.value.high[~t] = known[~t]
         return result
 

@@ -59,11 +59,24 @@ TOGETHER = 1 << 20  # numbers that are worked on together
 CLOSE = 1e-14  # a share of the masses whose loss is not worth more work
 
 
-class Solved(NamedTuple):
-    """Numbers, and how much each may be wrong by."""
+class Values(NamedTuple):
+    """Numbers, such as what is collected from states on, and how much each may be wrong by."""
 
     value: Wide  # [n, columns]
     error: Floats  # [n, columns]
+
+    def at(self, places: Any) -> Values:
+        """Those of some states."""
+        return Values(self.value[places], self.error[places])
+
+    @classmethod
+    def zeros(cls, size: int, columns: int) -> Values:
+        """Nothing is collected anywhere."""
+        return cls(Wide(np.zeros((size, columns)), np.zeros((size, columns))), np.zeros((size, columns)))
+
+    def put(self, at: Any, given: Values) -> None:
+        """Write those of some states."""
+        self.value.high[at], self.value.low[at], self.error[at] = *given.value, given.error
 
 
 def together(size: int, columns: int) -> list[slice]:
@@ -98,18 +111,16 @@ class Leaking:
         self.size = leak.high.size
         self._system = row[beside], column[beside], weight[beside], leak
 
-    def solve(self, right: Wide, slack: Floats) -> Solved:
+    def solve(self, right: Wide, slack: Floats) -> Values:
         """Solve for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
         something = right.high.any(axis=0) | slack.any(axis=0)
-        result = Solved(Wide(np.zeros_like(right.high), np.zeros_like(right.high)), np.zeros_like(slack))
+        result = Values.zeros(*slack.shape)
         if something.any():
             some = slice(None), something
-            value, error = self._solve(right[some], slack[some])
-            put(result.value, some, value)
-            result.error[some] = error
+            result.put(some, self._solve(right[some], slack[some]))
         return result
 
-    def _solve(self, right: Wide, slack: Floats) -> Solved:
+    def _solve(self, right: Wide, slack: Floats) -> Values:
         if self.size <= ELIMINATED:
             return self._elimination.solve(right, slack)
         found = self._refinement.solve(right, slack)
@@ -156,7 +167,7 @@ class Eliminated:
             self._inverse = multiply(matrix[:, :size], factors[:, None])
         self._rows = Groups(np.repeat(np.arange(size), size), size)
 
-    def solve(self, right: Wide, slack: Floats) -> Solved:
+    def solve(self, right: Wide, slack: Floats) -> Values:
         """Solve x = b + A x for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
         inverse, columns = self._inverse, right.high.shape[1]
         with np.errstate(all="ignore"):
@@ -164,7 +175,7 @@ class Eliminated:
             x = self._rows.add_up(Wide(*(part.reshape(-1, columns) for part in items)))
             share = self.share_lost + (self._rows.rounds + 16) * TINY
             error = 1.01 * (share * (inverse.high @ right.size) + inverse.high @ (slack + LOST))
-        return Solved(x, np.where(np.isfinite(error), error, np.inf))
+        return Values(x, np.where(np.isfinite(error), error, np.inf))
 
     def visits(self, mass: Floats) -> Visits:
         """Solve n = m + Aᵀ n: all that is added up is positive."""
@@ -200,16 +211,16 @@ class Refining:
         except RuntimeError:  # singular, to its eyes
             return None
 
-    def solve(self, right: Wide, slack: Floats) -> Solved:
+    def solve(self, right: Wide, slack: Floats) -> Values:
         """Solve x = b + A x for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
-        values, errors = Wide(np.zeros_like(right.high), np.zeros_like(right.high)), np.full(slack.shape, np.inf)
-        if self._factor is not None:
-            for columns in together(self._row.size, right.high.shape[1]):
-                some = slice(None), columns
-                x, residual, rounding = self._refined(self._factor, right[some])
-                put(values, some, x)
-                errors[some] = self._proved(self._factor, np.abs(residual) + rounding + slack[some])
-        return Solved(values, errors)
+        if self._factor is None:
+            return Values(wide(np.zeros_like(right.high)), np.full(slack.shape, np.inf))
+        result = Values.zeros(*slack.shape)
+        for columns in together(self._row.size, right.high.shape[1]):
+            some = slice(None), columns
+            x, residual, rounding = self._refined(self._factor, right[some])
+            result.put(some, Values(x, self._proved(self._factor, np.abs(residual) + rounding + slack[some])))
+        return result
 
     def _refined(self, factor: SuperLU, right: Wide, digits: float = 2.0**-90) -> tuple[Wide, Floats, Floats]:
         """Solutions, their residuals and what of these may be rounding.

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from almostsure.errors import NoSafeAction
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import Floats, Ints
 from almostsure.policy import read
+from almostsure.policy.evaluation.chain import played
 from almostsure.policy.policy import Policy
 
 LEVELS = 1_000  # damages that are told apart, and all up to the budget
@@ -83,10 +83,7 @@ def worst_within(policy: Policy, budget: int | None) -> float:
             after = part.spent + mdp.damage[part.outcome]
             if _is_silent(policy, budget, after):
                 where = int(mdp.successor[part.outcome[int(np.argmax(after))]])
-                raise NoSafeAction(
-                    f"the policy overspends at {mdp.describe_state(where)}, and does not say what it does then",
-                    state=where,
-                )
+                raise read.overspends(mdp, where)
             worst = max(worst, int(after.max()))
     return float(worst)
 
@@ -130,28 +127,16 @@ def _moved(
     """What the policy does with the mass at some pairs."""
     mdp, (spent, state, mass) = policy.mdp, at
     left = np.zeros_like(spent) if budget is None else budget - spent
-    layer = np.full(spent.size, policy.layer(policy.budget, steps_left), np.int64)
+    layer: int | Ints = policy.layer(0, steps_left)
     if policy.budget is not None:
-        first = policy.layer(0, steps_left)
-        layer = first + np.where(left < 0, policy.budget + 1, np.minimum(left, policy.budget))
-    choice: Ints
-    owner: Ints
-    if policy.choice is not None:
-        choice, owner = policy.choice[layer, state].astype(np.int64), np.arange(state.size)
-        share, silent = np.ones(state.size), choice < 0
-    else:
-        assert policy.probability is not None
-        choice, owner = spans(mdp.choice_ptr, state)
-        share = policy.probability[layer[owner], choice]
-        played = np.bincount(owner, share, minlength=state.size)
-        silent = played == 0
-        choice, owner, share = choice[share > 0], owner[share > 0], share[share > 0]
-        share = share / played[owner]
+        layer = layer + np.where(left < 0, policy.budget + 1, np.minimum(left, policy.budget))
+    choice, owner, share, silent = played(policy, layer, state)
     if silent.any():
         where = int(np.argmax(silent))
         remaining = None if policy.budget is None else int(left[where])
         raise read.silent(mdp, int(state[where]), remaining, read.other_budget(policy.budget, budget))
     outcome, of = spans(mdp.outcome_ptr, choice)
+    share = share / np.bincount(owner, share, minlength=state.size)[owner]
     weight = (mass[owner] * share)[of] * (mdp.probability[outcome] / sums[choice][of])
     return Moved(spent[owner][of], outcome, weight, loss)
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
-from almostsure.errors import NoSafeAction
 from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.source import Model, as_model
+from almostsure.policy import read
 from almostsure.policy.evaluation.chain import rule_of
 from almostsure.policy.evaluation.within import worst_within
 from almostsure.policy.explore import Waiting, explore
@@ -70,10 +70,7 @@ def _layered(mdp: MDP, policy: Policy, start: int) -> float:
         return float(worst)
     states, spent = (np.concatenate(parts) for parts in zip(*fallen, strict=True))
     if not policy.knows_overspent:
-        raise NoSafeAction(
-            f"the policy overspends at {mdp.describe_state(int(states[0]))}, and does not say what it does then",
-            state=int(states[0]),
-        )
+        raise read.overspends(mdp, int(states[0]))
     return _stationary(mdp, policy, states, spent)
 
 
