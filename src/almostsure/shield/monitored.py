@@ -18,7 +18,7 @@ from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.products import Parts, edges_of
-from almostsure.shield.outcomes import Numbers, Outcomes
+from almostsure.shield.outcomes import Numbers, Outcomes, once_each, places
 from almostsure.shield.protocol import ForSteps, Guard, Run
 
 NOWHERE = -1
@@ -130,8 +130,8 @@ class MonitoredShield:
     def _at(self, states: Ints, memories: Ints) -> Ints:
         """The states of the product."""
         keys = np.asarray(states, np.int64) * self._width + memories
-        at = np.minimum(np.searchsorted(self._keys, keys), self._keys.size - 1)
-        wrong = (self._keys[at] != keys) | (np.asarray(memories) >= self._width)
+        at, found = places(self._keys, keys)
+        wrong = ~found | (np.asarray(memories) >= self._width)
         if wrong.any():
             first = int(np.argmax(wrong))
             where = self.space.describe_state(int(states[first]))
@@ -233,8 +233,7 @@ class _Step(NamedTuple):
     def after(self, place: Ints, actions: Ints, after: Ints, damage: Ints) -> tuple[Ints, Ints]:
         """The states of the product and the damages there."""
         numbers = _numbers(self.num_actions, self.num_states, place, actions, after, damage)
-        at = np.minimum(np.searchsorted(self.number, numbers), self.number.size - 1)
-        found = self.number[at] == numbers
+        at, found = places(self.number, numbers)
         return np.where(found, self.target[at], UNCLEAR), self.damage[at]
 
 
@@ -242,12 +241,8 @@ def _step_of(parts: Parts) -> _Step:
     base, (source, outcome, target, damage) = parts.base, edges_of(parts)
     action = base.choice_action[base.outcome_choices()[outcome]]
     number = _numbers(base.num_actions, base.num_states, source, action, base.successor[outcome], base.damage[outcome])
-    order = np.argsort(number, kind="stable")
-    number, target, damage = number[order], target[order].astype(np.int64), damage[order].astype(np.int64)
-    first = np.flatnonzero(np.diff(number, prepend=-1))
-    same = [np.minimum.reduceat(x, first) == np.maximum.reduceat(x, first) for x in (target, damage)]
-    clear = np.where(same[0] & same[1], target[first], UNCLEAR)
-    return _Step(number[first], clear, damage[first], base.num_actions, base.num_states)
+    number, (target, damage), clear = once_each(number, target.astype(np.int64), damage.astype(np.int64))
+    return _Step(number, np.where(clear, target, UNCLEAR), damage, base.num_actions, base.num_states)
 
 
 def _numbers(

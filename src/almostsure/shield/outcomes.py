@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
-from almostsure.model.mdp import MDP
+from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.space import Space
 
 Numbers = npt.NDArray[np.int64]
@@ -127,8 +127,8 @@ class Outcomes:
             return np.full(states.shape, ASK, np.int64)
         if self._table is not None:
             return self._table[number].astype(np.int64)
-        at = np.minimum(np.searchsorted(self._number, number), self._number.size - 1)
-        return np.where(self._number[at] == number, self._damage[at], ASK).astype(np.int64)
+        at, found = places(self._number, number)
+        return np.where(found, self._damage[at], ASK).astype(np.int64)
 
     def _prepare(self) -> None:
         """The numbers of what is possible, ascending, as the model's outcomes are; and the damage of each."""
@@ -139,18 +139,28 @@ class Outcomes:
             )
         place = mdp.choice_states().astype(np.int64) * mdp.num_actions + mdp.choice_action
         number = place[mdp.outcome_choices()] * mdp.num_states + mdp.successor
-        damage = mdp.damage.astype(np.int16)
-        if (np.diff(number) < 0).any():  # the outcomes of a choice need not be in order
-            order = np.argsort(number, kind="stable")
-            number, damage = number[order], damage[order]
-        first = np.flatnonzero(np.diff(number, prepend=-1))
-        least, most = np.minimum.reduceat(damage, first), np.maximum.reduceat(damage, first)
-        self._damage = np.where(least == most, least, np.int16(ASK))
-        self._number = number[first]
+        self._number, (damage,), agree = once_each(number, mdp.damage.astype(np.int16))
+        self._damage = np.where(agree, damage, np.int16(ASK))
         if math.prod(shape) <= DENSE:
             self._table = np.full(math.prod(shape), ASK, np.int16)
             self._table[self._number] = self._damage
         self._ready = True
+
+
+def once_each(number: Numbers, *columns: Ints) -> tuple[Numbers, list[Ints], Bools]:
+    """Each number once, ascending; what stands beside it in the columns; and whether that is the same every time."""
+    if (np.diff(number) < 0).any():
+        order = np.argsort(number, kind="stable")
+        number, columns = number[order], tuple(column[order] for column in columns)
+    first = np.flatnonzero(np.diff(number, prepend=-1))
+    agree = [np.minimum.reduceat(x, first) == np.maximum.reduceat(x, first) for x in columns]
+    return number[first], [column[first] for column in columns], np.logical_and.reduce(agree)
+
+
+def places(ascending: Numbers, wanted: Numbers) -> tuple[Ints, Bools]:
+    """Where numbers stand among ascending ones, and whether they do."""
+    at = np.minimum(np.searchsorted(ascending, wanted), ascending.size - 1)
+    return at, ascending[at] == wanted
 
 
 def damage_said(space: Space, choice: int, said: Any) -> int:
