@@ -38,21 +38,18 @@ def forced_within(mdp: MDP, horizon: int, cap: int | None) -> HorizonBudget:
 
 def iterate_plain(support: Support, start: Values, steps: int, cap: int) -> tuple[Ints, Ints, Ints, int]:
     """The plain twin: whole sweeps; returns state, step and value of every rise, and the steps that were done."""
-    values, found = start.copy(), [_NONE]
+    values, found, done = start.copy(), [_NONE], steps
     for step in range(1, steps + 1):
         new = np.minimum.reduceat(worst_of_choices(support, values), support.choice_ptr[:-1].astype(np.int64))
         new = np.maximum(np.where(new > cap, INFINITE, new), values)  # what is forbidden stays so
         risen = np.flatnonzero(new > values)
         if not risen.size:
-            return _joined(found, step - 1)
+            done = step - 1
+            break
         found.append((risen, np.full(risen.size, step), new[risen]))
         values = new.astype(np.int32)
-    return _joined(found, steps)
-
-
-def _joined(found: list[tuple[Ints, Ints, Ints]], done: int) -> tuple[Ints, Ints, Ints, int]:
-    states, steps, values = (np.concatenate(column) for column in zip(*found, strict=True))
-    return states, steps, values, done
+    state, at, value = (np.concatenate(column) for column in zip(*found, strict=True))
+    return state, at, value, done
 
 
 # ---------------------------------------------------------------------- compiled
@@ -60,27 +57,14 @@ def _joined(found: list[tuple[Ints, Ints, Ints]], done: int) -> tuple[Ints, Ints
 
 def iterate_compiled(support: Any, start: Any, steps: int, cap: int) -> tuple[Any, Any, Any, int]:
     """State, step and value of every rise, and the steps that were done."""
-    ptr, before = predecessors(support.choice_ptr, support.outcome_ptr, support.successor)
+    from scipy.sparse import csr_array
+
+    size, nothing = support.num_states, np.zeros(support.num_outcomes, np.bool_)
+    graph = csr_array((nothing, support.successor, support.outcome_ptr[support.choice_ptr]), shape=(size, size))
+    before = graph.tocsc()  # the states that may lead to each state, with repetitions
     model = (support.choice_ptr, support.outcome_ptr, support.successor, support.damage)
-    found, done = iterate(model, (ptr, before), start.copy(), steps, cap)
+    found, done = iterate(model, (before.indptr, before.indices), start.copy(), steps, cap)
     return found[:, 0], found[:, 1], found[:, 2], done
-
-
-@njit(cache=True)
-def predecessors(choice_ptr: Any, outcome_ptr: Any, successor: Any) -> Any:
-    """The states that may lead to each state, with repetitions: offsets and states."""
-    size = choice_ptr.size - 1
-    ptr = np.zeros(size + 1, np.int64)
-    for o in range(successor.size):
-        ptr[successor[o] + 1] += 1
-    for s in range(size):
-        ptr[s + 1] += ptr[s]
-    place, before = ptr[:-1].copy(), np.empty(successor.size, np.int32)
-    for s in range(size):
-        for o in range(outcome_ptr[choice_ptr[s]], outcome_ptr[choice_ptr[s + 1]]):
-            before[place[successor[o]]] = s
-            place[successor[o]] += 1
-    return ptr, before
 
 
 @njit(cache=True)
