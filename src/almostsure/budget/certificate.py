@@ -44,7 +44,7 @@ INFINITE = 2**31 - 1
 CHUNK = 1 << 16  # choices looked at together
 SMALL = 200_000  # outcomes below which NumPy is quicker than loading a compiled loop
 
-Find = Callable[[MDP, "MinimalBudget", int], tuple[int, int]]
+Find = Callable[[MDP, "MinimalBudget"], tuple[int, int]]
 
 
 def check_minimal_budget(mdp: Model, minimal: MinimalBudget | HorizonBudget) -> None:
@@ -84,9 +84,8 @@ def check_minimal_budget(mdp: Model, minimal: MinimalBudget | HorizonBudget) -> 
         raise CertificateError("upper bounds are not minimal budgets, though a shield can be made of them.")
     _check_shapes(mdp, minimal)
     _check_minimum(mdp, minimal)
-    owed_for_infinite = INFINITE if minimal.cap is None else minimal.cap + 1
     find: Find = _find_plain if mdp.num_outcomes < SMALL else _find_compiled
-    condition, choice = find(mdp, minimal, owed_for_infinite)
+    condition, choice = find(mdp, minimal)
     if condition:
         _fail(mdp, minimal, condition, choice)
 
@@ -207,11 +206,15 @@ def check_never_too_small(minimal: MinimalBudget) -> None:
     mdp = minimal.mdp
     _check_shapes(mdp, minimal)
     _check_minimum(mdp, minimal)
-    cap = INFINITE - 1 if minimal.cap is None else minimal.cap
-    for first, last, worst in _costs(mdp, minimal.of_state.astype(np.int64), cap):
+    for first, last, worst in _costs(mdp, minimal.of_state.astype(np.int64), _limit(minimal)):
         small = minimal.of_choice[first:last] < worst
         if small.any():
             _fail(mdp, minimal, 2, first + int(np.argmax(small)))
+
+
+def _limit(minimal: MinimalBudget | HorizonBudget) -> int:
+    """The largest number that does not stand for ∞; C is one more."""
+    return INFINITE - 1 if minimal.cap is None else minimal.cap
 
 
 def _costs(mdp: MDP, v: npt.NDArray[np.int64], cap: int) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
@@ -276,11 +279,10 @@ def show(value: int | np.integer[Any]) -> str:
 # ---------------------------------------------------------------------- conditions 2, 3 and 4, twice
 
 
-def _find_plain(mdp: MDP, minimal: MinimalBudget, owed_for_infinite: int) -> tuple[int, int]:
+def _find_plain(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:
     """The first condition broken and the choice that breaks it, or (0, 0)."""
-    v, rank = minimal.of_state.astype(np.int64), minimal.rank
-    cap = INFINITE - 1 if minimal.cap is None else minimal.cap
-    for first, last, worst in _costs(mdp, v, cap):
+    v, rank, owed_for_infinite = minimal.of_state.astype(np.int64), minimal.rank, _limit(minimal) + 1
+    for first, last, worst in _costs(mdp, v, _limit(minimal)):
         begin, end = int(mdp.outcome_ptr[first]), int(mdp.outcome_ptr[last])
         starts = mdp.outcome_ptr[first:last].astype(np.int64) - begin
         target, damage = mdp.successor[begin:end], mdp.damage[begin:end].astype(np.int64)
@@ -308,22 +310,21 @@ def warm_up() -> None:
     claim = Claim(index, index, nothing, np.zeros(1, np.uint8), nothing, nothing, nothing)
     for array in claim:
         array.flags.writeable = False
-    first_broken(claim, INFINITE - 1, INFINITE, 0, 1)
+    first_broken(claim, INFINITE - 1, 0, 1)
 
 
-def _find_compiled(mdp: MDP, minimal: MinimalBudget, owed_for_infinite: int) -> tuple[int, int]:
+def _find_compiled(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:
     """The same, compiled, on two threads."""
     from concurrent.futures import ThreadPoolExecutor
 
     from almostsure.budget.compiled.certificate import Claim, first_broken
 
-    cap = INFINITE - 1 if minimal.cap is None else minimal.cap
     edges = np.linspace(0, mdp.num_states, 3).astype(np.int64)
     support = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage
     claim = Claim(*support, minimal.of_state, minimal.of_choice, minimal.rank)
 
     def part(i: int) -> tuple[int, int]:
-        condition, choice = first_broken(claim, cap, owed_for_infinite, int(edges[i]), int(edges[i + 1]))
+        condition, choice = first_broken(claim, _limit(minimal), int(edges[i]), int(edges[i + 1]))
         return int(condition), int(choice)
 
     with ThreadPoolExecutor(2) as pool:
@@ -409,14 +410,12 @@ def forbidden_values(mdp: MDP) -> npt.NDArray[np.int64]:
 def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
     """Verify the least damage for every number of steps by its definition, with sweeps of its own."""
     check_rises(mdp, minimal.rises)
-    limit = INFINITE - 1 if minimal.cap is None else minimal.cap
-    values = forbidden_values(mdp)
+    limit, values = _limit(minimal), forbidden_values(mdp)
     last = int(minimal.rises.step.max(initial=0))
     for step in range(minimal.horizon + 1):
         before = values
         if step:
-            best = np.minimum.reduceat(_worst(mdp, values), mdp.choice_ptr[:-1].astype(np.int64))
-            values = np.maximum(np.where(best > limit, INFINITE, best), before)
+            values = _with_one_more_step(mdp, before, limit)
         wrong = np.flatnonzero(values != minimal.rises.at(step))
         if wrong.size:
             s = int(wrong[0])
@@ -428,25 +427,24 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
             )
         if step >= last and step and np.array_equal(values, before):
             break
-    worst = _worst(mdp, minimal.rises.at(minimal.horizon - 1))
-    of_choice = np.where(worst > limit, INFINITE, worst) if minimal.horizon else minimal.of_choice
+    last_step = minimal.rises.at(minimal.horizon - 1)
+    of_choice = _worst(mdp, last_step, limit) if minimal.horizon else minimal.of_choice
     if not (np.array_equal(minimal.of_state, values) and np.array_equal(minimal.of_choice, of_choice)):
         raise CertificateError("of_state and of_choice must be what the rises say for the horizon. Solve again.")
-    if minimal.settled is not None:
-        _check_settled(mdp, minimal, limit)
+    if minimal.settled is not None:  # from then on, one more step changes nothing
+        values = minimal.rises.at(minimal.settled)
+        rises = not np.array_equal(_with_one_more_step(mdp, values, limit), values)
+        if rises or (minimal.rises.step > minimal.settled).any():
+            raise CertificateError(
+                f"more than {minimal.settled} steps need more in places, though nothing is said to rise"
+            )
 
 
-def _worst(mdp: MDP, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _with_one_more_step(mdp: MDP, values: npt.NDArray[Any], limit: int) -> npt.NDArray[Any]:
+    """What every state needs, from what it needs with one step less."""
+    return np.maximum(np.minimum.reduceat(_worst(mdp, values, limit), mdp.choice_ptr[:-1].astype(np.int64)), values)
+
+
+def _worst(mdp: MDP, values: npt.NDArray[Any], limit: int) -> npt.NDArray[np.int64]:
     """Max over outcomes of d + v(s'), for every choice."""
-    cost = np.minimum(values[mdp.successor].astype(np.int64, copy=False) + mdp.damage, INFINITE)
-    return np.maximum.reduceat(cost, mdp.outcome_ptr[:-1].astype(np.int64))
-
-
-def _check_settled(mdp: MDP, minimal: HorizonBudget, limit: int) -> None:
-    """After the number of steps from which on nothing is said to rise, one more changes nothing."""
-    assert minimal.settled is not None
-    values = minimal.rises.at(minimal.settled)
-    best = np.minimum.reduceat(_worst(mdp, values), mdp.choice_ptr[:-1].astype(np.int64))
-    rises = np.flatnonzero(np.maximum(np.where(best > limit, INFINITE, best), values) != values)
-    if rises.size or (minimal.rises.step > minimal.settled).any():
-        raise CertificateError(f"more than {minimal.settled} steps need more in places, though nothing is said to rise")
+    return np.concatenate([worst for _, _, worst in _costs(mdp, values.astype(np.int64, copy=False), limit)])

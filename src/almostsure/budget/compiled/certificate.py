@@ -28,13 +28,14 @@ class Claim(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def first_broken(claim, cap, owed_for_infinite, first, last):
+def first_broken(claim, cap, first, last):
     """The first condition broken by the states first … last − 1 and the choice that breaks it, or (0, 0)."""
     choice_ptr, outcome_ptr, successor, damage, of_state, of_choice, rank = claim
+    owed_for_infinite = np.int64(cap) + 1
     for s in range(unsigned(first), unsigned(last)):
         owed = np.int64(of_state[s])
         if owed == INFINITE:
-            owed = np.int64(owed_for_infinite)
+            owed = owed_for_infinite
         for c in range(unsigned(choice_ptr[s]), unsigned(choice_ptr[s + unsigned(1)])):
             worst = np.int64(0)
             justified = owed == 0
@@ -44,7 +45,7 @@ def first_broken(claim, cap, owed_for_infinite, first, last):
                 v = np.int64(of_state[t])
                 worst = max(worst, v + d)
                 if not justified and (owed < INFINITE or v == INFINITE):
-                    offered = min(v, np.int64(owed_for_infinite))
+                    offered = min(v, owed_for_infinite)
                     if offered + d >= owed:
                         justified = d >= 1 or offered > owed or rank[t] < rank[s]
             if worst > cap:
