@@ -45,7 +45,6 @@ LIMITS = {
     "shield.outcomes": {"DENSE": 2**22, "LARGEST": 2**62},
     "shield.shield": {"FEW": 2**11, "CHUNK": 2**15},
     "shield.table": {"DENSE_ANYWAY": 2**20, "DENSE_SHARE": 8},
-    "shield.export.budget": {"ANY": 2**31 - 2},
     "shield.export.names": {"MOST_STATES": 1_000_000, "MOST_IN_HEADER": 10_000, "LINE": 60},
     "shield.export.write": {"LINE": 24},
 }  # fmt: skip

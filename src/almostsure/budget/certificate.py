@@ -389,11 +389,15 @@ def _check_step(
     short = np.flatnonzero(least > now[states])
     if short.size:
         s = int(states[short[0]])
-        raise CertificateError(
-            f"with {counted(step, 'step')} left, {mdp.describe_state(s)} needs {show(least[short[0]])}; "
-            f"the budget claims {show(now[s])}. Solve again with minimal_budget(mdp, horizon=…).",
-            state=s,
-        )
+        raise _wrong_claim(mdp, step, s, least[short[0]], now[s])
+
+
+def _wrong_claim(mdp: MDP, step: int, s: int, needed: np.integer[Any], claimed: np.integer[Any]) -> CertificateError:
+    return CertificateError(
+        f"with {counted(step, 'step')} left, {mdp.describe_state(s)} needs {show(needed)}; "
+        f"the budget claims {show(claimed)}. Solve again with minimal_budget(mdp, horizon=…).",
+        state=s,
+    )
 
 
 def forbidden_values(mdp: MDP) -> npt.NDArray[np.int64]:
@@ -419,12 +423,7 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
         wrong = np.flatnonzero(values != minimal.rises.at(step))
         if wrong.size:
             s = int(wrong[0])
-            raise CertificateError(
-                f"with {counted(step, 'step')} left, {mdp.describe_state(s)} needs {show(values[s])}; "
-                f"the budget claims {show(minimal.rises.at(step)[s])}. "
-                "Solve again with minimal_budget(mdp, horizon=…).",
-                state=s,
-            )
+            raise _wrong_claim(mdp, step, s, values[s], minimal.rises.at(step)[s])
         if step >= last and step and np.array_equal(values, before):
             break
     last_step = minimal.rises.at(minimal.horizon - 1)
@@ -432,17 +431,18 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
     if not (np.array_equal(minimal.of_state, values) and np.array_equal(minimal.of_choice, of_choice)):
         raise CertificateError("of_state and of_choice must be what the rises say for the horizon. Solve again.")
     if minimal.settled is not None:  # from then on, one more step changes nothing
-        values = minimal.rises.at(minimal.settled)
-        rises = not np.array_equal(_with_one_more_step(mdp, values, limit), values)
+        before = minimal.rises.at(minimal.settled).astype(np.int64)
+        rises = not np.array_equal(_with_one_more_step(mdp, before, limit), before)
         if rises or (minimal.rises.step > minimal.settled).any():
             raise CertificateError(
                 f"more than {minimal.settled} steps need more in places, though nothing is said to rise"
             )
 
 
-def _with_one_more_step(mdp: MDP, values: npt.NDArray[Any], limit: int) -> npt.NDArray[Any]:
+def _with_one_more_step(mdp: MDP, values: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
     """What every state needs, from what it needs with one step less."""
-    return np.maximum(np.minimum.reduceat(_worst(mdp, values, limit), mdp.choice_ptr[:-1].astype(np.int64)), values)
+    best = np.minimum.reduceat(_worst(mdp, values, limit), mdp.choice_ptr[:-1].astype(np.int64))
+    return np.maximum(best, values, dtype=np.int64)
 
 
 def _worst(mdp: MDP, values: npt.NDArray[Any], limit: int) -> npt.NDArray[np.int64]:

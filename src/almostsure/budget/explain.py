@@ -152,7 +152,7 @@ def _play(minimal: MinimalBudget, s: int, first: int | None) -> tuple[tuple[Step
     steps: list[Step] = []
     seen: dict[int, int] = {}
     spent = 0
-    enough = INFINITE if minimal.cap is None else minimal.cap + 1
+    enough = minimal.limit + 1
     choice = first
     while minimal.of_state[s] > 0 or choice is not None:
         if spent >= enough and minimal.of_state[s] == INFINITE:
@@ -190,7 +190,7 @@ def _answer(minimal: MinimalBudget, s: int, choice: int, *, any_cost: bool) -> i
     """The outcome with which nature forces the most; among those, with damage, or else of least rank."""
     mdp = minimal.mdp
     where = np.arange(int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1]))
-    ceiling = INFINITE if minimal.cap is None else minimal.cap + 1
+    ceiling = minimal.limit + 1
     v = np.minimum(minimal.of_state[mdp.successor[where]].astype(np.int64), ceiling)
     damage = mdp.damage[where].astype(np.int64)
     cost = np.minimum(v + damage, ceiling)

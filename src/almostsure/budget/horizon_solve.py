@@ -12,7 +12,7 @@ import numpy as np
 
 from almostsure.arguments import count
 from almostsure.budget.horizon import HorizonBudget, Rises, Values, first_values, horizon_budget, worst_of_choices
-from almostsure.budget.minimal import INFINITE, NO_CAP
+from almostsure.budget.minimal import INFINITE, cap_limit
 from almostsure.kernels import njit
 from almostsure.model.arrays import grouped
 from almostsure.model.mdp import MDP, Ints, Support
@@ -23,10 +23,9 @@ SMALL_WORK = 2_000_000  # outcomes times steps below which NumPy is quicker than
 
 def forced_within(mdp: MDP, horizon: int, cap: int | None) -> HorizonBudget:
     """The least damage that can be forced within ``horizon`` steps, for that many and for every smaller number."""
-    steps, limit = count("horizon", horizon, least=0), NO_CAP if cap is None else cap
-    start = first_values(mdp)
+    steps, start = count("horizon", horizon, least=0), first_values(mdp)
     iterate = iterate_plain if mdp.num_outcomes * steps <= SMALL_WORK else iterate_compiled
-    state, step, value, done = iterate(mdp.support, start, steps, limit)
+    state, step, value, done = iterate(mdp.support, start, steps, cap_limit(cap))
     never = np.flatnonzero(start)
     state = np.concatenate([never, state])
     ptr, order = grouped(state, mdp.num_states)

@@ -38,6 +38,11 @@ class Needs:
     upper_bound: bool = False  # whether the values were given as upper bounds, instead of what is needed itself
     checked: bool = field(default=False, init=False)  # whether these very numbers were verified when they were made
 
+    @property
+    def limit(self) -> int:
+        """The largest budget that is told apart from ∞: the cap, if there is one."""
+        return NO_CAP if self.cap is None else self.cap
+
     def verified(self) -> Self:
         """Mark this as verified; for code that has just verified it."""
         object.__setattr__(self, "checked", True)

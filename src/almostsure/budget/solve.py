@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, overload
 from almostsure.arguments import names_right_word, one_of
 from almostsure.budget.certificate import check_minimal_budget
 from almostsure.budget.horizon import HorizonBudget
-from almostsure.budget.minimal import NO_CAP, Answer, Halted, MinimalBudget, cap_limit
+from almostsure.budget.minimal import Answer, Halted, MinimalBudget, cap_limit
 from almostsure.budget.plain import solve_plain
 from almostsure.errors import ArgumentError, Interrupted
 from almostsure.memory import require, show
@@ -96,22 +96,22 @@ def minimal_budget(
             raise ArgumentError("horizon, backend and check are for models; an abstraction takes cap only")
         return mdp.minimal_budget(cap=cap)
     mdp = as_model(mdp)
-    limit = cap_limit(cap)
+    cap = None if cap is None else cap_limit(cap)
     if horizon is not None:
         if backend != "auto" or check != "auto":
             raise ArgumentError("backend and check are not for horizons; verify with check_minimal_budget")
         from almostsure.budget.horizon_solve import forced_within
 
-        return forced_within(mdp, horizon, None if cap is None else limit)
+        return forced_within(mdp, horizon, cap)
     one_of("backend", backend, BACKENDS)
     one_of("check", check, CHECKS)
-    return _solved(mdp, None if cap is None else limit, backend, check)
+    return _solved(mdp, cap, backend, check)
 
 
 def _solved(mdp: MDP, cap: int | None, backend: str, check: str) -> MinimalBudget:
-    limit, start = NO_CAP if cap is None else cap, time.perf_counter()
+    start = time.perf_counter()
     try:
-        answer, engine = _run(mdp.support, limit, backend)
+        answer, engine = _run(mdp.support, cap_limit(cap), backend)
     except Halted as halt:
         raise _interrupted(mdp, halt.answer) from None
     took = time.perf_counter() - start

@@ -138,7 +138,7 @@ class HorizonShield:
         first = np.searchsorted(owner, np.arange(choices.size))
         cost = mdp.damage[outcome] + self._values(mdp.successor[outcome], steps[owner] - 1)
         needed = np.where(steps > 0, np.maximum.reduceat(np.minimum(cost, INFINITE), first), 0)
-        return np.where((self.minimal.cap is not None) & (needed > (self.minimal.cap or 0)), INFINITE, needed)
+        return np.where(needed > self.minimal.limit, INFINITE, needed)
 
     def _values(self, states: Ints, steps: Ints) -> Ints:
         """v_t of each state."""

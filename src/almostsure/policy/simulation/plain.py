@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.model.arrays import frozen
 from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulation.streams import first_above, mix, open_streams, running_sums, uniform
@@ -69,31 +70,26 @@ class Rules(NamedTuple):
 
 def build_tables(mdp: MDP, policy: Policy) -> Tables:
     """The tables of a policy of ``mdp``."""
-
-    def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        array = np.ascontiguousarray(array)
-        array.flags.writeable = False
-        return array
-
     nothing = np.zeros((1, 1))
     shares = (
         nothing if policy.probability is None else _running(policy.probability.ravel(), mdp, len(policy.probability))
     )
-    return Tables(
-        choice_ptr=frozen(mdp.choice_ptr.astype(np.int64)),
-        outcome_ptr=frozen(mdp.outcome_ptr.astype(np.int64)),
-        successor=frozen(mdp.successor),
-        cumulative=frozen(running_sums(mdp.probability, mdp.outcome_ptr.astype(np.int64))),
-        reward=frozen(mdp.reward),
-        damage=frozen(mdp.damage),
-        is_terminal=frozen(mdp.is_terminal()),
-        initial=frozen(mdp.initial_states.astype(np.int64)),
-        initial_cumulative=frozen(running_sums(mdp.initial_probabilities, np.array([0, mdp.initial_states.size]))),
-        choice=frozen(np.zeros((1, 1), np.int32) if policy.choice is None else policy.choice),
-        shares=frozen(shares),
-        rests=frozen(nothing if policy.rest is None else policy.rest.probability),
-        first=frozen(np.zeros(1, np.int64) if policy.block is None else policy.block * policy.layers_per_block),
-    )
+    parts: dict[str, npt.NDArray[Any]] = {
+        "choice_ptr": mdp.choice_ptr.astype(np.int64),
+        "outcome_ptr": mdp.outcome_ptr.astype(np.int64),
+        "successor": mdp.successor,
+        "cumulative": running_sums(mdp.probability, mdp.outcome_ptr.astype(np.int64)),
+        "reward": mdp.reward,
+        "damage": mdp.damage,
+        "is_terminal": mdp.is_terminal(),
+        "initial": mdp.initial_states.astype(np.int64),
+        "initial_cumulative": running_sums(mdp.initial_probabilities, np.array([0, mdp.initial_states.size])),
+        "choice": np.zeros((1, 1), np.int32) if policy.choice is None else policy.choice,
+        "shares": shares,
+        "rests": nothing if policy.rest is None else policy.rest.probability,
+        "first": np.zeros(1, np.int64) if policy.block is None else policy.block * policy.layers_per_block,
+    }
+    return Tables(**{name: frozen(np.ascontiguousarray(array)) for name, array in parts.items()})
 
 
 def _running(flat: Floats, mdp: MDP, layers: int) -> Floats:

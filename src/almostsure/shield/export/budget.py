@@ -13,22 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.budget.minimal import INFINITE, known_budget
+from almostsure.budget.minimal import NO_CAP, known_budget
 from almostsure.model.arrays import Ints, ptr_of
 from almostsure.shield.export.write import narrow, write_header, write_module
 
 if TYPE_CHECKING:
     from almostsure.shield.shield import Shield
 
-ANY = INFINITE - 1  # a budget that no remaining budget of the package exceeds
-
 
 def _entries(shield: Shield, budget: int | None) -> tuple[dict[str, npt.NDArray[Any]], int]:
     """What is ever safe, state by state, and the largest budget that this is about."""
     mdp, minimal = shield.mdp, shield.minimal
-    if budget is None:
-        budget = ANY if minimal.cap is None else minimal.cap
-    limit = min(known_budget(minimal, budget), ANY)
+    limit = minimal.limit if budget is None else min(known_budget(minimal, budget), NO_CAP)
     kept = minimal.of_choice <= limit
     start = ptr_of(np.add.reduceat(kept, mdp.choice_ptr[:-1], dtype=np.int64))
     columns: dict[str, Ints] = {"start": start, "action": mdp.choice_action[kept], "needed": minimal.of_choice[kept]}

@@ -29,8 +29,7 @@ def _entries(shield: HorizonShield) -> dict[str, npt.NDArray[Any]]:
     ahead = np.concatenate([np.zeros(mdp.num_outcomes, np.int64), minimal.rises.value[rises]])
     choice = mdp.outcome_choices()[outcome].astype(np.int64)
     needed = np.minimum(ahead + mdp.damage[outcome], INFINITE)
-    if minimal.cap is not None:
-        needed[needed > minimal.cap] = INFINITE
+    needed[needed > minimal.limit] = INFINITE
     kept = step <= minimal.horizon
     order = np.lexsort((needed[kept], step[kept], choice[kept]))
     choice, step, needed = (column[kept][order] for column in (choice, step, needed))
