@@ -99,13 +99,28 @@ class Chance:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "budget", check_budget(self.budget))
-        risk = check_real("risk", self.risk)
-        if not 0 <= risk <= 1:
-            raise ArgumentError(f"risk must be a probability, 0 … 1; got {risk:g}")
-        object.__setattr__(self, "risk", risk)
+        object.__setattr__(self, "risk", check_risk(self.risk))
 
     def __str__(self) -> str:
         return f"more than {self.budget} damage with probability {self.risk:g} at most"
 
 
 Constraint = AlmostSure | Expected | Chance
+
+
+def limit_of(constraint: Expected | Chance) -> float:
+    """What the expected damage or the risk must not exceed."""
+    return constraint.limit if isinstance(constraint, Expected) else constraint.risk
+
+
+def budget_of(constraint: Expected | Chance) -> int | None:
+    """The budget whose overspending is limited; None where damage itself is."""
+    return constraint.budget if isinstance(constraint, Chance) else None
+
+
+def check_risk(risk: object) -> float:
+    """``risk`` as a float in [0, 1]."""
+    value = check_real("risk", risk)
+    if not 0 <= value <= 1:
+        raise ArgumentError(f"risk must be a probability, 0 … 1; got {value:g}")
+    return value

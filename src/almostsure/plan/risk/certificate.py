@@ -22,11 +22,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, check_real, count
+from almostsure.arguments import check_budget, count
 from almostsure.budget.certificate import forbidden_values
-from almostsure.errors import ArgumentError, CertificateError, ModelError
+from almostsure.errors import CertificateError, ModelError
 from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.model.mdp import MDP, Bools, Floats
+from almostsure.plan.constraints import check_risk
 
 KIND = "risk shield"
 
@@ -149,14 +150,6 @@ def risk_at_start(mdp: MDP, least: Floats) -> float:
     if states.size == 1:
         return float(found[0])
     return min(math.fsum(mdp.initial_probabilities * found) * (1 + (states.size + 4) * math.ulp(1.0)), 1.0)
-
-
-def check_risk(risk: object) -> float:
-    """``risk`` as a float in [0, 1]."""
-    value = check_real("risk", risk)
-    if not 0 <= value <= 1:
-        raise ArgumentError(f"risk must be a probability, 0 … 1; got {value:g}")
-    return value
 
 
 def known_probabilities(mdp: MDP) -> MDP:

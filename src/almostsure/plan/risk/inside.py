@@ -65,19 +65,16 @@ class _Search:
     def __init__(self, shield: RiskShield, levels: int) -> None:
         self.shield, self.mdp, self.levels = shield, shield.mdp, levels
         self.over = shield.mdp.is_terminal()
-        starts = shield.mdp.initial_states.astype(np.int64)
-        least = self._least(starts, np.full(starts.size, shield.budget))
-        risks = shield.begin(starts)[2]
+        starts, left, risks, *_ = shield.begin(shield.mdp.initial_states.astype(np.int64))
+        least = shield.least_risks(starts, left)
+        self.starts = self._code(starts, left, np.full(starts.size, levels))
         with np.errstate(invalid="ignore"):
             shares = np.where(least < 1, (risks - least) / (1 - least), 1.0)
         self.most = 1.0 if shield.risk >= 1 else float(max(shares.min(), 0.0) * SAFELY)  # the same at every start
 
     def model(self) -> Risked:
         """The model of what can be reached."""
-        mdp, shield = self.mdp, self.shield
-        starts = mdp.initial_states.astype(np.int64)
-        frontier = self._code(starts, np.full(starts.size, shield.budget), np.full(starts.size, self.levels))
-        known, columns = frontier.copy(), []
+        frontier, known, columns = self.starts, self.starts, []
         while frontier.size:
             rows, target = self._expand(frontier)
             columns.append((*rows, target))
@@ -94,7 +91,7 @@ class _Search:
         goes_on = ~self.over[state]
         choice, owner = spans(mdp.choice_ptr, state[goes_on])
         owner = np.flatnonzero(goes_on)[owner]
-        used, least = shield.risks_of_choices(left[owner], choice), self._least(state, left)[owner]
+        used, least = shield.risks_of_choices(left[owner], choice), shield.least_risks(state, left)[owner]
         risk = self._risk(least, level[owner])
         kept = (used <= risk) | (left[owner] < 0)
         choice, owner = choice[kept], owner[kept]
@@ -112,10 +109,8 @@ class _Search:
         mdp = self.mdp
         state, left, level = self._place(known)
         choice = mdp.outcome_choices()[outcome]
-        starts = mdp.initial_states.astype(np.int64)
-        first = self._code(starts, np.full(starts.size, self.shield.budget), np.full(starts.size, self.levels))
-        at = np.searchsorted(known, first).tolist()
-        risk = np.where(left < 0, 1.0, self._risk(self._least(state, left), level))
+        at = np.searchsorted(known, self.starts).tolist()
+        risk = np.where(left < 0, 1.0, self._risk(self.shield.least_risks(state, left), level))
         shown = zip(state.tolist(), left.tolist(), level.tolist(), strict=True)
         small = build(
             [np.searchsorted(known, source), mdp.choice_action[choice], np.searchsorted(known, target),
@@ -143,9 +138,6 @@ class _Search:
         row, state = np.divmod(code, self.mdp.num_states)
         left, level = np.divmod(row, self.levels + 1)
         return state, left - 1, level
-
-    def _least(self, state: Ints, left: Ints) -> Floats:
-        return self.shield.least_risks(state, left)
 
     def _risk(self, least: Floats, level: Ints) -> Floats:
         """ρ = p̄ + (1 − p̄) c, never above what c stands for; p̄ where nothing is left."""

@@ -45,9 +45,9 @@ from almostsure.memory import require
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
+from almostsure.plan.constraints import check_risk
 from almostsure.plan.risk.certificate import (
     Promise,
-    check_risk,
     check_risks,
     known_probabilities,
     read_risks,
@@ -55,7 +55,7 @@ from almostsure.plan.risk.certificate import (
     write_risks,
 )
 from almostsure.plan.risk.least import least_risk, least_within
-from almostsure.plan.risk.sums import Sums, risks_of, risks_within, sums_of
+from almostsure.plan.risk.sums import Sums, risks_of, sums_of
 from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, is_one
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
@@ -147,12 +147,8 @@ class RiskShield:
         """The shield for episodes that end after fewer steps, which allows more; itself where they do not."""
         if self.horizon is None or steps >= self.horizon:
             return self
-        return self._with(self.least[: (steps + 1) * (self.budget + 1)], steps)
-
-    def _with(self, least: Floats, horizon: int | None) -> RiskShield:
-        """The same with another table, which must be one of upper bounds."""
         result = copy(self)
-        result.least, result.horizon = least, horizon
+        result.least, result.horizon = self.least[: (steps + 1) * (self.budget + 1)], steps
         result._prepare()
         return result
 
@@ -179,9 +175,8 @@ class RiskShield:
     def least_risk(self, state: int | str, remaining: int, steps_left: int | None = None) -> float:
         """The least probability of taking more than ``remaining`` damage from a state on, rounded up."""
         steps = self._steps(1, self.horizon if steps_left is None else steps_left)
-        return float(
-            self._least(np.array([self.mdp.state(state)]), np.array([whole("remaining", remaining)]), steps)[0]
-        )
+        at, left = np.array([self.mdp.state(state)]), np.array([whole("remaining", remaining)])
+        return float(self.least_risks(at, left, steps)[0])
 
     @names_right_word
     def allowed(
@@ -224,7 +219,7 @@ class RiskShield:
         steps = self._steps(s.size, steps_left)
         check_steps_left(self.mdp, s, left, steps, self.horizon)
         choices, owner = spans(self.mdp.choice_ptr, s)
-        safe = self._risks(left[owner], choices, steps[owner]) <= rho[owner]
+        safe = self.risks_of_choices(left[owner], choices, steps[owner]) <= rho[owner]
         result = np.zeros((s.size, self.mdp.num_actions), np.bool_)
         result[owner, self.mdp.choice_action[choices]] = safe
         empty = ~result.any(axis=1)
@@ -234,7 +229,7 @@ class RiskShield:
         return result
 
     def _refuse(self, state: int, remaining: int, risk: float, steps: int) -> NoReturn:
-        least = self._least(np.array([state]), np.array([remaining]), np.array([steps]))[0]
+        least = self.least_risks(np.array([state]), np.array([remaining]), np.array([steps]))[0]
         raise NoSafeAction(
             f"no action of {self.mdp.describe_state(state)} keeps the risk at {risk:.6g} with {remaining} left: "
             f"the least is {least:.6g}.",
@@ -257,8 +252,8 @@ class RiskShield:
         check_states(self.mdp, states)
         whole_budget = remaining == self.budget
         risk = np.array([self._start.get(s, self.risk) if whole_budget else self.risk for s in states.tolist()])
-        left, steps = np.full(states.size, remaining, np.int64), self._all_steps(states.size)
-        short = self._least(states, left, steps) > risk
+        left, steps = np.full(states.size, remaining, np.int64), np.full(states.size, self.horizon or 0, np.int64)
+        short = self.least_risks(states, left, steps) > risk
         if short.any():
             at = int(np.argmax(short))
             self._refuse(int(states[at]), remaining, float(risk[at]), int(steps[at]))
@@ -302,7 +297,7 @@ class RiskShield:
         self, choices: Ints, remaining: Ints, risk: Floats, next_states: Ints, left: Ints, steps: Ints
     ) -> Floats:
         check_goes_on(steps)
-        used = self._risks(remaining, choices, steps)
+        used = self.risks_of_choices(remaining, choices, steps)
         if (used > risk).any():
             at = int(np.argmax(used > risk))
             raise NoSafeAction(
@@ -310,7 +305,7 @@ class RiskShield:
                 f"{used[at]:.6g}",
                 remaining=int(remaining[at]),
             )
-        return _left(risk, used, self._least(next_states, left, steps - 1))
+        return _left(risk, used, self.least_risks(next_states, left, steps - 1))
 
     # ------------------------------------------------------------------ the model inside
 
@@ -333,13 +328,26 @@ class RiskShield:
 
         return restrict(self, levels)
 
-    def least_risks(self, states: Ints, remaining: Ints) -> Floats:
-        """p̄ of many pairs; 1 once overspent."""
-        return self._least(states, remaining, self._all_steps(states.size))
+    def least_risks(self, states: Ints, remaining: Ints, steps: Ints | None = None) -> Floats:
+        """p̄ of many pairs; 1 once overspent.  More than the budget is as good as the budget.
 
-    def risks_of_choices(self, remaining: Ints, choices: Ints) -> Floats:
-        """q̄ of many choices with what remains; 1 once overspent."""
-        return self._risks(remaining, choices, self._all_steps(choices.size))
+        ``steps`` are those that are left, by default all; they are ignored without a horizon.
+        """
+        row = np.clip(remaining, 0, self.budget)
+        if self.horizon is not None:
+            row = row + (self.horizon if steps is None else steps) * (self.budget + 1)
+        result: Floats = np.where(remaining < 0, 1.0, self.least[row, states])
+        return result
+
+    def risks_of_choices(self, remaining: Ints, choices: Ints, steps: Ints | None = None) -> Floats:
+        """q̄ of many choices with what remains; 1 once overspent.  See :meth:`least_risks` about ``steps``."""
+        first = None
+        if self.horizon is not None:
+            left = np.full(choices.size, self.horizon) if steps is None else steps
+            first = (left - 1) * (self.budget + 1)
+        found = risks_of(self._sums, self.least, np.clip(remaining, 0, self.budget), choices, first)
+        result: Floats = np.where(remaining < 0, 1.0, found)
+        return result
 
     # ------------------------------------------------------------------ files
 
@@ -373,7 +381,7 @@ class RiskShield:
         """q̄ of every choice, for one row: a remaining budget, plus (budget + 1) for each step left after the next."""
         steps, remaining = divmod(row, self.budget + 1)
         choices = np.arange(self.mdp.num_choices)
-        return self._risks(np.full(choices.size, remaining), choices, np.full(choices.size, steps + 1))
+        return self.risks_of_choices(np.full(choices.size, remaining), choices, np.full(choices.size, steps + 1))
 
     def export_numpy(self, path: str | PathLike[str]) -> tuple[Path, Path]:
         """Write a Python module and its table, which need NumPy and nothing of ours.
@@ -408,29 +416,9 @@ class RiskShield:
             raise ArgumentError(f"steps_left must lie in 0 … {self.horizon}, the horizon; got {steps_left!r}")
         return steps
 
-    def _all_steps(self, size: int) -> Ints:
-        return np.full(size, 1 if self.horizon is None else self.horizon, np.int64)
-
-    def _least(self, states: Ints, remaining: Ints, steps: Ints) -> Floats:
-        """p̄ of each pair; 1 once overspent.  More than the budget is as good as the budget."""
-        row = np.clip(remaining, 0, self.budget)
-        row = row if self.horizon is None else row + steps * (self.budget + 1)
-        result: Floats = np.where(remaining < 0, 1.0, self.least[row, states])
-        return result
-
-    def _risks(self, remaining: Ints, choices: Ints, steps: Ints) -> Floats:
-        """q̄ of each choice; 1 once overspent."""
-        left = np.clip(remaining, 0, self.budget)
-        if self.horizon is None:
-            found = risks_of(self._sums, self.least, left, choices)
-        else:
-            found = risks_within(self._sums, self.least, left, choices, (steps - 1) * (self.budget + 1))
-        result: Floats = np.where(remaining < 0, 1.0, found)
-        return result
-
     def __repr__(self) -> str:
         states = self.mdp.initial_states
-        starts = self._least(states, np.full(states.size, self.budget), self._all_steps(states.size))
+        starts = self.least_risks(states, np.full(states.size, self.budget))
         steps = "" if self.horizon is None else f" within {counted(self.horizon, 'step')}"
         return (
             f"<RiskShield: more than {self.budget} damage{steps} with a probability of at most {self.risk:g}, "

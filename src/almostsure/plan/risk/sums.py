@@ -41,15 +41,15 @@ def sums_of(mdp: MDP, *, times: int = 1) -> Sums:
     return Sums(*columns, mdp.choice_states(), margin, margin / shares)
 
 
-def risks_of(sums: Sums, upper: Floats, remaining: Ints, choices: Ints) -> Floats:
-    """q̄(s, K, a): an upper bound of the risk of each choice with what remains, 0 or more."""
-    direct, through = both_sums(sums, upper, remaining, choices, up=True)
+def risks_of(sums: Sums, upper: Floats, remaining: Ints, choices: Ints, first: Ints | None = None) -> Floats:
+    """q̄(s, K, a): an upper bound of the risk of each choice with what remains, 0 or more.
+
+    With steps left, ``first`` is the first row of the table with one step less.
+    """
+    direct, through = both_sums(sums, upper, remaining, choices, up=True, first=first)
+    if first is not None:
+        return direct
     return np.minimum(direct, np.maximum(through, upper[remaining, sums.owner[choices]]))
-
-
-def risks_within(sums: Sums, upper: Floats, remaining: Ints, choices: Ints, first: Ints) -> Floats:
-    """The same with steps left; ``first`` is the first row of the table with one step less."""
-    return both_sums(sums, upper, remaining, choices, up=True, first=first)[0]
 
 
 def both_sums(
