@@ -210,7 +210,7 @@ def test_assured_policies_are_feasible_and_weaker_constraints_allow_more(mdp, bu
 @settings(max_examples=150)
 def test_no_risk_is_certainty_for_the_programme_as_well(mdp, budget):
     """The linear programme with a risk of 0 knows nothing of shields, and finds what the layers find."""
-    from almostsure.plan.programme.flow import layered_flow
+    from almostsure.plan.programme.flow import flow_of
     from almostsure.plan.programme.occupation import Endless, NoEnd, Programme
 
     try:
@@ -221,7 +221,7 @@ def test_no_risk_is_certainty_for_the_programme_as_well(mdp, budget):
         assume("no bound" in str(error))
         sure = math.inf
     try:
-        answer = Programme(layered_flow(mdp, budget), 1.0).solve(0.0)
+        answer = Programme(flow_of(mdp, budget), 1.0).solve(0.0)
         found = None if answer is None else answer.value
     except Endless:
         found = math.inf

@@ -50,17 +50,17 @@ def solve_assured(
             shown: dict[str, Any] = {**options, "report": _shown(bar)}
             if all_pairs:
                 layers = solve_budgets(mdp, minimal.of_choice, budget, **shown)
-                choice, bounds, proved = layers.choice, (layers.lower[-1], layers.upper[-1]), layers.proved
-                lower, upper = (at_start(mdp, side[mdp.initial_states]) for side in bounds)
+                bounds = at_start(mdp, *(side[-1, mdp.initial_states] for side in (layers.lower, layers.upper)))
+                choice, proved = layers.choice, layers.proved
             else:
-                choice, lower, upper, proved = _from_the_start(mdp, minimal.of_choice, budget, shown)
+                choice, bounds, proved = _from_the_start(mdp, minimal.of_choice, budget, shown)
     except KeyboardInterrupt:
         raise Interrupted(
             "interrupted before the best policy was found; .kept is a solution whose policy keeps the budget, and "
             "whose bounds say nothing.",
             kept=_assured_solution(mdp, constraint, _safe_table(minimal, budget), (-math.inf, math.inf), options),
         ) from None
-    solution = _assured_solution(mdp, constraint, choice, (lower[0], upper[1]), options, layers, proved=proved)
+    solution = _assured_solution(mdp, constraint, choice, bounds, options, layers, proved=proved)
     check_gap(solution)
     return solution
 
@@ -84,7 +84,7 @@ def solve_assured_within(
         raise Interrupted("the search for the best policy was stopped; nothing of it is kept") from None
     returns = within.returns[-1] + 0.0
     returns[~np.isfinite(returns)] = np.nan
-    means = [at_start(mdp, row) for row in returns]
+    means = [at_start(mdp, row, row) for row in returns]
     curve = np.array([middle(*mean) for mean in means])
     lower, upper = means[-1][0] - within.error[-1], means[-1][1] + within.error[-1]
     solution = Solution(
@@ -126,7 +126,7 @@ def _shown(bar: Bar) -> Callable[[int, int], None]:
 
 def _from_the_start(
     mdp: MDP, of_choice: Ints, budget: int, options: dict[str, Any]
-) -> tuple[Ints, tuple[float, float], tuple[float, float], bool]:
+) -> tuple[Ints, tuple[float, float], bool]:
     """The table of choices, the bounds at the start and whether they are proved, by solving what can be reached."""
     from almostsure.plan.assured import layers
 
@@ -134,10 +134,10 @@ def _from_the_start(
     pairs = layers.solve_pairs(mdp, of_choice, starts, **options)
     at = pairs.at(starts)
     layers.check_bounded(mdp, pairs, at)
-    lower, upper, proved = at_start(mdp, pairs.lower[at]), at_start(mdp, pairs.upper[at]), pairs.proved
+    bounds, proved = at_start(mdp, pairs.lower[at], pairs.upper[at]), pairs.proved
     graph, play, plainly = pairs.graph, pairs.play, pairs.plainly
     del pairs  # with its numbers, which take as much memory as the table
-    return layers.choice_table(graph, play, (budget + 1, mdp.num_states), plainly), lower, upper, proved
+    return layers.choice_table(graph, play, (budget + 1, mdp.num_states), plainly), bounds, proved
 
 
 def _too_little(mdp: MDP, budget: int) -> Infeasible:

@@ -92,10 +92,8 @@ def surely_leave(graph: Graph, leaving: Bools) -> tuple[Bools, Bools, Ints]:
     while True:
         usable = live[graph.owner] & ~graph.having(~live[graph.entry_state])
         policy = np.full(graph.num_states, -1)
-        frontier = give(policy, graph.owner, np.flatnonzero(usable & leaving))
-        while frontier.size:
-            choices = np.unique(back[frontier].indices)
-            frontier = give(policy, graph.owner, choices[usable[choices]])
+        give(policy, graph.owner, np.flatnonzero(usable & leaving))
+        spread(back, graph.owner, policy, usable)
         if ((policy >= 0) == live).all():
             return live, usable, policy
         live = policy >= 0
@@ -106,6 +104,17 @@ def give(policy: Ints, owner: Ints, choices: Ints) -> Ints:
     fresh = choices[policy[owner[choices]] < 0]
     policy[owner[fresh][::-1]] = fresh[::-1]
     return np.unique(owner[fresh])
+
+
+def spread(back: Any, owner: Ints, policy: Ints, usable: Bools) -> None:
+    """Give states without a choice a usable one that may lead to a state with one, as far as that goes.
+
+    ``back`` is a sparse matrix whose ``indptr`` and ``indices`` list, by state, the choices that may lead to it.
+    """
+    frontier: Ints = np.flatnonzero(policy >= 0)
+    while frontier.size:
+        choices = np.unique(back.indices[spans(back.indptr, frontier)[0]])
+        frontier = give(policy, owner, choices[usable[choices]])
 
 
 def _sparse(begin: Ints, end: Ints, size: int) -> Any:

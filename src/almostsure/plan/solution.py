@@ -147,8 +147,13 @@ def check_gap(solution: Solution) -> None:
     )
 
 
-def at_start(mdp: MDP, values: Floats) -> tuple[float, float]:
-    """The mean over the initial distribution, from below and from above; NaN if one initial state is infeasible."""
+def at_start(mdp: MDP, lower: Floats, upper: Floats) -> tuple[float, float]:
+    """Bounds of the mean over the initial distribution, from those of the initial states; NaN if one is infeasible."""
+    return _mean(mdp, lower)[0], _mean(mdp, upper)[1]
+
+
+def _mean(mdp: MDP, values: Floats) -> tuple[float, float]:
+    """The mean over the initial distribution, from below and from above."""
     if values.size == 1 or not np.isfinite(values).all():
         mean = float(values @ mdp.initial_probabilities) if values.size > 1 else float(values[0])
         return mean, mean

@@ -43,8 +43,8 @@ from almostsure.model.monitors import Steps
 from almostsure.model.products import product
 from almostsure.model.source import Model, as_model
 from almostsure.plan.almost_sure import solve_assured, solve_assured_within
-from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
-from almostsure.plan.programme.flow import layered_flow, plain_flow
+from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected, budget_of, limit_of
+from almostsure.plan.programme.flow import flow_of
 from almostsure.plan.programme.occupation import NoEnd, Programme
 from almostsure.plan.programme.solve import solve_programme
 from almostsure.plan.solution import Solution
@@ -123,12 +123,15 @@ def _solve(
     match constraint:
         case AlmostSure():
             return solve_assured(mdp, constraint, discount, tolerance, everywhere=everywhere)
-        case Expected():
-            if constraint.limit == 0:
+        case Chance(risk=risk) if discount < 1 and 0 < risk < 1:
+            raise ArgumentError(
+                f"a chance constraint with a risk between 0 and 1 must have discount=1; got {discount:g}. "
+                "If episodes may break off, put that into the model: a transition to a terminal state."
+            )
+        case Expected() | Chance():
+            if limit_of(constraint) == 0:
                 return _surely(mdp, constraint, discount, tolerance)
             return solve_programme(mdp, constraint, _programme(mdp, constraint, discount), tolerance)
-        case Chance():
-            return _chance(mdp, constraint, discount, tolerance)
     raise ArgumentError(
         f"constraint must be AlmostSure, Expected or Chance; got {constraint!r}. For a budget that is never "
         "exceeded, pass AlmostSure(budget)."
@@ -146,27 +149,15 @@ def _within(
     return replace(solution, mdp=mdp, policy=without_steps(solution.policy, mdp, limit), layers=None, _kept={})
 
 
-def _chance(mdp: MDP, constraint: Chance, discount: float, tolerance: float) -> Solution:
-    if discount < 1 and 0 < constraint.risk < 1:
-        raise ArgumentError(
-            f"a chance constraint with a risk between 0 and 1 must have discount=1; got {discount:g}. "
-            "If episodes may break off, put that into the model: a transition to a terminal state."
-        )
-    if constraint.risk == 0:
-        return _surely(mdp, constraint, discount, tolerance)
-    return solve_programme(mdp, constraint, _programme(mdp, constraint, discount), tolerance)
-
-
 def _programme(mdp: MDP, constraint: Expected | Chance, discount: float) -> Programme:
-    flow = layered_flow(mdp, constraint.budget) if isinstance(constraint, Chance) else plain_flow(mdp)
-    return Programme(flow, discount)
+    return Programme(flow_of(mdp, budget_of(constraint)), discount)
 
 
 def _surely(mdp: MDP, constraint: Expected | Chance, discount: float, tolerance: float) -> Solution:
     """No damage on average is none at all, and no risk is certainty: the assured solution under another name."""
-    budget, what = (constraint.budget, "risk") if isinstance(constraint, Chance) else (0, "damage")
+    what = "risk" if isinstance(constraint, Chance) else "damage"
     try:
-        assured = solve_assured(mdp, AlmostSure(budget), discount, tolerance)
+        assured = solve_assured(mdp, AlmostSure(budget_of(constraint) or 0), discount, tolerance)
     except Infeasible as error:
         raise Infeasible(f"without any {what}, {error}", needed=_least(mdp, constraint)) from None
     choice = assured.policy.choice
@@ -177,6 +168,6 @@ def _surely(mdp: MDP, constraint: Expected | Chance, discount: float, tolerance:
 
 def _least(mdp: MDP, constraint: Expected | Chance) -> float:
     try:
-        return _programme(mdp, constraint, 1.0).least_cost()
+        return _programme(mdp, constraint, 1.0).least_cost
     except NoEnd:
         return math.nan

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.plan.programme.flow import Flow, end_components, plain_flow
+from almostsure.plan.graph import give
+from almostsure.plan.programme.flow import Flow, end_components, flow_of
 from almostsure.plan.programme.lagrange import TIGHT, Proof, leading_home
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
@@ -31,7 +32,7 @@ def extract(mdp: MDP, flow: Flow, visits: Floats, proof: Proof, budget: int | No
     probability, rests = np.zeros((layers, mdp.num_choices)), np.zeros((layers, mdp.num_states))
     probability.ravel()[flow.choice[~stop]] = share[~stop]
     rests.ravel()[flow.state] = stops
-    whole = plain_flow(mdp)
+    whole = flow_of(mdp)
     harmless = _Waiting(whole, (whole.reward == 0) & (whole.cost == 0))
     for layer in range(layers):
         if budget is not None and layer == budget + 1:
@@ -64,8 +65,7 @@ class _Waiting:
 
     def _first(self, choices: Bools) -> Ints:
         result = np.full(self.whole.num_states, -1)
-        at = np.flatnonzero(choices)
-        result[self.whole.owner[at][::-1]] = at[::-1]
+        give(result, self.whole.owner, np.flatnonzero(choices))
         return result
 
     def settle(self, probability: Floats, rests: Floats, *, always: bool) -> None:

@@ -23,12 +23,12 @@ not compete.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from almostsure.model.arrays import spans
+from almostsure.model.arrays import Arrays, index_dtype, owners, ptr_of, spans
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan import graph
 from almostsure.policy.evaluation.chain import add_up
@@ -119,75 +119,64 @@ def without_loops(owner: Ints, moves: Any) -> tuple[Any, Floats]:
     return csr_array((weight, (rows[kept], moves.indices[kept])), shape=moves.shape), leaving
 
 
-def plain_flow(mdp: MDP) -> Flow:
-    """The flow problem on the model's states; the cost is the expected damage."""
+def with_layers(mdp: MDP, budget: int | None) -> tuple[Arrays, Floats, Ints]:
+    """The model on (state, remaining), the cost of each outcome, and where runs start; damage itself is gone.
+
+    The layers 0 … budget are for what remains, and the next one is for afterwards: overspending costs 1.  Without a
+    budget there is one layer, and the cost is the damage.
+    """
+    arrays = mdp.arrays
+    none = np.zeros(mdp.num_outcomes, arrays.damage.dtype)
+    if budget is None:
+        return replace(arrays, damage=none), arrays.damage.astype(np.float64), mdp.initial_states
+    layers, remaining = budget + 2, np.arange(budget + 2)[:, None]
+    left = remaining - arrays.damage.astype(np.int64)
+    over = (left < 0) | (remaining > budget)
+    successor = np.where(over, budget + 1, left) * mdp.num_states + arrays.successor
+    stacked = Arrays(
+        choice_ptr=ptr_of(np.tile(np.diff(arrays.choice_ptr), layers)),
+        choice_action=np.tile(arrays.choice_action, layers),
+        outcome_ptr=ptr_of(np.tile(np.diff(arrays.outcome_ptr), layers)),
+        successor=successor.ravel().astype(index_dtype(layers * mdp.num_states)),
+        probability=np.tile(arrays.probability, layers),
+        reward=np.tile(arrays.reward, layers),
+        damage=np.tile(none, layers),
+    )
+    cost = (over & (remaining <= budget)).ravel().astype(np.float64)
+    return stacked, cost, budget * mdp.num_states + mdp.initial_states.astype(np.int64)
+
+
+def flow_of(mdp: MDP, budget: int | None = None) -> Flow:
+    """The flow problem on the model's states or, with a budget, on those of :func:`with_layers`."""
     from scipy.sparse import csr_array
 
-    initial = np.zeros(mdp.num_states)
-    initial[mdp.initial_states] = mdp.initial_probabilities
-    shape = (mdp.num_choices, mdp.num_states)
-    moves = csr_array(
-        (mdp.probability.copy(), mdp.successor.astype(np.int64), mdp.outcome_ptr.astype(np.int64)), shape=shape
-    )
+    arrays, cost, starts = with_layers(mdp, budget)
+    initial = np.zeros(arrays.num_states)
+    initial[starts] = mdp.initial_probabilities
+    pointers = arrays.successor.astype(np.int64), arrays.outcome_ptr.astype(np.int64)
+    moves = csr_array((arrays.probability.copy(), *pointers), shape=(arrays.num_choices, arrays.num_states))
     moves.sum_duplicates()
     return Flow(
-        choice_ptr=mdp.choice_ptr.astype(np.int64),
-        owner=mdp.choice_states().astype(np.int64),
+        choice_ptr=arrays.choice_ptr.astype(np.int64),
+        owner=owners(arrays.choice_ptr).astype(np.int64),
         moves=moves,
-        reward=mean_reward(mdp),
-        cost=_sum(mdp, mdp.probability * mdp.damage),
+        reward=mean_reward(arrays),
+        cost=_sum(arrays, arrays.probability * cost),
         initial=initial,
-        state=np.arange(mdp.num_states),
-        choice=np.arange(mdp.num_choices),
+        state=np.arange(arrays.num_states),
+        choice=np.arange(arrays.num_choices),
     )
 
 
-def layered_flow(mdp: MDP, budget: int) -> Flow:
-    """The flow problem on (state, remaining): layers 0 … budget, and budget + 1 for an overspent budget."""
-    from scipy.sparse import csr_array
-
-    count, width, layers = mdp.num_states, mdp.num_choices, budget + 2
-    target, cost = [], []
-    for remaining in range(budget + 1):
-        left = remaining - mdp.damage.astype(np.int64)
-        target.append(np.where(left >= 0, left, budget + 1) * count + mdp.successor)
-        cost.append(_sum(mdp, mdp.probability * (left < 0)))
-    target.append(np.full(mdp.num_outcomes, (budget + 1) * count) + mdp.successor)
-    cost.append(np.zeros(width))
-    starts = [mdp.outcome_ptr[:-1].astype(np.int64) + layer * mdp.num_outcomes for layer in range(layers)]
-    moves = csr_array(
-        (
-            np.tile(mdp.probability, layers),
-            np.concatenate(target),
-            np.concatenate([*starts, [layers * mdp.num_outcomes]]),
-        ),
-        shape=(layers * width, layers * count),
-    )
-    moves.sum_duplicates()
-    initial = np.zeros(layers * count)
-    initial[budget * count + mdp.initial_states] = mdp.initial_probabilities
-    owner = np.concatenate([mdp.choice_states().astype(np.int64) + layer * count for layer in range(layers)])
-    return Flow(
-        choice_ptr=np.searchsorted(owner, np.arange(layers * count + 1)),
-        owner=owner,
-        moves=moves,
-        reward=np.tile(mean_reward(mdp), layers),
-        cost=np.concatenate(cost),
-        initial=initial,
-        state=np.arange(layers * count),
-        choice=np.arange(layers * width),
-    )
-
-
-def mean_reward(mdp: MDP) -> Floats:
+def mean_reward(arrays: Arrays) -> Floats:
     """The expected reward of each choice; exactly 0 where rewards cancel out up to rounding, [num_choices]."""
-    mean = _sum(mdp, mdp.probability * mdp.reward)
-    size = _sum(mdp, mdp.probability * np.abs(mdp.reward))
+    mean = _sum(arrays, arrays.probability * arrays.reward)
+    size = _sum(arrays, arrays.probability * np.abs(arrays.reward))
     return np.where(np.abs(mean) <= ZERO * size, 0.0, mean)
 
 
-def _sum(mdp: MDP, values: Floats) -> Floats:
-    return np.add.reduceat(values, mdp.outcome_ptr[:-1].astype(np.int64))
+def _sum(arrays: Arrays, values: Floats) -> Floats:
+    return np.add.reduceat(values, arrays.outcome_ptr[:-1].astype(np.int64))
 
 
 # ---------------------------------------------------------------------- the graph
@@ -212,11 +201,7 @@ def reachable(flow: Flow) -> Bools:
 
 def spread(flow: Flow, choice: Ints, allowed: Bools) -> None:
     """Give states without a choice an allowed one that may lead to a state with one, as far as that goes."""
-    back = flow.moves.tocsc()
-    frontier: Ints = np.flatnonzero(choice >= 0)
-    while frontier.size:
-        rows = np.unique(back.indices[spans(back.indptr, frontier)[0]])
-        frontier = graph.give(choice, flow.owner, rows[allowed[rows]])
+    graph.spread(flow.moves.tocsc(), flow.owner, choice, allowed)
 
 
 def end_components(flow: Flow, allowed: Bools) -> tuple[Ints, Bools]:

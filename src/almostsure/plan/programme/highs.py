@@ -11,19 +11,17 @@ from almostsure.model.mdp import Floats, Ints
 FEASIBLE = 1e-9  # what HiGHS may miss a row by
 
 
-def outgoing(owner: Ints, states: int) -> Any:
-    """Which choices belong to which state, as ones in a sparse matrix, [states, choices]."""
-    from scipy.sparse import csr_array
+def highs(owner: Ints, moves: Any, weight: Floats, objective: Floats, lower: Floats, upper: Floats) -> Any:
+    """A HiGHS instance that maximises ``objective`` over non-negative flows through choices.
 
-    return csr_array((np.ones(owner.size), (owner, np.arange(owner.size))), shape=(states, owner.size))
-
-
-def highs(matrix: Any, objective: Floats, lower: Floats, upper: Floats) -> Any:
-    """A HiGHS instance that maximises ``objective`` over non-negative columns."""
+    The rows are out(s) − in(s) of every state, where ``moves`` says what flows on, and last the sum with ``weight``.
+    """
     import highspy
-    from scipy.sparse import csc_array
+    from scipy.sparse import csc_array, csr_array, vstack
 
-    columns = csc_array(matrix)
+    choices, states = moves.shape
+    outgoing = csr_array((np.ones(choices), (owner, np.arange(choices))), shape=(states, choices))
+    columns = csc_array(vstack([outgoing - moves.T, csr_array(weight[None])]))
     programme = highspy.HighsLp()
     programme.num_row_, programme.num_col_ = columns.shape
     programme.sense_ = highspy.ObjSense.kMaximize

@@ -18,7 +18,7 @@ import numpy as np
 
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components, without_loops
-from almostsure.plan.programme.highs import FEASIBLE, highs, is_optimal, outgoing
+from almostsure.plan.programme.highs import FEASIBLE, highs, is_optimal
 
 ROUNDS = 300  # of value iteration, before a programme is solved instead
 EPSILON = float(np.finfo(np.float64).eps)
@@ -148,13 +148,9 @@ class _Component:
 
         The mean is NaN if HiGHS does not find it.
         """
-        from scipy.sparse import csr_array, vstack
-
         scale = float(np.abs(self.reward).max()) or 1.0
-        balance = outgoing(self.owner, self.num_states) - self.moves.T
-        matrix = vstack([balance, csr_array(np.ones((1, self.owner.size)))])
         right = np.append(np.zeros(self.num_states), 1.0)
-        answer = highs(matrix, self.reward / scale, right, right)
+        answer = highs(self.owner, self.moves, np.ones(self.owner.size), self.reward / scale, right, right)
         answer.run()
         if not is_optimal(answer):
             return np.nan, np.zeros(self.num_states)

@@ -16,13 +16,14 @@ A vertex of the programme is a policy that plays at random in one state at most.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components, reachable, surely_stops, without_loops
-from almostsure.plan.programme.highs import highs, is_optimal, outgoing
+from almostsure.plan.programme.highs import highs, is_optimal
 from almostsure.plan.programme.lagrange import Answer, Improper, Priced, Search
 from almostsure.plan.programme.means import gainful
 
@@ -59,18 +60,21 @@ class Programme:
         flow = _with_rest(flow) if discount == 1 else _with_ends(flow)
         self.gainful = gainful(flow) if discount == 1 else np.zeros(flow.num_states, np.bool_)
         self.everything = flow
-        self._ready: tuple[Flow, _Solver] | None = None
-        self._least: float | None = None
 
-    @property
+    @cached_property
     def flow(self) -> Flow:
         """The problem that answers are about: without what has no end, and without endless gains."""
-        return self._prepared()[0]
+        # No feasible flow reaches an endless gain (else Endless was raised), so those states can go.
+        return _trimmed(self.everything, ~self.gainful) if self.discount == 1 else self.everything
+
+    @cached_property
+    def _solver(self) -> _Solver:
+        return _Solver(self.flow, self.discount)
 
     def solve(self, limit: float | None) -> Answer | None:
         """The best flow with at most ``limit`` cost, or None if there is none; no limit with None."""
         self._check_endless(limit)
-        return self._prepared()[1].solve(limit)
+        return self._solver.solve(limit)
 
     def visits(self, answer: Answer) -> Floats:
         """How often each choice of an answer's flow is played, loops included; a stop once."""
@@ -81,27 +85,23 @@ class Programme:
     @property
     def priced(self) -> Priced:
         """The problem with prices, for proofs."""
-        return self._prepared()[1].priced
+        return self._solver.priced
 
+    @cached_property
     def least_cost(self) -> float:
         """The least cost of any policy that comes to an end."""
-        if self._least is None:
-            flow = self._with_endless_ends() if self.gainful.any() else self.flow
-            self._least = _least_cost(flow, self.discount)
-        return self._least
+        flow = self._with_endless_ends() if self.gainful.any() else self.flow
+        try:
+            return Search(Priced(flow, self.discount)).least
+        except Improper:
+            answer = _Highs(replace(flow, reward=-flow.cost), self.discount).solve(None)
+            return np.inf if answer is None else -answer.value
 
     def _without_loops(self, raw: Flow) -> Flow:
         """The same problem in which a choice is repeated until it leads elsewhere, however rarely that is."""
         moves, leaving = without_loops(raw.owner, raw.moves)
         self._leaving = np.where(leaving > 0, leaving, 1.0)
         return replace(raw, moves=moves, reward=raw.reward / self._leaving, cost=raw.cost / self._leaving)
-
-    def _prepared(self) -> tuple[Flow, _Solver]:
-        if self._ready is None:
-            # No feasible flow reaches an endless gain (else Endless was raised), so those states can go.
-            flow = _trimmed(self.everything, ~self.gainful) if self.discount == 1 else self.everything
-            self._ready = flow, _Solver(flow, self.discount)
-        return self._ready
 
     def _check_endless(self, limit: float | None) -> None:
         """Where an endless gain can be reached, however rarely, and the limit is not the least one, it is worth ∞."""
@@ -110,7 +110,7 @@ class Programme:
         flow = self._with_endless_ends()
         ends = flow.is_stop & (flow.reward > 0)
         entered = np.flatnonzero(ends & reachable(flow)[flow.owner])
-        if entered.size and limit is not None and limit <= self.least_cost() + CLOSE * max(1.0, limit):
+        if entered.size and limit is not None and limit <= self.least_cost + CLOSE * max(1.0, limit):
             answer = _Solver(replace(flow, reward=ends.astype(np.float64)), 1.0).solve(limit)
             gained = np.zeros(flow.num_choices) if answer is None else np.where(ends, answer.flow, 0.0)
             entered = np.flatnonzero(gained > REACHED)
@@ -175,14 +175,17 @@ class _Solver:
     def __init__(self, flow: Flow, discount: float) -> None:
         self.flow, self.discount = flow, discount
         self.priced = Priced(flow, discount)
-        self._search: Search | None = None
         self._highs: _Highs | None = None
+
+    @cached_property
+    def _search(self) -> Search:
+        return Search(self.priced)
 
     def solve(self, limit: float | None) -> Answer | None:
         """The optimum with the given limit, or None if nothing is feasible."""
         if self.flow.num_choices > SMALL and self._highs is None:
             try:
-                return self._by_search(limit)
+                return self._search.solve(limit)
             except Improper:
                 pass
         self._highs = self._highs or _Highs(self.flow, self.discount)
@@ -194,36 +197,20 @@ class _Solver:
         if answer is not None:
             return answer
         try:  # HiGHS takes probabilities below 1e-12 for 0
-            return self._by_search(limit)
+            return self._search.solve(limit)
         except Improper:
             if failed is not None:
                 raise failed from None
             return None
-
-    def _by_search(self, limit: float | None) -> Answer | None:
-        self._search = self._search or Search(self.priced)
-        return self._search.solve(limit)
-
-
-def _least_cost(flow: Flow, discount: float) -> float:
-    try:
-        return Search(Priced(flow, discount)).least
-    except Improper:
-        answer = _Highs(replace(flow, reward=-flow.cost), discount).solve(None)
-        return np.inf if answer is None else -answer.value
 
 
 class _Highs:
     """A programme in HiGHS; each solve starts from the last one's basis."""
 
     def __init__(self, flow: Flow, discount: float) -> None:
-        from scipy.sparse import csr_array, vstack
-
-        balance = outgoing(flow.owner, flow.num_states) - discount * flow.moves.T
-        matrix = vstack([balance, csr_array(flow.cost[None])])
         self.states = flow.num_states
         lower, upper = np.append(flow.initial, -np.inf), np.append(flow.initial, np.inf)
-        self.highs = highs(matrix, flow.reward, lower, upper)
+        self.highs = highs(flow.owner, discount * flow.moves, flow.cost, flow.reward, lower, upper)
 
     def solve(self, limit: float | None) -> Answer | None:
         """The optimum with the given limit, or None if nothing is feasible."""

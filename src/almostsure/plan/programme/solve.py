@@ -12,7 +12,7 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.errors import Infeasible, LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Ints
 from almostsure.plan.almost_sure import solve_assured
-from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected
+from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected, budget_of, limit_of
 from almostsure.plan.programme.extract import TINY, extract
 from almostsure.plan.programme.flow import Flow, reachable
 from almostsure.plan.programme.lagrange import Answer, Proof
@@ -37,7 +37,7 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     except NoEnd as stuck:
         return _hopeless(mdp, constraint, _no_end(constraint, stuck.free), programme.discount, tolerance)
     if found is None:
-        least, limit = programme.least_cost(), _limit(constraint)
+        least, limit = programme.least_cost, limit_of(constraint)
         if least < limit - ROUNDING * max(1.0, limit):
             raise LimitReached(
                 f"{least:.10g} of {limit:g} is the least that must be used, but no best policy was found: {APART}"
@@ -83,11 +83,11 @@ def _within_limit(mdp: MDP, constraint: Expected | Chance, programme: Programme)
     What rounding lets a policy exceed the limit by is taken off the limit, and the programme solved again.  Where that
     does not help, since the limit is the least that is possible, the first answer is returned with its excess.
     """
-    limit = _limit(constraint)
+    limit = limit_of(constraint)
     first, less, rounding = None, SHY * limit, ROUNDING * max(1.0, limit)
     for _ in range(TRIES):
         answer = programme.solve(limit - less) if less <= limit else None
-        if answer is None and first is None and programme.least_cost() <= limit + rounding / 2:
+        if answer is None and first is None and programme.least_cost <= limit + rounding / 2:
             answer = programme.solve(limit + rounding)
         if answer is None:
             break
@@ -100,18 +100,13 @@ def _within_limit(mdp: MDP, constraint: Expected | Chance, programme: Programme)
     return first
 
 
-def _limit(constraint: Expected | Chance) -> float:
-    return constraint.limit if isinstance(constraint, Expected) else constraint.risk
-
-
 def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer: Answer) -> _Found:
     """The policy of an answer, evaluated."""
     proof = Proof(programme.priced, answer.price, answer.potential)
-    budget = constraint.budget if isinstance(constraint, Chance) else None
-    policy = extract(mdp, programme.flow, programme.visits(answer), proof, budget)
+    policy = extract(mdp, programme.flow, programme.visits(answer), proof, budget_of(constraint))
     result = evaluate(mdp, policy, discount=programme.discount)
     used = result.discounted_damage if isinstance(constraint, Expected) else result.overspends
-    excess = used + result.accuracy - _limit(constraint)
+    excess = used + result.accuracy - limit_of(constraint)
     return _Found(answer=answer, proof=proof, policy=policy, result=result, used=used, excess=excess)
 
 
@@ -123,9 +118,9 @@ def _most(
     Where rewards and the price cancel out on a cycle, no price makes the problem without a limit finite in floating
     point; then the dual values of the linear programme, raised by its roundings, are what there is.
     """
-    limit, budget = _limit(constraint), constraint.budget if isinstance(constraint, Chance) else None
+    limit, budget = limit_of(constraint), budget_of(constraint)
     free, values, paid = upper_bound(mdp, price, limit, budget=budget, discount=discount, tolerance=tolerance)
-    upper = at_start(free, values)[1]
+    _, upper = at_start(free, values, values)
     return (proof.upper(limit), False) if upper == math.inf else (math.nextafter(upper + paid, math.inf), True)
 
 

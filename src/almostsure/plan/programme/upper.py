@@ -17,8 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from almostsure.errors import LimitReached
-from almostsure.model.mdp import MDP, Arrays, Floats, Ints
+from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.assured.layers import solve_pairs
+from almostsure.plan.programme.flow import with_layers
 from almostsure.policy.evaluation.wide import two_product, two_sum
 
 RAISES = (0.0, 1e-15, 1e-13, 1e-11, 1e-10, 1e-9)  # by how much a price is raised, times the price if above 1
@@ -34,7 +35,7 @@ def upper_bound(
     """
     for extra in RAISES:
         raised = price + extra * max(price, 1.0) / max(limit, 1.0)
-        free = _paying(mdp, raised) if budget is None else _paying_once(mdp, raised, budget)
+        free = _paying(mdp, raised, budget)
         nothing = np.zeros(free.num_choices, np.int32)
         starts = free.initial_states.astype(np.int64)
         nowhere = np.full(starts.size, np.inf)
@@ -50,40 +51,10 @@ def upper_bound(
     return free, upper, math.nextafter(raised * limit, math.inf)
 
 
-def _paying(mdp: MDP, price: float) -> MDP:
-    """The model in which damage costs its price instead."""
-    arrays = mdp.arrays
-    reward = _less(arrays.reward, price, arrays.damage.astype(np.float64))
-    return _harmless(replace(arrays, reward=reward), mdp.initial_states, mdp.initial_probabilities)
-
-
-def _paying_once(mdp: MDP, price: float, budget: int) -> MDP:
-    """The model on (state, remaining) in which overspending costs its price; the last layer is for afterwards."""
-    arrays, layers = mdp.arrays, budget + 2
-    remaining = np.arange(layers)[:, None]
-    left = remaining - arrays.damage.astype(np.int64)
-    is_over = (left < 0) & (remaining <= budget)
-    layer = np.where((left < 0) | (remaining > budget), budget + 1, left)
-
-    def stacked(ptr: Ints) -> Ints:
-        ends = np.arange(layers)[:, None] * int(ptr[-1]) + ptr[1:].astype(np.int64)
-        return np.concatenate([[0], ends.ravel()]).astype(ptr.dtype)
-
-    return _harmless(
-        replace(
-            arrays,
-            choice_ptr=stacked(arrays.choice_ptr), choice_action=np.tile(arrays.choice_action, layers),
-            outcome_ptr=stacked(arrays.outcome_ptr), probability=np.tile(arrays.probability, layers),
-            successor=(layer * mdp.num_states + arrays.successor).ravel().astype(arrays.successor.dtype),
-            reward=_less(np.tile(arrays.reward, layers), price, is_over.ravel().astype(np.float64)),
-        ),
-        budget * mdp.num_states + mdp.initial_states, mdp.initial_probabilities,
-    )  # fmt: skip
-
-
-def _harmless(arrays: Arrays, states: Ints, probabilities: Floats) -> MDP:
-    harmless = replace(arrays, damage=np.zeros(arrays.successor.size, arrays.damage.dtype))
-    return MDP(harmless, initial=(states, probabilities))
+def _paying(mdp: MDP, price: float, budget: int | None) -> MDP:
+    """The model in which damage or, with a budget, overspending costs its price instead."""
+    arrays, cost, starts = with_layers(mdp, budget)
+    return MDP(replace(arrays, reward=_less(arrays.reward, price, cost)), initial=(starts, mdp.initial_probabilities))
 
 
 def _less(reward: Floats, price: float, cost: Floats) -> Floats:

@@ -90,5 +90,4 @@ def _assured_curve(solution: Solution) -> Floats:
         at = pairs.at(codes)
         above = np.full((first, mdp.initial_states.size), np.nan)
         lower, upper = (np.concatenate([above, side[at]]) for side in (pairs.lower, pairs.upper))
-    bounds = ((at_start(mdp, below)[0], at_start(mdp, over)[1]) for below, over in zip(lower, upper, strict=True))
-    return np.array([middle(*both) for both in bounds])
+    return np.array([middle(*at_start(mdp, *bounds)) for bounds in zip(lower, upper, strict=True)])

@@ -14,7 +14,7 @@ from almostsure.errors import ArgumentError, Infeasible, Interrupted, UnboundedR
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
 from almostsure.plan.constraints import Chance, Expected
-from almostsure.plan.programme.flow import layered_flow, plain_flow
+from almostsure.plan.programme.flow import flow_of
 from almostsure.plan.programme.occupation import Programme
 from almostsure.plan.programme.solve import solve_programme
 from almostsure.plan.tradeoff.curve import assured_curve
@@ -134,7 +134,7 @@ def _curves(
     mdp: MDP, budget: int, means: list[Expected], odds: list[Chance], discount: float, tolerance: float
 ) -> Frontier:
     assured = assured_curve(mdp, budget, discount=discount, tolerance=tolerance)
-    plain, layered = Programme(plain_flow(mdp), discount), Programme(layered_flow(mdp, budget), discount)
+    plain, layered = (Programme(flow_of(mdp, most), discount) for most in (None, budget))
     expected, chance, stopped = list[float](), list[float](), False
     try:
         with Bar("best returns", len(means) + len(odds)) as bar:
