@@ -95,7 +95,8 @@ def _tables(
     cells = abstraction.grid.cells if len(abstraction.grid.cells) > 1 else (1, *abstraction.grid.cells)
     found = np.minimum(values, np.iinfo(dtype).max).astype(dtype).reshape(cells)
     first = _planar(images[0])
-    sides = [int(first.counts[_entries(first, axis)].max()) for axis in (-2, -1)]
+    dims = len(cells)
+    sides = [int(first.counts_along(axis).max()) for axis in (dims - 2, dims - 1)]
     high, wide = (max(1, min(side, n)) for side, n in zip(sides, cells[-2:], strict=True))
     while high * wide * found.nbytes > WINDOWS and high * wide > 1:
         high, wide = (high // 2, wide) if high > wide else (high, wide // 2)
@@ -107,13 +108,6 @@ def _tables(
         for j in range(wide):
             np.maximum(tables[i - 1, j], np.roll(tables[0, j], -i, axis=-2), out=tables[i, j])
     return tables.reshape(high, wide, -1)
-
-
-def _entries(images: Images, axis: int) -> slice:
-    """Where the entries of a coordinate lie."""
-    ends = [*images.start.min(axis=1).tolist(), images.counts.size]
-    at = axis % images.start.shape[0]
-    return slice(ends[at], ends[at + 1])
 
 
 def _planar(images: Images) -> Images:

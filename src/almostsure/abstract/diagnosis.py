@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.enclosure.evaluate import call, coordinates
-from almostsure.abstract.enclosure.images import open_cells, ranges_from
+from almostsure.abstract.enclosure.images import cells_of, ranges_from
 from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.grid import OUTSIDE, Grid, is_point
 from almostsure.abstract.patterns import MOST, Patterns
@@ -151,12 +151,7 @@ def explain(minimal: UpperBudget, state: int | Sequence[float] | None) -> Diagno
 
 def _move(minimal: UpperBudget, cell: int) -> Move:
     abstraction, grid = minimal.abstraction, minimal.abstraction.grid
-    index = np.unravel_index(cell, grid.cells)
-    state = tuple(
-        Interval(*(bound.reshape(-1)[i : i + 1] for bound in (x.low, x.high)))
-        for x, i in zip(open_cells(abstraction, 0, grid.cells[0]), index, strict=True)
-    )
-    found = ranges_from(abstraction, state)
+    found = ranges_from(abstraction, cells_of(abstraction, np.array([cell])))
     best: tuple[float, float, Move] | None = None
     for p, pattern in enumerate(abstraction.patterns.sequences):
         bad, move = 0.0, Move(cell=cell, pattern=pattern, next_cell=OUTSIDE, drifted=None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,6 @@ class Grid:
         _check_memory(counts)
         for name, value in (("low", bottom), ("high", top), ("cells", counts), ("periodic", around), ("names", called)):
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "_edges", tuple(map(_edges, bottom, top, counts)))
 
     # ------------------------------------------------------------------ sizes
 
@@ -100,11 +100,10 @@ class Grid:
         """How many cells there are."""
         return int(np.prod(self.cells, dtype=np.int64))
 
-    @property
+    @cached_property
     def edges(self) -> tuple[Floats, ...]:
         """Where cells begin and end, one array per coordinate: [cells + 1], read-only."""
-        edges: tuple[Floats, ...] = self._edges  # type: ignore[attr-defined]
-        return edges
+        return tuple(map(_edges, self.low, self.high, self.cells))
 
     def with_cells(self, cells: Sequence[int]) -> Grid:
         """The same box, cut otherwise."""

@@ -55,7 +55,9 @@ def plot(minimal: UpperBudget, x: Axis, y: Axis, *, at: At, trajectory: npt.Arra
     if across == up:
         raise ArgumentError(f"x and y must be two coordinates; got {grid.names[across]} twice")
     fixed = _fixed(minimal, at)
-    values = _slice(minimal, across, up, fixed)
+    # What cells need, [up, across, the other coordinates], and where the others are fixed.
+    values = np.moveaxis(minimal.of_state.reshape(grid.cells), (up, across), (0, 1))
+    place = np.delete(np.unravel_index(grid.cell(fixed.tolist()), grid.cells), (across, up))
     figure = new_figure(6.0, 4.4)
     from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 
@@ -63,12 +65,13 @@ def plot(minimal: UpperBudget, x: Axis, y: Axis, *, at: At, trajectory: npt.Arra
     ends = (grid.edges[across], grid.edges[up])
     axes.set_facecolor(OPEN)
     tint = ListedColormap([OPEN, SOME])
-    axes.pcolormesh(*ends, _somewhere(minimal, across, up).T, cmap=tint, vmin=0, vmax=1, rasterized=True)
-    finite = np.ma.masked_where(values == INFINITE, values)
+    somewhere = (values != INFINITE).any(axis=tuple(range(2, values.ndim)))
+    axes.pcolormesh(*ends, somewhere, cmap=tint, vmin=0, vmax=1, rasterized=True)
+    finite = np.ma.masked_equal(values[:, :, *place], INFINITE)
     most = int(finite.max()) if finite.count() else 0
     needs = LinearSegmentedColormap.from_list("needs", [SAFE, "#8fb8a8", "#efc88b", "#c26a4a"])
     colours = needs if most else ListedColormap([SAFE])
-    image = axes.pcolormesh(*ends, finite.T, cmap=colours, vmin=0, vmax=max(most, 1), rasterized=True)
+    image = axes.pcolormesh(*ends, finite, cmap=colours, vmin=0, vmax=max(most, 1), rasterized=True)
     if most:
         figure.colorbar(image, label="needs at most")
     if trajectory is not None:
@@ -175,21 +178,6 @@ def _fixed(minimal: UpperBudget, at: At) -> Floats:
     if abstraction.grid.cell(point.tolist()) < 0:
         raise ArgumentError(f"at must lie in the box {abstraction.grid!r}; got {dict(at or {})}")
     return point
-
-
-def _slice(minimal: UpperBudget, across: int, up: int, fixed: Floats) -> npt.NDArray[np.int32]:
-    grid = minimal.abstraction.grid
-    index: list[Any] = list(np.unravel_index(grid.cell(fixed.tolist()), grid.cells))
-    index[across] = index[up] = slice(None)
-    values: npt.NDArray[np.int32] = minimal.of_state.reshape(grid.cells)[tuple(index)]
-    return values if across < up else values.T
-
-
-def _somewhere(minimal: UpperBudget, across: int, up: int) -> npt.NDArray[np.bool_]:
-    """Which cells of two coordinates have an upper budget for some value of the others."""
-    rest = tuple(axis for axis in range(minimal.abstraction.grid.num_coordinates) if axis not in (across, up))
-    found: npt.NDArray[np.bool_] = (minimal.of_state != INFINITE).reshape(minimal.abstraction.grid.cells).any(axis=rest)
-    return found if across < up else found.T
 
 
 def _title(minimal: UpperBudget, across: int, up: int, fixed: Floats) -> str:

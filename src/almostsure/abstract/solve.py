@@ -185,8 +185,7 @@ def _measure(images: Blocks) -> tuple[npt.NDArray[np.int64], int]:
     def part(number: int) -> tuple[npt.NDArray[np.int64], int]:
         image = images[number]
         ended = np.iinfo(image.counts.dtype).max
-        ends = [*image.start[1:, 0].tolist(), image.counts.size]
-        pieces = (image.counts[a:b] for a, b in zip(image.start[:, 0].tolist(), ends, strict=True))
+        pieces = map(image.counts_along, range(dims))
         counts = [int(piece.max(initial=1, where=piece != ended)) for piece in pieces]
         return np.array(counts, np.int64), int(image.damage.max())
 

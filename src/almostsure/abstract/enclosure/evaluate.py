@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,14 +89,17 @@ def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         raise ModelError(f"{name} must work on interval arrays; {kind} at {at}: {error}") from error
 
 
-def added(state: tuple[Interval, ...], disturbance: Sequence[tuple[float, float]] | None) -> tuple[Interval, ...]:
-    """The state plus any disturbance."""
-    if disturbance is None:
-        return state
-    moved = []
-    for x, (least, most) in zip(state, disturbance, strict=True):
-        moved.append(x if least == most == 0 else Interval(down(x.low + least), up(x.high + most)))
-    return tuple(moved)
+def next_states(abstraction: Abstraction, state: tuple[Interval, ...], action: int) -> list[tuple[Interval, ...]]:
+    """The enclosures of the next states after the action of that number, plus any disturbance."""
+    after = evaluate(abstraction, state, abstraction.actions[action])
+    pushes = abstraction.disturbance
+    if pushes is None:
+        return after
+    return [tuple(_pushed(x, *push) for x, push in zip(one, pushes, strict=True)) for one in after]
+
+
+def _pushed(x: Interval, least: float, most: float) -> Interval:
+    return x if least == most == 0 else Interval(down(x.low + least), up(x.high + most))
 
 
 def check_function(abstraction: Abstraction) -> None:

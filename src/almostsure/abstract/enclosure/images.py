@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.compiled.ranges import ranges
-from almostsure.abstract.enclosure.evaluate import added, call, evaluate, harm, possibly
+from almostsure.abstract.enclosure.evaluate import call, harm, next_states, possibly
 from almostsure.abstract.enclosure.interval import Interval, Maybe
 from almostsure.abstract.enclosure.sharing import remembered, remembering
 from almostsure.errors import ModelError
@@ -58,10 +58,10 @@ class Images(NamedTuple):
     boxes: int  # per choice
     origin: int  # the block's first cell along the first coordinate
 
-    @property
-    def nbytes(self) -> int:
-        """Memory that the arrays take."""
-        return self.low.nbytes + self.counts.nbytes + self.damage.nbytes
+    def counts_along(self, axis: int) -> npt.NDArray[np.uint8 | np.uint16]:
+        """The entries of ``counts`` that belong to one coordinate."""
+        ends = [*self.start.min(axis=1).tolist(), self.counts.size]
+        return self.counts[ends[axis] : ends[axis + 1]]
 
 
 class Outcome(NamedTuple):
@@ -113,6 +113,12 @@ def cells_along(abstraction: Abstraction, axis: int, index: npt.NDArray[np.intp]
     last = edges.size - 2
     high = np.where(index == last, edges[-1], np.nextafter(edges[index + 1], -np.inf))
     return abstraction.observation.states(axis, Interval(edges[index], high))
+
+
+def cells_of(abstraction: Abstraction, cells: npt.NDArray[np.int64]) -> tuple[Interval, ...]:
+    """The true states of cells that are given by their numbers, [n]."""
+    index = np.unravel_index(cells, abstraction.grid.cells)
+    return tuple(cells_along(abstraction, axis, along) for axis, along in enumerate(index))
 
 
 def block_ranges(abstraction: Abstraction, first: int, last: int) -> Ranges:
@@ -185,8 +191,7 @@ def follow(abstraction: Abstraction, outcomes: Iterable[Outcome], action: int) -
 
 
 def _after(abstraction: Abstraction, outcome: Outcome, action: int) -> Iterator[Outcome]:
-    for next_state in evaluate(abstraction, outcome.state, abstraction.actions[action]):
-        state = added(next_state, abstraction.disturbance)
+    for state in next_states(abstraction, outcome.state, action):
         hurt, fatal = harm(abstraction, state)
         if abstraction.forbidden is not None:
             fatal = fatal | possibly("forbidden", abstraction.forbidden, state)

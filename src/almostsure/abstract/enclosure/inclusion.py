@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.enclosure.evaluate import added, evaluate
-from almostsure.abstract.enclosure.images import cells_along
+from almostsure.abstract.enclosure.evaluate import next_states
+from almostsure.abstract.enclosure.images import cells_of
 from almostsure.abstract.enclosure.interval import Interval
 from almostsure.errors import ModelError, ModelMismatch
 
@@ -67,11 +67,8 @@ def reachable(abstraction: Abstraction, cells: Ints, actions: Ints, reached: Int
     result = np.zeros(cells.size, np.bool_)
     for action in set(actions.tolist()):
         at = np.flatnonzero(actions == action)
-        index = np.unravel_index(cells[at], abstraction.grid.cells)
-        points = tuple(cells_along(abstraction, axis, along) for axis, along in enumerate(index))
         with np.errstate(all="ignore"):  # NaN means that nothing is known
-            for enclosure in evaluate(abstraction, points, abstraction.actions[action]):
-                state = added(enclosure, abstraction.disturbance)
+            for state in next_states(abstraction, cells_of(abstraction, cells[at]), action):
                 result[at] |= _meets(abstraction, state, reached[at])
     return result
 
@@ -103,8 +100,7 @@ def _outside(abstraction: Abstraction, before: Floats, action: int, after: Float
     if observed:
         points = tuple(observation.states(j, point) for j, point in enumerate(points))
     outside = np.full(before.shape, np.inf)
-    for enclosure in evaluate(abstraction, points, abstraction.actions[action]):
-        state = added(enclosure, abstraction.disturbance)
+    for state in next_states(abstraction, points, action):
         if observed:
             state = tuple(observation.rounded_to(observation.observed(j, x)) for j, x in enumerate(state))
         gaps = np.stack([_gap(abstraction, j, state[j], after[:, j]) for j in axes], axis=1)

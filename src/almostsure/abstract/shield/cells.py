@@ -43,12 +43,12 @@ class Cells(Space):
             action_names=abstraction.action_names if len(set(abstraction.action_names)) == actions else None,
             end=None if abstraction.goal is None else cells,
             unknown=states - 1,
-            encode=self._cell,
+            encode=self.observed,
         )
 
     def observed(self, observation: Any) -> int:
         """The cell that an observation shows; ``unknown`` where that lies outside the box."""
-        return self._cell(observation)
+        return self._cell_of(self.point(observation))
 
     def point(self, observation: Any) -> list[float]:
         """The coordinates of the state that an observation shows."""
@@ -101,9 +101,6 @@ class Cells(Space):
         if state == self.unknown:
             return "a state outside the box"
         return "the end" if state == self.end else self.abstraction.grid.describe(state)
-
-    def _cell(self, observation: Any) -> int:
-        return self._cell_of(self.point(observation))
 
     def _coordinates(self, point: Any) -> list[float]:
         """A point as floats, one per coordinate of the grid."""

@@ -86,17 +86,14 @@ class CellShield:
             Outside the box, and where nothing was proved to suffice; it says what can be done.
         """
         remaining, words = check_budget(budget), self.abstraction.patterns.words
-        if not self.space.is_one(state):
-            cells = self.space.states(state)
-            left = np.full(cells.size, remaining, np.int64)
-            need = self._needs_of(cells)
-            if (need > left).any():
-                self._refuse(int(cells[np.argmax(need > left)]), remaining, int((need > left).sum()) - 1)
-            return (cells, left, *(np.zeros(cells.size, np.int64) for _ in range(words)))
-        cell = self.space.state(state)
-        if self._need_of(cell) > remaining:
-            self._refuse(cell, remaining, 0)
-        return (cell, remaining, *(0 for _ in range(words)))
+        cells = self.space.states(state)
+        short = self._needs_of(cells) > remaining
+        if short.any():
+            self._refuse(int(cells[np.argmax(short)]), remaining, int(short.sum()) - 1)
+        if self.space.is_one(state):
+            return (int(cells[0]), remaining, *(0 for _ in range(words)))
+        none = (np.zeros(cells.size, np.int64) for _ in range(words))
+        return (cells, np.full(cells.size, remaining, np.int64), *none)
 
     def allowed(self, state: Any, remaining: int, *begun: int) -> Ints:
         """The ids of the actions that one run may play, ascending; there is at least one."""
