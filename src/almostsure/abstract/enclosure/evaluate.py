@@ -70,11 +70,6 @@ def harm(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[npt.NDA
     return np.where(fatal, 0, np.ceil(bound.high)).astype(np.uint8), fatal
 
 
-def possibly(name: str, predicate: Callable[..., Any], state: tuple[Interval, ...]) -> npt.NDArray[np.bool_]:
-    """Where a predicate may be true somewhere in the enclosure."""
-    return Maybe.of(call(name, predicate, state)).possibly
-
-
 def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of the user's; what goes wrong inside names the line."""
     try:

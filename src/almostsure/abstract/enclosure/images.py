@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.compiled.ranges import ranges
-from almostsure.abstract.enclosure.evaluate import call, harm, next_states, possibly
+from almostsure.abstract.enclosure.evaluate import call, harm, next_states
 from almostsure.abstract.enclosure.interval import Interval, Maybe
 from almostsure.abstract.enclosure.sharing import remembered, remembering
 from almostsure.errors import ModelError
@@ -171,13 +171,9 @@ def _ranges(abstraction: Abstraction, state: tuple[Interval, ...]) -> Ranges:
     """The outcomes of what an open state holds."""
     nowhere = np.zeros((), np.bool_)
     start = Outcome(state, np.zeros((), np.uint8), nowhere, nowhere)
-    found: dict[int, list[tuple[list[Array], list[Array], Array]]] = {}
-
-    def take(pattern: int, outcomes: list[Outcome]) -> None:
-        found[pattern] = [_indexed(abstraction, outcome) for outcome in outcomes]
-
     with np.errstate(all="ignore"):  # NaN means that nothing is known, and is outside every box
-        _walk(abstraction, [start], 0, range(abstraction.patterns.count), take)
+        walk = _walk(abstraction, [start], 0, range(abstraction.patterns.count))
+        found = {p: [_indexed(abstraction, outcome) for outcome in outcomes] for p, outcomes in walk}
     boxes = max(map(len, found.values()))
     rows = [outcome for p in sorted(found) for outcome in found[p] + [found[p][-1]] * (boxes - len(found[p]))]
     axes = range(abstraction.grid.num_coordinates)
@@ -185,16 +181,12 @@ def _ranges(abstraction: Abstraction, state: tuple[Interval, ...]) -> Ranges:
     return Ranges(lows, counts, [row[2] for row in rows], boxes)
 
 
-def follow(abstraction: Abstraction, outcomes: Iterable[Outcome], action: int) -> list[Outcome]:
-    """The outcomes of one action from several enclosures."""
-    return [after for outcome in outcomes for after in _after(abstraction, outcome, action)]
-
-
 def _after(abstraction: Abstraction, outcome: Outcome, action: int) -> Iterator[Outcome]:
+    """The outcomes of one action from one enclosure."""
     for state in next_states(abstraction, outcome.state, action):
         hurt, fatal = harm(abstraction, state)
         if abstraction.forbidden is not None:
-            fatal = fatal | possibly("forbidden", abstraction.forbidden, state)
+            fatal = fatal | Maybe.of(call("forbidden", abstraction.forbidden, state)).possibly
         if abstraction.goal is None:
             fatal = remembered(np.logical_or, outcome.forbidden, fatal)
             yield Outcome(state, _sum(outcome.damage, hurt), fatal, outcome.ended)
@@ -216,16 +208,12 @@ def _sum(damage: npt.NDArray[np.uint8], more: npt.NDArray[np.uint8]) -> npt.NDAr
 
 
 def _walk(
-    abstraction: Abstraction,
-    outcomes: list[Outcome],
-    depth: int,
-    patterns: Iterable[int],
-    take: Callable[[int, list[Outcome]], None],
-) -> None:
-    """Follow the patterns, each common beginning once, and hand the outcomes of each to ``take``.
+    abstraction: Abstraction, outcomes: list[Outcome], depth: int, patterns: Iterable[int]
+) -> Iterator[tuple[int, list[Outcome]]]:
+    """Follow the patterns, each common beginning once: their numbers and outcomes.
 
-    All actions of one place are followed, and the patterns that end with them taken, before any pattern goes on: they
-    share arithmetic, and what they share is forgotten then.
+    All actions of one place are followed, and the patterns that end with them yielded, before any pattern goes on: they
+    share arithmetic, also with what is done with the outcomes, and what they share is forgotten then.
     """
     sequences = abstraction.patterns.sequences
     by_action: dict[int, list[int]] = {}
@@ -234,16 +222,16 @@ def _walk(
     going_on = []
     with remembering() as table:
         for action, group in by_action.items():
-            after = follow(abstraction, outcomes, action)
+            after = [end for outcome in outcomes for end in _after(abstraction, outcome, action)]
             for p in group:
                 if len(sequences[p]) == depth + 1:
-                    take(p, after)
+                    yield p, after
             longer = [p for p in group if len(sequences[p]) > depth + 1]
             if longer:
                 going_on.append((after, longer))
             table.close()
     for after, longer in going_on:
-        _walk(abstraction, after, depth + 1, longer, take)
+        yield from _walk(abstraction, after, depth + 1, longer)
 
 
 def _indexed(abstraction: Abstraction, outcome: Outcome) -> tuple[list[Array], list[Array], Array]:

@@ -91,14 +91,13 @@ class Flow:
         none = np.zeros(states.size)
         owner = np.concatenate([self.owner, states])[order]
         moves = csr_array(vstack([self.moves, csr_array((states.size, self.num_states))]))
-        return Flow(
+        return replace(
+            self,
             choice_ptr=np.searchsorted(owner, np.arange(self.num_states + 1)),
             owner=owner,
             moves=moves[order],
             reward=np.concatenate([self.reward, none + reward])[order],
             cost=np.concatenate([self.cost, none])[order],
-            initial=self.initial,
-            state=self.state,
             choice=np.concatenate([self.choice, np.full(states.size, STOP)])[order],
         )
 

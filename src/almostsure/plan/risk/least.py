@@ -54,11 +54,6 @@ class LeastRisk(NamedTuple):
     upper: Floats  # [budget + 1, num_states]
     lower: Floats  # [budget + 1, num_states]
 
-    @property
-    def gap(self) -> float:
-        """The greatest distance between the bounds."""
-        return float((self.upper - self.lower).max())
-
 
 def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float) -> LeastRisk:
     """Bounds of p* for every state and every remaining budget, closer than ``tolerance`` where floats allow it.
