@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +20,6 @@ from almostsure.plan.solution import Solution, at_start, check_gap, middle
 from almostsure.plan.within import solve_within
 from almostsure.policy.policy import Policy
 from almostsure.progress import Bar
-
-if TYPE_CHECKING:
-    from almostsure.plan.assured.layers import Layers
 
 BYTES_PER_PAIR = 9  # of state and remaining budget, reachable or not: a number and a choice
 BOUNDS_PER_PAIR = 16  # bytes more where all are solved
@@ -43,24 +41,26 @@ def solve_assured(
         f"the best policy for budgets up to {budget:,}",
         "Solve for a smaller budget: a policy for it keeps larger ones too.",
     )
-    layers, options = None, {"discount": discount, "tolerance": tolerance}
+    layers = None
     choice: Ints
     try:
         with Bar("solving", None) as bar:
-            shown: dict[str, Any] = {**options, "report": _shown(bar)}
+            options: dict[str, Any] = {"discount": discount, "tolerance": tolerance, "report": _shown(bar)}
             if all_pairs:
-                layers = solve_budgets(mdp, minimal.of_choice, budget, **shown)
+                layers = solve_budgets(mdp, minimal.of_choice, budget, **options)
                 bounds = at_start(mdp, *(side[-1, mdp.initial_states] for side in (layers.lower, layers.upper)))
                 choice, proved = layers.choice, layers.proved
             else:
-                choice, bounds, proved = _from_the_start(mdp, minimal.of_choice, budget, shown)
+                choice, bounds, proved = _from_the_start(mdp, minimal.of_choice, budget, options)
     except KeyboardInterrupt:
+        safe = Policy(mdp, choice=_safe_table(minimal, budget), budget=budget)
         raise Interrupted(
             "interrupted before the best policy was found; .kept is a solution whose policy keeps the budget, and "
             "whose bounds say nothing.",
-            kept=_assured_solution(mdp, constraint, _safe_table(minimal, budget), (-math.inf, math.inf), options),
+            kept=_solution(constraint, safe, (-math.inf, math.inf), discount, tolerance),
         ) from None
-    solution = _assured_solution(mdp, constraint, choice, bounds, options, layers, proved=proved)
+    policy = Policy(mdp, choice=choice, budget=budget)
+    solution = replace(_solution(constraint, policy, bounds, discount, tolerance), layers=layers, proved=proved)
     check_gap(solution)
     return solution
 
@@ -86,25 +86,19 @@ def solve_assured_within(
     returns[~np.isfinite(returns)] = np.nan
     means = [at_start(mdp, row, row) for row in returns]
     curve = np.array([middle(*mean) for mean in means])
-    lower, upper = means[-1][0] - within.error[-1], means[-1][1] + within.error[-1]
-    solution = Solution(
-        mdp=mdp, constraint=constraint, value=middle(lower, upper), lower=lower, upper=upper, policy=policy,
-        discount=discount, tolerance=tolerance, used=float(budget), price=math.nan, within=within,
-        _kept={"curve": curve},
-    )  # fmt: skip
+    bounds = means[-1][0] - within.error[-1], means[-1][1] + within.error[-1]
+    solution = _solution(constraint, policy, bounds, discount, tolerance)
+    solution = replace(solution, within=within, _kept={"curve": curve})
     check_gap(solution)
     return solution
 
 
-def _assured_solution(
-    mdp: MDP, constraint: AlmostSure, choice: Ints, bounds: tuple[float, float], options: dict[str, float],
-    layers: Layers | None = None, *, proved: bool = True,
-) -> Solution:  # fmt: skip
-    budget = constraint.budget
+def _solution(
+    constraint: AlmostSure, policy: Policy, bounds: tuple[float, float], discount: float, tolerance: float
+) -> Solution:
     return Solution(
-        mdp=mdp, constraint=constraint, value=middle(*bounds), lower=bounds[0], upper=bounds[1],
-        policy=Policy(mdp, choice=choice, budget=budget), discount=options["discount"], tolerance=options["tolerance"],
-        used=float(budget), price=math.nan, layers=layers, proved=proved,
+        mdp=policy.mdp, constraint=constraint, value=middle(*bounds), lower=bounds[0], upper=bounds[1], policy=policy,
+        discount=discount, tolerance=tolerance, used=float(constraint.budget), price=math.nan,
     )  # fmt: skip
 
 

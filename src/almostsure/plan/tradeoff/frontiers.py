@@ -13,7 +13,7 @@ from almostsure.arguments import check_budget, check_discount, check_tolerance, 
 from almostsure.errors import ArgumentError, Infeasible, Interrupted, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
-from almostsure.plan.constraints import Chance, Expected
+from almostsure.plan.constraints import Chance, Expected, budget_of, limit_of
 from almostsure.plan.programme.flow import flow_of
 from almostsure.plan.programme.occupation import Programme
 from almostsure.plan.programme.solve import solve_programme
@@ -134,18 +134,18 @@ def _curves(
     mdp: MDP, budget: int, means: list[Expected], odds: list[Chance], discount: float, tolerance: float
 ) -> Frontier:
     assured = assured_curve(mdp, budget, discount=discount, tolerance=tolerance)
-    plain, layered = (Programme(flow_of(mdp, most), discount) for most in (None, budget))
-    expected, chance, stopped = list[float](), list[float](), False
+    programmes = {most: Programme(flow_of(mdp, most), discount) for most in (None, budget)}
+    values, stopped = list[float](), False
     try:
         with Bar("best returns", len(means) + len(odds)) as bar:
-            for mean in means:
-                expected.append(assured[0] if mean.limit == 0 else _value(mdp, mean, plain, tolerance))
-                bar.update(len(expected))
-            for risk in odds:
-                chance.append(assured[-1] if risk.risk == 0 else _value(mdp, risk, layered, tolerance))
-                bar.update(len(means) + len(chance))
+            for constraint in (*means, *odds):
+                most = budget_of(constraint)
+                surely = limit_of(constraint) == 0
+                values.append(assured[most or 0] if surely else _value(mdp, constraint, programmes[most], tolerance))
+                bar.update(len(values))
     except KeyboardInterrupt:
         stopped = True
+    expected, chance = values[: len(means)], values[len(means) :]
     curves = Frontier(
         budget=budget,
         discount=discount,
