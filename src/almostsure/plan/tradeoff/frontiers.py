@@ -135,10 +135,11 @@ def _curves(
 ) -> Frontier:
     assured = assured_curve(mdp, budget, discount=discount, tolerance=tolerance)
     programmes = {most: Programme(flow_of(mdp, most), discount) for most in (None, budget)}
+    constraints: list[Expected | Chance] = [*means, *odds]
     values, stopped = list[float](), False
     try:
-        with Bar("best returns", len(means) + len(odds)) as bar:
-            for constraint in (*means, *odds):
+        with Bar("best returns", len(constraints)) as bar:
+            for constraint in constraints:
                 most = budget_of(constraint)
                 surely = limit_of(constraint) == 0
                 values.append(assured[most or 0] if surely else _value(mdp, constraint, programmes[most], tolerance))
