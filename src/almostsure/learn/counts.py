@@ -38,35 +38,37 @@ MANY = 1 << 20  # entries that wait before they are merged, at least
 ARRAYS = {"key": "i8", "times": "i8", "reward": "f8", "samples": "i8", "latest": "i8"}  # how counts are saved
 
 
-class Block(NamedTuple):
-    """The outcomes that some samples showed, ascending by (choice, next state, damage)."""
+class Outcomes(NamedTuple):
+    """Different outcomes, ascending."""
 
-    choice: Ints
-    next_state: Ints
-    damage: Ints
+    key: Ints  # each as one number: see ``outcome_key``
     times: Ints  # how often each was seen
     reward: Floats  # its rewards, summed
-    first: Ints  # which sample of the choice, counted from 0 within the block, showed the outcome first
+    first: Ints  # which sample of its choice showed it first; or at least, of the newest one of a choice
+
+
+class Block(NamedTuple):
+    """What some samples showed; there ``first`` counts from 0 within the block."""
+
+    outcomes: Outcomes
     sampled: Ints  # the choices that were sampled, ascending …
     samples: Ints  # … and how often
 
 
-def block_of(choices: Ints, lengths: Ints, next_state: Ints, reward: Floats, damage: Ints, *, num_states: int) -> Block:
-    """The block of ``lengths[i]`` samples of ``choices[i]``, which are ascending; the others have one entry each."""
-    choice = np.repeat(choices, lengths).astype(np.int64)
-    key = (choice * num_states + next_state) * DAMAGES + damage
-    _, at, group = np.unique(key, return_index=True, return_inverse=True)
-    position = np.searchsorted(choices, choice[at])
-    return Block(
-        choice=choice[at],
-        next_state=next_state[at],
-        damage=damage[at],
-        times=np.bincount(group),
-        reward=weighted(group, reward, at.size),
-        first=at - (np.cumsum(lengths) - lengths)[position],
-        sampled=choices,
-        samples=lengths,
-    )
+def outcome_key(space: Space, choice: Any, next_state: Any, damage: Any) -> Any:
+    """An outcome as one number; of arrays, ``choice`` must have 64 bits."""
+    return (choice * space.num_states + next_state) * DAMAGES + damage
+
+
+def merged(key: Ints, times: Ints, reward: Floats, first: Ints) -> Outcomes:
+    """These outcomes, with equal ones put together; rewards are added up in their order."""
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    group = np.repeat(np.arange(starts.size), np.diff(starts, append=key.size))
+    gained = np.bincount(group, weights=reward[order], minlength=starts.size).astype(np.float64, copy=False)
+    seen, earliest = np.add.reduceat(times[order], starts), np.minimum.reduceat(first[order], starts)
+    return Outcomes(key[starts], seen, gained, earliest)
 
 
 @final
@@ -105,78 +107,64 @@ class Counts:
             )
         self.space, self.max_damage, self.seed, self.caveat = space.space, max_damage, seed, caveat
         self.samples: npt.NDArray[np.int64] = np.zeros(space.num_choices, np.int64)  # of each choice
-        self.latest: npt.NDArray[np.int64] = np.zeros(space.num_choices, np.int64)  # its newest outcome's sample
-        self._key: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # ascending
-        self._times: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        self._reward: Floats = np.zeros(0)  # sums
-        self._waiting: list[tuple[Ints, Ints, Floats, Ints]] = []
-        self._size = 0
-        self._single: dict[int, tuple[int, float]] | None = None  # times and reward by key, while steps come singly
+        self._outcomes = Outcomes(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+        self._waiting: list[Outcomes] = []
+        self._size = 0  # of what waits
+        self._single: dict[int, tuple[int, float, int]] | None = None  # by key, while steps come singly
 
     # ------------------------------------------------------------------ counting
 
-    def key_of(self, choice: int, next_state: int, damage: int) -> int:
-        """An outcome as one number."""
-        return (choice * self.space.num_states + next_state) * DAMAGES + damage
-
     def add(self, block: Block) -> None:
         """Take in a block."""
-        self._merge()
-        key = (block.choice.astype(np.int64) * self.space.num_states + block.next_state) * DAMAGES + block.damage
-        seen_at = self.samples[block.choice] + block.first + 1
-        self._waiting.append((key, block.times, block.reward, seen_at))
-        self._size += key.size
+        self._end_single()
+        outcomes = block.outcomes
+        seen_at = self.samples[self._choice_of(outcomes.key)] + outcomes.first + 1
+        self._waiting.append(outcomes._replace(first=seen_at))
+        self._size += outcomes.key.size
         self.samples[block.sampled] += block.samples
-        if self._size > max(MANY, self._key.size):
+        if self._size > max(MANY, self._outcomes.key.size):
             self.merge()
 
     def see(self, choice: int, next_state: int, damage: int, reward: float = 0.0, *, times: int = 1) -> bool:
         """Take in one outcome, seen ``times`` times in a row; returns whether it is new."""
-        single, key = self._singly(), self.key_of(choice, next_state, damage)
-        before, total = single.get(key, (0, 0.0))
-        single[key] = before + times, total + times * reward
-        if not before:
-            self.latest[choice] = self.samples[choice] + 1
+        single, key = self._singly(), outcome_key(self.space, choice, next_state, damage)
+        before, total, first = single.get(key, (0, 0.0, int(self.samples[choice]) + 1))
+        single[key] = before + times, total + times * reward, first
         self.samples[choice] += times
         return not before
 
     def has_seen(self, choice: int, next_state: int, damage: int) -> bool:
         """Whether an outcome was seen."""
-        return self.key_of(choice, next_state, damage) in self._singly()
+        return outcome_key(self.space, choice, next_state, damage) in self._singly()
 
-    def _singly(self) -> dict[int, tuple[int, float]]:
+    def _singly(self) -> dict[int, tuple[int, float, int]]:
         if self._single is None:
-            self.merge()
-            values = zip(self._times.tolist(), self._reward.tolist(), strict=True)
-            self._single = dict(zip(self._key.tolist(), values, strict=True))
+            key, *values = (column.tolist() for column in self._merged())
+            self._single = dict(zip(key, zip(*values, strict=True), strict=True))
         return self._single
 
     def merge(self) -> None:
         """Put what waits into order, all of it or nothing: Ctrl-C in between neither loses nor doubles a sample."""
-        self._merge()
-        if not self._waiting:
-            return
-        old = self._key.size
-        none = np.zeros(old, np.int64)
-        columns = zip((self._key, self._times, self._reward, none), *self._waiting, strict=True)
-        keys, counts, rewards, seen_at = (np.concatenate(column) for column in columns)
-        key, first, group = np.unique(keys, return_index=True, return_inverse=True)
-        times = np.bincount(group, weights=counts, minlength=key.size).astype(np.int64)
-        reward = weighted(group, rewards, key.size)
-        new = first >= old
-        np.maximum.at(self.latest, key[new] // (self.space.num_states * DAMAGES), seen_at[first[new]])  # idempotent
-        # Nothing is called from here on, and Python looks for signals only around calls and loops.
-        self._key, self._times, self._reward = key, times, reward
-        self._waiting, self._size = [], 0
+        self._end_single()
+        if self._waiting:
+            columns = zip(self._outcomes, *self._waiting, strict=True)
+            outcomes = merged(*map(np.concatenate, columns))
+            # Nothing is called from here on, and Python looks for signals only around calls and loops.
+            self._outcomes, self._waiting, self._size = outcomes, [], 0
 
-    def _merge(self) -> None:
+    def _end_single(self) -> None:
         """Put what was seen singly into the arrays."""
-        if self._single is None:
-            return
-        key = np.array(sorted(self._single), np.int64)
-        values = [self._single[one] for one in key.tolist()]
-        times, reward = np.array([n for n, _ in values], np.int64), np.array([r for _, r in values], np.float64)
-        self._key, self._times, self._reward, self._single = key, times, reward, None
+        if self._single is not None:
+            values = np.array(list(self._single.values()), [("times", "i8"), ("reward", "f8"), ("first", "i8")])
+            outcomes = merged(np.array(list(self._single), np.int64), *(values[name] for name in values.dtype.names))
+            self._outcomes, self._single = outcomes, None
+
+    def _merged(self) -> Outcomes:
+        self.merge()
+        return self._outcomes
+
+    def _choice_of(self, key: Ints) -> npt.NDArray[np.int64]:
+        return key // (self.space.num_states * DAMAGES)
 
     # ------------------------------------------------------------------ what was seen
 
@@ -188,38 +176,39 @@ class Counts:
     @property
     def num_outcomes(self) -> int:
         """How many different outcomes were seen."""
-        self.merge()
-        return self._key.size
+        return self._merged().key.size
 
     @property
     def choice(self) -> npt.NDArray[np.int64]:
         """The choice of each outcome seen, ascending."""
-        self.merge()
-        return self._key // (self.space.num_states * DAMAGES)
+        return self._choice_of(self._merged().key)
 
     @property
     def next_state(self) -> npt.NDArray[np.int64]:
         """The next state of each outcome seen."""
-        self.merge()
-        return self._key // DAMAGES % self.space.num_states
+        return self._merged().key // DAMAGES % self.space.num_states
 
     @property
     def damage(self) -> npt.NDArray[np.uint8]:
         """The damage of each outcome seen."""
-        self.merge()
-        return (self._key % DAMAGES).astype(np.uint8)
+        return (self._merged().key % DAMAGES).astype(np.uint8)
 
     @property
     def times(self) -> npt.NDArray[np.int64]:
         """How often each outcome was seen."""
-        self.merge()
-        return self._times
+        return self._merged().times
 
     @property
     def reward(self) -> Floats:
         """The mean reward of each outcome seen."""
-        self.merge()
-        return self._reward / self._times
+        return self._merged().reward / self.times
+
+    @property
+    def latest(self) -> npt.NDArray[np.int64]:
+        """Which of its samples showed the newest outcome of each choice, [num_choices]; 0 without any."""
+        result = np.zeros(self.samples.size, np.int64)
+        np.maximum.at(result, self.choice, self._outcomes.first)
+        return result
 
     def outcomes_seen(self) -> npt.NDArray[np.int64]:
         """How many different outcomes each choice showed, [num_choices]."""
@@ -319,14 +308,8 @@ class Counts:
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All that was seen, as arrays by the names of ``ARRAYS``."""
-        self.merge()
-        return {
-            "key": self._key,
-            "times": self._times,
-            "reward": self._reward,
-            "samples": self.samples,
-            "latest": self.latest,
-        }
+        key, times, reward, _ = self._merged()
+        return {"key": key, "times": times, "reward": reward, "samples": self.samples, "latest": self.latest}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what other counts of the same space had seen; ValueError if no counts can be like that."""
@@ -342,11 +325,5 @@ class Counts:
             raise ValueError("its numbers are not counts")
         if not (np.bincount(key // width, weights=times, minlength=samples.size) == samples).all():
             raise ValueError("its outcomes do not add up to its samples")
-        self._key, self._times, self._reward = key.copy(), times.copy(), reward.copy()
-        self.samples, self.latest, self._single, self._waiting, self._size = samples.copy(), latest.copy(), None, [], 0
-
-
-def weighted(group: Ints, weights: Floats, size: int) -> Floats:
-    """The sum of the weights of each group, added up in their order."""
-    sums: Floats = np.bincount(group, weights=weights, minlength=size).astype(np.float64, copy=False)
-    return sums
+        self._outcomes = Outcomes(key.copy(), times.copy(), reward.copy(), latest[key // width])
+        self.samples, self._single, self._waiting, self._size = samples.copy(), None, [], 0

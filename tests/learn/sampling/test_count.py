@@ -181,7 +181,7 @@ def test_where_a_run_was_cut_does_not_matter(mdp, cut, size):
     assert all(np.array_equal(second.to_arrays()[name], array) for name, array in straight.to_arrays().items())
 
 
-@pytest.mark.parametrize("name", ["unique", "bincount", "maximum"])
+@pytest.mark.parametrize("name", ["argsort", "bincount", "minimum"])
 def test_ctrl_c_while_counts_are_merged_loses_nothing(hazard, monkeypatch, name):
     counter = Counter(as_sampler(hazard))
     schedule = counter.schedule(np.arange(hazard.num_choices), np.full(hazard.num_choices, 3), seed=1)

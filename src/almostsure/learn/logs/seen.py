@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from almostsure.errors import ModelError
-from almostsure.learn.counts import DAMAGES, Counts, weighted
+from almostsure.learn.counts import Counts, merged, outcome_key
 from almostsure.learn.logs.follow import Steps
 from almostsure.model.arrays import Floats, Ints
 
@@ -84,7 +84,7 @@ class Seen:
                 state=where,
                 action=at,
             )
-        key = (choice * space.num_states + target) * DAMAGES + damage
+        key = outcome_key(space, choice, target, damage)
         order = np.argsort(key)
         samples = np.bincount(choice, weights=times, minlength=space.num_choices).astype(np.int64)
         arrays = {"key": key[order], "times": times[order], "reward": reward[order], "samples": samples}
@@ -93,9 +93,8 @@ class Seen:
 
 def _merged(table: Table) -> Table:
     """The same, with equal outcomes put together."""
-    _, first, group = np.unique(_keys(table.outcome), return_index=True, return_inverse=True)
-    times = np.bincount(group, weights=table.times, minlength=first.size).astype(np.int64)
-    return Table(table.outcome[:, first], times, weighted(group, table.reward, first.size))
+    _, times, reward, first = merged(_keys(table.outcome), table.times, table.reward, np.arange(table.times.size))
+    return Table(table.outcome[:, first], times, reward)
 
 
 def _keys(outcome: Ints) -> Ints:

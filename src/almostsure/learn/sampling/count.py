@@ -22,7 +22,7 @@ import numpy.typing as npt
 from almostsure.arguments import count
 from almostsure.crew import Crew, Each, Workers, as_crew, cores, uninterrupted
 from almostsure.errors import CorruptFile, Interrupted, LimitReached
-from almostsure.learn.counts import Block, Counts, block_of, weighted
+from almostsure.learn.counts import Block, Counts, merged, outcome_key
 from almostsure.learn.sampling import kernel
 from almostsure.learn.sampling.checkpoint import Checkpoint
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
@@ -211,8 +211,11 @@ class Counter:
         return self._count_model(self.source.model, chunk)
 
     def _count_simulated(self, chunk: Chunk) -> Block:
-        drawn = self.source.draw(np.repeat(chunk.choices, chunk.lengths), chunk.rng())
-        return block_of(chunk.choices, chunk.lengths, *drawn, num_states=self.source.space.num_states)
+        choice = np.repeat(chunk.choices, chunk.lengths)
+        after, reward, damage = self.source.draw(choice, chunk.rng())
+        number = np.arange(choice.size) - np.repeat(np.cumsum(chunk.lengths) - chunk.lengths, chunk.lengths)
+        key = outcome_key(self.source.space, choice, after, damage)
+        return Block(merged(key, np.ones_like(choice), reward, number), chunk.choices, chunk.lengths)
 
     def _count_model(self, mdp: MDP, chunk: Chunk) -> Block:
         assert self._tables is not None
@@ -223,27 +226,11 @@ class Counter:
         count_drawn = kernel.draw if chunk.compiled else draw
         count_drawn(self._tables, Slots(choices, lengths, ends - sizes), *chunk.stream(), found)
         seen = np.flatnonzero(found.times)
-        position = np.searchsorted(ends, seen, side="right")
+        position, times = np.searchsorted(ends, seen, side="right"), found.times[seen]
         outcome = seen + (outcome_ptr[choices] - (ends - sizes))[position]
-        return _merged(mdp, chunk, choices[position], outcome, Found(found.times[seen], found.first[seen]))
-
-
-def _merged(mdp: MDP, chunk: Chunk, choice: Ints, outcome: Ints, found: Found) -> Block:
-    """A block of the outcomes; those of a choice that differ in their reward only are one."""
-    target, damage = mdp.successor[outcome].astype(np.int64), mdp.damage[outcome].astype(np.int64)
-    new = np.ones(outcome.size, np.bool_)
-    new[1:] = (choice[1:] != choice[:-1]) | (target[1:] != target[:-1]) | (damage[1:] != damage[:-1])
-    starts, group = np.flatnonzero(new), np.cumsum(new) - 1
-    return Block(
-        choice=choice[starts],
-        next_state=target[starts],
-        damage=damage[starts],
-        times=np.add.reduceat(found.times, starts),
-        reward=weighted(group, found.times * mdp.reward[outcome], starts.size),
-        first=np.minimum.reduceat(found.first, starts),
-        sampled=chunk.choices,
-        samples=chunk.lengths,
-    )
+        # Outcomes of a choice that differ in their reward only are one.
+        key = outcome_key(mdp, choices[position], mdp.successor[outcome], mdp.damage[outcome])
+        return Block(merged(key, times, times * mdp.reward[outcome], found.first[seen]), choices, lengths)
 
 
 # ---------------------------------------------------------------------- drawing outcomes of a model
