@@ -38,18 +38,19 @@ class Step(NamedTuple):
 class Allowance(ABC):
     """Says what is allowed, and may learn; what learns nothing need not say so."""
 
-    mdp: MDP
-    budget: int
-    layers: int
     watches: bool = False  # whether it wants to see every new outcome at once
+
+    def __init__(self, ground: Playground, budget: int, *, sees_budget: bool = True) -> None:
+        self.mdp, self.budget = ground.mdp, check_budget(budget)
+        self.layers = self.budget + 2 if sees_budget else 1
 
     @abstractmethod
     def table(self) -> Bools:
         """What is allowed now, [layers, num_choices]."""
 
-    @abstractmethod
     def policy(self, probability: Floats) -> Policy:
         """The policy of these probabilities, [layers, num_choices]."""
+        return Policy(self.mdp, probability=probability, budget=None if self.layers == 1 else self.budget)
 
     def watch(self, step: Step, remaining: int, clock: int) -> None:  # noqa: B027
         """Take in an outcome that was new at that time, with ``remaining`` left before it."""
@@ -69,17 +70,9 @@ class Allowance(ABC):
 class Everything(Allowance):
     """No limits; with ``sees_budget`` false the budget is not even looked at."""
 
-    def __init__(self, ground: Playground, budget: int, *, sees_budget: bool) -> None:
-        self.mdp, self.budget = ground.mdp, check_budget(budget)
-        self.layers = self.budget + 2 if sees_budget else 1
-
     def table(self) -> Bools:
         """Everything."""
         return np.ones((self.layers, self.mdp.num_choices), np.bool_)
-
-    def policy(self, probability: Floats) -> Policy:
-        """Stationary, or on the remaining budget and beyond it."""
-        return Policy(self.mdp, probability=probability, budget=None if self.layers == 1 else self.budget)
 
 
 @final
@@ -87,8 +80,7 @@ class OneStep(Allowance):
     """The one-step mask (:mod:`almostsure.learn.learners.baselines`): of the model, or of the damages seen so far."""
 
     def __init__(self, ground: Playground, budget: int) -> None:
-        self.mdp, self.budget = ground.mdp, check_budget(budget)
-        self.layers = self.budget + 2
+        super().__init__(ground, budget)
         self.watches = ground.model is None
         self._needs: Ints = next_damages(ground.mdp)
 
@@ -99,10 +91,6 @@ class OneStep(Allowance):
     def watch(self, step: Step, remaining: int, clock: int) -> None:
         """Learn how much a step can hurt."""
         self._needs[step.choice] = max(self._needs[step.choice], step.damage)
-
-    def policy(self, probability: Floats) -> Policy:
-        """On the remaining budget, and beyond it."""
-        return Policy(self.mdp, probability=probability, budget=self.budget)
 
 
 @final
@@ -120,8 +108,7 @@ class Shielded(Allowance):
     """
 
     def __init__(self, ground: Playground, budget: int, shield: Shield | OnlineShield | None) -> None:
-        self.mdp, self.budget = ground.mdp, check_budget(budget)
-        self.layers = self.budget + 2
+        super().__init__(ground, budget)
         if shield is None:
             model = ground.model
             shield = OnlineShield(ground.mdp, unknown="allow") if model is None else Shield(minimal_budget(model))
@@ -187,7 +174,7 @@ class Shielded(Allowance):
 
     def policy(self, probability: Floats) -> Policy:
         """On the remaining budget; of an exact shield nothing is said beyond it."""
-        return Policy(self.mdp, probability=probability[:-1] if self.exact else probability, budget=self.budget)
+        return super().policy(probability[:-1] if self.exact else probability)
 
 
 def _check_learned(shield: Shield, mdp: MDP) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
-from almostsure.arguments import count
 from almostsure.learn.learners.allowance import Shielded
 from almostsure.learn.learners.qlearning import MAX_STEPS
 from almostsure.learn.learners.session import train
@@ -81,6 +80,6 @@ def learn_barrier(world: Any, *, steps: int = 100_000, seed: int = 0, max_steps:
     """
     ground = playground(world)
     shield = OnlineShield(ground.mdp, unknown="allow")
-    rules = Rules(0, count("steps", steps), count("max_steps", max_steps), explore=1.0)
+    rules = Rules(0, steps, max_steps, explore=1.0)
     training = train(ground, Shielded(ground, 0, shield), rules, seed=seed)
     return Barrier(shield=shield, training=training)

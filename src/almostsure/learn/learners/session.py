@@ -13,23 +13,10 @@ from almostsure.errors import NoSafeAction
 from almostsure.kernels import plain
 from almostsure.learn.learners import steps
 from almostsure.learn.learners.allowance import Allowance, Step
-from almostsure.learn.learners.steps import (
-    CLOCK,
-    COUNTS,
-    DRAWN,
-    DRAWS,
-    EPISODES,
-    RESTRICTED,
-    SURPRISE,
-    TURN,
-    WAS_LEFT,
-    Book,
-    Ended,
-    Envs,
-    Rules,
-)
+from almostsure.learn.learners.steps import Book, Ended, Envs, Rules
 from almostsure.learn.learners.training import Training
 from almostsure.learn.learners.world import Playground, world_of
+from almostsure.learn.sampling.samplers import CheckedSampler
 from almostsure.memory import require
 from almostsure.model.arrays import Bools, Floats
 from almostsure.model.mdp import MDP
@@ -52,10 +39,9 @@ def train(ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) 
         max_steps=at_least("max_steps", rules.max_steps),
         replays=at_least("replays", rules.replays, least=0),
     )
-    book = new_book(ground, allowance.layers)
     session = Session(ground, allowance, rules, seed=seed)
-    session.play(book)
-    return session.finish(deploy(session, book))
+    session.play()
+    return session.finish()
 
 
 def new_book(ground: Playground, layers: int) -> Book:
@@ -76,13 +62,6 @@ def new_book(ground: Playground, layers: int) -> Book:
     )
 
 
-def deploy(session: Session, book: Book) -> Policy:
-    """The greedy policy: the best of what was tried; where nothing was tried, all that is allowed is equally likely."""
-    allowed, allowance = session.allowed, session.allowance
-    score = np.where(allowed & (book.tries > 0), book.value - book.price[0] * book.damage, -np.inf)
-    return allowance.policy(greedy(session.ground.mdp, score, allowance.completed(allowed)))
-
-
 def greedy(mdp: MDP, score: Floats, allowed: Bools) -> Floats:
     """Probabilities [layers, num_choices]: the first best score of each state, or what is allowed where none is."""
     starts, owner = mdp.choice_ptr[:-1].astype(np.int64), mdp.choice_states()
@@ -97,18 +76,16 @@ def greedy(mdp: MDP, score: Floats, allowed: Bools) -> Floats:
 
 @final
 class Session:
-    """One run of a learner, apart from what it learns.
-
-    ``play`` takes all steps; ``finish`` makes the Training of it all.
-    """
+    """One run of a learner: ``play`` takes all steps, and ``finish`` makes the Training of it all."""
 
     def __init__(self, ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) -> None:
+        self.book = new_book(ground, allowance.layers)
         self.ground, self.allowance = ground, allowance
         self.rules = rules._replace(watching=allowance.watches)
         self.world = world_of(ground)
         self.allowed: Bools = allowance.table()
-        self.count = np.zeros(COUNTS, np.int64)
-        self.count[SURPRISE] = -1
+        self.count = np.zeros(steps.COUNTS, np.int64)
+        self.count[steps.SURPRISE] = -1
         self.rng = np.random.default_rng(at_least("seed", seed, least=0))
         self.envs = self._envs(min(NUM_ENVS, max(1, rules.steps // STEPS_PER_ENV)))
         self._ended: list[Ended] = []
@@ -122,20 +99,22 @@ class Session:
     @property
     def clock(self) -> int:
         """Steps taken so far."""
-        return int(self.count[CLOCK])
+        return int(self.count[steps.CLOCK])
 
-    def play(self, book: Book) -> None:
+    def play(self) -> None:
         """Take all steps, and learn from them."""
         if self.ground.source is not None:
-            self._play_sampled(book)
+            self._play_sampled(self.ground.source)
             return
+        book = self.book
         is_small = self.rules.steps * self.allowance.layers * (1 + self.rules.replays) <= PLAIN_WORK
         learn = plain(steps.learn) if is_small else steps.learn
         for draws, ended in self._blocks():
             learn(self.world, self.allowed, book, self.envs, self.rules, self.count, draws, ended)
-            if self.rules.watching and self.count[SURPRISE] >= 0:
-                self.allowance.watch(self._step(int(self.count[SURPRISE])), int(self.count[WAS_LEFT]), self.clock)
-                self.count[SURPRISE] = -1
+            surprise, was_left = self.count[[steps.SURPRISE, steps.WAS_LEFT]].tolist()
+            if self.rules.watching and surprise >= 0:
+                self.allowance.watch(self._step(surprise), was_left, self.clock)
+                self.count[steps.SURPRISE] = -1
                 self.allowed = self.allowance.table()
         for outcome in np.flatnonzero(book.seen > 1).tolist() if self.rules.watching else ():
             self.allowance.repeat(self._step(outcome), int(book.seen[outcome]) - 1)
@@ -145,12 +124,12 @@ class Session:
         while self.clock < self.rules.steps:
             before = self.clock
             rows = max(BLOCK // (1 + self.rules.replays), 1)  # Ctrl-C is heard after each block
-            draws = self.rng.random((min(rows, 2 * self.rules.steps), DRAWS))
+            draws = self.rng.random((min(rows, 2 * self.rules.steps), steps.DRAWS))
             room = Ended(np.zeros(len(draws), np.int64), np.zeros(len(draws)), np.zeros(len(draws), np.int64))
-            self.count[DRAWN] = self.count[EPISODES] = 0
-            while self.clock < self.rules.steps and self.count[DRAWN] < len(draws):
+            self.count[steps.DRAWN] = self.count[steps.EPISODES] = 0
+            while self.clock < self.rules.steps and self.count[steps.DRAWN] < len(draws):
                 yield draws, room
-            self._ended.append(Ended(*(column[: self.count[EPISODES]].copy() for column in room)))
+            self._ended.append(Ended(*(column[: self.count[steps.EPISODES]].copy() for column in room)))
             if self.clock == before:
                 raise NoSafeAction("no environment could take a step: nothing is allowed where they start")
 
@@ -161,16 +140,15 @@ class Session:
 
     # ------------------------------------------------------------------ without a model
 
-    def _play_sampled(self, book: Book) -> None:
+    def _play_sampled(self, source: CheckedSampler) -> None:
         """The same as ``steps.learn``, with outcomes from a sampler."""
-        source, rules, count = self.ground.source, self.rules, self.count
-        assert source is not None
+        book, rules, count = self.book, self.rules, self.count
         one = np.zeros(1, np.int64)
         world = self.world._replace(successor=one, reward=np.zeros(1), damage=one.copy())
         book.seen[0] = 1  # the outcome that is filled in at each step
         seen: dict[tuple[int, int, int], tuple[int, float]] = {}  # times and reward, after the first time
         for draws, ended in self._blocks():
-            draw, turn = draws[count[DRAWN]], int(count[TURN])
+            draw, turn = draws[count[steps.DRAWN]], int(count[steps.TURN])
             remaining = int(self.envs.remaining[turn])
             state = int(self.envs.state[turn])
             played = plain(steps.choose)(world, self.allowed, book, state, remaining, rules.explore, draw, count)
@@ -181,10 +159,7 @@ class Session:
                 plain(steps.move)(world, self.envs, 0, count)
                 step = Step(played, int(target[0]), float(reward[0]), int(damage[0]))
                 self._see(step, remaining, seen)
-            if played < 0 or world.is_terminal[self.envs.state[turn]] or self.envs.steps[turn] >= rules.max_steps:
-                plain(steps.restart)(world, book, self.envs, rules, draw[3], count, ended)
-            count[DRAWN] += 1
-            count[TURN] = (turn + 1) % self.envs.state.size
+            plain(steps.pass_on)(world, book, self.envs, rules, played < 0, draw[3], count, ended)
         for (choice, target_state, lost), (times, total) in seen.items():
             if times:
                 self.allowance.repeat(Step(choice, target_state, total / times, lost), times)
@@ -200,8 +175,17 @@ class Session:
             self.allowance.watch(step, remaining, self.clock)
             self.allowed = self.allowance.table()
 
-    def finish(self, policy: Policy) -> Training:
-        """What came of it; an episode that the end of training cut counts only if it had overspent."""
+    # ------------------------------------------------------------------ what came of it
+
+    def _greedy(self) -> Policy:
+        """The best of what was tried; where nothing was tried, all that is allowed is equally likely."""
+        book, allowed = self.book, self.allowed
+        score = np.where(allowed & (book.tries > 0), book.value - book.price[0] * book.damage, -np.inf)
+        return self.allowance.policy(greedy(self.ground.mdp, score, self.allowance.completed(allowed)))
+
+    def finish(self) -> Training:
+        """The greedy policy, and how training went; an episode that the end cut counts only if it had overspent."""
+        policy = self._greedy()
         self.allowance.finish(self.clock)
         at, returns, damages = (np.concatenate(columns) for columns in zip(*self._ended, strict=True))
         late = self.envs.damage > self.rules.budget
@@ -210,5 +194,5 @@ class Session:
             ends=np.append(at, np.full(int(late.sum()), self.rules.steps)),
             returns=np.append(returns, self.envs.reward[late]),
             damages=np.append(damages, self.envs.damage[late]),
-            restricted_steps=int(self.count[RESTRICTED]),
+            restricted_steps=int(self.count[steps.RESTRICTED]),
         )

@@ -21,6 +21,7 @@ import math
 from typing import Any, NamedTuple
 
 from almostsure.kernels import njit
+from almostsure.policy.simulation.kernel import first_above
 
 CLOCK, TURN, EPISODES, RESTRICTED, DRAWN, SURPRISE, WAS_LEFT, REPLAYED = range(8)  # what ``count`` holds
 COUNTS = 8
@@ -99,7 +100,8 @@ def learn(
         remaining = envs.remaining[turn]
         played = choose(world, allowed, book, envs.state[turn], remaining, rules.explore, draw, count)
         if played >= 0:
-            outcome = first_above(world.cumulative, world.outcome_ptr[played], draw[2])
+            begin, end = world.outcome_ptr[played], world.outcome_ptr[played + 1]
+            outcome = first_above(world.cumulative, begin, end, draw[2])
             place = world.same[outcome]
             count[SURPRISE], count[WAS_LEFT] = (outcome if book.seen[place] == 0 else -1), remaining
             book.seen[place] += 1
@@ -109,10 +111,7 @@ def learn(
                 first, last = (begin, end) if rules.replays else (outcome, outcome + 1)
                 teach(world, allowed, book, choice, first, last, rules)
             move(world, envs, outcome, count)
-        if played < 0 or world.is_terminal[envs.state[turn]] or envs.steps[turn] >= rules.max_steps:
-            restart(world, book, envs, rules, draw[3], count, ended)
-        count[DRAWN] += 1
-        count[TURN] = (turn + 1) % envs.state.size
+        pass_on(world, book, envs, rules, played < 0, draw[3], count, ended)
         if rules.watching and count[SURPRISE] >= 0:
             break
 
@@ -146,15 +145,21 @@ def move(world: World, envs: Envs, outcome: int, count: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def restart(world: World, book: Book, envs: Envs, rules: Rules, draw: float, count: Any, ended: Ended) -> None:
-    """Note the episode that has ended, set the price of damage by it, and begin another."""
+def pass_on(
+    world: World, book: Book, envs: Envs, rules: Rules, is_stuck: bool, draw: float, count: Any, ended: Ended
+) -> None:
+    """End a turn.  Where an episode has ended, note it, set the price of damage by it, and begin another."""
     turn, episode = count[TURN], count[EPISODES]
+    count[DRAWN] += 1
+    count[TURN] = (turn + 1) % envs.state.size
+    if not (is_stuck or world.is_terminal[envs.state[turn]] or envs.steps[turn] >= rules.max_steps):
+        return
     excess = (envs.damage[turn] - rules.budget) / max(rules.budget, 1)
     book.price[0] = max(0.0, book.price[0] + rules.price_rate * max(-1.0, min(1.0, excess)))
     ended.at[episode], ended.reward[episode] = count[CLOCK], envs.reward[turn]
     ended.damage[episode] = envs.damage[turn]
     count[EPISODES] += 1
-    envs.state[turn] = world.initial[first_above(world.initial_cumulative, 0, draw)]
+    envs.state[turn] = world.initial[first_above(world.initial_cumulative, 0, world.initial.size, draw)]
     envs.remaining[turn], envs.steps[turn], envs.reward[turn], envs.damage[turn] = rules.budget, 0, 0.0, 0
 
 
@@ -241,11 +246,3 @@ def pick(allowed: Any, first: int, last: int, skip: int) -> int:
                 return choice
             skip -= 1
     return -1
-
-
-@njit(cache=True, nogil=True)
-def first_above(cumulative: Any, at: int, draw: float) -> int:
-    """The first index whose cumulative probability exceeds the draw; the last one of a range always does."""
-    while cumulative[at] <= draw:
-        at += 1
-    return at
