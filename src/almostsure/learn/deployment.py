@@ -99,11 +99,7 @@ def mean_and_margin(values: Floats) -> tuple[Floats, Floats]:
 
 def _played(mdp: MDP, policy: Policy, states: Ints, remaining: Ints, rng: np.random.Generator) -> Ints:
     """One choice of each state, drawn from the policy."""
-    top = policy.num_layers - 1 if policy.budget is None else policy.budget
-    overspent = policy.budget + 1 if policy.budget is not None and policy.knows_overspent else 0
-    layers = (
-        np.where(remaining >= 0, np.minimum(remaining, top), overspent) if policy.budget is not None else 0 * states
-    )
+    layers = _layers(policy, remaining, silent=0)
     result = np.zeros(states.size, np.int64)
     for layer in np.unique(layers).tolist():
         here = np.flatnonzero(layers == layer)
@@ -115,6 +111,14 @@ def _played(mdp: MDP, policy: Policy, states: Ints, remaining: Ints, rng: np.ran
     return result
 
 
+def _layers(policy: Policy, remaining: Ints, *, silent: int) -> Ints:
+    """The layer of a policy for what remains; ``silent`` where that is overspent, and the policy says nothing of it."""
+    if policy.budget is None:
+        return np.zeros_like(remaining)
+    overspent = policy.budget + 1 if policy.knows_overspent else silent
+    return np.where(remaining >= 0, np.minimum(remaining, policy.budget), overspent)
+
+
 # ---------------------------------------------------------------------- truncated
 
 
@@ -124,8 +128,7 @@ def truncated_sums(mdp: MDP, policy: Policy, budget: int, max_steps: int) -> tup
     values = np.zeros_like(gains)
     for _ in range(max_steps):
         values = gains + matrix @ values
-    top = 0 if policy.budget is None else min(budget, policy.budget)
-    start = top * mdp.num_states + mdp.initial_states.astype(np.int64)
+    start = _layers(policy, np.array(budget), silent=-1) * mdp.num_states + mdp.initial_states.astype(np.int64)
     reward, damage = mdp.initial_probabilities @ values[start]
     return float(reward), float(damage)
 
@@ -144,7 +147,9 @@ def _chain(mdp: MDP, policy: Policy) -> tuple[csr_array[Any], Floats]:
         share = policy.weights(layer)[choice] * mdp.probability
         if policy.rest is not None:
             share = share * (1.0 - policy.rest.probability[layer, state])
-        row, column = layer * mdp.num_states + state, _below(policy, layer, damage) * mdp.num_states + mdp.successor
+        remaining = layer if policy.budget is None or layer <= policy.budget else -1
+        after = _layers(policy, remaining - damage, silent=-1)
+        row, column = layer * mdp.num_states + state, after * mdp.num_states + mdp.successor
         for number, values in enumerate((mdp.reward, damage)):
             gains[:, number] += np.bincount(row, weights=share * values, minlength=size)
         goes_on = (share > 0) & (column >= 0)
@@ -153,13 +158,3 @@ def _chain(mdp: MDP, policy: Policy) -> tuple[csr_array[Any], Floats]:
         weights.append(share[goes_on])
     entries = np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))
     return csr_array(entries, shape=(size, size)), gains
-
-
-def _below(policy: Policy, layer: int, damage: Any) -> Any:
-    """The layer after each damage; −1 where the policy says nothing any more."""
-    if policy.budget is None:
-        return np.zeros_like(damage)
-    overspent = policy.budget + 1 if policy.knows_overspent else -1
-    if layer == policy.budget + 1:
-        return np.full_like(damage, layer)
-    return np.where(layer >= damage, layer - damage, overspent)

@@ -30,6 +30,7 @@ from almostsure.errors import CorruptFile, FileError
 from almostsure.wording import counted, percent
 
 LISTED = 20  # violations that are printed
+SUMS = ("episodes", "finished", "interventions", "damage", "worst")  # over all episodes, as they are saved
 START, CHECKSUM = '{"kind": "', ', "sha256": "'  # how a line begins, and what stands before its checksum
 
 
@@ -180,11 +181,9 @@ class Ledger:
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.int64]]:
         """The entries as two tables of integers, one row each, and the sums over all episodes."""
-        sums = np.array([self.episodes, self.finished, self.interventions, self.damage, self.worst], np.int64)
-        return {
-            "surprises": _table(self.surprises, Surprise), "violations": _table(self.violations, Violation),
-            "sums": sums,
-        }  # fmt: skip
+        sums = np.array([getattr(self, name) for name in SUMS], np.int64)
+        tables = {"surprises": _table(self.surprises, Surprise), "violations": _table(self.violations, Violation)}
+        return {**tables, "sums": sums}
 
     @classmethod
     def from_arrays(
@@ -196,13 +195,9 @@ class Ledger:
                 raise ValueError(f"{kind.__name__.lower()}s must be rows of {len(kind._fields)} whole numbers")
         rows = [Violation(*row)._replace(allowed=bool(row[6]), new=bool(row[7])) for row in violations.tolist()]
         first = [Surprise(*row) for row in surprises.tolist()]
-        if sums.dtype.kind != "i" or sums.shape != (5,) or (sums < 0).any():
-            raise ValueError("sums must be 5 whole numbers, 0 or more")
-        episodes, finished, interventions, damage, worst = sums.tolist()
-        return cls(
-            steps, first, rows, episodes=episodes, finished=finished, interventions=interventions, damage=damage,
-            worst=worst,
-        )  # fmt: skip
+        if sums.dtype.kind != "i" or sums.shape != (len(SUMS),) or (sums < 0).any():
+            raise ValueError(f"sums must be {len(SUMS)} whole numbers, 0 or more")
+        return cls(steps, first, rows, **dict(zip(SUMS, sums.tolist(), strict=True)))
 
 
 @final

@@ -14,10 +14,10 @@ nobody knows either.  A learner that overspends may get more than 1.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def compare(
     """
     chosen, steps, numbers = _chosen(learners), count("steps", steps, most=MOST_STEPS), _seeds(seeds)
     task = _Task(_world(world), chosen, budget, steps)
-    jobs = [_Job(number, seed) for number in range(len(chosen)) for seed in numbers]
+    jobs = list(itertools.product(range(len(chosen)), numbers))
     runs: list[Run] = []
     try:
         with Bar("comparing learners", len(jobs)) as bar, as_crew(workers).open(task) as each:
@@ -115,45 +115,17 @@ def _world(world: Any) -> Playground:
     return playground(world if isinstance(world, MDP) else as_sampler(world))
 
 
-# ---------------------------------------------------------------------- the scale
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """What returns are measured against."""
-
-    random: float  # uniformly random play inside the shield; NaN if there is no model
-    optimum: float  # the best assured return; infinite if it has no bound, NaN if it is not known
-
-    def fraction(self, value: float) -> float:
-        """Where a return lies between random play and the optimum; NaN where that says nothing."""
-        span = self.optimum - self.random
-        if not math.isfinite(span) or span <= 0:
-            return math.nan
-        return (value - self.random) / span
-
-
-def scale_of(ground: Playground, shield: Shield, budget: int) -> Scale:
-    """The scale of a model and a budget."""
-    random = deployment(ground, shield.random_policy(budget), budget).reward
+def _optimum(mdp: MDP, budget: int) -> float:
+    """The best assured return; infinite if it has no bound, NaN if it is not known."""
     try:
-        optimum = solve_policy(shield.mdp, AlmostSure(budget)).value
+        return solve_policy(mdp, AlmostSure(budget)).value
     except UnboundedReturn:
-        optimum = math.inf
+        return math.inf
     except LimitReached:
-        optimum = math.nan
-    return Scale(random=random, optimum=optimum)
+        return math.nan
 
 
 # ---------------------------------------------------------------------- one run
-
-
-class _Job(NamedTuple):
-    """One run."""
-
-    learner: int
-    seed: int
 
 
 @final
@@ -162,25 +134,33 @@ class _Task:
 
     def __init__(self, ground: Playground, learners: list[Learner], budget: int, steps: int) -> None:
         self.ground, self.learners, self.steps = ground, learners, steps
+        self.random = self.optimum = math.nan  # what returns are measured against, if there is a model
         if ground.model is None:
-            self.budget, self.scale = check_budget(budget), Scale(random=math.nan, optimum=math.nan)
+            self.budget = check_budget(budget)
         else:
             shield = Shield(minimal_budget(ground.model))
             self.budget = require_budget(shield.minimal, budget)
-            self.scale = scale_of(ground, shield, self.budget)
+            self.random = deployment(ground, shield.random_policy(self.budget), self.budget).reward
+            self.optimum = _optimum(ground.model, self.budget)
 
-    def __call__(self, job: _Job) -> Run:
-        """The run."""
-        learner, ground, budget = self.learners[job.learner], self.ground, self.budget
+    def _fraction(self, value: float) -> float:
+        """Where a return lies between random play and the optimum; NaN where that says nothing."""
+        span = self.optimum - self.random
+        return (value - self.random) / span if math.isfinite(span) and span > 0 else math.nan
+
+    def __call__(self, job: tuple[int, int]) -> Run:
+        """The run of the learner of a number, with a seed."""
+        (number, seed), ground, budget = job, self.ground, self.budget
+        learner = self.learners[number]
         world = ground.mdp if ground.source is None else ground.source
-        training = learner.train(world, budget, steps=self.steps, seed=job.seed)
+        training = learner.train(world, budget, steps=self.steps, seed=seed)
         if not isinstance(training, Training):
             raise AlmostSureError(f"{learner.name} must return a Training from train; got {type(training).__name__}")
-        deployed = deployment(ground, training.policy, budget, seed=job.seed)
+        deployed = deployment(ground, training.policy, budget, seed=seed)
         episodes, violations = training.ends.size, int((training.damages > budget).sum())
         row: dict[str, Any] = {
             "learner": learner.name,
-            "seed": job.seed,
+            "seed": seed,
             "steps": self.steps,
             "training_episodes": episodes,
             "training_violations": violations,
@@ -188,7 +168,7 @@ class _Task:
             "restricted_steps": training.restricted_steps,
             "deployed_return": deployed.reward,
             "deployed_return_error": deployed.reward_margin,
-            "fraction_of_optimum": self.scale.fraction(deployed.reward),
+            "fraction_of_optimum": self._fraction(deployed.reward),
             "deployed_overspend": deployed.overspends,
             "deployed_overspend_upper": deployed.overspends_upper,
             "deployed_mean_damage": deployed.damage,
@@ -201,8 +181,8 @@ class _Task:
         return Comparison(
             runs=tuple(runs),
             budget=self.budget,
-            random=self.scale.random,
-            optimum=self.scale.optimum,
+            random=self.random,
+            optimum=self.optimum,
             sampled_episodes=None if self.ground.source is None else EPISODES,
             learned="" if self.ground.model is None else self.ground.model.origin.learned,
         )

@@ -6,7 +6,8 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, final
 
@@ -66,7 +67,7 @@ class Curve:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Comparison:
     """How safe and how good learners are.  Made by :func:`almostsure.learn.comparison.compare.compare`; print it.
 
@@ -84,7 +85,6 @@ class Comparison:
     optimum: float  # best assured return; NaN without a model
     sampled_episodes: int | None = None  # that each deployed policy was judged by; None: exactly
     learned: str = ""  # what the model rests on, if it was learned or found by playing
-    _curves: dict[str, dict[str, Curve]] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -100,8 +100,11 @@ class Comparison:
         """One row per learner: means over the seeds, and for each the half width of its 95 % confidence interval."""
         return [self._summary(name) for name in self.learners]
 
+    def _runs(self, learner: str) -> list[Run]:
+        return [run for run in self.runs if run.row["learner"] == learner]
+
     def _summary(self, name: str) -> dict[str, Any]:
-        rows = [run.row for run in self.runs if run.row["learner"] == name]
+        rows = [run.row for run in self._runs(name)]
         result: dict[str, Any] = {"learner": name, "seeds": len(rows), "steps": rows[0]["steps"]}
         for key in rows[0]:
             if key not in ("learner", "seed", "steps"):
@@ -109,27 +112,19 @@ class Comparison:
                 result[key], result[f"{key}_margin"] = float(mean[0]), float(margin[0])
         return result
 
-    @property
+    @cached_property
     def curves(self) -> Mapping[str, Mapping[str, Curve]]:
         """Learning curves by learner and measure: "return", "damage" (of an episode) and "violations" (so far)."""
-        if not self._curves:
-            self._curves.update({name: self._curves_of(name) for name in self.learners})
-        return self._curves
+        return {name: self._curves_of(self._runs(name)) for name in self.learners}
 
-    def _curves_of(self, name: str) -> dict[str, Curve]:
-        runs = [run for run in self.runs if run.row["learner"] == name]
+    def _curves_of(self, runs: Sequence[Run]) -> dict[str, Curve]:
         edges = np.linspace(0, runs[0].row["steps"], POINTS + 1)
-        tracks = [track(run.training, edges, self.budget) for run in runs]
-        return {
-            measure: _curve(edges[1:].astype(np.int64), np.stack([one[number] for one in tracks]), most)
-            for number, (measure, most) in enumerate(self._most(runs).items())
-        }
-
-    def _most(self, runs: Sequence[Run]) -> dict[str, float]:
-        """By measure, the largest value that a band may show; infinity where values may be negative, too."""
-        damage = max((int(run.training.damages.max(initial=0)) for run in runs), default=0)
-        violations = max(int(np.count_nonzero(run.training.damages > self.budget)) for run in runs)
-        return dict(zip(MEASURES, (math.inf, float(damage), float(violations)), strict=True))
+        steps, damages = edges[1:].astype(np.int64), [run.training.damages for run in runs]
+        # The largest value that a band may show; infinity where values may be negative, too.
+        most = math.inf, max(one.max(initial=0) for one in damages), max((one > self.budget).sum() for one in damages)
+        tracks = zip(*(track(run.training, edges, self.budget) for run in runs), strict=True)
+        each = zip(MEASURES, tracks, most, strict=True)
+        return {measure: _curve(steps, np.stack(values), float(limit)) for measure, values, limit in each}
 
     # ------------------------------------------------------------------ ways out
 

@@ -13,10 +13,9 @@ and an episode that has ended does not go on later in the log.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 
 from almostsure.arguments import as_python
 from almostsure.errors import ModelError
@@ -24,18 +23,6 @@ from almostsure.learn.logs.columns import Rows
 from almostsure.model.arrays import Bools, Ints
 
 SORT = "Sort the log by episode and step."
-
-
-class Steps(NamedTuple):
-    """Checked rows: what happened."""
-
-    state: Ints
-    action: Ints
-    next_state: Ints
-    reward: npt.NDArray[np.float64]
-    damage: Ints
-    terminated: Bools
-    begins: Bools  # whether the row is the first of its episode
 
 
 @final
@@ -54,31 +41,22 @@ class Follower:
         self._episodes: set[Any] = set()  # all that were met
         self._first_step = 0
 
-    def follow(self, rows: Rows) -> Steps:
-        """Check the next rows."""
+    def follow(self, rows: Rows) -> tuple[Ints, Bools]:
+        """Check the next rows; returns the damage of each of them, and whether it is the first of its episode."""
         if self._last is None:
             self._check_start(rows)
         elif any((x is None) != (y is None) for x, y in zip(self._last, rows, strict=True)):
             raise ModelError(f"all parts of a log must have the same columns; they differ at {rows.place(0)}")
-        size, before = rows.state.size, self._last
+        before, new = self._last, slice(-rows.state.size, None)
         rows = rows if before is None else _joined(before, rows)
         begins = self._begins(rows, is_first=before is None)
-        new = slice(rows.state.size - size, None)
         self._check_episodes(rows, begins, new)
         if rows.step is not None:
             self._check_steps(rows, rows.step, begins)
         self._check_states(rows, begins)
         damage = self._damage(rows, begins)
-        self._last = _row(rows, -1)
-        return Steps(
-            state=rows.state[new],
-            action=rows.action[new],
-            next_state=rows.next_state[new],
-            reward=rows.reward[new],
-            damage=damage[new],
-            terminated=rows.terminated[new],
-            begins=begins[new],
-        )
+        self._last = _last_row(rows)
+        return damage[new], begins[new]
 
     def _check_start(self, rows: Rows) -> None:
         if rows.step is None:
@@ -188,12 +166,11 @@ class Follower:
 # ---------------------------------------------------------------------- pieces
 
 
-def _row(rows: Rows, at: int) -> Rows:
-    """One row as a piece of its own."""
-    at %= rows.state.size
-    one: list[Any] = [None if column is None else column[at : at + 1].copy() for column in rows[:-1]]
-    place = rows.place(at)
-    return Rows(*[*one, lambda _: place])
+def _last_row(rows: Rows) -> Rows:
+    """The last row as a piece of its own."""
+    last: list[Any] = [None if column is None else column[-1:].copy() for column in rows[:-1]]
+    place = rows.place(rows.state.size - 1)
+    return Rows(*last, lambda _: place)
 
 
 def _joined(before: Rows, rows: Rows) -> Rows:
@@ -204,4 +181,4 @@ def _joined(before: Rows, rows: Rows) -> Rows:
 
     pairs: Any = zip(before[:-1], rows[:-1], strict=True)
     both: list[Any] = [None if y is None else np.append(x, y) for x, y in pairs]
-    return Rows(*[*both, place])
+    return Rows(*both, place)

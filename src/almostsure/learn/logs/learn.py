@@ -194,7 +194,7 @@ def _see(pieces: Iterator[Piece], num_states: int | None, reader: Reader) -> See
         if num_states is not None:
             _check_range("state", rows.state, num_states, piece)
             _check_range("next_state", rows.next_state, num_states, piece)
-        seen.add(follower.follow(rows))
+        seen.add(rows, *follower.follow(rows))
     if not seen.rows:
         raise ModelError("a log must hold at least one step; this one is empty")
     return seen

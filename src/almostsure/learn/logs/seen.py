@@ -9,8 +9,8 @@ import numpy as np
 
 from almostsure.errors import ModelError
 from almostsure.learn.counts import Counts, merged, outcome_key
-from almostsure.learn.logs.follow import Steps
-from almostsure.model.arrays import Floats, Ints
+from almostsure.learn.logs.columns import Rows
+from almostsure.model.arrays import Bools, Floats, Ints
 
 MANY = 1 << 20  # entries that wait before they are merged
 END = -1  # the next state of a step that ended its episode
@@ -34,18 +34,18 @@ class Seen:
         self._tables: list[Table] = []
         self._waiting = 0
 
-    def add(self, steps: Steps) -> None:
-        """Take in some steps."""
-        after = np.where(steps.terminated, END, steps.next_state)
-        outcome = np.stack([steps.state, steps.action, after, steps.damage])
-        table = _merged(Table(outcome, np.ones(steps.state.size, np.int64), steps.reward))
+    def add(self, rows: Rows, damage: Ints, begins: Bools) -> None:
+        """Take in some rows, the damage of each of them, and whether it is the first of its episode."""
+        after = np.where(rows.terminated, END, rows.next_state)
+        outcome = np.stack([rows.state, rows.action, after, damage])
+        table = _merged(Table(outcome, np.ones(rows.state.size, np.int64), rows.reward))
         self._tables.append(table)
         self._waiting += table.times.size
         if self._waiting > max(MANY, 2 * self._tables[0].times.size):
             self.table()
-        self.rows += steps.state.size
-        self.ends += int(np.count_nonzero(steps.terminated))
-        self.starts.update(steps.state[steps.begins].tolist())
+        self.rows += rows.state.size
+        self.ends += int(np.count_nonzero(rows.terminated))
+        self.starts.update(rows.state[begins].tolist())
 
     def table(self) -> Table:
         """All outcomes."""
